@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-audit demo test lint types unit properties suite spark coverage mutants bench chaos spark-zip lock clean force
+.PHONY: help venv venv-audit demo test lint types collection unit properties suite spark coverage mutants bench chaos spark-zip lock clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -66,11 +66,11 @@ $(VENV)/.audit: requirements-audit.lock $(VENV)/.locked | $(VENV)/.ready
 demo: venv ## three nodes on this machine: federate, cut one off, prove that nothing is lost
 	@$(BIN)/routerd-eventd demo $(ARGS)
 
-# Fast first: a mistake in a pure function should not have to wait for the processes. The first four use one core each.
+# Fast first: a mistake in a pure function should not have to wait for the processes. The first five use one core each; the
+# two last ones wait for much of their time and run side by side, each in its own tree of processes.
 test: venv-audit ## everything the CI asks: lint, types, all tests, Postgres and Spark included
-	@$(MAKE) --no-print-directory --jobs 2 $(filter --output-sync,$(.FEATURES:%=--%)) types lint unit properties
-	@$(MAKE) --no-print-directory suite
-	@$(MAKE) --no-print-directory spark
+	@$(MAKE) --no-print-directory --jobs 2 $(filter --output-sync,$(.FEATURES:%=--%)) types lint collection unit properties
+	@$(MAKE) --no-print-directory --jobs 2 suite spark WORKERS=3
 
 lint: venv ## ruff: rules and format
 	@echo "lint"
@@ -80,6 +80,10 @@ lint: venv ## ruff: rules and format
 types: venv-audit ## mypy, strict, over eventd and federation
 	@echo "types"
 	@$(BIN)/mypy --no-error-summary
+
+# Once, and not in each process of the suite at the same time: pytest compiles a file of tests when it is first imported.
+collection: venv-audit ## whether pytest can import all files of tests
+	@$(PYTEST) -qqq --collect-only tests >$(VENV)/collection.log || { cat $(VENV)/collection.log; exit 1; }
 
 unit: venv-audit ## the tests without I/O, and the rules of the house (ARGS="-k name")
 	@echo "unit tests"
@@ -96,11 +100,11 @@ suite: venv-audit ## all other tests, on both databases, WORKERS=4 processes
 	  tests --ignore tests/unit --ignore tests/test_architecture.py $(ARGS)
 
 # On their own: a process that has used Spark keeps a Java, which tests of processes would find. Only files with such
-# tests are collected. Three processes: they wait for half of their time, and each has a Java of its own to start.
+# tests are collected. Two processes: each has a Java of its own to start.
 SPARK_TESTS = $(shell grep -rlE "mark\.spark|: SparkSession" tests --include='test_*.py')
 spark: venv-audit ## those that work with Spark
 	@echo "tests with Spark"
-	@$(PYTEST) --quiet --numprocesses 3 --dist worksteal --hypothesis-profile steady -m spark $(SPARK_TESTS) $(ARGS)
+	@$(PYTEST) --quiet --numprocesses 2 --dist worksteal --hypothesis-profile steady -m spark $(SPARK_TESTS) $(ARGS)
 
 # What a process that is killed has run is not counted: it writes its figures when it ends.
 coverage: PYTEST = $(BIN)/coverage run -m pytest

@@ -47,8 +47,8 @@ Origin = tuple[str, str, str]
 class Lines:
     """Lines as columns, their bodies as joined texts (`pieces`), and the distinct types and origins in them.
 
-    The hot path creates no object per line and keeps no decoded event: an object costs half as much if it is freed
-    while it is still in the processor's cache. `expires_first` is the earliest expiry, None if no event expires.
+    The hot path creates no `Line` and keeps no decoded event: an object costs half as much if it is freed while it is
+    still in the processor's cache. `expires_first` is the earliest expiry, None if no event expires.
     """
 
     positions: list[int] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Lines:
 
 
 class Batch(NamedTuple):
-    """The lines of a batch that passed all checks so far, and those refused; each in ascending order of positions."""
+    """The lines of a batch that passed all checks so far, and refusals of the others; both by ascending position."""
 
     lines: Lines
     refused: list[Refusal]
@@ -114,7 +114,9 @@ def read_batch(body: bytes, header: BatchHeader, key: Key, limits: Limits) -> Ba
 
 
 def decode_batch(body: bytes, covered: Range, limits: Limits, *, form: str = BATCH_TYPE) -> Batch:
-    """Decode a body of lines or runs (`form`), unjudged. Only lines with an invalid event or path are refused.
+    """Decode a body of lines or runs (`form`); refuse lines with an invalid event or path.
+
+    An event too large or not canonical is invalid, too. Whose events are accepted is left to `judge`.
 
     Raises Malformed when the framing is broken or positions do not ascend within the claimed range, TooLarge for too
     many bytes or lines.
@@ -204,7 +206,10 @@ class _Chunk(NamedTuple):
 
 
 def _split(body: bytes, last: int) -> _Chunk:
-    """Split whole lines into columns. Raises Malformed unless their positions ascend, beginning above `last`."""
+    """Split whole lines into columns.
+
+    Raises Malformed for a line without its three parts, and unless the positions ascend, beginning above `last`.
+    """
     # Bytes that are not UTF-8 affect their own line only: they become surrogates, which no canonical event contains.
     rows = map(split_line, body.decode("utf-8", "surrogateescape").split("\n")[:-1])
     try:
@@ -305,7 +310,7 @@ def _readable_id(body: str) -> str:
 
 
 def judge(lines: Lines, header: BatchHeader, key: Key, limits: Limits) -> Batch:
-    """Divide lines into those that `header.to_node` may accept from `header.from_node` and `key`, and refused ones."""
+    """Divide lines into those that `header.to_node` may accept from `header.from_node` and `key`, and refusals."""
     verdicts = {origin: _judge_origin(*origin, header, key, limits) for origin in lines.origins}
     if not any(verdicts.values()):
         return Batch(lines, [])

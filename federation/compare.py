@@ -77,8 +77,9 @@ class RecordScope(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
 
 
 class Grain(Struct, frozen=True):
-    """The size of the buckets: how many minutes of observation a slot has, and into how many parts it is divided (a
-    power of two) by the first bits of the fingerprint.
+    """The size of the buckets: how many minutes of observation a slot has, and how many parts.
+
+    `parts` is a power of two: the first bits of an event's fingerprint select its part.
     """
 
     minutes: Annotated[int, Meta(ge=1, le=MOST_MINUTES)] = 1
@@ -125,7 +126,7 @@ class IdsQuery(Struct, frozen=True, kw_only=True, tag_field="ask", tag="ids"):
 class KnownQuery(Struct, frozen=True, kw_only=True, tag_field="ask", tag="known", omit_defaults=True):
     """Asks which of these ids the receiver does not know, and of which events it no longer holds the record.
 
-    With `fingerprints`, one for each id, it also asks which ids belong to another event there.
+    With `fingerprints`, one for each id, it also asks for which ids the latest record there has another fingerprint.
     """
 
     ids: Annotated[tuple[Annotated[str, Meta(max_length=MAX_TEXT)], ...], Meta(min_length=1, max_length=MOST_ASKED)]
@@ -145,8 +146,8 @@ Question = StateQuery | SumsQuery | IdsQuery | KnownQuery
 class ReportedGap(Struct, frozen=True, kw_only=True, rename="camel"):
     """A gap in the receiver's copy of the asking node's positions: the range `(after, upto]` in `epoch`.
 
-    `reason`: `lost`, the asking node reported that it cannot send them; `taken_back`, its log went back
-    to before what it had sent, and this is the range of its first batch after that.
+    `reason`: `lost`, the asking node reported that it cannot send this range; `taken_back`, the asking node's log went
+    back to before what it had sent, and this is the range of its first batch after that.
     """
 
     epoch: str
@@ -160,10 +161,10 @@ class ReportedGap(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class State(Struct, frozen=True, kw_only=True):
-    """The answer to StateQuery: the link's mark, and the receiver's log, whose last position in the history is `upto`.
+    """Answers StateQuery: epoch (`history`) and last position (`upto`) of the receiver's log, and the link's mark.
 
-    `since` is when the oldest remaining record was recorded, None if retention has evicted nothing. `gaps` are the
-    latest ones of the link, oldest first.
+    `since` is when the group's oldest stored record was recorded, or the present if none is stored; None if retention
+    has evicted nothing. `gaps` are the link's latest ones, oldest first.
     """
 
     history: str
@@ -195,16 +196,19 @@ class ListedEvent(NamedTuple):
 
 
 class Ids(Struct, frozen=True):
-    """The events of the requested buckets, including refreshed versions. `next` as in `Sums`."""
+    """The events of the requested buckets, a refreshed one once for each stored version.
+
+    `next` is the position up to which the log was read, None when the answer is complete.
+    """
 
     events: tuple[ListedEvent, ...]
     next: Position | None = None
 
 
 class KnownEvents(Struct, frozen=True):
-    """The ids that are unknown, and those whose record retention has evicted, by their index in the question.
+    """Indexes in the question of the ids that are unknown, and of those whose record retention has evicted (`gone`).
 
-    `other`: the latest record with the id has another fingerprint.
+    `other`: indexes of the ids whose latest record has another fingerprint than the question says.
     """
 
     unknown: tuple[Count, ...] = ()
@@ -249,16 +253,14 @@ def read_reply(body: bytes, kind: type[R]) -> R:
     try:
         return msgspec.json.decode(body, type=kind)
     except (ValueError, RecursionError):
-        raise BadAnswer("the answer is not to the question", reason="no_reply") from None
+        raise BadAnswer("the answer does not have the form that the question requires", reason="no_reply") from None
 
 
 # --- whose records ------------------------------------------------------------------------------------------------
 
 
 class PathFilter(NamedTuple):
-    """Selects the records that came from `node`: with `own`, those whose path begins there, else all whose path
-    contains it.
-    """
+    """Selects records that came from `node`: with `own`, if the path begins there; else, if it contains `node`."""
 
     node: str
     own: bool
@@ -295,14 +297,14 @@ def places_of(bodies: Sequence[str], grain: Grain, since: int | None = None) -> 
 
 
 def add_up(bodies: Sequence[str], grain: Grain, totals: dict[int, int], *, since: int | None = None) -> None:
-    """Add canonical events to the totals of their buckets, except those observed before `since`."""
+    """Add canonical events to `totals`, by the key of their buckets, except those observed before `since`."""
     for key, number in zip(*places_of(bodies, grain, since), strict=True):
         if key > LATE:
             totals[key] = totals.get(key, 0) + number + _ONE
 
 
 class _Bases(dict[str, int]):
-    """Caches, by the minute as text, the key of its slot's first part: the same few minutes recur."""
+    """Caches, by the minute as text, the key of its slot's first part; a key below LATE for a minute before `since`."""
 
     def __init__(self, grain: Grain, since: int | None) -> None:
         self._grain = grain
@@ -347,7 +349,10 @@ def fold(totals: Mapping[int, int], fine: Grain, coarse: Grain) -> dict[int, int
 
 
 def coarser(totals: Mapping[int, int], grain: Grain) -> Grain:
-    """Return the next coarser grain: half the parts while slots average two buckets or more, else double minutes."""
+    """Return the next coarser grain: half the parts while slots average two buckets or more, else double minutes.
+
+    If doubling would exceed `MOST_MINUTES`, the parts are halved, too.
+    """
     slots = len({key // grain.parts for key in totals})
     if grain.parts > 1 and (len(totals) >= 2 * slots or grain.minutes * 2 > MOST_MINUTES):
         return Grain(grain.minutes, grain.parts // 2)

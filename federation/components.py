@@ -10,8 +10,9 @@ from federation.structured import Item, Params, write_member, write_params
 
 
 class Components(NamedTuple):
-    """The components that a signature covers. `written`: each as text; `names`: the keys of their values; `listed`: all
-    as one text.
+    """The components that a signature covers.
+
+    `written`: each as text; `names`: the keys of their values; `listed`: all as one text.
     """
 
     items: tuple[Item, ...]

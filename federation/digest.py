@@ -1,7 +1,7 @@
 """The digest of an event, and a number derived from it that can be summed, for comparing what two nodes hold.
 
-Both are computed from the canonical form, so equal events have equal numbers at every node. Sums do not depend on the
-order: two nodes compare a range of records by one number.
+Both are computed from the canonical form, so equal events have equal numbers at every node. A sum does not depend on
+the order of its events: two nodes compare sets of events by one number.
 """
 
 from __future__ import annotations
@@ -30,5 +30,5 @@ def add(*numbers: int) -> int:
 
 
 def fingerprint_of(bodies: Iterable[str | bytes]) -> int:
-    """Return the sum of the fingerprints of several events; 0 for none."""
+    """Return the sum of the fingerprints of several events, as `add` forms it; 0 for none."""
     return add(*map(fingerprint, bodies))

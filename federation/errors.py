@@ -6,23 +6,23 @@ MessageError                the base of this package's exceptions
 │   └── InvalidEvent        an event that breaks a rule every event must keep
 ├── BadKey                  key material or a key ring that cannot be used
 ├── NoSigningKey            no key of the ring may sign for this node
-├── Malformed               400  a header or the framing of a body cannot be read
-├── Unauthorized            401  not signed by a key of the group, for whichever reason
-│   └── ClockSkew           401  signed, but too long ago or too far ahead
-├── Forbidden               403  signed by a known key for another node, group or sender
+├── Malformed               400  a header, a path or the form of a body is not valid
+├── Unauthorized            401  no valid signature of a usable key of the group
+│   └── ClockSkew           401  validly signed, but too long ago or too far ahead, or expired
+├── Forbidden               403  validly signed, but for another node or group, or from a wrong sender
 ├── NotFound                404  no such path
 ├── WrongMethod             405  only POST
 ├── Conflict                409  replayed, or a batch id used for two batches
 │   ├── RangeAhead          409  a batch before this one is missing
-│   └── OtherHistory        409  a question about positions of a history that has ended
+│   └── OtherHistory        409  a question about positions that the log does not have in its present epoch
 ├── TooLarge                413  over a limit
 ├── UnsupportedMedia        415  another content type or encoding
 ├── TooManyQueries          429  a question of this sender is being answered already, or too many of others
 ├── BadAnswer               an answer that proves nothing
 └── V1Refused               the refusals of protocol v1, with their own texts
 
-`code` is sent to the other side, `reason` the precise slug for logs, metrics and tests; they differ where an
-outsider must not learn more. The text is one sentence and carries no secret and no payload.
+The `code` of an error with a status is sent to the other side; `reason`, for logs, metrics and tests, is more precise
+where an outsider must not learn the cause. The text is one sentence and carries no secret and no payload.
 """
 
 from __future__ import annotations
@@ -73,17 +73,17 @@ class NoSigningKey(MessageError):
 
 
 class Malformed(MessageError):
-    """A header or the framing of a body cannot be read."""
+    """A header, the path of a record, or the form of a batch or question is not valid."""
 
 
 class Unauthorized(MessageError):
-    """Not signed by a key of the group. `reason` stays at this node."""
+    """A message without a valid signature of a usable key of the group. `reason` stays at this node."""
 
     code = "unauthorized"
 
 
 class ClockSkew(Unauthorized):
-    """Signed by a key of the group, but outside the replay window or past its own expiry.
+    """A request validly signed, but outside of the replay window or past its own expiry.
 
     `server_time` is the receiver's time, in microseconds.
     """
@@ -138,7 +138,7 @@ class BatchConflict(Conflict):
 
 
 class OtherHistory(Conflict):
-    """The positions of a question belong to a history of the answering log that has ended."""
+    """The answering log does not have the positions of a question in its present epoch."""
 
     code = "other_history"
 
@@ -167,7 +167,7 @@ class TooManyQueries(MessageError):
 
 
 class BadAnswer(MessageError):
-    """An answer that proves nothing: unsigned, wrongly signed, or about something else."""
+    """An answer that proves nothing: unsigned, wrongly signed, unreadable, or about something else."""
 
 
 V1_REFUSALS = {

@@ -1,6 +1,6 @@
 """The event: a statement that something was observed, with its canonical form, its ids and its expiry.
 
-Between nodes an event is the bytes from `encode`, stored once and never encoded again.
+A node stores an event as the bytes from `encode`, and sends these bytes unchanged.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ OptionalText = Annotated[str, Meta(max_length=MAX_TEXT)]
 
 
 class Event(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
-    """An event. Times are aware and in UTC; `UNSET` stands for a missing time.
+    """An event. `UNSET` stands for a missing time.
 
-    The constructor checks nothing; `normalise` and `decode_canonical` check.
+    The constructor checks nothing; `normalise` and `decode_canonical` do, and give times in UTC.
     """
 
     id: RequiredText
@@ -89,7 +89,7 @@ def written(text: str) -> str:
 def decode_canonical(line: bytes | str) -> Event:
     """Decode an event whose canonical form is exactly `line`.
 
-    Raises NotCanonical for no JSON or another form of an event, InvalidEvent for JSON that breaks a rule of events.
+    Raises NotCanonical for invalid JSON or another form of an event, InvalidEvent for JSON that breaks a rule.
     """
     try:
         event = DECODER.decode(line)
@@ -118,7 +118,10 @@ def _has_edges(text: str) -> bool:
 
 
 def check_rules(event: Event) -> None:
-    """Raise InvalidEvent for no time of observation, U+0000, a lone surrogate, or too long a text outside `payload`."""
+    """Raise InvalidEvent for no time of observation, U+0000 or a lone surrogate anywhere, or a text over MAX_TEXT.
+
+    The texts of `payload` may be longer.
+    """
     if event.observed_at == UNSET:
         raise InvalidEvent("federation event observedAt is required")
     texts = (event.id, event.group, event.source_node, event.type, event.subject, event.dedupe_key)
@@ -239,7 +242,7 @@ def expiry_micros(event: Event | Outline) -> int | None:
 
 
 def is_alive(expires: int | None, now: int) -> bool:
-    """Return whether an event is alive: up to and including the microsecond it expires in."""
+    """Return whether an event that expires at `expires` (None: never) is alive at `now`, also if both are equal."""
     return expires is None or now <= expires
 
 

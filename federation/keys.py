@@ -1,6 +1,6 @@
 """Keys and key rings: which node may sign, whose signature counts, and for which sources a key may send events.
 
-The algorithm belongs to the key and is never taken from a message. Keys are rotated by state: add the new key as
+The algorithm belongs to the key: a message cannot choose another. Keys are rotated by state: add the new key as
 pending on every node, make it active and the old one retiring, then revoke the old one. No event is lost meanwhile,
 because pending, active and retiring keys all verify.
 """
@@ -23,7 +23,7 @@ from federation.peers import ANY, KEY_ID, NODE_NAME, SHARED_KEY_ID
 
 
 class KeyState(StrEnum):
-    """The state of a key in its rotation."""
+    """The state of a key: pending and retiring keys only verify, active ones also sign, revoked do neither."""
 
     PENDING = "pending"
     ACTIVE = "active"
@@ -45,8 +45,8 @@ Sources = frozenset[str] | Literal["*"]
 class Key:
     """A key of a group. Create one with `Key.hmac` or `Key.ed25519`; its repr never shows the secret.
 
-    `owner` is the one node that may send with it, or "*". `speaks_for` are the sources whose events it may send, or
-    "*": all except the receiver's own. In `hmac` and `ed25519` it defaults to the owner, and so to all for "*".
+    `owner` is the one node that may send with it, or "*": any. `speaks_for` are the sources whose events it may send,
+    or "*": all except the receiver's own. In `hmac` and `ed25519` it defaults to the owner, and so to all for "*".
     """
 
     id: str
@@ -87,8 +87,9 @@ class Key:
         state: str = KeyState.ACTIVE,
         speaks_for: Iterable[str] | None = None,
     ) -> Key:
-        """Create a key from a key pair, or its public half: PEM (PKCS #8, SPKI) or the 32 bytes in base64. Raises
-        BadKey.
+        """Create a key from a private part, a public one, or both: PEM (PKCS #8, SPKI) or the 32 bytes in base64.
+
+        Raises BadKey.
         """
         secret = _private_key(id, private) if private is not None else None
         if secret is None and public is None:
@@ -134,7 +135,7 @@ class Key:
         return self.private.sign(data)
 
     def verifies(self, signature: bytes, data: bytes) -> bool:
-        """Return whether `signature` over `data` is this key's, in constant time. The state is not considered."""
+        """Return whether `signature` over `data` is this key's, in any state. HMACs are compared in constant time."""
         if self.algorithm is Algorithm.HMAC_SHA256:
             return hmac.compare_digest(hmac.digest(self.secret, data, "sha256"), signature)
         if self.public is None:
@@ -150,11 +151,11 @@ def _checked(id: str, owner: str, state: str) -> KeyState:
     if not KEY_ID.fullmatch(id):
         raise BadKey(f"{id!r} is not a key id: 1 to 128 printable ASCII characters without quote and backslash")
     if owner != ANY and not NODE_NAME.fullmatch(owner):
-        raise BadKey(f"the owner of key {id!r} is neither a node name nor *")
+        raise BadKey(f"the owner {owner!r} of key {id!r} is neither a node name nor *")
     try:
         return KeyState(state)
     except ValueError:
-        raise BadKey(f"key {id!r}: state is one of {', '.join(KeyState)}") from None
+        raise BadKey(f"key {id!r}: state is one of {', '.join(KeyState)}, not {state!r}") from None
 
 
 def _sources(owner: str, speaks_for: Iterable[str] | None) -> Sources:
@@ -171,7 +172,9 @@ def _private_key(id: str, material: str | bytes) -> Ed25519PrivateKey:
             return Ed25519PrivateKey.from_private_bytes(_raw(text))
         key = load_pem_private_key(text.strip(), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise BadKey(f"the private part of key {id!r} is not an unencrypted Ed25519 key, PEM or 32 bytes") from None
+        raise BadKey(
+            f"the private part of key {id!r} is not an unencrypted Ed25519 key, as PEM or 32 bytes in base64"
+        ) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise BadKey(f"the private part of key {id!r} is of another kind than Ed25519")
     return key
@@ -184,7 +187,7 @@ def _public_key(id: str, material: str | bytes) -> Ed25519PublicKey:
             return Ed25519PublicKey.from_public_bytes(_raw(text))
         key = load_pem_public_key(text.strip())
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise BadKey(f"the public part of key {id!r} is not an Ed25519 key, PEM or 32 bytes") from None
+        raise BadKey(f"the public part of key {id!r} is not an Ed25519 key, as PEM or 32 bytes in base64") from None
     if not isinstance(key, Ed25519PublicKey):
         raise BadKey(f"the public part of key {id!r} is of another kind than Ed25519")
     return key
@@ -204,13 +207,13 @@ DUMMIES: Final = {
 
 
 class KeyRing:
-    """The keys of one group, in the given order. Ids are unique. Raises BadKey."""
+    """The keys of one group, in the given order. Raises BadKey for two with the same id."""
 
     def __init__(self, keys: Iterable[Key]) -> None:
         self.keys = tuple(keys)
         self._by_id = {key.id: key for key in self.keys}
         if len(self._by_id) != len(self.keys):
-            raise BadKey(f"two keys of the key ring have the same id: {', '.join(key.id for key in self.keys)}")
+            raise BadKey(f"the key ids of the key ring are not unique: {', '.join(key.id for key in self.keys)}")
 
     @classmethod
     def shared(cls, secret: str | bytes) -> KeyRing:

@@ -1,9 +1,9 @@
 """Reads events as leniently as the nodes of protocol v1.
 
 Those nodes read JSON the way Go's standard library fills a struct: member names match in any case, unknown members are
-ignored, the last of repeated texts and times wins, `null` leaves them unchanged, repeated payloads are merged, `null`
-empties them, and bytes that are not UTF-8 become U+FFFD one by one. Publishing uses this reader too, so the same text
-means the same event everywhere.
+ignored, the last of repeated texts and times wins, `null` leaves these unchanged, repeated payloads are merged, `null`
+empties the payload, and bytes that are not UTF-8 become U+FFFD one by one. Emitting reads only times as here, by
+`parse_time`, so the same text means the same time everywhere.
 """
 
 from __future__ import annotations
@@ -121,6 +121,6 @@ def parse_time(text: str) -> datetime:
         offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
         time += offset if sign == "-" else -offset
     except (ValueError, OverflowError):
-        raise BadEvent(f"{text[:40]!r} is not a time between the years 1 and 9999") from None
+        raise BadEvent(f"{text[:40]!r} is not a time that exists in the years 1 to 9999") from None
     # An offset can also result in the zero time; it means the same then.
     return UNSET if time == UNSET else time

@@ -15,7 +15,7 @@ def encode_lines(records: Iterable[tuple[int, str, str]]) -> str:
 
 
 def split_line(line: str) -> list[str]:
-    """Split a line without its line feed into position, path and body; the body is everything after the second tab."""
+    """Split a line (no line feed) at its first two tabs into position, path and body; fewer tabs give fewer parts."""
     return line.split("\t", 2)
 
 

@@ -20,8 +20,9 @@ UNKNOWN_NODE: Final = "?"
 
 
 def encode_path(path: Path) -> str:
-    """Encode a path without tabs and line feeds: names percent-encoded, joined with commas. An empty name becomes
-    UNKNOWN_NODE.
+    """Return a path as text that has no tab or line feed: its names percent-encoded, joined with commas.
+
+    An empty name becomes UNKNOWN_NODE.
     """
     return ",".join([quote(name or UNKNOWN_NODE, safe="-._~:@", errors="replace") for name in path])
 

@@ -52,7 +52,7 @@ RANGE_WAIT: Final = SECOND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of a receiver. Senders apply the same limits."""
+    """What a receiver accepts. `max_hops`: the most nodes that an event may have come through, the sender included."""
 
     batch_bytes: int = 8 * 1024 * 1024
     batch_events: int = 10_000

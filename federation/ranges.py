@@ -60,7 +60,7 @@ class Range(msgspec.Struct, frozen=True, kw_only=True):
         if kind == _REPAIR and "lost" not in values and values["repair"] is True:
             return cls(epoch=_epoch(values), incarnation=_number(values, "incarnation"), repair=True)
         if kind != _COVERING:
-            raise Malformed("Eventd-Range needs epoch and incarnation, and either after and upto, or repair")
+            raise Malformed("Eventd-Range takes epoch, incarnation, and either after, upto and perhaps lost, or repair")
         found = cls(
             epoch=_epoch(values),
             incarnation=_number(values, "incarnation"),
@@ -102,7 +102,7 @@ Position = Annotated[int, msgspec.Meta(ge=0, le=MAX_POSITION)]
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """What a receiver has stored of one link: everything in (base, upto] of this history."""
+    """What a receiver has stored or refused of a link: all in (base, upto] of this history, except reported losses."""
 
     epoch: Annotated[str, msgspec.Meta(pattern=rf"\A{EPOCH.pattern}\Z")]
     incarnation: Position

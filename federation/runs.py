@@ -17,7 +17,7 @@ _HEAD: Final = re.compile(rb"%b\t%b\t%b\t([^\t\n]*)\n" % (_NUMBER, _NUMBER, _NUM
 
 
 class Run(NamedTuple):
-    """`records` events, the first of them at `position`. `path` is encoded; a line feed ends each of the `events`."""
+    """`records` events at consecutive positions from `position` on. `path` is encoded; a line feed ends each event."""
 
     position: int
     records: int

@@ -16,8 +16,8 @@ class Selector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", 
     """Conditions that must all hold; an empty selector matches every event.
 
     In `types`, an entry that ends in `.*` matches every type that continues after the dot, and `*` every type; others
-    match exactly, as `sources` do. A subject must begin with one of the `subject_prefixes`; all `payload` pairs must be
-    equal. The fields are sorted, so equal selectors are equal values.
+    match exactly, as `sources` do. A subject must begin with one of the `subject_prefixes`, and an event's payload must
+    have all `payload` pairs. `of` sorts the fields, so selectors of the same entries are equal values.
     """
 
     types: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Selector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", 
         return msgspec.json.decode(text, type=cls)
 
     def to_json(self) -> str:
-        """Return the canonical text, which serves as the selector's version."""
+        """Return the selector as JSON without its empty fields."""
         return msgspec.json.encode(self).decode()
 
     @property
@@ -70,11 +70,11 @@ class Selector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", 
         )
 
     def takes_type(self, type: str) -> bool:
-        """Return whether `types` matches this type; the other conditions are not considered."""
+        """Return whether the selector's `types` match this type; the other conditions are not considered."""
         return not self.types or type in self.types or self._is_below(type)
 
     def may_match(self, types: Collection[str]) -> bool:
-        """Return whether `types` matches any of these types; the other conditions are not considered."""
+        """Return whether the selector's `types` match any of these types; the other conditions are not considered."""
         return any(map(self.takes_type, types))
 
     def widens(self, old: Selector) -> bool:

@@ -115,7 +115,7 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """The receiving node and group. `window` in microseconds; fractions of a second are ignored."""
+    """The receiving node and group. `window`: its replay window in microseconds; fractions of a second are ignored."""
 
     node: str
     group: str
@@ -126,7 +126,7 @@ class Receiver:
 
 @dataclass(frozen=True, slots=True)
 class SignedRequest:
-    """A request to send, and the signature that its answer must cover, as text `:…:`."""
+    """A request to send, without its body; `signature` is what its answer must cover, as text `:…:`."""
 
     header: LinkQuery
     headers: dict[str, str]
@@ -219,7 +219,7 @@ def verify_head(head: Head, receiver: Receiver, *, now: int) -> VerifiedRequest:
     kind = _kind(head)
     values = {"@method": head.method, "@path": head.path} | _lower(head.headers)
     if values.get("content-type") not in kind.takes or values.get("content-encoding") != IDENTITY:
-        raise UnsupportedMedia(f"{head.path} takes {' and '.join(kind.takes)} with Content-Encoding: {IDENTITY}")
+        raise UnsupportedMedia(f"{head.path} takes {' or '.join(kind.takes)} with Content-Encoding: {IDENTITY}")
     signed = _read_signature(values, _PARTS[kind], _REQUEST_PARAMS, REQUEST_TAG)
     nonce = signed.text("nonce")
     if not NONCE.fullmatch(nonce):
@@ -239,7 +239,7 @@ def check_body(request: VerifiedRequest, body: bytes) -> None:
 
 
 def sign_answer(request: VerifiedRequest, status: int, body: bytes, key: Key, *, now: int) -> dict[str, str]:
-    """Return the headers of an answer to a verified request. Its content type is JSON."""
+    """Return the headers of a JSON answer to a verified request, with its signature, which covers the request's."""
     headers = {"Content-Type": JSON_TYPE, "Content-Digest": content_digest_header(body)}
     params: Params = {"created": now // SECOND, "keyid": key.id, "alg": key.algorithm.value, "tag": ANSWER_TAG}
     values = {"@status": str(status), _REQUEST_SIGNATURE: request.signature} | _lower(headers)
@@ -254,7 +254,7 @@ def verify_answer(
     body: bytes,
     keys: KeyRing,
 ) -> Key:
-    """Verify that an answer to exactly this request comes from its receiver. Returns the key that signed it.
+    """Verify that an answer to exactly this request comes from its receiver. Returns the key that signed the answer.
 
     Raises BadAnswer, the exact cause in `.reason`.
     """
@@ -388,7 +388,7 @@ def _check_audience(values: Mapping[str, str], receiver: Receiver, key: Key) -> 
     if group != receiver.group:
         raise WrongGroup(f"the group here is {receiver.group}, the request is for {group[:MOST_QUOTED]!r}")
     if sender == receiver.node:
-        raise WrongSender("a node does not send to itself")
+        raise WrongSender(f"the request names its receiver, {receiver.node}, as its sender")
     if not key.belongs_to(sender):
         raise WrongSender(f"key {key.id!r} does not belong to {sender[:MOST_QUOTED]!r}")
 
@@ -402,11 +402,11 @@ def _check_time(params: Mapping[str, Value], window: int, now: int) -> int:
     seconds, reach = now // SECOND, window // SECOND
     if abs(seconds - created) > reach:
         raise ClockSkew(
-            f"signed {abs(seconds - created)} s {'ago' if created < seconds else 'ahead'} by this node's clock, more "
-            f"than the {reach} s allowed",
+            f"signed {abs(seconds - created)} s {'ago' if created < seconds else 'ahead'} by the receiver's clock, "
+            f"more than the {reach} s allowed",
             reason="stale" if created < seconds else "ahead",
             server_time=now,
         )
     if seconds > expires:
-        raise ClockSkew(f"expired {seconds - expires} s ago by this node's clock", reason="expired", server_time=now)
+        raise ClockSkew(f"expired {seconds - expires} s ago by the receiver's clock", reason="expired", server_time=now)
     return (min(expires, created + reach) + reach + 1) * SECOND

@@ -2,8 +2,8 @@
 
     signature = hex(HMAC-SHA256(secret, decimal(unix seconds) LF body))
 
-It names no receiver, group or key, and does not detect replays; v2 exists for that. This module is what is needed to
-exchange events with nodes that speak only v1.
+A request names no sender, receiver or key, and replays are not detected; v2 exists for that. This module is what is
+needed to exchange events with nodes that speak only v1.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def sign_request_v1(body: bytes, key: Key, *, now: int) -> dict[str, str]:
 def check_v1(
     timestamp: str | None, signature: str | None, body: bytes | None, keys: KeyRing, *, now: int, window: int
 ) -> Key:
-    """Return the key that signed a request, from its two headers and its body; None stands for a body over the limit.
+    """Return the key that signed a request, from its two headers and its body (None: a body over the limit).
 
     `now` and `window` are in microseconds; fractions of a second are ignored, and the window includes its bounds.
     Raises V1Refused. The caller checks for which sources the key may send.
@@ -78,7 +78,7 @@ def _parse_timestamp(text: str) -> int:
 
 
 def decode_v1(body: bytes, *, now: int) -> Event:
-    """Return the normalised event of a verified body; `now` replaces a missing time. Raises V1Refused."""
+    """Return the normalised event of a verified body; `now` replaces a missing `observedAt`. Raises V1Refused."""
     # Most senders write the canonical form, which is read four times as fast.
     with suppress(BadEvent):
         return decode_canonical(body)
@@ -118,7 +118,7 @@ def is_page(content_type: str, body: bytes) -> bool:
 
 
 def refuses_event_v1(status: int, body: bytes) -> bool:
-    """Return whether an answer concerns this event, so that sending it again is useless.
+    """Return whether an answer refuses the event itself, so that sending the event again is useless.
 
     Every other answer that is not a 2xx concerns the link: the secret, the clock, the address, the receiver's health.
     """

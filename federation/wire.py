@@ -1,4 +1,4 @@
-"""Protocol v2: the headers of requests, receipts, mark queries and error answers. Batches are in `batch`."""
+"""Protocol v2: the headers of requests, receipts, mark queries and error answers. `batch` has the bodies of batches."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class LinkQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def content_type(self) -> str:
-        """The content type of this message."""
+        """The content type of the request's body."""
         return self.takes[0]
 
     def to_headers(self) -> dict[str, str]:
-        """Return the `Eventd-` headers of this message; its content type is not among them."""
+        """Return the `Eventd-` headers of the request; its content type is not among them."""
         return {FROM_HEADER: self.from_node, TO_HEADER: self.to_node, GROUP_HEADER: self.group}
 
 
@@ -65,8 +65,9 @@ class VerifyQuery(LinkQuery, frozen=True, kw_only=True):
 
 
 class BatchHeader(LinkQuery, frozen=True, kw_only=True):
-    """The header of a batch. `batch_id` is a UUID version 7, the same for all attempts to deliver the same bytes.
+    """The header of a batch. `batch_id` is a UUID version 7.
 
+    Retries of the same bytes over the same range keep it, unless the sender restarts.
     `form` is the content type of its body: lines (`peers.BATCH_TYPE`), or runs (`peers.RUNS_TYPE`) for a receiver that
     accepts them.
     """
@@ -130,8 +131,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The outcome of a batch, created once, in the transaction that stored the batch.
 
     `digest` is the Content-Digest of the batch's body. `upto` is the position of the link's mark after the batch, None
-    without a mark. `accepted` lines became records, `duplicates` were stored already, and `refused` lists all others by
-    position.
+    without a mark in this epoch. `accepted` lines became records, `duplicates` were stored already, and `refused` lists
+    all others by position.
     """
 
     group: str
@@ -204,7 +205,7 @@ def read_too_large(body: bytes, size: int) -> int:
     """
     error = read_error(body)
     if error is None or error.code != TooLarge.code or error.unit != "bytes" or error.limit >= size:
-        raise BadAnswer("the answer does not say that what was sent is too large", reason="other_size")
+        raise BadAnswer("the answer does not confirm that the batch is too large", reason="other_size")
     return error.limit
 
 

@@ -37,7 +37,7 @@ def build_app(
     routes: Iterable[Route] = ROUTES,
     v0: V0 | None = None,
 ) -> web.Application:
-    """Return the application; run it with a `Runner` and `KEEPALIVE_SECONDS`.
+    """Return the application of a node's API; run it with a `Runner` and `KEEPALIVE_SECONDS`.
 
     Without `v0`, no route under /v0 is served. `limits` is only used without `v0`, which has its own.
     """

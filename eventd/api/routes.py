@@ -83,9 +83,11 @@ OPERATIONS: Final[dict[str, Route]] = {
         f"{_PEER}/redeliver", "admin.redelivery:redeliver", "admin", "Send events to a peer again"
     ),
     "links.status": _get(
-        f"{_GROUP}/links", "admin.links:show_links", "Show the state and lag of each link, in both directions"
+        f"{_GROUP}/links",
+        "admin.links:show_links",
+        "Show the links in both directions, with the lag of those to peers",
     ),
-    "links.gaps": _get(f"{_GROUP}/gaps", "admin.links:list_gaps", "List the gaps that senders have announced"),
+    "links.gaps": _get(f"{_GROUP}/gaps", "admin.links:list_gaps", "List the ranges that senders lost or took back"),
     "links.pause": _post(f"{_PEER}/pause", "admin.links:pause", "admin", "Pause the link to a peer"),
     "links.resume": _post(f"{_PEER}/resume", "admin.links:resume", "admin", "Resume the link to a peer, at once"),
     "links.verify": _post(
@@ -211,7 +213,7 @@ TOPIC_ROUTES: Final = (
         "POST",
         f"{_TOPIC}/delete",
         _DELETE,
-        "Delete records by seq and by tag.",
+        "Delete records by seq, tag, or both.",
         "topics.records:delete",
         _BODY,
         refusals=(409,),
@@ -265,7 +267,7 @@ TOPIC_ROUTES: Final = (
         "DELETE",
         _TOPIC,
         _DELETE,
-        "Delete a topic with its records and its routers.",
+        "Delete a topic, its records, and routers that read or write it.",
         "topics.topics:delete",
         refusals=(409,),
     ),

@@ -40,13 +40,13 @@ class System(NamedTuple):
 
 
 class SystemCall(Call[System, NoQuery, None]):
-    """One request about the node itself."""
+    """One request for health, readiness, metrics or OpenAPI."""
 
     __slots__ = ()
 
 
 class Health(msgspec.Struct, kw_only=True):
-    """The process is up, and has served its API for `uptime_ms`."""
+    """The process answers: `status` is `ok`. `uptime_ms` counts from when it built its API."""
 
     status: str
     version: str
@@ -67,7 +67,7 @@ class Readiness(msgspec.Struct, kw_only=True):
 
 
 async def show_health(call: SystemCall) -> Annotated[web.Response, Health]:
-    """GET /healthz and /v0/health."""
+    """GET /healthz and /v0/health: version and uptime."""
     system = call.context
     uptime = round((system.clock.monotonic() - system.started) * 1000)
     return success(Health(status="ok", version=system.version, uptime_ms=uptime))
@@ -98,7 +98,7 @@ def _caller(keys: Keys, request: web.Request) -> ApiKey | None:
 
 
 def _readable(checks: dict[str, str], key: ApiKey | None) -> dict[str, str]:
-    """Return the checks that this key may read; those of groups that it may not access are merged as `groups`."""
+    """Return all checks, with those of groups that the key may not access (without a key: any) merged as `groups`."""
 
     def hidden(name: str) -> bool:
         return name.startswith(GROUP) and (key is None or not key.sees(name.removeprefix(GROUP)))
@@ -111,7 +111,10 @@ def _readable(checks: dict[str, str], key: ApiKey | None) -> dict[str, str]:
 
 
 async def show_metrics(call: SystemCall) -> web.Response:
-    """GET /metrics. A key that is limited to name prefixes gets only samples labelled with a group it may access."""
+    """GET /metrics, of all workers that answer.
+
+    A key that is limited to name prefixes gets only samples labelled with a group it may access.
+    """
     body = await call.context.workers.render(call.key.sees if call.key.prefixes else None)
     return web.Response(body=body, headers={"Content-Type": METRICS_CONTENT_TYPE})
 

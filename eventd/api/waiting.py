@@ -22,7 +22,7 @@ from eventd.runtime.chance import Chance
 def build_waiting(
     keys: Keys, metrics: Metrics, version: str, holder: Callable[[], str], chance: Chance
 ) -> web.Application:
-    """Return the application; `holder` returns the name, for messages, of the node that serves the database."""
+    """Return the application of a standby; `holder` names, for messages, the process that serves the database."""
 
     async def show_health(_request: web.Request) -> web.Response:
         return success({"status": "ok", "version": version, "standby": True})

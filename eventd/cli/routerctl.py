@@ -6,7 +6,7 @@ from eventd.cli.program.interrupt import end_quietly_on_interrupt
 
 
 def main() -> None:
-    """Entry of the command."""
+    """Run `routerctl` with the arguments of this process, and exit."""
     end_quietly_on_interrupt()
     from eventd.cli.program.exits import run
     from eventd.cli.routerctl_commands import app

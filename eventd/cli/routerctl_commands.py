@@ -52,7 +52,7 @@ _FEDERATION: Final = Branch(
     },
 )
 _TOPIC: Final = Branch(
-    "Manage topics, write records to them and read them.",
+    "Manage topics; write and read their records.",
     {
         "put": Leaf("topics.topics.put"),
         "set": Leaf("topics.topics.set_fields"),

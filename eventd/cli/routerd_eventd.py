@@ -1,4 +1,4 @@
-"""`routerd-eventd`: runs a node, brings its database up to date, checks both."""
+"""`routerd-eventd`: runs a node, migrates its database, checks its settings and database."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from eventd.cli.program.interrupt import end_quietly_on_interrupt
 
 
 def main() -> None:
-    """Entry of the command."""
+    """Run `routerd-eventd` with the arguments of this process, and exit."""
     end_quietly_on_interrupt()
     from eventd.cli.program.exits import run
     from eventd.cli.routerd_eventd_commands import app

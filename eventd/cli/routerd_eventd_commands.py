@@ -85,7 +85,7 @@ def serve(
         if settings.standby and database.kind == "sqlite":
             raise SettingsError(
                 "--standby needs Postgres: a SQLite file belongs to one machine",
-                hint="leave out --standby, and let a service manager restart the node",
+                hint="leave out --standby (EVENTD_STANDBY), and let a service manager restart the node",
             )
         with serving_lock(database), claimed(database, settings.group or "", wait=settings.standby) as claim:
             if not settings.standby:
@@ -100,7 +100,7 @@ def serve(
 
 
 def _announce(database: Database, origin: int, api: Endpoint) -> None:
-    """Write the API's address and the clock origin (µs) into the lock file, for commands here; nothing on Postgres."""
+    """Write the API's address and clock origin (µs) into the lock file of the database; nothing on Postgres."""
     from eventd.cli.gateway.lock import ServingNode, write_serving
 
     write_serving(database, ServingNode(str(api), origin))

@@ -55,7 +55,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A configuration that is or was in effect, since `changed_at` (microseconds)."""
+    """A configuration that is or was in effect, beginning at `changed_at` (microseconds)."""
 
     generation: int
     etag: str
@@ -72,7 +72,7 @@ class Snapshot:
 
     @property
     def id(self) -> str:
-        """The id of this content. The generation alone could repeat in a restored database."""
+        """The id of this content: generation and etag, because a restored database may repeat a generation."""
         return f"{self.generation}-{self.etag[:16]}"
 
     def since(self, earlier: Snapshot) -> Change:
@@ -102,7 +102,7 @@ class MergeResult(NamedTuple):
 
 
 class _DeclaredResources(NamedTuple):
-    """The declared resources, prepared for merging, and their version."""
+    """The declared resources, prepared for merging, with the override policies, epoch and version."""
 
     epoch: str
     version: int
@@ -121,7 +121,7 @@ class ConfigMerger:
         self._parts: tuple[str, dict[int, tuple[int, PreparedPart]]] = ("", {})
 
     def merge(self, conn: Connection, now: int) -> MergeResult:
-        """Merge what this snapshot of the database holds, as of `now`.
+        """Merge what the open transaction sees, as of `now`.
 
         Raises Invalid for an unreadable policy.
         """
@@ -163,9 +163,9 @@ class ConfigMerger:
 
 
 class Following:
-    """The effective configuration of a running node; one task runs `run_for_ever`.
+    """The effective configuration of a database; in a running node, the task `run_for_ever` keeps it current.
 
-    Without `counts`, as in a command beside a node, nothing is written: content that no node has stored as a generation
+    Without `counts`, as in a command, nothing is written: content that no node has stored as a generation
     gets the number that it would get next.
     """
 
@@ -196,7 +196,8 @@ class Following:
     async def current(self) -> Snapshot:
         """Return the configuration in effect now, merging if necessary; concurrent callers share one merge.
 
-        With `counts`, new content is stored as a generation. Raises `EventdError` when the database cannot be used.
+        With `counts`, new content is stored as a generation. Raises `EventdError` if the database or a policy cannot be
+        read.
         """
         asked = self._looks
         async with self._refreshing:
@@ -215,7 +216,7 @@ class Following:
                     return self._take(merged, noted)
 
     async def _merge(self, now: int) -> MergeResult | None:
-        """Merge; None if nothing has changed or ended since the last merge."""
+        """Return the result of a merge; None if nothing has changed or ended since the last one."""
         known = self._snapshot
         if known is None or (known.effective.next_change is not None and now >= known.effective.next_change):
             return await self._database.read(self._merging.merge, now)
@@ -265,7 +266,7 @@ class Following:
     async def run_for_ever(self) -> None:
         """Merge after each change, and when something in the configuration ends, until cancelled.
 
-        A failed merge is retried; the failure is logged unless the attempt before failed in the same way.
+        A merge that raises `EventdError` is retried; the error is logged unless it is that of the attempt before.
         """
         trouble = ""
         while True:

@@ -1,6 +1,6 @@
 """Refuses events that report a client at an address which this node itself captures (a RemoteAddressClaim).
 
-Such an address is seen here only because of an earlier report: it belongs to a client elsewhere.
+This node itself answers for such an address: the client is elsewhere.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class SelfCapture(Conflict):
 
 
 def refuse_captured(conn: Connection, events: Iterable[Observation], now: int) -> None:
-    """Raise SelfCapture if events report addresses that an active part or a declared resource captures.
+    """Raise SelfCapture if events report addresses that a declared resource or an unexpired part captures.
 
-    A capture whose address cannot be read refuses every report, because it could be the same address.
+    Masked resources and unused parts count. A capture whose address cannot be read refuses every report: it could be
+    the same address.
     """
     reports = [
         (at, address_of(subject, payload)) for at, (type, subject, payload) in enumerate(events) if type == OBSERVED
@@ -54,7 +55,7 @@ def refuse_captured(conn: Connection, events: Iterable[Observation], now: int) -
 
 
 def refuse_proposed(resources: Iterable[Mapping[str, Any]], events: Iterable[Observation]) -> None:
-    """Raise SelfCapture if events report addresses that resources of the same answer would capture.
+    """Raise SelfCapture if events report addresses that resources of the same plugin result capture.
 
     A capture whose address cannot be read refuses every report.
     """
@@ -65,9 +66,10 @@ def refuse_proposed(resources: Iterable[Mapping[str, Any]], events: Iterable[Obs
         if type != OBSERVED or not address:
             continue
         if key := captures.get(address):
-            refused.append((index, f"{address} is captured by {key} of the same result: it is not a client", ""))
+            said = f"the plugin's result reports a client at {address}, which its own {key} captures"
+            refused.append((index, said, "fix the plugin"))
         elif key := captures.get(UNREADABLE):
-            said = f"{key} of the same result captures an address that cannot be read; it might be {address}"
+            said = f"{key} of the plugin's result captures an address that cannot be read; it might be {address}"
             refused.append((index, said, "write spec.address as an IP address"))
     if refused:
         raise SelfCapture(refused)

@@ -30,7 +30,7 @@ class Suppression(NamedTuple):
 
 
 class Addition(NamedTuple):
-    """A resource that a part adds."""
+    """The key of a resource that a part adds, with the part's source and generation."""
 
     source: str
     generation: int
@@ -38,7 +38,7 @@ class Addition(NamedTuple):
 
 
 class IneffectivePart(NamedTuple):
-    """The source of a part that is not used, and the reason."""
+    """The source of a part that is left out before its end, and the reason."""
 
     source: str
     reason: str
@@ -46,7 +46,10 @@ class IneffectivePart(NamedTuple):
 
 @dataclass(frozen=True)
 class Effective:
-    """The outcome of a merge. `next_change`, in microseconds, is when something in it ends next; None for never."""
+    """The outcome of a merge.
+
+    `next_change`, in microseconds, is when the next resource or part ends, used or left out; None for never.
+    """
 
     entries: Sequence[Entry]
     suppressed: Sequence[Suppression]
@@ -67,7 +70,7 @@ class Effective:
         return b"[" + b",".join(entry.text for entry in self.entries) + b"]"
 
     def etag(self) -> str:
-        """The SHA-256 of its resources in hex, independent of the events that they are derived from."""
+        """The SHA-256 of its resources in hex, without the annotations that name their events."""
         return hashlib.sha256(b"[" + b",".join(entry.content for entry in self.entries) + b"]").hexdigest()
 
 
@@ -125,7 +128,7 @@ def _permits(policies: Iterable[PolicyRule]) -> Permits:
 
 
 def _flaw_of(live: _CurrentPart, startup: Startup, permits: Permits) -> str:
-    """Return why a part cannot be used with the declared resources; empty if it can."""
+    """Return why a part cannot be used with the declared resources and policies; empty if it can."""
     for one in live.given:
         if one.entry.key in startup.keys:
             return f"{one.entry.key} is declared"
@@ -143,7 +146,7 @@ def _flaw_of(live: _CurrentPart, startup: Startup, permits: Permits) -> str:
 
 
 class _Claimant(NamedTuple):
-    """A part that defines a resource; the one that has done so for longer sorts first."""
+    """A part that defines a resource; sorts first if its owner has defined it for longest."""
 
     since: int
     owner: str
@@ -176,7 +179,7 @@ def _settle_contests(sound: Sequence[_CurrentPart]) -> dict[str, str]:
 
 
 def _contests(sound: Sequence[_CurrentPart]) -> dict[ResourceKey, list[_Claimant]]:
-    """Return the resources that several parts define, each with its parts, oldest first."""
+    """Return the keys that several parts define, each with its parts, the oldest claim first."""
     first: dict[ResourceKey, _Claimant] = {}
     contests: dict[ResourceKey, list[_Claimant]] = {}
     for live in sound:
@@ -191,7 +194,7 @@ def _contests(sound: Sequence[_CurrentPart]) -> dict[ResourceKey, list[_Claimant
 def _elders_first(contests: Mapping[ResourceKey, Sequence[_Claimant]]) -> Iterable[str]:
     """Order the sources so that each comes after those that are older for some resource.
 
-    Two may each be older for another resource; then the one with the oldest claim comes first.
+    Where each waits for another, the remaining one with the oldest claim comes next.
     """
     ages: dict[str, _Claimant] = {}
     for claimant in chain.from_iterable(contests.values()):

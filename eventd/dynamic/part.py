@@ -32,7 +32,7 @@ LATEST: Final = 253402300799_000000
 
 
 class Proposal(Protocol):
-    """The typing protocol of a plugin's result. `observed_at` and `ttl` in microseconds."""
+    """Interface of a plugin's result. `observed_at` and `ttl` in microseconds."""
 
     @property
     def observed_at(self) -> int: ...
@@ -52,7 +52,7 @@ def subscription_owner(name: str) -> str:
 
 
 def plugin_owner(name: str) -> str:
-    """Return the owner, which is also the source, of the part that a plugin gives without events: `Plugin/NAME`."""
+    """Return the owner, which is also the source, of the part of a manual run of a plugin: `Plugin/NAME`."""
     return f"{PLUGIN}{name}"
 
 
@@ -62,12 +62,12 @@ def source_of(owner: str, event_ids: Iterable[str]) -> str:
 
 
 def part_name(source: str, generation: int) -> str:
-    """Return the resource name of a part: its source with dashes, and the generation."""
+    """Return the resource name of a part: its source with `-` for `/`, a dash, and the generation."""
     return f"{source.replace('/', '-')}-{generation}"
 
 
 def digest_of(resources: Sequence[Any] | None, directives: Sequence[Any] | None) -> str:
-    """Return the SHA-256 in hex of proposed resources and directives, without the node's annotations.
+    """Return the SHA-256 in hex of resources and directives as proposed, before the node annotates them.
 
     None stands for an absent list. Raises Invalid for values that JSON cannot represent.
     """
@@ -94,9 +94,9 @@ def form_part(
 ) -> NewPart:
     """Build the part of a subscription's run over `events`, at least one.
 
-    `clamp`: resources for a subject end with the events about it. `grace`: how long the part outlives its declaration.
-    If the result's own time cannot be represented, `now` is used. Both are in microseconds. Raises Invalid for a result
-    that cannot be stored.
+    `clamp`: a resource ends no later than the last event about its subject, or about any subject if it has none.
+    `grace`: how long the part outlives its subscription, or a withdrawn subject. If `observed_at` is out of range,
+    `now` is used. Both are in microseconds. Raises Invalid for a result that cannot be stored.
     """
     ids = sorted(event.id for event in events)
     subjects = [event.subject for event in events if event.subject]

@@ -56,9 +56,9 @@ class Directive(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PreparedPart:
-    """A prepared part. `ends` are the times at which something in it ends, `ends_at` is the last; in microseconds.
+    """A part, checked for merging. `ends` are the times (microseconds) when something in it ends, `ends_at` the last.
 
-    `flaw` is why the part cannot be used, whatever the other parts are; then `ends` is empty. Empty if it can be used.
+    `flaw` is why the part by itself cannot be used, or empty; with a flaw, `given`, `directives` and `ends` are empty.
     """
 
     source: str
@@ -124,7 +124,11 @@ def prepare(part: StoredPart) -> PreparedPart:
         ends=() if flaw else tuple(sorted(ends)),
         ends_at=part.ends_at if flaw else max(ends, default=part.ends_at),
         flaw=flaw,
-        warnings=tuple(f"{key} of {part.source} is shown, but has no effect" for key in names if key.kind in KINDS),
+        warnings=tuple(
+            f"{key} of {part.source} is shown, but has no effect: declare it with routerctl apply"
+            for key in names
+            if key.kind in KINDS
+        ),
     )
 
 

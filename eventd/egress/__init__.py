@@ -1,4 +1,4 @@
-"""The ways out of the log: consumers with a cursor each, and routers with a pump of their own.
+"""The ways out of the log: consumers with a cursor each, and the pump that moves all routers.
 
 May import: dynamic, egress.subscriptions, log.core, log.cursors, log.delivery, resources, store.engine, store.parts,
     store.rows.

@@ -1,6 +1,7 @@
 """Keeps the cursors in line with the declarations: one for each peer and subscription, and one more for each repair.
 
-A repair runs when a wider selector, or an operator, requests records that the cursor has passed.
+A repair (of a subscription: a backfill) runs when a wider selection, or an operator, requests records that the cursor
+has passed.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def subscription_name(group: str, name: str) -> str:
 
 
 def target_of(cursor: str) -> tuple[str, str]:
-    """Return what a cursor (or repair, or backfill) of this name serves: the group, and the peer or subscription."""
+    """Return the names of the group and of the peer or subscription that a cursor of this name serves."""
     group, _, rest = cursor.partition(":")[2].partition("/")
     return group, rest.partition("/")[0]
 
@@ -63,8 +64,8 @@ def reconcile(conn: Connection, stored: Sequence[StoredResource], now: int) -> l
     """Create, adjust and delete cursors to match the declarations; return all cursors of links and subscriptions.
 
     Cursors of repairs and backfills are included. Missing topics of groups are created. A new cursor begins before the
-    oldest stored record. A wider selector gets a repair for the records that the old one excluded. Parts whose owner is
-    no longer declared end after their grace.
+    oldest stored record. A wider selection gets a repair for the passed records that the old one excluded. Parts of
+    undeclared owners, and of subscriptions that have left their group, end after their grace.
     """
     groups = effective(stored)
     declaring = _CursorReconciler(conn, now)
@@ -125,7 +126,7 @@ def _subscription(subscription: SubscriptionConfig, node: str) -> _CursorSelecti
 
 
 class _CursorReconciler:
-    """Reconciles the cursors of links and subscriptions.
+    """Creates, adjusts and deletes the cursors of links and subscriptions in one transaction.
 
     Existing cursors are read once: every writer waits for this transaction, and an unchanged link must cost nothing.
     """
@@ -139,7 +140,7 @@ class _CursorReconciler:
         self._wanted: set[tuple[str, str, str]] = set()
 
     def declare(self, wanted: _CursorSelection, topic: TopicRow) -> None:
-        """Create or update the cursor of a peer or subscription; a wider selection starts a repair.
+        """Create or update the cursor of a peer or subscription; a wider selection starts a repair of passed records.
 
         The selection's version is at least that of the declared resources, so no version is used twice under one name:
         a consumer of a deleted peer with this name must not be mistaken for one of the new peer.
@@ -161,7 +162,7 @@ class _CursorReconciler:
             self._repair(wanted, cursor, topic, missing)
 
     def _repair(self, wanted: _CursorSelection, cursor: Cursor, topic: TopicRow, missing: Mapping[str, Any]) -> None:
-        """Start a repair for the records before the `cursor` that its earlier selection excluded."""
+        """Start a repair, or a backfill, for the records before the `cursor` that its earlier selection excluded."""
         name = next_repair_name(self._conn, wanted.group, wanted.name, kind=wanted.repair)
         create_cursor(
             self._conn,
@@ -191,7 +192,7 @@ class _CursorReconciler:
 
 
 def begin_backfill(conn: Connection, name: str, cursor: Cursor, now: int) -> None:
-    """Detach runs of an earlier backfill `name` from the new one; pause it if its subscription's `cursor` is paused."""
+    """Detach runs of an earlier backfill of this name; pause the new one if its subscription's `cursor` is paused."""
     detach_runs(conn, name, now)
     if cursor.paused_at is not None:
         set_paused(conn, name, at=cursor.paused_at, by=cursor.paused_by)
@@ -220,7 +221,7 @@ Declared = tuple[int, list[StoredResource], dict[str, int]]
 
 
 def read_declared(conn: Connection) -> Declared:
-    """Read the declared resources, their version, and the groups' topics in one snapshot."""
+    """Return the version of the declared resources, these resources, and the ids of the groups' topics by name."""
     return read_head(conn).registry_version, read_resources(conn), _read_topics(conn)
 
 
@@ -233,8 +234,8 @@ def follow(
 ) -> tuple[list[Cursor], dict[str, int]] | None:
     """Match the cursors to the `declared` resources, and clear the failures of the cursors named in `changed`.
 
-    Return the cursors, and the ids of the groups' topics by name. If other resources than those of this `version` are
-    stored by now, change nothing and return None.
+    Return the cursors like `reconcile`, and the ids of the groups' topics by name. If other resources than those of
+    this `version` are stored by now, change nothing and return None.
     """
     if lock_head(conn).registry_version != version:
         return None

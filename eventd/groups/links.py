@@ -20,8 +20,8 @@ from eventd.store.engine.database import Connection
 class LinkStatus:
     """The link from this node to a peer: everything up to `position` of this node's log is settled.
 
-    `cursor` is None until a node has registered the peer; the link will begin at `position` then. `repairs` are the
-    cursors of its running repairs, `dead_letters` the number of its dead letters.
+    `cursor` is None until the node creates it; the link will begin at `position` then. `repairs` are the cursors of
+    its unfinished repairs, `dead_letters` the number of its dead letters.
     """
 
     peer: PeerConfig
@@ -38,7 +38,7 @@ class LinkStatus:
 
 
 def read_link_statuses(conn: Connection, topic: TopicRow, peers: Sequence[PeerConfig], now: int) -> list[LinkStatus]:
-    """Return the link to each of the `peers`, in their order. All belong to one group, whose topic is `topic`."""
+    """Return the state of the link to each of `peers`, in order. All belong to one group, whose topic is `topic`."""
     letters = count_dead_letters(conn, topic.id)
     cursors = [read_cursor_of(conn, peers[0])] if len(peers) == 1 else _cursors_of(conn, peers)
     repairs = read_cursors(conn, "repair")
@@ -65,13 +65,13 @@ def _cursors_of(conn: Connection, peers: Sequence[PeerConfig]) -> list[Cursor | 
 
 
 def read_cursor_of(conn: Connection, peer: PeerConfig) -> Cursor | None:
-    """Return the cursor of the link to the peer; None until a node has registered the peer."""
+    """Return the cursor of the link to the peer; None until the node creates it."""
     found = read_cursors(conn, name=link_name(peer.group, peer.node_name))
     return found[0] if found else None
 
 
 def read_repairs_of(conn: Connection, peer: PeerConfig) -> list[Cursor]:
-    """Return the cursors of the peer's running repairs."""
+    """Return the cursors of the peer's unfinished repairs."""
     return repairs_of(read_cursors(conn, "repair"), peer)
 
 
@@ -82,5 +82,5 @@ def repairs_of(repairs: Sequence[Cursor], peer: PeerConfig) -> list[Cursor]:
 
 
 def wanted_by(peer: PeerConfig) -> PeerFilter:
-    """Return the filter of the records to send to the peer, as it is declared now; it passes no expired ones."""
+    """Return the filter of the peer's declaration; it passes no records that expired or have been at the peer."""
     return Selection.of(peer).wanted_by(peer.node_name)

@@ -33,7 +33,9 @@ def find_peer(group: GroupConfig, node: str) -> PeerConfig:
         if peer.node_name == node:
             return peer
     known = sorted(peer.node_name for peer in group.peers.values())
-    hint = _similar(node, known) or (f"its peers: {', '.join(known)}" if known else "it has no peers")
+    hint = _similar(node, known) or (
+        f"its peers: {', '.join(known)}" if known else "declare one: routerctl apply -f FILE"
+    )
     raise NotFound(f"group {group.name} has no peer {node}", hint=hint)
 
 

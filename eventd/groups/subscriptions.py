@@ -26,7 +26,7 @@ COUNTED = 1000
 
 
 class Phase(StrEnum):
-    """The state of a subscription in one word."""
+    """The state of a subscription in one word, by its cursor, plugin, backlog and last run."""
 
     PENDING = "Pending"
     DEGRADED = "Degraded"
@@ -39,8 +39,8 @@ class Phase(StrEnum):
 class SubscriptionStatus:
     """A subscription: everything up to `position` of the log is settled, and `head` is the log's last position.
 
-    `backlog` counts the waiting events, at most `COUNTED`; it is `exact` if no others wait. `cursor` is None until a
-    node has registered the subscription; `last_run` is None without a run since then.
+    `backlog` counts the waiting events, at most `COUNTED`; unless it is `exact`, more may wait. `cursor` is None until
+    the node creates it; `last_run` is None without a run since then.
     """
 
     subscription: SubscriptionConfig
@@ -131,7 +131,7 @@ def _status(conn: Connection, rows: _Rows, one: SubscriptionConfig, now: int) ->
 def _read_backlog(
     conn: Connection, rows: _Rows, one: SubscriptionConfig, topic: TopicRow | None, after: int, now: int
 ) -> Backlog:
-    """Count the events that wait for the subscription, at most `COUNTED`; `exact` if no others wait."""
+    """Return the events that wait for the subscription, at most `COUNTED`; unless `exact`, more may wait."""
     if topic is None or after >= rows.head.last:
         return Backlog(after)
     trigger = SubscriptionTrigger.of(one, rows.groups[one.group].node_name).at(now)

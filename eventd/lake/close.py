@@ -20,7 +20,7 @@ _IN_SERVICE: Final = 5 * 60 * SECOND
 def close_node(storage: Storage, node: str, *, now: int) -> NodeState:
     """Mark the state of a node's latest epoch as closed at `now` (microseconds), and return that state.
 
-    Raises NotFound for a node without a state, Conflict if it was written less than 5 minutes ago, and like `survey`.
+    Raises NotFound without a readable state, Conflict if it was written less than 5 minutes ago, and like `survey`.
     """
     states = [state for state in survey(storage).nodes if state.node == node]
     if not states:
@@ -29,7 +29,9 @@ def close_node(storage: Storage, node: str, *, now: int) -> NodeState:
         )
     latest = max(states, key=lambda state: (state.began_at, state.epoch))
     if abs(now - latest.as_of) < _IN_SERVICE:
-        raise Conflict(f"{node} reported less than 5 minutes ago: it is running", hint="stop the node first")
+        raise Conflict(
+            f"{node} reported less than 5 minutes ago: it may be running", hint="stop the node, and wait 5 minutes"
+        )
     closed = replace(latest, closed_at=now)
     write_state(storage, closed)
     return closed

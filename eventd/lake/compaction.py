@@ -1,7 +1,7 @@
 """Compacts closed days into the archive, a few files instead of thousands, and deletes what has expired.
 
-Readers are not disturbed: segments that the archive replaces stay for a day, and so do segments that were marked as
-expired. A run that is interrupted leaves a valid lake, and the next run continues. Only one program at a time should
+Readers are not disturbed: segments that the archive replaces, or that were marked as expired, stay for at least a
+day. A run that is interrupted leaves a valid lake, and the next run continues. Only one program at a time should
 compact the ledgers of a node; two at once do the same work twice, without harm.
 """
 
@@ -56,9 +56,7 @@ class Done(NamedTuple):
 
 
 class LedgerRetention(NamedTuple):
-    """What retention does to one ledger of a node and epoch: the segments that it marks as expired, and those it
-    deletes.
-    """
+    """What retention is to do to one ledger of a node and epoch: the segments to mark as expired, and to delete."""
 
     node: str
     epoch: str

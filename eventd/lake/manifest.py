@@ -26,7 +26,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     `bytes` and `sha256` (hex) are of the Parquet file. `slots` are the first and last slot (minute) of the events' own
     times, None for ledgers other than `SLOTTED`; `times` are the earliest and latest `OWN_TIME` of the rows. `replaces`
-    names the segments whose rows this one contains. `payloads`: the rows of `events` have their payloads.
+    names the segments whose rows this one contains, until they are deleted. `payloads`: rows of `events` may have them.
     """
 
     schema: int = SCHEMA_VERSION
@@ -79,7 +79,7 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SegmentRange(msgspec.Struct, frozen=True, kw_only=True):
-    """The row numbers (after, upto] that the segments of a ledger cover without a hole; earlier ones have expired."""
+    """The row numbers (after, upto] that a ledger's segments must cover, by its state; earlier ones have expired."""
 
     after: int
     upto: int
@@ -88,11 +88,12 @@ class SegmentRange(msgspec.Struct, frozen=True, kw_only=True):
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     """How far the ledgers of one node and epoch are shipped.
 
-    Every row that the node recorded before `complete_until`, by its own clock, is in the lake. `instance` is random for
-    each database. `head` is the log's last position. `books` is the row number up to which each ledger is shipped;
-    `segments` is what its segments cover, and may end earlier: numbers without rows to ship have no segments.
-    `began_at` is when the first state of the epoch was written, `as_of` when this one was. `interval` is how often the
-    node looks for rows to ship, in microseconds. `closed_at` is when an operator closed the ledgers; 0: never.
+    Every row that the node recorded before `complete_until`, by its own clock, was shipped, or noted as lost.
+    `instance` is random for each database; a copy keeps it. `head` is the log's last position. `books` is the row
+    number that each ledger's cursor has reached; `segments` is what its segments cover, which may end earlier, because
+    numbers without rows have no segments, or later, until the cursor follows. `began_at` is when the first state of the
+    epoch was written, `as_of` when this one was. `interval` is how often the node looks for rows to ship, in
+    microseconds. `closed_at` is when an operator closed the ledgers; 0: in service.
     """
 
     schema: int = SCHEMA_VERSION
@@ -127,7 +128,7 @@ StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
 def encode(value: msgspec.Struct) -> bytes:
-    """Return the JSON text of a manifest, a state or a lake's head."""
+    """Return the JSON text of a manifest or another JSON file of a lake."""
     return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
 
 

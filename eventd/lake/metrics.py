@@ -20,9 +20,13 @@ class LakeFigures:
         self._bytes = self._counter("bytes_total", "Bytes of segments that were shipped to the lake.", "book")
         self._failures = self._counter("failures_total", "Failed attempts to ship, compact or delete.", "reason")
         self._compacted = self._counter("compacted_segments_total", "Segments that were compacted into the archive.")
-        self._removed = self._counter("removed_segments_total", "Segments that were removed from the lake.")
-        self._state = self._gauge("state", "1 for the current state of shipping.", "state")
-        self._until = self._gauge("complete_until_seconds", "Everything recorded before this time is in the lake.")
+        self._removed = self._counter(
+            "removed_segments_total", "Segments, and states of old epochs, removed from the lake."
+        )
+        self._state = self._gauge("state", "1 for the state that shipping is in, 0 for the others.", "state")
+        self._until = self._gauge(
+            "complete_until_seconds", "All rows stored before this time (seconds since 1970) are in the lake."
+        )
         self._until.set(float("nan"))  # 0 would be taken for 1970 by an alert
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -48,7 +52,7 @@ class LakeFigures:
         self._show("running")
 
     def tidied(self, compacted: int, removed: int) -> None:
-        """Count the segments that were compacted into the archive, and those that were removed from the lake."""
+        """Count segments compacted into the archive, and segments and old states removed from the lake."""
         self._compacted.inc(compacted)
         self._removed.inc(removed)
 

@@ -136,7 +136,7 @@ class StateFile(NamedTuple):
 
 
 def state_files(storage: Storage) -> Iterator[StateFile]:
-    """Yield the states of all nodes and epochs, sorted by path. Raises LakeUnavailable."""
+    """Yield the state file of every node and epoch, decodable or not, sorted by path. Raises LakeUnavailable."""
     paths = [entry.path for entry in storage.list(NODES) if is_state(entry.path)]
     for path, text in sorted(storage.read_many(paths).items()):
         _, node, epoch = path.removesuffix(MANIFEST).split("/")
@@ -256,7 +256,7 @@ def _beyond(place: SegmentName, replaced: Sequence[str]) -> str | None:
 def _join(promised: Span | None, shown: Sequence[Segment | _InvalidSegment]) -> Span | None:
     """Return the promised range, extended to the highest end of these segments.
 
-    Without a promise, return the range from their lowest to their highest number; None without segments, too.
+    Without a promise, return the range from their lowest to their highest number, or None without segments.
     """
     if not shown:
         return promised
@@ -267,7 +267,7 @@ def _join(promised: Span | None, shown: Sequence[Segment | _InvalidSegment]) -> 
 def _troubles_of(
     key: LedgerSlug, node: str, files: _LedgerFiles, chosen: Sequence[Segment], promised: Span | None
 ) -> Iterator[Trouble]:
-    """Yield the invalid and missing segments of a ledger in `promised`, the row numbers that must be covered."""
+    """Yield a problem for each invalid or missing segment in `promised`, the row numbers that must be covered."""
     present: list[Segment | _InvalidSegment] = [*chosen, *files.bad]
     if promised is None:
         return

@@ -95,16 +95,16 @@ _DELIVERIES = (
     Column("type", ColumnType.WORD, "type of the event"),
     Column("attempts", ColumnType.INT32, "number of attempts"),
     Column("outcome", ColumnType.WORD, "`delivered`, `expired`, `in_path` or `refused`"),
-    Column("status", ColumnType.INT16, "HTTP status of the last answer; 0: nothing was sent"),
-    Column("error", ColumnType.WORD, "error class, the reason of a refusal; empty: none"),
+    Column("status", ColumnType.INT16, "HTTP status of the last answer; 0: the event was not sent"),
+    Column("error", ColumnType.WORD, "reason of the refusal; empty for another outcome"),
     Column("protocol", ColumnType.WORD, "`v1` or `v2`"),
     Column("key_id", ColumnType.WORD, "id of the key that signed the request"),
-    Column("batch_id", ColumnType.WORD, "id of the batch that carried it"),
+    Column("batch_id", ColumnType.WORD, "id of the batch that carried it or left it out"),
     Column("repair", ColumnType.BOOL, "whether a repair sent the batch"),
     Column("bytes", ColumnType.INT32, "size in bytes of the canonical event"),
     Column("event_at", ColumnType.TIME, "time the event was observed, as its source reports it"),
     Column("recorded_at", ColumnType.TIME, "time this node recorded it"),
-    Column("attempt_at", ColumnType.TIME, "time the batch was first sent"),
+    Column("attempt_at", ColumnType.TIME, "time the last attempt to send the batch began"),
     Column("done_at", ColumnType.TIME, "time the answer was committed at this node"),
     Column(
         "peer_recorded_at",
@@ -126,9 +126,11 @@ _RECEIPTS = (
     Column("after", ColumnType.INT64, "position before the first that the batch covers"),
     Column("upto", ColumnType.INT64, "last position that the batch covers"),
     Column(
-        "repair", ColumnType.BOOL, "whether a repair sent it; it then proves nothing about other events of the range"
+        "repair",
+        ColumnType.BOOL,
+        "whether a repair sent the batch, which then proves nothing about other events of the range",
     ),
-    Column("sent", ColumnType.INT32, "events in the batch"),
+    Column("sent", ColumnType.INT32, "events sent; without a receipt, only the delivered ones"),
     Column("accepted", ColumnType.INT32, "events that the peer recorded", null=True),
     Column("duplicates", ColumnType.INT32, "events that the peer had already", null=True),
     Column("refused", ColumnType.INT32, "events that the peer refused", null=True),
@@ -136,7 +138,7 @@ _RECEIPTS = (
     Column("selector_version", ColumnType.INT32, "version of the peer's selection that the batch was made with"),
     Column("selection", ColumnType.WORD, "that selection, as JSON"),
     Column("attempts", ColumnType.INT32, "number of attempts"),
-    Column("sent_at", ColumnType.TIME, "time it was first sent"),
+    Column("sent_at", ColumnType.TIME, "time the last attempt to send it began"),
     Column("acked_at", ColumnType.TIME, "time the answer was committed at this node"),
     Column(
         "peer_recorded_at",
@@ -152,12 +154,12 @@ _RECEIPTS = (
     Column(
         "receipt_digest",
         ColumnType.WORD,
-        "SHA-256 of the signed answer in hex, the same at both ends; empty: the peer signs none",
+        "SHA-256 of the signed answer in hex, the same at both ends; empty: no signed answer",
     ),
     Column(
         "receipt",
         ColumnType.STRING,
-        "the `body` and the `headers` with the signature as JSON, enough to verify it again; empty: none",
+        "`body` of the signed answer and `headers` with its signature, as JSON, enough to verify it again; empty: none",
     ),
     Column(
         "exceptions",
@@ -172,8 +174,8 @@ _INBOUND = (
     Column("batch_id", ColumnType.STRING, "id of the batch"),
     Column("link_epoch", ColumnType.WORD, "epoch of the sender's log in which `after` and `upto` are positions"),
     Column("incarnation", ColumnType.INT64, "incarnation of the sender's log"),
-    Column("after", ColumnType.INT64, "sender's position before the first that the batch covers"),
-    Column("upto", ColumnType.INT64, "sender's last position that the batch covers"),
+    Column("after", ColumnType.INT64, "sender's position before the first that the batch covers; 0 for a repair"),
+    Column("upto", ColumnType.INT64, "sender's last position that the batch covers; 0 for a repair"),
     Column("repair", ColumnType.BOOL, "whether a repair sent the batch"),
     Column("accepted", ColumnType.INT32, "events that this node recorded"),
     Column("duplicates", ColumnType.INT32, "events that this node had already"),
@@ -194,9 +196,11 @@ _GAPS = (
     ),
     Column("gap_epoch", ColumnType.WORD, "epoch in which `after` and `upto` are valid"),
     Column(
-        "after", ColumnType.INT64, "position before the first lost one; a row number if `reason` ends with `_forgotten`"
+        "after",
+        ColumnType.INT64,
+        "position before the range of the loss; a row number if `reason` ends with `_forgotten`",
     ),
-    Column("upto", ColumnType.INT64, "last lost position or row number"),
+    Column("upto", ColumnType.INT64, "last position or row number of that range, not all of which need be lost"),
     Column("reason", ColumnType.WORD, "reason of the loss"),
     Column("recorded_at", ColumnType.TIME, "time this node recorded the gap"),
 )
@@ -204,11 +208,15 @@ _GAPS = (
 _REFUSALS = (
     Column("group", ColumnType.WORD, "the EventGroup"),
     Column("peer", ColumnType.WORD, "node that the request named; empty: none, `?`: not a declared peer"),
-    Column("key_id", ColumnType.WORD, "id of the key that the request named, if that is known"),
+    Column("key_id", ColumnType.WORD, "id of the key that the request named, if that key is known"),
     Column("reason", ColumnType.WORD, "reason of the refusal"),
-    Column("count", ColumnType.INT64, "number of requests since the previous row of the same kind"),
-    Column("first_at", ColumnType.TIME, "time of the first of these requests"),
-    Column("last_at", ColumnType.TIME, "time of the last of these requests"),
+    Column(
+        "count",
+        ColumnType.INT64,
+        "number of requests, or of events in batches, since the previous row of the same kind",
+    ),
+    Column("first_at", ColumnType.TIME, "time of the first of these"),
+    Column("last_at", ColumnType.TIME, "time of the last of these"),
 )
 
 COLUMNS: Final[dict[Ledger, tuple[Column, ...]]] = {

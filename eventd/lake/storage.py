@@ -41,13 +41,13 @@ class Written(NamedTuple):
 
 
 class Storage(Protocol):
-    """The interface to the files of a lake. Every method raises LakeUnavailable when the store fails."""
+    """The interface to the files of a lake. Every method but `locate` raises LakeUnavailable when the store fails."""
 
     url: str
     """The address to show: without user, password and query."""
 
     def list(self, folder: str) -> list[StoredFile]:
-        """Return every complete file below a folder, sorted by path; empty for a missing folder."""
+        """Return the complete files below a folder, without links, sorted by path; empty for a missing folder."""
         ...
 
     def unfinished(self, folder: str) -> Sequence[str]:
@@ -55,7 +55,7 @@ class Storage(Protocol):
         ...
 
     def read(self, path: str) -> bytes:
-        """Read a whole file. Raises NotFound."""
+        """Return the whole content of a file. Raises NotFound."""
         ...
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
@@ -71,7 +71,7 @@ class Storage(Protocol):
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files; missing files are ignored."""
+        """Delete files, and emptied folders of a local lake; missing files are ignored."""
         ...
 
     def locate(self, path: str) -> str:
@@ -100,12 +100,12 @@ class FileDraft:
         """Do nothing; part of the interface of files."""
 
     def tell(self) -> int:
-        """Return the bytes written so far."""
+        """Return the number of bytes written until now."""
         return self._bytes
 
     @property
     def written(self) -> Written:
-        """Return the size and digest so far."""
+        """Return the size and digest of the data written until now."""
         return Written(self._bytes, self._hash.hexdigest())
 
 
@@ -130,12 +130,13 @@ def open_lake(storage: Storage) -> manifest.LakeHead:
     except NotFound:
         raise NotFound(
             f"there is no lake at {storage.url}: {HEAD} is missing",
-            hint="give the folder that EVENTD_LAKE names; a node creates it when it first ships",
+            hint="give the address in EVENTD_LAKE; a node creates the lake when it first ships",
         ) from None
     try:
         return manifest.decode(text, manifest.LakeHead)
     except manifest.Unreadable as error:
-        hint = "use the version of this program that wrote it" if isinstance(error, manifest.OtherSchema) else ""
+        other = isinstance(error, manifest.OtherSchema)
+        hint = "use the version of this program that wrote it" if other else "restore the file from a backup"
         raise LakeUnusable(f"the lake at {storage.url} cannot be read: {HEAD} {error}", hint=hint) from None
 
 
@@ -243,7 +244,7 @@ class _Remote:
         except (ImportError, ValueError) as error:
             raise LakeUnusable(
                 f"no installed package can access the lake at {self.url}: {_reason(error, url)}",
-                hint="install the fsspec package of that store, such as s3fs, gcsfs or adlfs",
+                hint="check the address, or install the fsspec package of that store, such as s3fs, gcsfs or adlfs",
             ) from None
 
     @cached_property

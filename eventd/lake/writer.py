@@ -50,8 +50,8 @@ def write_segment(
     """Write a segment with its manifest: the `rows` of a ledger with numbers in (place.after, place.upto], ascending.
 
     A segment of the same name is replaced. `rows` have the columns of `arrow_schema(place.book)`; several tables are
-    written one after the other, and only one row group is held in memory. `now` is in microseconds. Raises Invalid for
-    rows that are out of order or out of the range, or no rows at all, and LakeUnavailable.
+    written one after the other, about one row group at a time. `now` is in microseconds. Raises Invalid for row groups
+    out of order, rows out of the range, or no rows at all, and LakeUnavailable.
     """
     summary = _RowSummary(place)
     with storage.create(place.data) as draft:
@@ -117,7 +117,7 @@ def _row_groups(tables: Iterable[pa.Table], book: Ledger) -> Iterator[pa.Table]:
 
 
 class _RowSummary:
-    """Summarizes rows for the manifest; `add` raises Invalid for rows out of order or out of the segment's range."""
+    """Summarizes rows for the manifest; `add` raises Invalid for tables out of order or out of the segment's range."""
 
     def __init__(self, place: SegmentName) -> None:
         self._place = place

@@ -21,7 +21,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Parse a URL with http or https, or `HOST:PORT`, with or without a path. Raises `Invalid`.
+        """Return the address in a URL with http or https, or in `HOST[:PORT]`, also with a path. Raises `Invalid`.
 
         The default port is 443 for https, otherwise `DEFAULT_PORT`.
         """
@@ -35,7 +35,8 @@ class Address:
             raise Invalid("the server's address is not a valid API address", hint=hint)
         if "@" in parts.netloc:
             raise Invalid(
-                "the server's address must not contain a user name or a password", hint="give the key with --key-file"
+                "the server's address must not contain a user name or a password",
+                hint="remove them; routerctl sends an API key with --key-file",
             )
         secure = parts.scheme == "https"
         return cls(secure, parts.hostname, port or (443 if secure else DEFAULT_PORT), parts.path.rstrip("/"))

@@ -1,8 +1,8 @@
 """A persistent HTTP connection with one request at a time: the subset of HTTP/1.1 (RFC 9112) that nodes need.
 
 A general client takes four times as long for a request, mostly for features that are unused here. Answers are parsed
-strictly by llhttp. The memory for an answer is limited before its content is trusted: the body by what the request
-asked for, everything else by `MAX_HEAD`.
+strictly by llhttp. The memory for an answer is limited: the body by the request, all else to `MAX_HEAD` and 1/64 of
+the body.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ IDLE_SECONDS: Final = 15.0
 
 
 class NoAnswer(Exception):
-    """The connection ended before the answer was complete, or the answer is not valid or its head is too large."""
+    """The connection ended without a complete answer, or the answer is not usable HTTP/1.1 or its head is too large."""
 
 
 class AnswerTooLarge(Exception):
-    """The body of the answer, or the framing and trailer of the body, are larger than allowed."""
+    """The head of the answer is complete, but the body, or everything else, is larger than allowed."""
 
 
 class Answer(NamedTuple):
@@ -137,7 +137,7 @@ class _Reading:
 
 
 class Exchange(asyncio.Protocol):
-    """One connection. After an answer it may be used again while `is_free`."""
+    """One HTTP connection, which can take the next request while `is_free`."""
 
     def __init__(self) -> None:
         self._reading: _Reading | None = None
@@ -149,9 +149,9 @@ class Exchange(asyncio.Protocol):
         self.is_free = True
 
     async def ask(self, head: bytes, body: bytes, most: int) -> Answer:
-        """Send a request and read an answer with a body of at most `most` bytes. Raises `NoAnswer`, `AnswerTooLarge`.
+        """Send a request; return its answer, with a body of at most `most` bytes. Raises `NoAnswer`, `AnswerTooLarge`.
 
-        Cancelling the call ends the connection.
+        An error, a cancellation, or an answer that forbids reuse ends the connection.
         """
         self.is_free = False
         self._reading = _Reading(most)
@@ -196,7 +196,7 @@ class Exchange(asyncio.Protocol):
 
 
 class Pool:
-    """Persistent connections to one endpoint. `monotonic` returns seconds."""
+    """Persistent connections to one address. `monotonic` returns seconds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -221,7 +221,7 @@ class Pool:
         self._resting.append((now, exchange))
 
     def _rested(self) -> Exchange | None:
-        """Return the idle connection that was used last, or None; those idle for too long are closed."""
+        """Take and return the idle connection used last, or None; closes those found ended or idle for too long."""
         while self._resting:
             since, exchange = self._resting.pop()
             if exchange.is_free and self._monotonic() - since < IDLE_SECONDS:

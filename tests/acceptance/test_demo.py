@@ -110,7 +110,7 @@ def test_interrupted_it_cleans_up_and_says_so(processes: Processes, folder: Path
     assert running_in(folder)
     demo.send(number)
     assert demo.wait_exit() == 1
-    assert demo.log().splitlines()[-1] == "error: stopped before its end; its nodes and files are deleted"
+    assert demo.log().splitlines()[-1] == "error: the demo was stopped before its end; its nodes and files are deleted"
     assert_nothing_left(folder)
 
 

@@ -14,7 +14,7 @@ from eventd.audit.spark.packing import environment
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes
 from tests.support.source import ROOT
-from tests.support.spark import STARTS_FAST
+from tests.support.spark import OPTIONS, QUICK, STARTS_FAST
 from tests.support.waiting import wait_for
 
 PATIENCE = 200.0
@@ -98,10 +98,13 @@ def quick_spark(folder: Path) -> dict[str, str]:
     """Return an environment in which each JVM of Spark starts fast, as a machine or a cluster may configure it."""
     settings = folder / "conf"
     settings.mkdir(exist_ok=True)
-    options = f"{STARTS_FAST} -Djava.io.tmpdir={folder}"
-    (settings / "spark-defaults.conf").write_text(
-        f"spark.driver.defaultJavaOptions {STARTS_FAST}\nspark.executor.extraJavaOptions {options}\n"
-    )
+    quick = {
+        **{name: value for name, value in QUICK.items() if name != OPTIONS},
+        "spark.driver.defaultJavaOptions": STARTS_FAST,
+        "spark.executor.extraJavaOptions": f"{STARTS_FAST} -Djava.io.tmpdir={folder}",
+    }
+    lines = [f"{name} {value}\n" for name, value in quick.items()]
+    (settings / "spark-defaults.conf").write_text("".join(lines))
     return {"SPARK_CONF_DIR": str(settings)}
 
 

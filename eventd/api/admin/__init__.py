@@ -1,4 +1,4 @@
-"""What is served under /api/v1 besides doctor and verify: resources, events, deliveries, links, plugins, keys.
+"""What /api/v1 serves besides doctor and verify: resources, events, deliveries, links, subscriptions, plugins, keys.
 
 May import: api.bodies, api.framework, dynamic, egress, egress.lake, egress.subscriptions, groups, ingress, lake,
     lake.extract, log.core, log.cursors, log.delivery, plugins.contract, plugins.run, resources, resources.kinds,

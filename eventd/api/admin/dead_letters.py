@@ -96,7 +96,7 @@ def retry_now(
 ) -> dict[str, Any]:
     """Start repairs that send the chosen dead letters to their peers again, and delete these dead letters.
 
-    Returns `retried`, their number, and `kept`: those that can no longer be sent, each with the reason. If dead letters
+    Returns `retried`, their number, and `kept`: those that cannot be sent again, each with the reason. If dead letters
     were chosen by id and one cannot be sent, raises Conflict and retries none. Those with one of the `except_reasons`
     stay unchanged.
     """
@@ -117,7 +117,7 @@ def retry_now(
     if params.ids and kept:
         words = "; ".join(f"dead letter {letter['id']}: {letter['reason']}" for letter in kept[:20])
         raise Conflict(
-            f"some cannot be retried, so none is: {words}", hint="drop these dead letters, and retry the others"
+            f"some dead letters cannot be retried, so none is: {words}", hint="drop these, and retry the others"
         )
     for node, some in retried.items():
         _start(conn, links[node], some, now)

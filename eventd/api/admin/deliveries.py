@@ -1,4 +1,4 @@
-"""Deliveries: the state of every event at every peer, and their sums."""
+"""Deliveries: the state of each event at each peer it is meant for, and their sums."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SPAN = 50_000
 
 
 class ListDeliveries(Params):
-    """Which deliveries to list. Times are RFC 3339 or ages (`15m`), and refer to the observation."""
+    """Which deliveries to list. Times are of the observation, as RFC 3339 or ages (`15m`)."""
 
     group: str
     event_id: str = Field(default="", description="Only this event.")
@@ -46,12 +46,14 @@ class ListDeliveries(Params):
     until: str = Field(default="", description="Only events observed at this time or earlier.")
     newest: bool = Field(default=False, description="Newest events first; `after` then continues with older ones.")
     after: After = ""
-    limit: Limit = Field(default=PAGE_SIZE, description="Maximum rows of the page; those of one event stay together.")
+    limit: Limit = Field(
+        default=PAGE_SIZE, description="Maximum rows of the page; those of one event stay together, even if more."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _ListingContext:
-    """The log's end, the topic and each peer's ledger, read once, so that all pages of one request are consistent."""
+    """The log's end, the topic, and each peer's ledger without its batches, read once for all pages of one request."""
 
     head: Head
     topic: TopicRow
@@ -161,9 +163,10 @@ class SummariseDeliveries(Params):
 
 @dataclass(slots=True)
 class _PeerSummary:
-    """What one peer's deliveries add up to, in microseconds.
+    """What one peer's deliveries add up to: numbers, and times in microseconds.
 
-    `min_left`: until the first event that has not expired does, delivered or not.
+    `max_lag`: from recording to the first acknowledgement. `min_left`: until the next expiry of an event, delivered or
+    not.
     """
 
     states: dict[DeliveryState, int] = field(default_factory=lambda: dict.fromkeys(DeliveryState, 0))

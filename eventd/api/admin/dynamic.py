@@ -87,7 +87,7 @@ def _line(part: StoredPart, shown: PartStatus) -> dict[str, Any]:
 
 
 class OnePart(Params):
-    """The part to show or delete."""
+    """The part to show or delete, or the owner whose parts to show."""
 
     source: str = Field(description="The source of the part, such as `EventSubscription/NAME/8b5cc4df7eec7d32`.")
 
@@ -205,7 +205,7 @@ def _read_startup(sources: list[Source], now: int) -> list[StoredResource]:
 
 
 def show_merge(effective: Effective) -> dict[str, Any]:
-    """Return as JSON how the parts change the declared resources, and which parts are in effect."""
+    """Return as JSON how the parts change the declared resources, and the status of each part."""
     return {
         "suppressed": [
             {

@@ -50,13 +50,13 @@ class EffectiveCall(Call[EffectiveStreams, NoQuery, None]):
 
 
 async def show(call: EffectiveCall) -> web.Response:
-    """GET /api/v1/effective."""
+    """GET /api/v1/effective: the configuration, or status 304 if the client has it."""
     _require_readable(call)
     return _answer(call.request, await call.context.following.current())
 
 
 async def stream(call: EffectiveCall) -> web.StreamResponse:
-    """GET /api/v1/effective/stream."""
+    """GET /api/v1/effective/stream: the state if the client lacks it, then each change."""
     request, streams = call.request, call.context
     _require_readable(call)
     snapshot = await streams.following.current()

@@ -57,14 +57,17 @@ MEMBERS = tuple(field.encode_name for field in msgspec.structs.fields(EventInput
 
 @dataclass(frozen=True, slots=True, order=True)
 class EventProblem:
-    """A problem of one event; `index` counts from 0."""
+    """A problem of one event; `index`: that of the event in its request, from 0."""
 
     index: int
     message: str
 
 
 class BadEvents(Invalid):
-    """Some of the request's `of` events are invalid, so none was stored. `problems` holds the first problem of each."""
+    """Some of the request's `of` events are invalid, so none was stored.
+
+    `problems` holds the first problem of each, at most `MOST_FOUND`.
+    """
 
     code = "invalid_events"
 
@@ -79,12 +82,13 @@ class BadEvents(Invalid):
 
 
 class EventsTooLarge(TooLarge):
-    """Some events exceed the group's limit of bytes, and no other problem was found. No event was stored."""
+    """Some events exceed the group's limit for one event, and no other problem was found. No event was stored."""
 
     code = "events_too_large"
 
     def __init__(self, problems: Sequence[EventProblem], of: int = 1) -> None:
-        super().__init__(_summary(problems, of), hint="raise limits.maxEventBytes of the group, here and at its peers")
+        hint = "send smaller events, or raise limits.maxEventBytes of the group, here and at its peers"
+        super().__init__(_summary(problems, of), hint=hint)
         self.problems = tuple(problems)
 
     @property
@@ -109,9 +113,9 @@ def drafts_from(
 ) -> Drafts:
     """Return the drafts (the entries to append) of all events, given as `PlainEvent` or decoded JSON.
 
-    Members of a `PlainEvent` may be filled in, even if an error is raised. `heavy`: the events are so many or so large
-    that copies of refused ones would fill memory. `now` in microseconds. Raises BadEvents or EventsTooLarge, with one
-    problem for each wrong event, at most about `MOST_FOUND`.
+    Members of a `PlainEvent` may be filled in, even if an error is raised. `heavy`: payloads over the limit are refused
+    before a copy, as copies would fill memory. `now` in microseconds. Raises BadEvents or EventsTooLarge, with one
+    problem for each wrong event, at most `MOST_FOUND`.
     """
     if heavy and (huge := [*islice(_find_huge(events, group), MOST_FOUND)]):
         raise EventsTooLarge(huge, len(events))
@@ -121,7 +125,7 @@ def drafts_from(
 
 
 def _find_huge(events: Sequence[Any], group: GroupConfig) -> Iterator[EventProblem]:
-    """Yield a problem for each event whose payload alone exceeds the group's limit of bytes; copy no event."""
+    """Yield a problem for each event whose payload alone surely exceeds the group's limit for one event; copy none."""
     most = group.limits.max_event_bytes
     for index, event in enumerate(events):
         payload = (
@@ -137,7 +141,7 @@ def _find_huge(events: Sequence[Any], group: GroupConfig) -> Iterator[EventProbl
 def drafts_one_by_one(
     events: Sequence[Any], group: GroupConfig, *, now: int, random: Callable[[int], bytes]
 ) -> list[Draft]:
-    """Return the drafts of all events as `drafts_from` does, checking each event individually."""
+    """Return a list of the drafts of all events, each checked individually. Raises as `drafts_from` does."""
     drafts: list[Draft] = []
     problems: list[EventProblem] = []
     large: list[EventProblem] = []
@@ -205,7 +209,7 @@ def _given(raw: Any) -> EventInput:
 
 
 def _reword(text: str) -> str:
-    """Return msgspec's message in the words of this API, with the member first; unchanged if its form is unknown."""
+    """Return msgspec's message in the words of this API, naming the member; unchanged if its form is unknown."""
     if unknown := re.match(r"Object contains unknown field `(.*)`", text):
         name = shorten(unknown[1])
         close = difflib.get_close_matches(name, MEMBERS, 1, 0.7)

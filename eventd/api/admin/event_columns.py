@@ -1,6 +1,6 @@
-"""Handles emitted events by columns, a request at a time: decode, fill in, check, encode. Pure.
+"""Handles emitted events by columns, a request at a time: decode, fill in, check, encode. No I/O.
 
-Events that need a closer check are left to `emitted`, which reports the first problem of each wrong event.
+If an event needs a closer check, its request is left to `emitted`, which reports wrong events.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NUL: Final = "\\u0000"
 
 
 class PlainEvent(Struct, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """An event as a client writes it. With all members filled in, its encoding is the canonical one."""
+    """An event of a request, without a `ttl`. With all members filled in, its encoding is the canonical one."""
 
     id: OptionalText = ""
     group: OptionalText = ""
@@ -52,7 +52,7 @@ class PlainEvent(Struct, kw_only=True, rename="camel", omit_defaults=True, forbi
 
 
 class EmitBody(Struct, forbid_unknown_fields=True):
-    """The body of an emit request."""
+    """The body of an emit request whose events all fit `PlainEvent`."""
 
     events: Annotated[list[PlainEvent], Meta(min_length=1, max_length=MOST)]
     brief: bool = False
@@ -65,7 +65,7 @@ _TEXTS: Final = msgspec.json.Decoder(list[str])
 
 
 def read_events(body: bytes | bytearray) -> EmitBody | None:
-    """Return the decoded body of an emit request; None if it does not fit `EmitBody`, as with a `ttl`."""
+    """Return the decoded body of an emit request; None if it is not JSON that fits `EmitBody`, as with a `ttl`."""
     try:
         return _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

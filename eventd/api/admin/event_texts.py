@@ -55,7 +55,7 @@ def decode_texts(events: list[Any], group: GroupConfig, *, now: int, random: Cal
 
 
 def _pieces(texts: Sequence[Raw]) -> Iterator[tuple[int, Sequence[Raw]]]:
-    """Yield all texts in order, in pieces of a bounded size, each with the index of its first text."""
+    """Yield all texts in order, in pieces of a bounded size or one text, each with the index of its first text."""
     start = size = 0
     for index, text in enumerate(texts):
         if index - start >= _EVENTS or (size + len(text) > _BYTES and index > start):
@@ -78,7 +78,7 @@ def _decode(text: Raw, index: int) -> Any:
 
 
 def _require_small(texts: Sequence[Raw], group: GroupConfig) -> None:
-    """Raise EventsTooLarge if events exceed twice the group's limit of bytes, before any is decoded."""
+    """Raise EventsTooLarge if an event exceeds twice the group's limit for one event, before any is decoded."""
     most = group.limits.max_event_bytes
     sizes = [(index, _least_bytes(text)) for index, text in enumerate(texts) if len(text) > 2 * most]
     words = f"bytes or more are over the limit of {most} of group {group.name}"

@@ -45,7 +45,7 @@ RESULTS = {
 
 
 def show_event(record: Record) -> dict[str, Any]:
-    """Return a stored event with the members of its envelope, its seq, its storage time and its path."""
+    """Return a stored event as JSON, with the members of its envelope, its seq, its storage time and its path."""
     event = msgspec.json.decode(record.body)
     return {
         "id": event["id"],
@@ -64,7 +64,7 @@ def show_event(record: Record) -> dict[str, Any]:
 
 
 class Emit(Params):
-    """Events to store in one group: none if one is invalid. Duplicates and events with a taken id are left out."""
+    """Events to store in one group: none if one is invalid; else all but duplicates and events with a taken id."""
 
     group: str
     events: list[Any] = Field(
@@ -75,7 +75,7 @@ class Emit(Params):
     )
     brief: bool = Field(default=False, description="Leave the stored events out of the answer, which is faster.")
     exceptions: bool = Field(
-        default=False, description="Answer only with the results of events that are not new, each with its index."
+        default=False, description="Answer with results only of events that are not new, each with its index."
     )
 
     @classmethod
@@ -93,9 +93,9 @@ class _LargeEmit(Emit):
 
 
 def _is_heavy(params: Emit) -> bool:
-    """Return whether to check the events in a thread, by the request's size, its events and its payload members.
+    """Return whether to check the events in a thread, by the size of the body and the number of events and members.
 
-    Payload members are counted only in events that are not `PlainEvent`s.
+    Members are those of the payloads of events that are not `PlainEvent`s.
     """
     odd = (event for event in params.events[:MANY] if isinstance(event, dict))
     payloads = (event.get("payload") for event in odd)
@@ -138,7 +138,7 @@ def _conflict(event_id: str, group: str, owner: IdOwner) -> Conflict:
 
 
 async def _append(services: Services, params: Emit) -> tuple[Drafts, AppendResult]:
-    """Append the events to the group as it is declared now.
+    """Append the events to the group as it is declared now; return their drafts and the result.
 
     The declaration and the topic found by the last request are tried first, which saves a database read: the writer
     verifies that they are current, and events refused by a replaced declaration are checked again by the current one.

@@ -16,7 +16,7 @@ MOST_ROWS = 20_000
 
 
 class EpochChanged(Conflict):
-    """Row numbers of an ended epoch have no meaning in the current one, which `detail` names."""
+    """The request is for an ended epoch, whose row numbers mean nothing in the current one, which `detail` names."""
 
     code = "epoch_changed"
 

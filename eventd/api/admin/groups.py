@@ -38,9 +38,9 @@ _declared: WeakKeyDictionary[Database, AppliedState] = WeakKeyDictionary()
 
 
 def recall_target(database: Database, name: str) -> EmitTarget | None:
-    """Return the group and its topic as this process last read them; None if it did not.
+    """Return the target of a group as this process last read it; None if it has not read one.
 
-    They may be outdated: the caller must let the writer verify them.
+    It may be outdated: the caller must let the writer verify it.
     """
     return _declared.get(database, _NOTHING).targets.get(name)
 
@@ -96,7 +96,7 @@ async def show_status(services: Services, params: NoParams) -> dict[str, Any]:
 
 
 def _read_status(conn: Connection, known: AppliedState) -> tuple[dict[str, Any], AppliedState]:
-    """Return the status of all groups, and their declared state: `known` if it is current, else as read now."""
+    """Return the status of all groups as JSON, and the applied state: `known` if it is current, else as read now."""
     head = read_head(conn)
     topics = {topic.name: topic for topic in read_group_topics(conn)}
     links = {cursor.name: cursor for cursor in read_cursors(conn, "peer")}

@@ -32,7 +32,7 @@ class CreateKey(Params):
 
     name: str = Field(description="The name of the key; names are unique.")
     scopes: list[str] = Field(
-        default=[], description="Any of `read`, `write`, `delete`, `admin`; `rw` is `read` and `write`. Empty: all."
+        default=[], description="Any of `read`, `write`, `delete`, `admin`; `rw` is `read` and `write`. Left out: all."
     )
     prefixes: list[str] = Field(
         default=[], description="Limit the key to groups, topics and routers with one of these name prefixes."
@@ -123,7 +123,7 @@ class RevokeKey(Params):
     """A key to revoke."""
 
     name: str = Field(description="The name of the key.")
-    forget: bool = Field(default=False, description="Remove the key's record, too, so that its name can be used again.")
+    forget: bool = Field(default=False, description="Delete the key's row, too, so that its name can be used again.")
 
 
 async def revoke(services: Services, params: RevokeKey) -> dict[str, Any]:

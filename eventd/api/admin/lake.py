@@ -22,7 +22,7 @@ async def show_lake(services: Services, _params: ShowLake) -> dict[str, Any]:
 
 
 def read_shipping(conn: Connection) -> dict[str, Any]:
-    """Return as JSON the `lake` (`""` if there never was one), and how far each ledger table is shipped (`books`)."""
+    """Return as JSON the id of the `lake` (`""` until known), and how far each ledger table is shipped (`books`)."""
     cursors = read_cursors(conn, SEGMENTS)
     if not cursors:
         return {"lake": "", "books": []}

@@ -1,4 +1,4 @@
-"""Links: the state of those to peers and those from senders; pauses and resumes links to peers."""
+"""Links: the state of those to peers and from senders, and gaps; pauses and resumes links to peers."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _inbound(group: str, link: InboundLink) -> dict[str, Any]:
 
 
 class ListGaps(Params):
-    """Which of the gaps that senders have announced to list, oldest first unless `newest`."""
+    """Which gaps to list: ranges that senders lost or took back; oldest first unless `newest`."""
 
     group: str
     node: str = Field(default="", description="Only gaps of this sender.")

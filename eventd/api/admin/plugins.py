@@ -136,7 +136,7 @@ def _show_failure(failed: PluginFailed) -> dict[str, Any]:
 
 
 class CheckPlugin(Params):
-    """Check a declared plugin. It is run about twenty times; nothing is stored."""
+    """Check a declared plugin. It is run up to 17 times; nothing is stored."""
 
     name: str = Field(description="The name of the Plugin.")
     type: str = Field(
@@ -154,7 +154,7 @@ async def check_plugin(services: Services, params: CheckPlugin) -> dict[str, Any
 
 
 def make_checking(clock: Clock, config: PluginConfig, event_type: str, threads: ThreadFactory) -> Checking:
-    """Return the checks of a plugin, which run it on this machine with events of `event_type`."""
+    """Return the checks of a plugin, which run it on this machine with events of `event_type` (empty: a default)."""
     environment = plugin_environment()
     running = Plugins(clock, environment=environment, threads=threads)
     return Checking(running, config, clock, environment, event_type=event_type or DEFAULT_TYPE)

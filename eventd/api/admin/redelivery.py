@@ -29,7 +29,7 @@ from federation.loops import decode_path, may_send
 
 
 class Redeliver(Params):
-    """Which events to send again: ids, a range of seq, or a span of time. Receivers drop events that they have."""
+    """Which events to send again: ids, a range of seq, or a span of time. The receiver drops those it has."""
 
     group: str
     peer: str = Field(description="The peer, by its node name.")
@@ -62,7 +62,7 @@ class PeerLink:
 
     @classmethod
     def read(cls, conn: Connection, group: str, node: str) -> Self:
-        """Return the link. Raises NotFound for an undeclared peer, Conflict until a node has registered it."""
+        """Return the link. Raises NotFound for an undeclared group or peer, Conflict until a node has registered it."""
         peer = find_peer(find_group(conn, group), node)
         cursor = read_cursor_of(conn, peer)
         if cursor is None:
@@ -158,7 +158,7 @@ def _look_up_ids(conn: Connection, params: Redeliver, now: int) -> _Plan:
 def _require_all(
     link: PeerLink, ids: Sequence[str], placed: Mapping[str, int | None], records: Mapping[int, Record], now: int
 ) -> None:
-    """Raise NotFound or Conflict, with the reason for each id, if the event of any of the ids cannot be sent again."""
+    """Raise NotFound or Conflict, with reasons by id, if the event of any of the ids cannot be sent again."""
     reasons = {}
     for event_id in ids:
         at = placed.get(event_id)

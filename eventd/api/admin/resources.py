@@ -53,11 +53,11 @@ class Sources(Params):
     """Resources as YAML or JSON text; problems show the name of their source."""
 
     sources: Annotated[list[Source], FailFast()] = Field(
-        min_length=1, description="The files to read, each with a name and a text."
+        min_length=1, description="The contents of files, each with the name of the file."
     )
 
     def load(self) -> ReadResult:
-        """Return the resources as written (drafts), and the problems of reading.
+        """Return the resources as written (drafts) and the problems of reading; for too many values, only that problem.
 
         Large sources take seconds, so do not call it on the event loop.
         """
@@ -70,7 +70,8 @@ class Sources(Params):
             values += sum(draft.node.size for draft in found.drafts)
             if values > MOST_VALUES:
                 message = f"the sources hold more than {MOST_VALUES} values together"
-                return ReadResult(problems=(Problem(source.name, 0, 0, "", message, "apply them in several steps"),))
+                hint = "use several requests, without prune"
+                return ReadResult(problems=(Problem(source.name, 0, 0, "", message, hint),))
             loaded += found
             if len(loaded.problems) >= MOST_FOUND:
                 break
@@ -96,7 +97,7 @@ async def apply(services: Services, params: Apply) -> dict[str, Any]:
 
 
 async def _take_over(services: Services, planned: Plan, *, dry_run: bool) -> None:
-    """Let this node take over the changes that were stored, if any, before the response is sent."""
+    """Let the node of this process, if any, take over stored changes before the response is sent."""
     if planned.writes and not dry_run:
         await services.take_over()
 
@@ -208,7 +209,7 @@ def _show(row: StoredResource) -> dict[str, Any]:
 
 
 class OneResource(Params):
-    """One resource."""
+    """One resource, by its kind and name."""
 
     kind: str = Field(
         description="The kind: EventGroup, eventgroups or eg; other programs' kinds as Route.v1.net.example."

@@ -29,7 +29,7 @@ class ListRuns(Params):
     """The results of a subscription's events, newest run first; also for a deleted subscription."""
 
     subscription: str = Field(description="The subscription, as `EventSubscription/NAME` or NAME.")
-    group: str = Field(default="", description="Only if the subscription belongs to this EventGroup.")
+    group: str = Field(default="", description="Only runs for this EventGroup.")
     event_id: str = Field(default="", description="Only runs for this event.")
     status: str = Field(default="", description="Only events with this status: `pending`, `succeeded` or `failed`.")
     before: int | None = Field(default=None, ge=1, description="Continue with runs before this id.")

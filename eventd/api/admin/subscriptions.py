@@ -168,7 +168,7 @@ def _reset_now(conn: Connection, params: Reset, now: int) -> dict[str, Any]:
         if last == 0:
             raise Invalid(
                 f"no event of group {one.group} was stored since {params.since}",
-                hint="--latest skips all events",
+                hint="name an earlier time, or latest",
             )
     _go_to(conn, one, cursor, to, now)
     return {"subscription": one.name, "group": one.group, "from": cursor.position, "to": to}
@@ -191,7 +191,7 @@ def _go_to(conn: Connection, one: SubscriptionConfig, cursor: Cursor, to: int, n
 
 
 class Pause(OneSubscription):
-    """Stop running the plugin; events wait."""
+    """Stop running the plugin of a subscription; its events wait."""
 
     by: str = Field(
         default="", max_length=200, description="Shown with the subscription: the operator's name, or the reason."
@@ -231,5 +231,5 @@ def _cursor(conn: Connection, one: SubscriptionConfig, now: int) -> Cursor:
         reconcile(conn, read_resources(conn), now)
     found = read_cursors(conn, name=name)
     if not found:
-        raise Conflict(f"EventSubscription {one.name} has no group", hint="declare its EventGroup")
+        raise Conflict(f"EventGroup {one.group} of EventSubscription {one.name} is not declared", hint="apply it")
     return found[0]

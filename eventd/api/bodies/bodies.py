@@ -36,15 +36,15 @@ T = TypeVar("T")
 
 
 class BodyMemory:
-    """The memory for the bodies of all running requests. `held`: bytes of the large ones.
+    """The memory for the bodies of all requests of this process. `held`: the reserved bytes.
 
-    A body reserves its memory when its head names a length, or else as it grows. When none is left, the key with the
-    most reserved memory loses the oldest of its bodies that are still arriving, if that key holds more than the
-    requesting one would: withheld bodies give way.
+    A body over `LIGHT_BYTES` reserves memory when the request's head names a length, or else as it grows. If it does
+    not fit, the key with the most reserved memory loses the oldest of its bodies that are still arriving, if that key
+    holds more than the requesting one would. So withheld bodies give way.
     """
 
     def __init__(self, largest: int, memory: MemoryLimit | None = None) -> None:
-        """`largest`: the largest body in bytes; `memory`: the limit of this process, if there is one."""
+        """`largest`: maximum bytes of one body; `memory`: the memory limit of this process, if any."""
         self.most = max(BODIES_BYTES, 2 * largest)
         if memory is not None:
             self.most = min(self.most, memory.limit // (2 * GROWTH))
@@ -54,12 +54,12 @@ class BodyMemory:
 
     @classmethod
     def of_process(cls, largest: int) -> BodyMemory:
-        """Return the memory for bodies in this process, within the limit that the system sets."""
+        """Return a `BodyMemory` for this process, within the limit that the system sets, if any."""
         return cls(largest, find_limit())
 
     @contextmanager
     def hold(self, key: bytes = b"") -> Iterator[BodyReservation]:
-        """Yield an empty reservation for a body of the caller with this key; it is freed at the end of the block."""
+        """Yield an empty reservation for a body of the key with this digest; it is freed at the end of the block."""
         body = BodyReservation(self, key)
         try:
             yield body
@@ -71,7 +71,7 @@ class BodyMemory:
         while self.held + more > self.most:
             giving = self._find_giving(body, more)
             if giving is None:
-                raise Throttled(f"request bodies of {self.held} bytes are in progress: retry later")
+                raise Throttled(f"{self.held} of {self.most} bytes for bodies are in use: retry later, or send less")
             self.give_back(giving)
             giving.give_way()
 
@@ -115,7 +115,7 @@ class BodyReservation:
         self._bodies = bodies
 
     def grow_to(self, size: int) -> None:
-        """Reserve `size` bytes in all; a small body reserves nothing. Raises `Throttled`, also if the body gave way."""
+        """Reserve `size` bytes in all; nothing up to `LIGHT_BYTES`. Raises `Throttled`, also if the body gave way."""
         if self.gave_way:
             raise needs_room_error()
         more = size - self.bytes
@@ -129,7 +129,7 @@ class BodyReservation:
     async def arriving(self) -> AsyncIterator[None]:
         """Allow the body to give way while the block reads it.
 
-        Raises `Throttled` when it has to, and `SlowBody` after `BODY_SECONDS`.
+        Raises `Throttled` if the body gives way, and `SlowBody` after `BODY_SECONDS`.
         """
         try:
             async with asyncio.timeout(BODY_SECONDS) as deadline:

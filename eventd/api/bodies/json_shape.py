@@ -21,7 +21,7 @@ each byte is read once."""
 def require_modest(text: bytes | bytearray, values: int) -> None:
     """Raises `TooLarge` for a JSON text with more than `values` values, `Invalid` for more than `MOST_LEVELS` levels.
 
-    The text is not checked to be JSON.
+    An empty list or object counts as two. The text is not checked to be JSON.
     """
     opened = text.count(b"[") + text.count(b"{")
     if opened <= MOST_LEVELS and opened + text.count(b",") < values:
@@ -34,7 +34,7 @@ def require_modest(text: bytes | bytearray, values: int) -> None:
 
 
 def count_elements(text: bytes | bytearray, most: int) -> int:
-    """Return an upper bound of the length of each list among the members of a JSON object; stop at `most` + 1."""
+    """Return one upper bound of the lengths of all lists that are members of a JSON object; stop at `most` + 1."""
     elements = 1
     for _, level, character in _walk(text):
         elements += character == b"," and level == 2

@@ -16,8 +16,9 @@ _ELEMENTS: Final = msgspec.json.Decoder(list[Raw])
 def read_outline(body: bytes | bytearray) -> Any:
     """Return the members of a JSON object by name, decoded; None for any other value.
 
-    A member of more than `LIGHT_BYTES` stays undecoded: it is a list of `Raw`, or a `Raw` if it is not a list. Each is
-    a view of the body, and its bytes may not be UTF-8. Raises `msgspec.DecodeError` if the body is not JSON.
+    A member of more than `LIGHT_BYTES` stays undecoded: it is a list of `Raw`, or a `Raw` if it is not a list. Each
+    `Raw` is a view of the body, and its bytes may not be UTF-8. Raises `msgspec.DecodeError` or
+    `UnicodeDecodeError` if the body is not JSON.
     """
     try:
         members = _MEMBERS.decode(body)

@@ -2,8 +2,8 @@
 
 Clients import this module, too, so it loads no HTTP library.
 
-`/api/v1` answers `{"error": {"code", "message", "hint"?, "detail"?}}`. `/v0` answers `{"error": {"code", "message",
-"detail"?}}`, where the message includes the hint. `code` is a stable slug.
+`/v0` answers `{"error": {"code", "message", "detail"?}}`, where the message includes the hint. All other paths answer
+`{"error": {"code", "message", "hint"?, "detail"?}}`. `code` is a stable slug.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ class NotAcceptable(Invalid):
 
 
 class UnsupportedVersion(Invalid):
-    """The client speaks another version of the WebSocket protocol."""
+    """The client speaks another WebSocket version than `WEBSOCKET_VERSION`."""
 
     headers: ClassVar = {"Sec-WebSocket-Version": WEBSOCKET_VERSION}
 
 
 class BadParams(Invalid):
-    """Fields of a request are wrong; `detail` holds the problem of each named one, by its name."""
+    """Fields of a request are wrong; `detail["fields"]` holds the problem of each named one, by its name."""
 
     code = "invalid_params"
 

@@ -36,7 +36,7 @@ def answer(error: EventdError, form: ErrorForm = API_FORM, *, allow: str = "") -
 
 
 def success(value: Any, *, ready: bool = True) -> web.Response:
-    """Return a result as JSON. A node that is not `ready` answers with status 503 and the same body."""
+    """Return the response with a result as JSON: status 200, or 503 if the node is not `ready`."""
     if ready:
         return web.Response(body=encode(value), content_type=_JSON)
     headers = {"Retry-After": str(RETRY_SECONDS)}

@@ -1,4 +1,4 @@
-"""The HTTP listener of a group for its peers. Turns the results of `ingress` into v1 text and v2 responses."""
+"""The HTTP listener of a group for its peers. Turns the results of `ingress` into responses of v1 and v2."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class V0:
     """The dependencies of the handlers under /v0.
 
     `workers` knows the state of all processes of the node; `stopping` is done when the node begins to stop; `started`
-    is when the node began to serve, on the monotonic clock.
+    is when this process built its API, on the monotonic clock.
     """
 
     log: EventLog
@@ -64,7 +64,7 @@ class V0:
 
     @property
     def uptime_ms(self) -> int:
-        """Return the milliseconds since the node began to serve."""
+        """Return the milliseconds since this process built its API."""
         return round((self.clock.monotonic() - self.started) * 1000)
 
     async def count_topics(self) -> int:
@@ -72,12 +72,12 @@ class V0:
         return await self.database.read(count_topics)
 
     def topic_changed(self, topic_id: int) -> None:
-        """Wake the readers of a topic that was created or configured, and load the routers again."""
+        """Wake the readers of a topic that was created or configured, and start to load changed routers."""
         self.log.wakeups.touch(topic_id)
         self.routing.changed()
 
     async def catch_up(self, topic: str) -> None:
-        """Run the routers that write to a topic, so that a read of it includes what their sources hold now.
+        """Wait until the routers into a topic have copied what their sources hold now, over any number of hops.
 
         Waits only a few seconds, and not for a router whose destination is full.
         """

@@ -1,7 +1,7 @@
 """Ids of the events of a stream: the client's seq in every topic, or a checkpoint that stands for them.
 
 A client sends an id back in a header, whose size is limited. While the seqs of all topics fit into `ID_BYTES`, the id
-contains them and needs no memory. Beyond that it names a checkpoint: an event of a stream, whose session has the seqs.
+contains them. Beyond that it names a checkpoint: the number of an event in a stream, whose session keeps the seqs.
 """
 
 from __future__ import annotations

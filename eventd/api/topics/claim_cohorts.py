@@ -1,4 +1,4 @@
-"""Makes the claims that arrive within a queue's `claim_jitter_ms` together, so that no node gets all the jobs."""
+"""Submits the claims that arrive within a queue's `claim_jitter_ms` as one, so that no node gets all the jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Member = tuple[JobRequest, asyncio.Future[ClaimResult]]
 
 
 class ClaimCohorts:
-    """The claims that wait for others, by the names of their queues."""
+    """The claims of this process that wait for others, by queue name."""
 
     def __init__(self, v0: V0) -> None:
         self._v0 = v0

@@ -1,7 +1,7 @@
 """Clients that follow topics, each at its own pace: the common part of SSE streams and WebSockets.
 
-A client is written to as long as it reads. One that does not read continues later from its own position: nothing is
-buffered for it, and no other client waits.
+A client is written to as long as it reads. One that does not read continues later from its own position: little
+is buffered for it (`HELD_BYTES` and a page), and no other client waits.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ClientStream:
             self._transport.write(text)
 
     async def drain(self) -> None:
-        """Wait until the client has read most of what was sent. Raises ConnectionError when it disconnects."""
+        """Wait, if the client is behind, until it has read most of what was sent. Raises ConnectionError if it left."""
         await self._writer.drain()
 
     def abort(self) -> None:
@@ -106,7 +106,7 @@ class FollowedTopic:
     def take(self, page: Page) -> None:
         """Send the client a page of the feed, and wait for the next one.
 
-        A client that is slow, or at another epoch, reads by itself instead.
+        A client that is slow, or in another epoch, reads the topic alone instead.
         """
         if self.has_left or self._follower.has_ended:
             return
@@ -130,15 +130,15 @@ class FollowedTopic:
         self.epoch = page.epoch or self.epoch
 
     def look(self) -> None:
-        """Have the client read by itself until it has caught up."""
+        """Have the client read the topic alone until it has caught up."""
         if not self.has_left:
             self._follower.fall_behind(self)
 
 
 class Follower(ABC):
-    """A client with the topics it follows. `run` serves it until it disconnects, follows no topic, or the node stops.
+    """A client with the topics it follows, which `run` serves.
 
-    `stays`: it is served also while it follows no topic.
+    It is served until it disconnects or follows no topic (unless it `stays`), the node stops, or on an error.
     """
 
     stays = False
@@ -217,7 +217,7 @@ class Follower(ABC):
                 self.stream.write(self.error(Internal.code, str(internal(incident))))
 
     def fall_behind(self, following: FollowedTopic) -> None:
-        """Have the client read a topic by itself."""
+        """Have the client read a topic alone."""
         self._behind[following] = None
         self.wake()
 
@@ -262,7 +262,7 @@ class Follower(ABC):
             self._nap.set_result(None)
 
     def beat(self, now: float) -> None:
-        """End a client whose connection is closed; send one that reads a heartbeat if it is due. `now` is monotonic."""
+        """End a client whose connection is closed; send another, if it reads, a due heartbeat. `now` is monotonic."""
         if self.stream.closed:
             self.end()
         elif now - self._told_at >= self._heartbeat and not self.stream.full:

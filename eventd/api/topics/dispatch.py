@@ -1,7 +1,7 @@
-"""Sends jobs to the clients that have a connection for them, up to the number that each client wants to hold.
+"""Sends jobs of queues to workers over SSE, up to the number that each worker wants to hold.
 
-One dispatcher serves all clients of a queue that are connected to this process. It claims jobs when the queue is
-written to, when a job is settled, and when a lease or a delay ends, and distributes them over its clients.
+One dispatcher serves all workers of a queue that are connected to this process. It claims jobs when a worker joins,
+the queue is written to, a job is settled in this process, or a lease or a delay ends; and at least every 15 s.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Worker(SseFollower):
 
     @property
     def node(self) -> str:
-        """Return the node name of the client."""
+        """Return the node name that holds the client's jobs."""
         return self._wish.node
 
     @property
     def holder(self) -> JobHolder:
-        """Return the jobs that the client holds, and how many it may hold now: 0 while it does not read its stream, or
-        after it disconnected."""
+        """Return the jobs that the client probably holds, and how many it may hold now: 0 while it does not read its
+        stream, or after it disconnected."""
         most = 0 if self.stream.full or self.stream.closed else self._wish.most
         return JobHolder(self._wish._replace(most=most), dict(self.held))
 
@@ -82,7 +82,7 @@ class Worker(SseFollower):
 
 
 class QueueDispatcher:
-    """Distributes the jobs of one queue over its workers, as long as there are any."""
+    """Distributes the jobs of one queue over its workers in this process, until the last one leaves."""
 
     def __init__(self, v0: V0, topic_id: int, name: str) -> None:
         self.topic_id = topic_id
@@ -94,7 +94,7 @@ class QueueDispatcher:
         v0.supervisor.keep(self._serve, f"jobs of {name}")  # it must live: otherwise no worker of the queue gets a job
 
     def look(self) -> None:
-        """Check the queue again: it has changed."""
+        """Have the queue checked again after a change."""
         self._watch.look()
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class QueueDispatchers:
             dispatcher.look()
 
     def join(self, topic_id: int, name: str, worker: Worker) -> QueueDispatcher:
-        """Add a worker, and return the dispatcher of its queue, created for the first. End it with `leave`."""
+        """Add a worker, and return the dispatcher of its queue, created for the first one; undone by `leave`."""
         dispatcher = self._dispatchers.get(topic_id)
         if dispatcher is None:
             dispatcher = self._dispatchers[topic_id] = QueueDispatcher(self._v0, topic_id, name)

@@ -28,7 +28,7 @@ ShownJobs = Annotated[Raw, Meta(extra_json_schema={"type": "array", "items": _JO
 
 
 def show_job(job: Job, topic: str = "") -> str:
-    """Return a job as JSON, with the name of its `topic` if it is sent alone. Times in milliseconds."""
+    """Return a job as a JSON text, with the member `topic` unless that is empty. Times in milliseconds."""
     stored = read_body(job.body)
     parts = [f'"topic":{encoded(topic)}'] if topic else []
     parts.append(f'"$seq":{job.seq},"lease_id":"{job.lease_id}","deadline":{job.deadline // 1000}')

@@ -28,7 +28,7 @@ MAX_TOPICS = 1000
 
 
 class TopicMetrics(NamedTuple):
-    """The values of all metrics at one time, as far as a key may read them."""
+    """The values of all metrics, as far as a key may read them; of streams, sessions and writes, this process's."""
 
     figures: TopicFigures
     topics: list[TopicState]
@@ -43,7 +43,7 @@ class TopicMetrics(NamedTuple):
 
 
 async def show_metrics(call: Call[NoQuery, None]) -> web.Response:
-    """Return the metrics of topics, for Prometheus or, if the client accepts it, as JSON."""
+    """Return the metrics of topics: as JSON if the client accepts it, else as text for Prometheus."""
     figures = await gather(call.v0, call.key)
     if "application/json" in call.request.headers.get("Accept", ""):
         return success(as_json(figures))
@@ -53,7 +53,7 @@ async def show_metrics(call: Call[NoQuery, None]) -> web.Response:
 async def gather(v0: V0, key: ApiKey) -> TopicMetrics:
     """Read the values of all metrics; those of single topics for at most `MAX_TOPICS` that the key may access.
 
-    A key that is limited to some names gets the sums of these topics only, and 0 for routers, streams and sessions.
+    A key that is limited to some names gets sums over just these topics, and 0 for routers, streams and sessions.
     """
     at = Moment.of(v0.clock)
     topics, truncated = await v0.database.read(

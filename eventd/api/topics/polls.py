@@ -44,7 +44,7 @@ class Poll:
 
 
 class Polls:
-    """The polls of all waiting clients."""
+    """The polls of all clients of this process."""
 
     def __init__(self, v0: V0) -> None:
         self._v0 = v0
@@ -71,7 +71,7 @@ class Polls:
 
 
 def is_at_end(found: TopicPage) -> bool:
-    """Return whether a page contains neither records nor a tombstone, and none follows it."""
+    """Return whether a page has neither records nor a tombstone, and ends at the head of its topic."""
     return not found.records and found.tombstone is None and found.caught_up
 
 

@@ -41,7 +41,7 @@ class ClaimBody(Body):
 
 
 class SettleBody(Body, kw_only=True):
-    """Jobs of a node. `lease_ids` has one for each seq, or none at all; an empty one matches any lease."""
+    """Jobs of a node. `lease_ids` has one for each seq, or none at all; an empty one stands for the node's lease."""
 
     node: str
     seqs: list[U64]
@@ -81,7 +81,7 @@ class Claimed(ResponseModel):
 
 
 class Acked(ResponseModel):
-    """The number of acknowledged jobs, and the queue's counts. `skipped`: seqs of jobs that the node does not hold."""
+    """The number of acknowledged jobs, and the queue's counts. `skipped`: seqs repeated, or not held by the node."""
 
     topic: str
     acked: int
@@ -91,7 +91,7 @@ class Acked(ResponseModel):
 
 
 class Nacked(ResponseModel):
-    """The number of returned jobs, and the queue's counts. `skipped`: seqs of jobs that the node does not hold."""
+    """The number of returned jobs, and the queue's counts. `skipped`: seqs repeated, or not held by the node."""
 
     topic: str
     nacked: int
@@ -101,8 +101,8 @@ class Nacked(ResponseModel):
 
 
 class Extended(ResponseModel):
-    """The number of extended leases, and their ends by seq in milliseconds. `skipped`: the seqs of jobs that the node
-    does not hold."""
+    """The number of leases with a new end, and these ends by seq in milliseconds. `skipped`: seqs repeated, or
+    not held by the node."""
 
     topic: str
     extended: int
@@ -111,7 +111,7 @@ class Extended(ResponseModel):
 
 
 class WorkQuery(Query, frozen=True):
-    """The working node, the most jobs it holds at a time, and the lease in milliseconds; 0: that of the queue."""
+    """The working node, the most jobs it holds by this stream, and the lease in milliseconds; 0: that of the queue."""
 
     node: str = ""
     max: int = 1
@@ -203,15 +203,15 @@ def _handles(body: SettleBody) -> Sequence[JobHandle]:
     if not lease_ids:
         return [*map(JobHandle, seqs)]
     if len(lease_ids) != len(seqs):
-        raise Invalid(f"there are {len(lease_ids)} `lease_ids` for {len(seqs)} `seqs`", hint="give one for each")
+        raise Invalid(f"there are {len(lease_ids)} `lease_ids` for {len(seqs)} `seqs`", hint="give one each, or none")
     for lease_id in lease_ids:
         if lease_id and not _LEASE_ID.fullmatch(lease_id):
-            raise Invalid(f"{lease_id[:80]!r} is not a valid lease", hint="send the `lease_id` of the job, or ''")
+            raise Invalid(f"{lease_id[:80]!r} is not a valid lease id", hint="send the `lease_id` of the job, or ''")
     return [*map(JobHandle, seqs, lease_ids)]
 
 
 async def work(call: Call[WorkQuery, None]) -> web.StreamResponse:
-    """Send jobs of a queue to a client as server-sent events, until it disconnects or the queue is deleted."""
+    """Send jobs of a queue to a client over SSE, until it disconnects, the queue is deleted or the node stops."""
     request, v0, query = call.request, call.v0, call.query
     require_stream(request)
     require_node(query.node)

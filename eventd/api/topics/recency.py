@@ -1,4 +1,4 @@
-"""When topics were last read. Kept in memory only: it shows current demand."""
+"""When topics were last read in this process. Kept in memory only: it shows current demand."""
 
 from __future__ import annotations
 

@@ -56,11 +56,11 @@ class ReturnSeqs(Query, frozen=True):
 
 
 class DiffBody(Body):
-    """A page of at most `limit` records after the seq `from_seq`, and about `max_batch_bytes` of data and meta.
+    """Which page to read: at most `limit` records after the seq `from_seq`, about `max_batch_bytes` of data and meta.
 
-    `node`: whose records are excluded. With `wait_ms` an empty page at the head waits up to that long for a record.
-    `epoch` is that of the page before: in another one, seqs mean other records. A `limit` or `max_batch_bytes` of 0
-    means the default.
+    `node`: whose records are excluded, if the topic has `dedupe_node`. With `wait_ms` (at most 30 s), an empty page at
+    the head waits that long for news. `epoch` is that of the page before: in another one, seqs mean other records. A
+    `limit` or `max_batch_bytes` of 0 means the default.
     """
 
     from_seq: U64 = 0
@@ -79,7 +79,7 @@ class DiffBody(Body):
 class Diff(ResponseModel):
     """A page of records. It covers the seqs up to `next_from_seq`, inclusive; `lag` counts the seqs after them.
 
-    `tombstone` describes lost records among those that the page covers.
+    `tombstone` describes lost records among these seqs, or reports that `from_seq` is of another topic or epoch.
     """
 
     topic: str
@@ -123,7 +123,7 @@ async def write(call: Call[ReturnSeqs, WriteBody]) -> WriteAnswer:
 
 
 async def diff(call: Call[NoQuery, DiffBody]) -> Diff:
-    """Read a page of a topic, or wait for one."""
+    """Return a page of a topic; an empty one at its head waits up to `wait_ms` for news."""
     require_possible_name(call.name)
     v0, ask = call.v0, _ask(call)
     await v0.catch_up(call.name)
@@ -182,7 +182,7 @@ async def delete(call: Call[NoQuery, DeleteBody]) -> DeleteAnswer:
         raise Invalid("the body selects no records", hint="send `before_seq`, `match`, or both")
     predicate = None if body.match is None else parse(body.match)
     before_seq = None if body.before_seq is None else min(body.before_seq, INT64_MAX)
-    refuse_group(call.name, "deleted from")
+    refuse_group(call.name, "emptied")
     require_possible_name(call.name)
     done = await delete_records(call.v0.log.submit, call.name, before_seq=before_seq, predicate=predicate)
     line = await call.v0.database.read(find_topic, call.name) if done.deleted else None

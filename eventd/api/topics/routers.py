@@ -33,8 +33,8 @@ GuaranteeName = Literal["at_least_once", "exactly_once"]
 class RouterBody(Body):
     """What a router copies, and how. `filter` chooses by the tag, as `match` of a delete does; null copies all.
 
-    With `fan_in` a copy keeps its identity: routers from several sources may then write to one topic, and form cycles,
-    and each record is stored once. `map` describes the events made of records, if the destination is a group's topic.
+    With `fan_in` a copy keeps its original's record id, and a topic stores each id once; routers that all have it may
+    write to one topic from several sources, and form cycles. `map` describes the events made of records for a group.
     """
 
     source: str
@@ -50,7 +50,7 @@ class RouterBody(Body):
 
 
 class RouterAnswer(ResponseModel):
-    """A router, and its configuration."""
+    """A router's topics and options."""
 
     router: str
     source: str
@@ -71,8 +71,8 @@ class RouterSet(RouterAnswer, kw_only=True):
 
 
 class RefusedRecord(msgspec.Struct, kw_only=True):
-    """A record that the router could not copy, a dead letter since `ts` (milliseconds). `id`: of the event that it was
-    made into; empty without one."""
+    """A router's dead letter since `ts` (milliseconds): a record that it could not copy, or records that the source
+    lost. `id`: of the event to be made of the record; empty without one."""
 
     ts: int
     id: str
@@ -83,9 +83,9 @@ class RefusedRecord(msgspec.Struct, kw_only=True):
 class RouterShown(RouterAnswer, kw_only=True):
     """The state of a router.
 
-    `forwarded_total` counts copies, and records that the source lost before they were copied; `refused_total` counts
-    dead letters, of which `refused` holds the newest. `lag`: seqs of the source in the backlog. `state`: running, or
-    backing-off, for `reason`.
+    `forwarded_total` counts copies, and records that the source lost before they were copied; `refused_total`, records
+    that could not be copied. `refused`: the newest dead letters. `lag`: seqs of the source not read yet.
+    `state`: running, or backing-off, for `reason`.
     """
 
     forwarded_total: int
@@ -124,14 +124,14 @@ class RouterDeleted(ResponseModel):
 
 
 class RouterPage(NamePage, frozen=True):
-    """A page of routers: only those from `source` and into `dest`; an empty name does not limit them."""
+    """Which routers to list: those from `source` and into `dest`; an empty name stands for any topic."""
 
     source: str = ""
     dest: str = ""
 
 
 async def put(call: Call[NoQuery, RouterBody]) -> RouterSet:
-    """Create a router, or replace its configuration, except the source and destination.
+    """Create a router, or replace its options; another source or destination is refused.
 
     Missing topics are created, except those of groups, and the destination only with `create_dest`.
     """
@@ -182,10 +182,13 @@ def _mapped(body: RouterBody) -> EventMap | None:
     if body.map is None:
         return None
     if not body.dest.startswith(GROUP):
-        raise Invalid("`map` turns records into events", hint="leave out `map`, or name the topic of a group as `dest`")
+        raise Invalid(
+            f"`map` describes events, but `dest` {body.dest!r} is not the topic of a group",
+            hint="leave out `map`, or name the topic of a group as `dest`",
+        )
     if body.fan_in and body.map.id is not None:
         raise Invalid(
-            "`map.id` gives events a new identity", hint="leave out `map.id`, or `fan_in`, which keeps the identity"
+            "`map.id` gives events new ids, and `fan_in` keeps those of the records", hint="leave out one of the two"
         )
     check_map(body.map)
     return body.map
@@ -208,7 +211,7 @@ def _show(line: RouterRow) -> dict[str, Any]:
 
 
 async def show(call: Call[NoQuery, None]) -> RouterShown:
-    """Show the state of a router, after waiting a few seconds at most for it to catch up with its source."""
+    """Return the state of a router, after a few seconds at most in which it catches up with its source."""
     v0 = call.v0
     line = await _find(call)
     await v0.routing.drive(line.dest_id)

@@ -1,7 +1,7 @@
 """Watch sessions: the topics that a client follows, in which form, and how far they were sent.
 
-Sessions are kept in memory. A session outlives its streams for a while, so that a client can resume; a client that
-keeps the id of its last event can resume from there.
+Sessions are kept in memory. A session outlives its streams for a while, so that a client can resume: after the event
+whose id it sends, or else where its last stream began.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Stream(Protocol):
     """The method used here of an open stream of a session."""
 
     def cursors(self) -> Mapping[str, WatchCursor]:
-        """Return how far each topic was sent to its client."""
+        """Return by name how far each topic was sent to its client."""
         ...
 
 
 class StreamStart(NamedTuple):
-    """The number, topics and cursors of a new stream; `checkpoints` is None if every event id can hold all its seqs."""
+    """The number, topics and cursors of a new stream; `checkpoints` is None if its event ids can hold all seqs."""
 
     number: int
     wants: list[tuple[TopicRequest, WatchCursor]]
@@ -59,10 +59,10 @@ class StreamStart(NamedTuple):
 class Session:
     """What a client follows. `topics`: the topic ids by name, as they were when its last stream began.
 
-    `begun`: where its last stream began. What was written to a stream beyond that may not have reached the client: only
-    an id that it sends proves it. `written`: the furthest that any of its streams has written. `heartbeat` and
-    `idle_since` in seconds. `open`: how many streams are open or about to be; `streams`: the open ones by number.
-    `counted`: the size that `Sessions` has counted.
+    `begun`: where its last stream began, or its first will. What was written to a stream beyond that may not have
+    reached the client: only an id that it sends proves it. `written`: the furthest noted of any of its streams.
+    `heartbeat` and `idle_since` in seconds. `open`: how many streams are open or about to be; `streams`: the open ones
+    by number. `counted`: the size that `Sessions` has counted.
     """
 
     key: ApiKey
@@ -120,14 +120,14 @@ class Session:
         return StreamStart(self._streams_begun, wants, checkpoints)
 
     def note(self, stream: Stream) -> None:
-        """Record how far a stream has come, for each topic where that is the furthest."""
+        """Note how far a stream has come, for topics where that is the furthest or in another epoch."""
         for name, cursor in stream.cursors().items():
             known = self.written[name]
             if cursor.epoch != known.epoch or cursor.seq > known.seq:
                 self.written[name] = cursor
 
     def end_stream(self, number: int) -> None:
-        """Keep the progress of a stream that has ended; only a few ended streams keep their checkpoints."""
+        """Note the progress of a stream that has ended; only the last `ENDED_STREAMS` keep their checkpoints."""
         self.note(self.streams.pop(number))
         ended = [number for number in self._checkpoints if number not in self.streams]
         for old in ended[:-ENDED_STREAMS]:
@@ -165,7 +165,7 @@ class _Quota(NamedTuple):
 
 
 class Sessions:
-    """The sessions of this process."""
+    """The watch sessions of this process; idle ones end after `SESSION_SECONDS`, or at a limit."""
 
     def __init__(self, v0: V0) -> None:
         self._clock = v0.clock
@@ -205,7 +205,7 @@ class Sessions:
 
     @contextmanager
     def streaming(self, session: Session, number: int, stream: Stream) -> Iterator[None]:
-        """Keep a stream among the open ones of its session while the block runs; afterwards, keep its progress."""
+        """Keep a stream among the open ones of its session while the block runs; then note its progress."""
         session.streams[number] = stream
         try:
             yield

@@ -1,6 +1,6 @@
 """Shared reads: clients at the same position of a topic with the same options receive the same page.
 
-Nothing is buffered for a client. Clients that have caught up wait at a `Feed`; when the topic grows, one read serves
+No pages are queued for a client. Clients that have caught up wait at a `Feed`; when the topic grows, one read serves
 all of them. A client that is behind reads the pages after its own position, and shares each read with others there.
 """
 
@@ -148,11 +148,11 @@ class FeedReader(Protocol):
     after: int
 
     def take(self, page: Page) -> None:
-        """Receive the page after its seq. Afterwards the client may wait at the feed again, or read by itself."""
+        """Receive the page after its seq. Afterwards the client may wait at the feed again, or read alone."""
         ...
 
     def look(self) -> None:
-        """Have the client read by itself: the page could not be read for all clients together."""
+        """Have the client read alone: the page could not be read for all clients together."""
         ...
 
 
@@ -180,9 +180,9 @@ class Feed:
         return self._watch.turn
 
     def wait(self, client: FeedReader, turn: int) -> bool:
-        """Have the client wait for the next page, and return True.
+        """Have the client wait for the next page, and return True; with a signal since `turn`, only return False.
 
-        Returns False if there was a signal since `turn`: the client must read by itself.
+        The client must then read the topic alone.
         """
         if turn != self.turn:
             return False
@@ -201,10 +201,10 @@ class Feed:
             self._waiting.pop(client.after, None)
 
     async def read(self, after: int, nodes: frozenset[str] = frozenset(), epoch: str = "") -> Page:
-        """Return the page after a seq of the `epoch`, without the records of some nodes, as new as this call.
+        """Return the page after a seq of the `epoch`, without the records of some nodes, as new as the last signal.
 
-        It is shared with all clients that request it before the topic changes. A cached page still costs a turn of the
-        loop: a caller that reads page after page would otherwise starve everything else.
+        It is shared until the next signal, for `LINGER_SECONDS` at most. A cached page still costs a turn of the loop:
+        a caller that reads page after page would otherwise starve everything else.
         """
         turn, place = self.turn, (after, nodes, epoch)
         known, reading = self._reads.get(place, (-1, None))
@@ -293,7 +293,7 @@ class Feed:
         return after < page.upto in self._waiting and not (page.caught_up or page.gone)
 
     def close(self) -> None:
-        """Stop: no client uses it."""
+        """Stop: no client uses the feed."""
         self._serving.cancel()
         self._v0.log.wakeups.unwatch(self._watch)
 

@@ -39,7 +39,7 @@ class From(Struct, kw_only=True):
 
 
 class Viewing(Struct, kw_only=True):
-    """The records and members that a client wants; records of the nodes in `node` are excluded."""
+    """The members of records that a client wants. `node`: whose records are excluded, in topics with `dedupe_node`."""
 
     node: str | list[str] | None = None
     include_meta: bool = True
@@ -76,7 +76,7 @@ class TopicSnapshot(NamedTuple):
 
 
 async def find_topics(v0: V0, names: Collection[str], *, lenient: bool) -> dict[str, TopicSnapshot]:
-    """Return topics by name, after routers have copied into them what their sources hold.
+    """Return topics by name, after routers into each had a few seconds to copy what their sources hold.
 
     Raises `TopicNotFound` for a missing topic; `lenient` leaves it out instead.
     """
@@ -93,7 +93,7 @@ async def find_topics(v0: V0, names: Collection[str], *, lenient: bool) -> dict[
 def require_some(names: Collection[str]) -> None:
     """Raises `Invalid` for no topic at all, and for too many."""
     if not 1 <= len(names) <= MOST_TOPICS:
-        raise Invalid(f"`topics` must name 1 to {MOST_TOPICS} topics, and names {len(names)}")
+        raise Invalid(f"a request must name 1 to {MOST_TOPICS} topics; this one names {len(names)}")
 
 
 def _find(conn: Connection, names: Iterable[str], now: int) -> dict[str, TopicSnapshot]:

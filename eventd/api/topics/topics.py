@@ -51,7 +51,7 @@ class TopicSet(ResponseModel):
 
 
 class QueueState(Struct, kw_only=True):
-    """The jobs of a queue: claimable, claimed, and dead letters so far."""
+    """The numbers of a queue's jobs: claimable, claimed, and dead letters so far."""
 
     ready: int
     in_flight: int
@@ -59,7 +59,7 @@ class QueueState(Struct, kw_only=True):
 
 
 class TopicShown(ResponseModel):
-    """The state of a topic. Times in milliseconds."""
+    """The state of a topic. Times in milliseconds. `last_read_ts`: the last read in this process."""
 
     topic: str
     type: str
@@ -109,7 +109,7 @@ class Touch(Query, frozen=True):
 
 
 class TopicPage(NamePage, frozen=True):
-    """A page of topics. `touch`: whether this counts as a read of them."""
+    """Which topics to list. `touch`: whether this counts as a read of each."""
 
     touch: bool = False
 
@@ -177,7 +177,7 @@ def require_config(config: TopicConfig, topic: str, key: ApiKey) -> None:
 
 
 def require_possible_name(name: str) -> None:
-    """Raises `TopicNotFound` for a name that no topic can have: some of these no database accepts."""
+    """Raises `TopicNotFound` for a name that no topic can have; databases refuse some such names."""
     if not NAME.fullmatch(name):
         raise TopicNotFound(name)
 

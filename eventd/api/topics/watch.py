@@ -40,7 +40,7 @@ class NewSession(Viewing, Body):
 
 
 class SessionBegun(ResponseModel):
-    """The session. It is kept for `session_ttl_ms` while no stream is open."""
+    """A begun session. Without an open stream it ends after `session_ttl_ms`, or at a limit."""
 
     wid: str
     stream_url: str
@@ -157,11 +157,11 @@ class SseFollower(Follower):
         self.stream.write(self._chunk(b"retry: %d\n\n" % RETRY_MS))
 
     def cursors(self) -> dict[str, WatchCursor]:
-        """Return how far the client was sent each topic."""
+        """Return by name how far the client was sent each topic."""
         return {name: WatchCursor(following.after, following.epoch) for name, following in self.topics.items()}
 
     def words(self, following: FollowedTopic, page: Page) -> bytes:
-        """Return a page as events; clients at the same position that follow only this topic get the same bytes."""
+        """Return a page as events, empty without news; cached in the page for clients that follow only this topic."""
         key = (SseFollower, self._chunked, following.is_first, following.owes_end)
         alone = len(self.topics) == 1
         text = page.texts.get(key) if alone else None
@@ -193,7 +193,7 @@ class SseFollower(Follower):
     def _id(self, name: str, seq: int | None) -> bytes:
         """Return the id of an event that takes the client to `seq` of one topic; None: that topic no longer exists.
 
-        Adds a checkpoint for the event if the stream keeps them.
+        Adds a checkpoint for a `seq` if the stream keeps them.
         """
         seqs = {name: following.after for name, following in self.topics.items()}
         if seq is None:

@@ -1,7 +1,7 @@
 """Topics over a WebSocket: one connection on which a client follows topics and publishes to them.
 
 Each text frame is a JSON object. The client names the operation in `op`, and may add a `request_id` of any type, which
-the response repeats. Publishes are acknowledged in the order in which they arrived.
+the response repeats. Publishes are acknowledged in order, but small ones may overtake one of 1000 records or 1 MB.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ logger = logging.getLogger("eventd.api")
 
 
 class Command(Struct):
-    """The members that every frame of a client has."""
+    """The members of every frame of a client; `request_id` is optional."""
 
     op: str
     request_id: Raw = _NO_ID
@@ -74,7 +74,7 @@ class Subscribe(Viewing, kw_only=True):
         require_u64(from_seq=self.from_seq, max_batch_bytes=self.max_batch_bytes)
 
     def beginnings(self) -> dict[str, From]:
-        """Return the start of each topic."""
+        """Return by name the start in each topic."""
         single = {} if self.topic is None else {self.topic: From(from_seq=self.from_seq, tail=self.tail)}
         return single | (self.topics or {})
 
@@ -165,7 +165,7 @@ class WsFollower(Follower):
     stays = True
 
     def words(self, following: FollowedTopic, page: Page) -> bytes:
-        """Return a page as frames; clients of this topic at the same position get the same bytes."""
+        """Return a page as frames, empty without news; cached in the page for its other clients."""
         key = (WsFollower, following.owes_end)
         text = page.texts.get(key)
         if text is None:
@@ -196,7 +196,7 @@ def _frames(following: FollowedTopic, page: Page) -> list[bytes]:
 
 
 class Conversation:
-    """One connection: the client's commands are executed in order, while it is sent the topics it follows."""
+    """One connection: commands are executed in order, only publishes overlap; the client is sent what it follows."""
 
     def __init__(
         self,
@@ -365,6 +365,6 @@ def _read_command(text: str) -> Command:
     try:
         return msgspec.json.decode(text, type=Command)
     except msgspec.ValidationError as error:
-        raise Invalid(f"the frame does not fit: {error}") from None
+        raise Invalid(f"the frame is not a valid command: {error}") from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidJson(f"the frame is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}") from None

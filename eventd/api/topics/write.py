@@ -50,9 +50,9 @@ class RecordIn(Struct):
 class WriteBody(Body):
     """A batch that is written completely or not at all.
 
-    `node` applies to records without their own. A repeated `idempotency_key` writes nothing. `create`: whether a
-    missing topic is created, with `config`; null means yes, unless `auto_create` of `config` is false.
-    `disable_backpressure` has no effect.
+    `node` applies to records without their own. An `idempotency_key` that the topic remembers writes nothing.
+    `create`: whether a missing topic is created, with `config`; null means yes, unless `auto_create` of `config` is
+    false. `disable_backpressure` has no effect.
     """
 
     records: list[RecordIn]
@@ -83,7 +83,7 @@ class WriteAnswer(ResponseModel):
 
 
 async def write(v0: V0, key: ApiKey, topic: str, body: WriteBody, header_key: str = "") -> WriteResult:
-    """Write a batch. Raises `Invalid`, `Forbidden`, and what `Write` does."""
+    """Write a batch, and return its seqs. Raises `Invalid`, `Forbidden`, `Incompatible`, and what `Write` does."""
     refuse_group(topic, "written to")
     config = await _config_for(v0, key, topic, body.config)
     _require_count(body.records)
@@ -131,7 +131,7 @@ async def _config_for(v0: V0, key: ApiKey, topic: str, config: TopicConfig | Non
 
 
 def _read_key(key: str) -> str:
-    """Return the idempotency key unchanged, or raise `Invalid`; an empty text is none."""
+    """Return the idempotency key unchanged; empty: there is none. Raises `Invalid`."""
     if not is_plain(key):
         raise Invalid("the idempotency key contains U+0000, or bytes that are not UTF-8")
     if size_of(key) > MAX_KEY_BYTES:

@@ -1,7 +1,7 @@
 """The comparison, in steps of a few milliseconds of work or one query to the peer.
 
 First both sides sum up the same events in the same buckets. Where a bucket differs, the peer is asked which ids of this
-node's events in the bucket it does not know; if these do not explain the difference, the peer's events in the bucket
+node's events in the bucket it does not know; if these do not explain the difference, both sides' events in the bucket
 are read.
 """
 
@@ -55,7 +55,7 @@ MOST_PAGES = 10_000
 
 
 class Progress(NamedTuple):
-    """The progress of a stage: positions done, of how many; `of` is 0 if unknown."""
+    """The progress of a stage: positions done, of how many; `of` is 0 if unknown or none."""
 
     stage: str
     done: int
@@ -97,8 +97,8 @@ class Comparison:
     async def work(self, asker: Asker, seconds: float) -> None:
         """Continue for `seconds`, or to the end; at least one step.
 
-        Raises what `Asker.ask` raises, except `HistoryEnded`: the comparison then restarts, and raises `Conflict` after
-        `MOST_RESTARTS`.
+        Raises what `read_scope` and `Asker.ask` raise, except `HistoryEnded`: the next call then begins again. Raises
+        `Conflict` after `MOST_RESTARTS`, and for contradictory answers.
         """
         end = self._clock.monotonic() + seconds
         try:
@@ -109,7 +109,8 @@ class Comparison:
         except HistoryEnded:
             self._restarts += 1
             if self._restarts > MOST_RESTARTS:
-                raise Conflict(f"the log of {self._where[1]} begins new epochs during the comparison") from None
+                words = f"the log of {self._where[1]} began new epochs {self._restarts} times during the comparison"
+                raise Conflict(words, hint="verify again later") from None
             self._begin()
 
     # --- one stage after the other --------------------------------------------------------------------------------
@@ -162,7 +163,7 @@ class Comparison:
             self._at = beyond(self._at, sums.next, state.upto)
             self._pages += 1
             if self._pages > MOST_PAGES:
-                raise Conflict(f"{self._where[1]} does not finish the sums of its events")
+                raise Conflict(f"{self._where[1]} has not reported all its sums in {MOST_PAGES} answers")
             await self._coarsen()
         self.progress = Progress("peer", self._at, state.upto)
         if self._at >= state.upto:
@@ -179,7 +180,7 @@ class Comparison:
         self._stage = self._find_absent if self._differing or late else self._resolve
 
     async def _find_absent(self, asker: Asker) -> None:
-        """List some of this node's ids in differing buckets, or ask the peer which of those listed it does not know.
+        """List some of this node's ids in differing buckets, or ask the peer which of the listed ids it does not know.
 
         Ids of events that were observed too early for any bucket are listed, too.
         """

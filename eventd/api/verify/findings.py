@@ -84,7 +84,7 @@ def judge(conn: Connection, scope: Scope, absent: Sequence[ListedRecord], now: i
 class MissingRange:
     """Missing events that follow each other directly among the compared records.
 
-    `events` is their number; `ids` has fewer once `MOST_IDS` are listed.
+    `events` is their number; `ids` has fewer once all ranges list `MOST_IDS`.
     """
 
     first: ListedRecord
@@ -108,10 +108,10 @@ class Findings:
     """All findings, as numbers and the first ids.
 
     `compared`: this node's records in the scope. `waiting`: events for the peer beyond the scope. `aside`: events that
-    the peer lacks for a known reason, by that reason: a verdict, or the exception of a batch. `extras` and `extra`: ids
-    that the peer holds as events of this node, and that this log does not know. `others` and `other`: ids under which
-    the peer holds another event. `unresolved`: buckets and events for which no explanation was found. `listed`: the
-    number of ids in all `gaps`.
+    do not count as missing, by reason: a verdict or, of events not `compared`, the exception of a batch.
+    `extras` and `extra`: ids that the peer holds as events of this node, and that this log does not know. `others` and
+    `other`: ids under which the peer holds another event. `unresolved`: buckets and events for which no explanation was
+    found. `listed`: the number of ids in all `gaps`.
     """
 
     compared: int = 0

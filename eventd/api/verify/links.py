@@ -50,14 +50,13 @@ def _notes(scope: Scope) -> list[str]:
             f"{node} is at position {mark.upto}, but had confirmed everything up to {confirmed}: it has lost records"
         )
     elif mark is not None and mark.epoch != head.epoch:
-        notes.append(f"{node} is in another epoch of this log ({mark.epoch}), at position {mark.upto}")
+        notes.append(f"{node} is at position {mark.upto} in another epoch of this log ({mark.epoch})")
     elif mark is not None and mark.upto > head.last:
         notes.append(
             f"{node} is at position {mark.upto}, after the end of this log at {head.last}: this node has lost records"
         )
     lost = [gap for gap in scope.state.gaps if gap.epoch == head.epoch]
     if lost:
-        were, them = ("was", "it") if len(lost) == 1 else ("were", "them")
-        gaps = counted(len(lost), "gap")
-        notes.append(f"{gaps} of this epoch {were} reported to {node}: there, routerctl federation gaps shows {them}")
+        gaps, them = counted(len(lost), "gap"), "it" if len(lost) == 1 else "them"
+        notes.append(f"{node} has {gaps} in this epoch of the log: there, routerctl federation gaps shows {them}")
     return notes

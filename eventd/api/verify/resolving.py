@@ -117,9 +117,12 @@ class Resolver:
         ids = await asker.ask(question, Ids)
         self._theirs.update((each.id, each.fingerprint) for each in ids.events)
         if len(self._theirs) > 2 * MOST_LOOKED_AT:
-            raise Conflict(f"{asker.peer.node_name} lists more events than it counted")
+            raise Conflict(f"{asker.peer.node_name} lists over {2 * MOST_LOOKED_AT} events in buckets read together")
         if ids.next is not None and not self._asked < ids.next <= state.upto:
-            raise Conflict(f"{asker.peer.node_name} does not continue its list of events")
+            raise Conflict(
+                f"the event list of {asker.peer.node_name} ends at position {ids.next}; it must be after"
+                f" {self._asked}, and at most {state.upto}"
+            )
         self._asked = state.upto if ids.next is None else ids.next
 
     def _adds_up(self) -> bool:
@@ -156,7 +159,8 @@ class Resolver:
     async def _judge(
         self, asker: Asker, findings: Findings, some: Sequence[ListedRecord], places: Mapping[str, _KnownRecord]
     ) -> None:
-        """Ask the peer whether it holds `some` records with other content: it lacks a refresh, or holds another event.
+        """Ask the peer which of `some` records it holds with other content: it lacks a refresh, or holds
+        another event.
 
         Ids that the peer does not know have been judged before. An id that it knows but did not list is unresolved: the
         peer answers from its ids alone, or has just received the event.

@@ -25,12 +25,12 @@ from federation.selector import Selector
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The records in `(after, upto]` of this log that `chosen` takes, and the filter of the peer's records (`what`).
+    """The records in `(after, upto]` of this log that `chosen` takes, without `left_out`; of the peer's log, `what`.
 
     Up to `after`, nothing is compared: the peer received it before the oldest record that its retention has left, or
     this node's retention has evicted it. `upto` is the position of the peer's mark, or of this node's cursor if that is
-    later or the mark does not apply; `waiting` is the number of events for the peer after `upto`. `state` is the peer's
-    answer.
+    later or the mark does not apply; `waiting` is the number, perhaps estimated, of events for the peer after `upto`.
+    `state` is the peer's answer.
     """
 
     group: GroupConfig

@@ -42,7 +42,7 @@ _SPREAD: Final = tuple(name for name in Hour.__struct_fields__ if name.endswith(
 
 @dataclass
 class StageResults:
-    """The results of stages 0 to 3."""
+    """The results of stages 0 to 3: from the survey of the lake to the comparison of rows and the findings."""
 
     survey: Survey
     plan: LakePlan
@@ -60,14 +60,14 @@ class StageResults:
 
     @cached_property
     def open_slots(self) -> dict[tuple[Kind, PairKey], list[int]]:
-        """Return the slots (minutes since 1970) of the discrepancies MISSING and DISAGREEMENT, by kind and pair."""
+        """Return the slot (minute since 1970) of each MISSING and DISAGREEMENT of an event, by kind and pair."""
         return self.comparison.slots(Kind.MISSING, Kind.DISAGREEMENT)
 
 
 def completeness_of(figures: Figures, *, sure: bool) -> float | None:
     """Return the completeness in percent, rounded down to four decimals; 100 if nothing was due.
 
-    None if not `sure`, or if deliveries are unproven.
+    None if not `sure` (the ledgers do not reach far enough), or if deliveries are unproven.
     """
     due = figures.delivered + figures.missing + figures.disputed
     if not sure or figures.unproven:
@@ -76,7 +76,7 @@ def completeness_of(figures: Figures, *, sure: bool) -> float | None:
 
 
 def make_pairs(results: StageResults, objectives: Objectives) -> list[Pair]:
-    """Return the figures of each pair (group, source, peer) with expected events or a declared link, sorted."""
+    """Return, sorted, the report's figures of each pair with expected events or a declared link from source to peer."""
     changes = changes_by_pair(results.comparison.changes)
     states = {(state.node, group, peer.peer): (state, peer) for state, group, peer in _links(results.survey)}
     declared = {PairKey(group, node, peer) for node, group, peer in states}
@@ -151,7 +151,7 @@ def _notes(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> Iterator
         elif reason := coverage.damage_of(node):
             yield reason
     if not coverage.has_ledgers(key.source):
-        yield f"{key.source} has no ledgers in this lake: its events are known from other nodes only"
+        yield f"{key.source} has no readable state in this lake: its events are proven by other nodes only"
     elif coverage.ends_before(key.source):
         end = format_time(coverage.until[key.source])
         yield f"the ledgers of {key.source} end at {end}, before the requested period"
@@ -180,10 +180,9 @@ def _skew(plan: LakePlan, node: str, peer: str) -> Skew | None:
 
 
 def _open(results: StageResults, key: PairKey, now: int) -> tuple[float | None, OpenGap | None]:
-    """Return the lag of a pair, and the minute and age of its oldest event that is pending, missing or disputed.
+    """Return the lag of a pair, and the minute and age of its oldest pending, missing or disputed event (or None).
 
-    The lag is how long before `now` the first pending event was recorded, in seconds; 0 without one. The second value
-    is None without such an event.
+    The lag is how long before `now` the first pending event was recorded, in seconds; 0 without a pending one.
     """
     waiting = [found[key] for found in (results.waiting, results.comparison.waiting) if key in found]
     slots = [slot for kind in (Kind.MISSING, Kind.DISAGREEMENT) for slot in results.open_slots.get((kind, key), ())]
@@ -260,7 +259,7 @@ def _count(figures: FiguresT, counts: Counter[str]) -> FiguresT:
 
 
 def make_totals(results: StageResults, pairs: Sequence[Pair]) -> Totals:
-    """Return the totals: sums over all pairs, and the numbers of events, ended deliveries and findings of the lake."""
+    """Return the totals: sums over all pairs; events, ended deliveries, duplicates and findings of the whole lake."""
     own = sum(one.counts[Measure.OWN] for one in results.figures.values())
     done = (Measure.DELIVERED, Measure.EXPIRED, Measure.IN_PATH, Measure.REFUSED)
     kinds: dict[str, int] = defaultdict(int)

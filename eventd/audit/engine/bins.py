@@ -1,6 +1,7 @@
 """Histograms of durations: fixed bins, eight to each doubling, so that histograms of any segments can be added up.
 
-Bin 0 holds durations of 0; the others are at most 12.5 % wide, from one microsecond to 100 days.
+Bin 0 holds durations of 0; the others, from one microsecond to 100 days, are at most 12.5 % wide. The last has all
+longer ones, too.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def bins_of(spans: Numbers) -> Numbers:
 
 
 def latency(counts: Mapping[int, int], longest: int | None) -> Latency:
-    """Return count, percentiles, maximum and histogram, in seconds, from counts by bin and `longest` (microseconds)."""
+    """Return the distribution, in seconds, from counts by bin and the `longest` value (microseconds)."""
     filled = sorted((at, n) for at, n in counts.items() if n > 0)
     if not filled:
         return Latency()

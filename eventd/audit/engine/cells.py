@@ -1,7 +1,7 @@
-"""Stage 1: sums the rows of a segment into cells, from which all figures are computed.
+"""Stage 1: sums the rows of a segment into cells, from which the counts and latencies of the report are computed.
 
-There are three kinds of cells. By slot (a minute of the events' own time): sums that must be equal at both ends of a
-link, of the number of events and of their fingerprints. By type and hour: the figures of the report, such as counts,
+There are three kinds of cells. By slot (a minute of the events' own time): the number of events and the sum of their
+fingerprints, which must be equal at both ends of a link. By type and hour: the figures of the report, such as counts,
 attempts, and latencies by bin. By batch: its receipt, as sender or receiver recorded it. Cells of any segments can be
 added up, in any order, on any machine.
 """
@@ -32,7 +32,7 @@ MOST_ATTEMPTS: Final = 64
 
 
 class Measure(IntEnum):
-    """The quantity that a cell counts."""
+    """The kind of a cell: the quantity that it counts, or the ledger that its batch is from."""
 
     # by slot; `total` is the sum of fingerprints
     DUE = 1  # events at their sender that the peer should have received
@@ -73,7 +73,7 @@ DELIVERY_COLUMNS: Final = (
 
 
 def cell_schema() -> pa.Schema:
-    """Return the columns of cells. `time` is a slot, or an hour since 1970.
+    """Return the Arrow schema of cells. `time` is a slot (minute) or an hour, since 1970.
 
     `low` and `high` are in microseconds, but `high` counts attempts in cells of ATTEMPTS; batches: see `batch_cells`.
     """
@@ -88,7 +88,7 @@ def cell_schema() -> pa.Schema:
 class HourlySkew(NamedTuple):
     """How far a peer's clock is ahead of the node's, in microseconds, by hour since 1970.
 
-    For other hours, the value of the nearest hour is used.
+    For other hours, the value of the nearest known hour is used.
     """
 
     hours: tuple[int, ...]
@@ -327,7 +327,7 @@ def batch_cells(
 
 
 def event_columns(links: Sequence[LinkRow]) -> tuple[str, ...]:
-    """Return the columns of `events` that these links need."""
+    """Return the names of the columns of `events` that cells need; `subject` only if one of the links selects by it."""
     return (*EVENT_COLUMNS, "subject") if needs_subjects(links) else EVENT_COLUMNS
 
 
@@ -363,7 +363,7 @@ def sum_events(segment: str, table: Columns, links: Sequence[LinkRow], since: in
 
 
 def _by_same_terms(selector: RowSelector, links: Sequence[LinkRow]) -> Iterator[tuple[tuple[str, ...], Mask, Mask]]:
-    """Yield, for each set of links with equal terms, their peers, the rows that are due, and the rows still ahead."""
+    """Yield, for each set of links with equal group and terms, their peers, and masks of the rows due and ahead."""
     alike: dict[tuple[object, ...], list[LinkRow]] = {}
     for link in links:
         alike.setdefault((link.group, *link.terms), []).append(link)

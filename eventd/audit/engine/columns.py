@@ -26,7 +26,7 @@ class Words(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return the number of distinct texts."""
+        """Return the number of `values`, of which some may be in no row."""
         return len(self.values)
 
     def where(self, wanted: Callable[[str], bool]) -> Mask:
@@ -148,7 +148,7 @@ def with_texts(table: pa.Table) -> pa.Table:
 
 
 def grouped(table: pa.Table, keys: Sequence[str], sums: Sequence[tuple[str, str]]) -> pa.Table:
-    """Group the rows by `keys`, and aggregate the columns `sums`, given as (name, function).
+    """Return a row for each combination of `keys`, with the columns `sums`, given as (name, function), aggregated.
 
     Columns keep their names, and sums of whole numbers wrap around.
     """

@@ -77,7 +77,7 @@ def count(key: Key) -> tuple[Numbers, Numbers]:
 
 
 class Sums(NamedTuple):
-    """For each key, ascending: rows, the sum of a column (modulo 2**64), and the lowest and highest of another."""
+    """For each key that occurs, ascending: number of rows, sum of a column (modulo 2**64), bounds of another."""
 
     keys: Numbers
     rows: Numbers
@@ -87,7 +87,7 @@ class Sums(NamedTuple):
 
 
 def add_up(key: Key, summed: Numbers, ranged: Numbers) -> Sums:
-    """Sum `summed`, and find the bounds of `ranged`, for each key."""
+    """Return, for each key, the number of rows, the sum of `summed`, and the lowest and highest of `ranged`."""
     values = key.values
     if not len(values):
         return Sums(values, values, values, values, values)

@@ -1,4 +1,4 @@
-"""Computes which rows the ledgers in the lake are sure to hold. Only there does a missing row prove anything."""
+"""Computes which rows the ledgers in the lake are sure to hold. Only the absence of such a row proves anything."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BlindSpot(NamedTuple):
     """Rows that a ledger of a node may lack: of events in these slots, recorded in these times by the node's clock.
 
     Both ends of `slots` and of `times` (microseconds) are included. `positions` in (after, upto] of the node's log
-    narrow the range further. `why` is the reason as shown to operators; empty if the ledger merely begins later.
+    narrow the range further. `why` is the reason as shown to operators; empty if retention has removed these rows.
     """
 
     slots: tuple[int, int] = _ALWAYS
@@ -79,7 +79,7 @@ class Coverage:
     def covers(
         self, node: str, book: Ledger, slot: int, times: tuple[int, int], *, position: int | None = None
     ) -> bool:
-        """Return whether the ledger is sure to hold an event of the slot that the node recorded between two times.
+        """Return whether the ledger is sure to hold the row of an event of the slot, recorded between two times.
 
         The times are by the node's clock. `position` is the event's in the node's log, None if unknown.
         """
@@ -88,14 +88,14 @@ class Coverage:
         return not any(spot.hides(slot, times, position) for spot in self.blind_spots.get((node, book), ()))
 
     def damage_of(self, node: str) -> str:
-        """Return the reason of a blind spot of the node's events or deliveries; empty if no blind spot has one."""
+        """Return a reason of the blind spots of the node's ledgers `events` and `deliveries`; empty for none."""
         blind_spots = (
             spot for book in (Ledger.EVENTS, Ledger.DELIVERIES) for spot in self.blind_spots.get((node, book), ())
         )
         return next((spot.why for spot in blind_spots if spot.why), "")
 
     def acknowledged_at(self, node: str, epoch: str, group: str, peer: str, position: int) -> int:
-        """Return when the peer acknowledged the link up to a position, in microseconds by the node's clock.
+        """Return by when the peer had acknowledged a link up to a position, in microseconds by the node's clock.
 
         The last time that the node's ledgers cover is the maximum, and also stands for an unknown time.
         """
@@ -112,7 +112,7 @@ class Coverage:
 
     @property
     def margin(self) -> int:
-        """Return the largest difference of any two clocks of the lake plus one second, in microseconds."""
+        """Return the largest known bound of the difference of two clocks, plus one second, in microseconds."""
         bounds = [bound for hours in self.plan.clocks.values() for one in hours for bound in (one.low, one.high)]
         return max(map(abs, bounds), default=0) + SECOND
 
@@ -151,7 +151,7 @@ def find_coverage(
 
 
 def _add_beginnings(coverage: Coverage, survey: Survey) -> None:
-    """Add a blind spot without a reason before the first segment of each ledger whose earlier segments were deleted."""
+    """Add a blind spot without a reason before the first segment of each ledger whose beginning retention removed."""
     for states in states_by_node(survey):
         first = states[0]
         for book, reach in first.segments.items():

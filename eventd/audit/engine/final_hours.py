@@ -1,9 +1,9 @@
-"""The final hours of an audit: each row is written once, and again as a new revision if it changes later.
+"""The final hours of an audit's stream: a row is written once, and again as a new revision if its figures change.
 
-An hour is final when the ledgers of all nodes concerned are complete after it, nothing is pending, and its completeness
-is known. Rows are appended as Parquet, one file at a time, each with its revision; no file is ever changed. The file is
-written first, then the index of its rows. After a crash in between, the index is completed from the rows of the file,
-so no row is written twice and none is lost.
+A row (pair, type, hour) is final when the ledgers of its nodes are complete until some time after the hour, nothing is
+pending, and its completeness is known. Rows are appended as Parquet, one file at a time, each with its revision; no
+file is ever changed. The file is written first, then the index of its rows. After a crash in between, the index is
+completed from the rows of the file, so no row is written twice and none is lost.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Revision(NamedTuple):
 class _Index(msgspec.Struct, kw_only=True):
     """The index as it is stored. `last` is the number of the last file that it covers.
 
-    A row is: the index of its line (pair and type), hour since 1970, digest and revision.
+    `lines` are (group, source, peer, type); `rows` are (index in `lines`, hour since 1970, digest, revision).
     """
 
     version: int = _VERSION
@@ -60,7 +60,7 @@ class _Index(msgspec.Struct, kw_only=True):
 
 
 class FinalHours:
-    """The final hours of one lake in `out`. After an error, open them again with `open_final`."""
+    """The final hours of one lake in an audit's output. After an error, open them again with `open_final`."""
 
     def __init__(self, out: Storage, lake: str, last: int, known: dict[HourKey, _Revision]) -> None:
         self._out = out
@@ -69,7 +69,7 @@ class FinalHours:
         self._known = known
 
     def add(self, hours: Iterable[Hour], now: int) -> int:
-        """Write the rows that are new or have changed as one file, then the index; return the number of these rows.
+        """Write the rows that are new or have changed, if any, as one file, then the index; return their number.
 
         `now` is in microseconds. Raises LakeUnavailable.
         """
@@ -103,7 +103,7 @@ class FinalHours:
         self._out.delete(self._out.unfinished(FOLDER))
 
     def read_unindexed(self) -> None:
-        """Add the rows of files that the index lacks, in memory; the next `add` stores the index.
+        """Add the rows of files that the index lacks, in memory; the next `add` of new rows stores the index.
 
         Raises Conflict for a file that cannot be read, or has no final hours of this lake.
         """
@@ -123,7 +123,7 @@ class FinalHours:
             table = parquet().read_table(arrow.BufferReader(self._out.read(path)))
         except arrow.ArrowException:
             raise Conflict(
-                f"{path} in {self._out.url} cannot be read", hint="remove the file: no audit wrote it"
+                f"{path} in {self._out.url} cannot be read", hint="move it away: it is damaged, or no audit wrote it"
             ) from None
         if not table.schema.equals(final_schema(), check_metadata=False):
             raise Conflict(f"{path} in {self._out.url} has other columns than final hours", hint="move it away")
@@ -149,7 +149,7 @@ class FinalHours:
 def open_final(out: Storage, lake: str) -> FinalHours:
     """Open the final hours of a lake, with the rows of files that the index lacks.
 
-    Raises Conflict if `out` holds those of another lake or an unreadable file, and LakeUnavailable.
+    Raises Conflict if `out` holds those of another lake, or an unreadable or foreign file, and LakeUnavailable.
     """
     index = _read_index(out)
     if index is None:
@@ -174,7 +174,7 @@ def _read_index(out: Storage) -> _Index | None:
 
 
 def final_schema() -> Any:
-    """Return the columns: those of the table `hours`, the revision of a row, and when it was written."""
+    """Return the Arrow schema: the columns of the table `hours`, the revision of a row, and when it was written."""
     pa = pyarrow()
     return (
         schemas()["hours"]
@@ -204,7 +204,7 @@ def final_rows(results: StageResults, hours: Iterable[Hour], watermark: int) -> 
 def _bounds(results: StageResults, pair: PairKey) -> tuple[int, int]:
     """Return the times (microseconds, by any clock) between which the ledgers of source, peer and senders are complete.
 
-    Nodes without ledgers are left out.
+    Nodes without ledgers, and blind spots with a reason, are left out.
     """
     coverage = results.coverage
     nodes = [node for node in {pair.source, pair.peer, *results.senders.get(pair, ())} if coverage.has_ledgers(node)]

@@ -63,7 +63,7 @@ class LakeReader:
     def recheck(self, percent: float) -> None:
         """Check the digests of known segments again: `percent` of their bytes, the least recently read first.
 
-        Only segments that may hold events of the requested hours are checked. A segment whose file was changed is
+        Segments with events of other hours only are left out. A segment whose file was changed or is missing is
         forgotten, so that this run reads it and reports it as corrupt. A segment whose manifest now has another digest
         is noted as rewritten.
         """
@@ -90,12 +90,15 @@ class LakeReader:
 
     @property
     def oldest(self) -> int | None:
-        """Return when the least recently read segment was read (microseconds); None if this run has read all."""
+        """Return the earliest time of a segment's last reading or check (microseconds).
+
+        None if this run has read or checked all segments.
+        """
         times = [entry.read_at for entry in self.state.entries.values()]
         return min((time for time in times if time < self.now), default=None)
 
     def summarize_small(self) -> dict[NodeEpoch, list[LedgerSummary]]:
-        """Return one summary for each segment of receipts, inbound, gaps and refusals, by node and epoch."""
+        """Return a summary of each readable segment of receipts, inbound, gaps and refusals, by node and epoch."""
         limits = self._limits()
         jobs = [
             _job(one, limit=min(limits.get(_owner(one), 0), one.place.upto))
@@ -113,7 +116,7 @@ class LakeReader:
     def _limits(self) -> dict[NodeEpoch, int]:
         """Return the row number up to which the lake has the deliveries of each node and epoch.
 
-        Receipts have the same numbers: later ones are not counted as progress of links.
+        Receipts have the same numbers: those with a higher one do not count as progress of links.
         """
         found = {NodeEpoch(one.node, one.epoch): one.books.get(Ledger.DELIVERIES, 0) for one in self.survey.nodes}
         for one in self.survey.segments:
@@ -122,9 +125,9 @@ class LakeReader:
         return found
 
     def read_large(self, plan: LakePlan) -> list[SegmentJob]:
-        """Read new segments of events and deliveries of the requested hours; forget segments that have left the lake.
+        """Read segments of events and deliveries of the requested hours, unless their cells are known and valid.
 
-        Returns the jobs of all readable segments of these hours, new and known.
+        Forgets segments that have left the lake. Returns the jobs of all readable segments of these hours.
         """
         jobs = [
             job_for(one, plan) for one in self.survey.segments if one.place.book not in SMALL and self._is_near(one)
@@ -171,7 +174,7 @@ class LakeReader:
         return shares
 
     def reconcile(self, reach: Mapping[str, int]) -> dict[str, list[pa.Table]]:
-        """Return the tables of `reconcile.reconcile` for the cells of all segments that count, within the hours."""
+        """Return, by name, the tables of `reconcile.reconcile` of all parts, for the cells of the requested hours."""
         near = {one.place.name for one in self.survey.segments if self._is_near(one)}
         files = [(file, [name for name in names if name in near]) for file, names in self.state.files().items()]
         cells = reconcile.CellFiles(self.out, [one for one in files if one[1]], self.state.cells, self.hours)
@@ -179,7 +182,7 @@ class LakeReader:
         return group_pieces(self.spark, cells, len(cells.files), reconcile.keys, work, self.parts)
 
     def compare(self, uneven: UnevenSlots, jobs: Sequence[SegmentJob], coverage: Coverage) -> RowComparison:
-        """Compare the rows of uneven slots, from the segments of these jobs that may hold some."""
+        """Return the comparison of the rows of uneven slots, read from these jobs' segments that may hold some."""
         near = [job for job in jobs if concerns(uneven, job.segment, job.links)]
         marks = row_comparison.Marks(self.lake, self.shares(near), uneven)
         work = partial(row_comparison.compare, coverage=coverage)
@@ -189,7 +192,7 @@ class LakeReader:
 
     @property
     def parts(self) -> int:
-        """Return the number of parts into which rows are divided by key."""
+        """Return the number of parts into which cells and marks are divided by key."""
         rows = sum(entry.rows for entry in self.state.entries.values())
         return min(max(self.spark.sparkContext.defaultParallelism, rows // _ROWS_OF_A_PART), _MOST_PARTS)
 
@@ -221,7 +224,7 @@ class LakeReader:
 
 
 class _TaskWork:
-    """The work of a Spark task: called with the index of a task, it returns the encoded result of `work` on it."""
+    """The work of a Spark task: called with the index of a task, it returns the encoded result of `work`."""
 
     def __init__(self, tasks: Sequence[bytes], work: Callable[[Task], Any]) -> None:
         self._tasks = tasks

@@ -1,4 +1,4 @@
-"""Summarizes the segments of small ledgers, so that their contents can be collected in one place.
+"""Summarizes the segments of small ledgers (receipts, inbound, gaps, refusals), to collect the summaries in one place.
 
 A summary has progress and selections of links, bounds of the clocks, use of keys, refusals and gaps.
 """
@@ -34,7 +34,7 @@ class LinkProgress(msgspec.Struct, array_like=True):
     """The progress of a link, from receipts of batches that no repair sent: they cover positions in (after, upto].
 
     Both are -1 without such receipts. `versions`: (last position, selection version) of each run of batches;
-    `selections`: by version, as JSON. `repaired`: by version, the last position that repairs sent. `acknowledged`:
+    `selections`: by version, as JSON. `repaired`: by version, the last position of repairs. `acknowledged`:
     (position, time in microseconds), one for each minute, in order: the peer had acknowledged all up to the position.
     """
 
@@ -58,7 +58,7 @@ class ClockBounds(msgspec.Struct, array_like=True):
 
 
 class KeyRequests(msgspec.Struct, array_like=True):
-    """The number of requests that `node` signed with a key, and the times of the first and last (microseconds)."""
+    """How many requests `node` signed with a key, as a ledger shows, and the first and last time (microseconds)."""
 
     node: str
     group: str
@@ -82,7 +82,7 @@ class DeclaredGap(msgspec.Struct, array_like=True):
 
 
 class RefusalCount(msgspec.Struct, array_like=True):
-    """How many requests of a peer the node refused for one reason, and when first and last (microseconds)."""
+    """How many requests that named a peer the node refused for one reason, and when first and last (microseconds)."""
 
     group: str
     peer: str
@@ -93,7 +93,7 @@ class RefusalCount(msgspec.Struct, array_like=True):
 
 
 class LedgerSummary(msgspec.Struct):
-    """The summary of one segment of a small ledger. `algorithms`: the number of receipts by algorithm."""
+    """The summary of one segment of a small ledger. `algorithms`: answers by signature algorithm ('': none)."""
 
     progress: list[LinkProgress] = msgspec.field(default_factory=list, name="passed")
     clocks: list[ClockBounds] = []
@@ -104,7 +104,7 @@ class LedgerSummary(msgspec.Struct):
 
 
 def summarize(book: Ledger, table: Columns, *, limit: int) -> LedgerSummary:
-    """Summarize a segment. Rows of `receipts` with a number above `limit` do not count as progress of links."""
+    """Return the summary of a segment. Rows of `receipts` with a number above `limit` are no progress of links."""
     return _READERS[book](table, limit)
 
 
@@ -217,7 +217,7 @@ def _acknowledged(upto: Numbers, acked: Numbers) -> list[tuple[int, int]]:
 
 
 def _clocks(table: Columns) -> Iterator[ClockBounds]:
-    """Yield hourly bounds of each peer's clock: it recorded a batch after the node sent it and before its response."""
+    """Yield hourly bounds of each peer's clock: a peer records a batch between its sending and the answer."""
     recorded = table.numbers("peer_recorded_at")
     low, high = recorded - table.numbers("acked_at"), recorded - table.numbers("sent_at")
     hour = table.numbers("acked_at") // HOUR

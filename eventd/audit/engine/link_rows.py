@@ -1,4 +1,4 @@
-"""The links of the lake's nodes, and the rows of `events` that each of them has to deliver.
+"""The links of the lake's nodes, and the rows of `events` that each link has to deliver.
 
 The selection of a link may change. Each version is in force for the positions that were acknowledged under it. Events
 that only a later, wider version selects are sent afterwards, unless they had expired when it was declared.
@@ -38,7 +38,7 @@ class LinkRow(NamedTuple):
 
     The link has passed all positions up to `settled`. `begins`: the position before its first receipt (its cursor if it
     has none). Up to there, only events recorded at or after `created_at` (microseconds) count; earlier ones had expired
-    or been evicted. `versions` are in order.
+    or been evicted before the link existed. `versions` are in order.
     """
 
     group: str
@@ -76,7 +76,7 @@ class LinkRow(NamedTuple):
 
 
 class LinkRows(NamedTuple):
-    """The rows of `events` that a link selects: those it has passed, and those still ahead of it."""
+    """Masks of the rows of `events` that a link selects: passed by it, and still ahead of it or of its repairs."""
 
     due: Mask
     ahead: Mask
@@ -101,7 +101,7 @@ class RowSelector:
         self._selected: dict[tuple[Any, ...], LinkRows] = {}
 
     def select(self, link: LinkRow) -> LinkRows:
-        """Return which rows the link has passed, and which are still ahead of it."""
+        """Return which of the rows that the link selects it has passed, and which are still ahead."""
         key = (link.group, *link.terms)
         if key not in self._selected:
             group = self._table.words("group").where(link.group.__eq__)

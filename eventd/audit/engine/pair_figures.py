@@ -36,7 +36,7 @@ class HourKey(NamedTuple):
 class PairFigures:
     """The cells of one pair: by measure, counts, histograms, and the longest duration or most attempts.
 
-    `bytes` are those of its deliveries. A pair without a peer has what concerns the source alone.
+    `bytes` are those of its acknowledged deliveries. A pair without a peer has what concerns the source alone.
     """
 
     counts: Counter[Measure] = field(default_factory=Counter)
@@ -60,7 +60,7 @@ class PairFigures:
 
     @property
     def attempts(self) -> Attempts:
-        """Return the median, 95th percentile and maximum of the attempts per delivery."""
+        """Return the median, 95th percentile and maximum of attempts per acknowledged delivery, counted up to 64."""
         bins = self.bins.get(Measure.ATTEMPTS, {})
         return Attempts(p50=quantile(bins, 0.5), p95=quantile(bins, 0.95), max=self.longest.get(Measure.ATTEMPTS))
 
@@ -93,8 +93,8 @@ class OldestPending(NamedTuple):
 class RowComparison:
     """The comparison of the rows of uneven slots: discrepancies, and the changes to the counts of the cells.
 
-    `compared` is the number of events that were judged, each at one peer; `waiting` has the pending events that the
-    cells do not count as such.
+    `compared` is the number of events that were judged, each at one peer; `waiting` has, by pair, the oldest of the
+    pending events that the cells do not count as such.
     """
 
     located: list[LocatedDiscrepancy] = field(default_factory=list)
@@ -103,7 +103,7 @@ class RowComparison:
     waiting: dict[PairKey, OldestPending] = field(default_factory=dict)
 
     def add(self, trail: Trail, coverage: Coverage) -> None:
-        """Judge an event, and add its discrepancies and its changes to the counts."""
+        """Judge an event at one peer, and add its discrepancies and its changes to the counts."""
         verdict = judge(trail, coverage)
         self.compared += 1
         self.located += [LocatedDiscrepancy(discrepancy, trail.slot) for discrepancy in verdict.discrepancies]
@@ -126,7 +126,7 @@ class RowComparison:
         return found
 
     def to_tables(self) -> dict[str, pa.Table]:
-        """Convert to Arrow tables, to be sent to the driver."""
+        """Return the comparison as Arrow tables, by name, to be sent to the driver."""
         import pyarrow as pa
 
         rows = [
@@ -174,7 +174,7 @@ def _add(counter: Counter[str], change: Mapping[str, int]) -> None:
 def _change(trail: Trail, outcome: DeliveryOutcome) -> dict[str, int]:
     """Return what to add to the cells' counts, by name, so that the event counts once, as its outcome.
 
-    An event that is FOREIGN has no outcome that counts. Repeated deliveries count as duplicates in any case.
+    A FOREIGN event is subtracted and counts under no outcome. Repeated deliveries count as duplicates in any case.
     """
     counted = {
         "expected": trail.due + trail.ahead,
@@ -190,7 +190,7 @@ def _change(trail: Trail, outcome: DeliveryOutcome) -> dict[str, int]:
 
 
 def read_figures(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, PairFigures]:
-    """Sum the rows of `reconcile.add_pairs` by pair."""
+    """Return the figures of each pair, from rows of `reconcile.add_pairs`."""
     found: dict[PairKey, PairFigures] = defaultdict(PairFigures)
     for row in rows:
         pair = PairKey(row["group"], row["source"], row["peer"])

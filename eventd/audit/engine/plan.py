@@ -56,8 +56,8 @@ class LakePlan:
     """The plan of a lake. Times are in microseconds.
 
     `links`: those of each node and epoch. `acknowledged`: by link (owner, group and peer), see `LinkProgress`.
-    `clocks`: see `ClockOffsets`. `since`: rows of this node and epoch that were recorded earlier do not count, because
-    the ledgers of its previous epoch hold them.
+    `clocks`: see `ClockOffsets`. `since`: rows of a node and epoch that were recorded earlier do not count, because
+    the ledgers of the node's previous epoch hold them.
     """
 
     links: dict[NodeEpoch, tuple[LinkRow, ...]] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class LakePlan:
 
 
 def make_plan(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> LakePlan:
-    """Return the plan of a lake."""
+    """Return the plan of a lake. `summaries` are those of its small ledgers."""
     plan = LakePlan(clocks=_clocks(summaries))
     contested = {(one.node, one.epoch) for one in survey.troubles if one.kind is TroubleKind.TWO_NODES}
     for states in states_by_node(survey):
@@ -96,7 +96,7 @@ def make_plan(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSumma
 
 
 def states_by_node(survey: Survey) -> list[list[NodeState]]:
-    """Return one list for each node, by name: its states, one per epoch, the latest epoch last."""
+    """Return one list for each node, in order of name: its states, one per epoch, the latest epoch last."""
     found: defaultdict[str, list[NodeState]] = defaultdict(list)
     for state in sorted(survey.nodes, key=lambda state: (state.began_at, state.epoch)):
         found[state.node].append(state)
@@ -199,7 +199,7 @@ def _one_text(selection: Mapping[str, Any]) -> str:
 
 
 def _clocks(summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> dict[tuple[str, str], list[ClockOffset]]:
-    """Return the bounds of each pair of clocks, by (node, peer), narrowed by the receipts of both directions."""
+    """Return the hourly bounds of each pair of clocks, by (node, peer), narrowed by the receipts of both directions."""
     bounds: dict[tuple[str, str, int], tuple[int, int]] = {}
 
     def narrow(node: str, peer: str, hour: int, low: int, high: int) -> None:
@@ -224,7 +224,7 @@ def _hour_there(clocks: ClockBounds) -> int:
 def lost_ranges(
     summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
 ) -> list[tuple[NodeEpoch, Ledger, str, int, int, int]]:
-    """Return the ranges (after, upto] of positions that a node evicted before it had shipped their ledger rows.
+    """Return the ranges (after, upto] of positions in which a node evicted events before it shipped their ledger rows.
 
     Each is: owner, ledger, peer (may be empty), after, upto, and when the node recorded the gap (microseconds).
     """

@@ -3,7 +3,7 @@
 If the numbers and the sums of fingerprints agree on every side, every event of the slot is where it should be, and no
 row has to be read. Otherwise, stage 3 compares the rows.
 
-The work is done in parts: a part has every cell of its pairs, hours and batches.
+The work is done in parts: all cells of one pair and hour are in one part, and so are all cells of one batch.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class CellFiles:
         data = connect(self.out).read(file)
         if hashlib.sha256(data).hexdigest() != self.written[file].sha256:
             raise CorruptState(
-                f"the file {file} in the state of the audit is damaged: it is not as written; check the disk of --out"
+                f"the file {file} in the state of the audit has changed since it was written; check the disk of --out"
             )
         table = parquet().read_table(arrow.BufferReader(data)).unify_dictionaries()
         wanted = compute.is_in(table["segment"].cast(arrow.string()), arrow.array(segments, arrow.string()))
@@ -95,8 +95,8 @@ def keys(cells: Columns) -> Numbers:
 def reconcile(cells: pa.Table, reach: Mapping[str, int]) -> dict[str, pa.Table]:
     """Return the tables of a part: `uneven`, `waiting`, `senders`, `unknown`, `pairs` and `hours`.
 
-    `reach`: up to when (microseconds by any clock of the lake) the ledgers of each node are complete; later deliveries
-    are not expected in them.
+    `reach`: up to when at most (microseconds by any clock of the lake) the ledgers of each node are complete; later
+    deliveries are not expected in them.
     """
     cells = cells.combine_chunks()  # with a single dictionary for each column of words
     what = Columns(cells).numbers("what")
@@ -210,7 +210,7 @@ def _sum_figures(figures: pa.Table) -> pa.Table:
 
 
 def add_pairs(tables: list[pa.Table]) -> pa.Table:
-    """Return counts and histograms by pair, from tables of `_sum_figures` or of this function: some thousand rows."""
+    """Return counts and histograms by pair, summed from tables of `_sum_figures` or of this function."""
     import pyarrow as pa
 
     every = pa.concat_tables(table.select([*PAIR, "what", "bin", "n", "total", "high"]) for table in tables)

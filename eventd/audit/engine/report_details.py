@@ -36,7 +36,7 @@ _UNKNOWN: Final = (False, "An unknown algorithm.")
 
 
 def lake_findings(survey: Survey, unreadable: Mapping[str, str]) -> list[Finding]:
-    """Return findings about the lake itself: corrupt segments, changes of epochs, and names that two nodes share."""
+    """Return findings about the lake itself: corrupt or missing files, new epochs, and names that two nodes share."""
     segments = {one.place.name: one for one in survey.segments}
     nodes = {one.place.slug: one.manifest.node for one in survey.segments}
     results = []
@@ -53,7 +53,7 @@ def lake_findings(survey: Survey, unreadable: Mapping[str, str]) -> list[Finding
 
 
 def make_nodes(results: StageResults) -> list[NodeReport]:
-    """Return the nodes that have a state or a segment in the lake, by name."""
+    """Return the nodes that have a state or a segment in the lake, sorted by name."""
     rows: dict[str, Counter[str]] = defaultdict(Counter)
     for segment in results.survey.segments:
         rows[segment.manifest.node][segment.place.book.value] += segment.manifest.rows
@@ -152,7 +152,7 @@ def _together(one: KeyRequests, other: KeyRequests) -> KeyRequests:
 
 
 def make_refusals(results: StageResults) -> list[RefusedByReason]:
-    """Return the requests that each node refused, by reason."""
+    """Return how many requests each node refused, and when, by group, named peer and reason."""
     joined: dict[tuple[str, str, str, str], list[RefusalCount]] = defaultdict(list)
     for owner, each in results.summaries.items():
         for one in (one for summary in each for one in summary.refused):
@@ -172,7 +172,7 @@ def make_refusals(results: StageResults) -> list[RefusedByReason]:
 
 
 def make_receipts(results: StageResults) -> list[Receipts]:
-    """Return the number of receipts by the algorithm of their signature, and what each algorithm proves to others."""
+    """Return the number of receipts by the algorithm of their signature, and whether it proves a delivery to others."""
     counted: Counter[str] = Counter()
     for each in results.summaries.values():
         for summary in each:
@@ -185,7 +185,7 @@ def make_receipts(results: StageResults) -> list[Receipts]:
 
 
 def make_limitations(results: StageResults) -> list[Limitation]:
-    """Return the limitations of the verdict that are not findings: silences, and nodes without ledgers in the lake."""
+    """Return the limitations of the verdict by silences, and by nodes of pairs that have no ledgers in the lake."""
     silent = [limitation_of(one) for _, one in sorted(results.coverage.silences.items())]
     missing = []
     for pair in sorted(results.figures):
@@ -196,7 +196,8 @@ def make_limitations(results: StageResults) -> list[Limitation]:
         Limitation(
             kind="no books",
             where=node,
-            message=f"{node} {role} and has no ledgers in this lake: its side is known from other nodes only",
+            message=f"{node} {role} and has no ledgers with a readable state in this lake: "
+            "its side is proven by other nodes only",
             hint="let it ship its ledgers to the lake",
         )
         for node, role in dict.fromkeys(missing)
@@ -212,7 +213,7 @@ def rewritten(segments: Mapping[str, int]) -> list[Limitation]:
         Limitation(
             kind="rewritten",
             where=name,
-            message=f"found rewritten on {format_time(at)[:19]}Z, after an audit had read it: segments never change",
+            message=f"the segment was rewritten after an audit had read it; this was found on {format_time(at)[:19]}Z",
             hint="find out who writes to the lake, then accept the new content: run the audit once with --full",
         )
         for name, at in sorted(segments.items())
@@ -223,7 +224,7 @@ def headline(totals: Totals, findings: Sequence[Finding], *, sure: bool, doubts:
     """Return the verdict in a few sentences, the figures first; `sure`: the completeness of the whole lake is known."""
     due = totals.delivered + totals.missing + totals.disputed + totals.unproven
     if not (totals.expected or findings or sure):
-        return ("Nothing to reconcile: the lake holds no ledgers of that period.", *doubts)
+        return ("Nothing to reconcile: the ledgers in the lake expect no delivery in that period.", *doubts)
     first = f"{totals.delivered:,} of {due:,} deliveries proven"
     if totals.missing:
         first += f"; {totals.missing:,} missing: {_pairs_missing_most(findings)}"
@@ -237,7 +238,7 @@ def headline(totals: Totals, findings: Sequence[Finding], *, sure: bool, doubts:
     if totals.pending:
         rest.append(f"{totals.pending:,} are pending.")
     if totals.unproven:
-        rest.append(f"{totals.unproven:,} are unproven: the ledgers do not reach far enough.")
+        rest.append(f"{counted(totals.unproven, 'is', 'are')} unproven: the ledgers do not reach far enough.")
     elif not sure and not doubts:
         rest.append("Some pairs are unproven: their ledgers do not reach far enough.")
     if aside := totals.expired + totals.in_path + totals.dead_lettered:
@@ -262,11 +263,11 @@ def _silent(silences: Mapping[str, Silence]) -> Iterator[str]:
     named = [f"{one.node} is {one.words}" for one in silences.values()]
     yield from (f"Not proven: {words}." for words in named[:MOST_SILENT])
     if (more := len(named) - MOST_SILENT) > 0:
-        yield f"The ledgers of {counted(more, 'more node')} end too early."
+        yield f"Not proven: {counted(more, 'more node is', 'more nodes are')} silent, behind, or ahead with the clock."
 
 
 def _pairs_missing_most(findings: Iterable[Finding]) -> str:
-    """Return the three pairs with most missing events, and the number of the other pairs, in words."""
+    """Return the three pairs (over all groups) with most missing events, and the number of other pairs, in words."""
     missing: Counter[tuple[str, str]] = Counter()
     for finding in findings:
         if finding.kind is Kind.MISSING:

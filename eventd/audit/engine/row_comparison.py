@@ -66,8 +66,8 @@ def group_uneven(tables: Sequence[pa.Table]) -> UnevenSlots:
 class Marks:
     """Segments of a lake in shares, and the uneven slots.
 
-    Called with the index of a share, it yields the marks of that share's rows in these slots. Raises BadSegment and
-    LakeUnavailable.
+    Called with the index of a share, it yields tables with the marks of that share's rows in these slots. Raises
+    BadSegment and LakeUnavailable.
     """
 
     lake: str
@@ -98,7 +98,7 @@ def keys(marks: Columns) -> Numbers:
 
 
 def compare(marks: pa.Table, coverage: Coverage) -> dict[str, pa.Table]:
-    """Judge the events of a part; return the tables of `RowComparison.to_tables`."""
+    """Judge the doubtful events of a part; return the tables of `RowComparison.to_tables`."""
     comparison = RowComparison()
     found = trails(marks, frozenset(coverage.until))
     for row in found.select([*Trail._fields]).to_pylist():
@@ -109,7 +109,7 @@ def compare(marks: pa.Table, coverage: Coverage) -> dict[str, pa.Table]:
 def trails(marks: pa.Table, keeping: Collection[str]) -> pa.Table:
     """Return one row per event and peer that is not plainly in order, with the columns of `Trail`.
 
-    `keeping` are the nodes with ledgers: a delivery to another node is in order without being held.
+    `keeping` are the nodes with ledgers: a delivery to any other node is in order even if it is not known to be held.
     """
     marks = marks.combine_chunks()
     doubtful = with_texts(marks.filter(_doubtful(Columns(marks), keeping)))
@@ -221,7 +221,7 @@ def _bits(role: Role, count: int = 1) -> int:
 def _plain(held: int) -> tuple[int, ...]:
     """Return the numbers, as of `_bits`, of events that are plainly in order. `held`: 0 for a peer without ledgers.
 
-    The source has recorded such an event. In addition, one sender delivered it, and the peer holds it or has no
+    The source has recorded such an event. In addition, one sender delivered it once, and the peer holds it or has no
     ledgers; or the only delivery ended as expired, in the path, or refused; or it is pending at one sender; or no
     sender had it for the peer, or only in an epoch in which cells do not count it. A node that was restored records its
     events again in its new epoch, and holds again what it held: so an event may be recorded twice at its source and

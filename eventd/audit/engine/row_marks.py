@@ -66,7 +66,7 @@ UnevenSlots = Mapping[PairKey, Numbers]
 
 
 def concerns(uneven: UnevenSlots, segment: Segment, links: Sequence[LinkRow]) -> bool:
-    """Return whether a segment may hold rows of these slots; `links` are those of its node."""
+    """Return whether a segment may hold rows of uneven slots; `links` are those of its node."""
     manifest = segment.manifest
     if manifest.slots is None or segment.place.book not in (Ledger.EVENTS, Ledger.DELIVERIES):
         return False
@@ -83,7 +83,7 @@ def concerns(uneven: UnevenSlots, segment: Segment, links: Sequence[LinkRow]) ->
 
 
 def event_columns(links: Sequence[LinkRow]) -> tuple[str, ...]:
-    """Return the names of the columns of `events` to read for these links; `subject` only if one selects by it."""
+    """Return the names of the columns of `events` that marks need; `subject` only if one of the links selects by it."""
     return (*EVENT_ROWS, "subject") if needs_subjects(links) else EVENT_ROWS
 
 
@@ -109,7 +109,7 @@ def candidates(table: Columns, uneven: UnevenSlots) -> Numbers:
 
 
 def _inside(slot: Numbers, slots: Numbers) -> Mask:
-    """Return a mask of the rows whose `slot` is one of `slots`, which are in order."""
+    """Return a mask of the rows whose `slot` is one of `slots`, which are ascending."""
     at = np.searchsorted(slots, slot).clip(0, len(slots) - 1)
     found: Mask = slots[at] == slot
     return found
@@ -148,7 +148,7 @@ def mark_events(
 
 
 def mark_deliveries(table: Columns, since: int = NEVER) -> Iterator[pa.Table]:
-    """Yield one table of marks for these rows of `deliveries`, without those settled before `since` (microseconds)."""
+    """Yield at most one table: the marks of these rows of `deliveries`, without those done before `since` (µs)."""
     outcome = table.words("outcome")
     role = np.array([_OUTCOMES.get(value, Role.REFUSED) for value in outcome.values], np.int64)[outcome.codes]
     places = np.flatnonzero(table.numbers("done_at") >= since)

@@ -51,9 +51,9 @@ class AuditRequest:
     """A request for an audit. `lake` and `out` are paths or fsspec addresses.
 
     `since` and `until` are microseconds of the events' own time, widened to whole hours (None: no bound). `full`:
-    discard the state of earlier audits, so that all segments are read. `master`: the Spark master, empty for this
-    machine. `patience`: the age (microseconds) from which a node's last report means silence. `recheck`: the percentage
-    of known segments, by bytes, whose digests are checked again.
+    discard the state of earlier audits, and read all segments of these hours. `master`: the Spark master, empty for
+    this machine. `patience`: up to this age (microseconds), a node's last report is no silence, see `find_silences`.
+    `recheck`: the percentage, by bytes, of known segments of these hours whose digests are checked again.
     """
 
     lake: str
@@ -105,8 +105,8 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
     """Audit a lake; write report.json, report.html, the tables and the state for the next audit to `request.out`.
 
     `session` is one of `own_session`; the caller holds the lock of the output. Raises NotFound if there is no lake,
-    LakeUnusable for a lake of another schema, LakeUnavailable if lake or output cannot be reached, and Conflict if the
-    output holds an audit of another lake (unless `full`). Errors of Spark pass through unchanged.
+    LakeUnusable for one with another schema or a corrupt head, LakeUnavailable if lake or output cannot be reached, and
+    Conflict if the output holds an audit of another lake (unless `full`). Errors of Spark pass through unchanged.
     """
     watch, out = _Stopwatch(clock), connect(request.out)
     begun = clock.monotonic()
@@ -127,7 +127,7 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
 def _read_with_retry(
     session: SparkSession, request: AuditRequest, survey: Survey, state: State, watch: _Stopwatch
 ) -> tuple[LakeReader, StageResults]:
-    """Read the lake. If that fails and state files are corrupt, rebuild these files and read once more."""
+    """Return a reader of the lake, and the results of `_read`; it is retried once if files of cells are corrupt."""
     for retried in (False, True):
         reader = LakeReader(session, request.lake, request.out, survey, state, request.hours, watch.clock.now())
         try:
@@ -139,7 +139,7 @@ def _read_with_retry(
 
 
 def run_on(request: AuditRequest, *, memory: str = "2g", progress: bool = False) -> Report:
-    """Audit a lake on a Spark session that is opened for it, and return the report.
+    """Audit a lake like `audit`, on a Spark session that is opened for it, and return the report.
 
     Raises like `audit` and `open_session`, and Conflict if another process writes to the output; a failure inside of
     Spark is an EventdError with a message of one line.
@@ -174,7 +174,7 @@ def own_session(spark: SparkSession) -> SparkSession:
 
 
 def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults:
-    """Check known segments again, then run all stages up to the comparison of rows."""
+    """Check some known segments again, run all stages up to the comparison of rows, and return their results."""
     with watch.stage("recheck"):
         reader.recheck(recheck)
     with watch.stage("small ledgers"):
@@ -250,7 +250,7 @@ def _report(found: StageResults, reader: LakeReader, request: AuditRequest, cloc
 
 
 def _period(found: StageResults, request: AuditRequest) -> Period:
-    """Return the period of all events in the lake, to the minute, cut to the requested hours; empty without events."""
+    """Return the period of all events in the lake, to the minute, cut to the requested hours; empty if none is left."""
     slots = [one.manifest.slots for one in found.survey.segments if one.manifest.slots]
     if not slots:
         return Period()

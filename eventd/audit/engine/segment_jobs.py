@@ -78,7 +78,7 @@ class TaskResult(msgspec.Struct, kw_only=True):
 
 
 def run_task(task: Task) -> TaskResult:
-    """Read the segments of a task, and write their cells to its file.
+    """Read the segments of a task, write their cells to its file, and return the result.
 
     Raises LakeUnavailable if the lake or the state cannot be reached.
     """

@@ -1,6 +1,6 @@
 """Finds nodes whose ledgers end before the requested period does: later deliveries are unproven.
 
-A node whose clock is far ahead of ours is found as well: the end of its ledgers would not be noticed.
+A node whose clock is far ahead of this machine's is found, too: the end of its ledgers would not be noticed.
 
 A node reports to the lake regularly, even if it has nothing to ship. An old report therefore means that the node or its
 shipping has stopped, never that the node was idle.
@@ -58,7 +58,7 @@ class Silence(NamedTuple):
 
 
 def find_silences(survey: Survey, *, now: int, until: int | None, patience: int = PATIENCE) -> dict[str, Silence]:
-    """Return the nodes whose ledgers do not reach `until` (None: `now`), or whose clock is ahead, by name.
+    """Return, by node, a `Silence` if its ledgers do not reach `until` (None: `now`), or its clock is ahead.
 
     Delays up to the patience, or 3 shipping intervals if longer, are allowed; closed nodes are left out. Times are in
     microseconds.

@@ -1,7 +1,7 @@
 """Distributes work to Spark's tasks, and rows by key.
 
-Spark distributes, moves and retries. It moves whole Arrow tables, one per row: their rows are made, divided and summed
-outside of the JVM, which would need ten times as long per row.
+Spark distributes, moves and retries. Each row that it moves is a whole Arrow table, whose rows are made, divided and
+summed outside of the JVM, which would need ten times as long per row.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The state that an audit keeps for the next one: the cells of every segment it has read, and their parameters.
 
-The state belongs to one lake. A segment is read again when its file has changed, or the parameters of its cells have:
-the links that select its rows, or the clock offsets that correct its times.
+The state belongs to one lake. A segment is read again when its file has changed, or the parameters of its cells have,
+such as the links that select its rows, or the clock offsets that correct its times.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class State(msgspec.Struct, kw_only=True):
         )
 
     def learn(self, job: SegmentJob, result: TaskResult, now: int) -> None:
-        """Store the result of a job; a segment that could not be read is forgotten."""
+        """Add the result of a job to the state; a segment that could not be read is forgotten."""
         self.cells[result.file] = result.written
         if job.name not in result.rows:
             self.entries.pop(job.name, None)
@@ -162,7 +162,7 @@ def prepare_output(out: Storage, lake: LakeHead, *, full: bool) -> None:
 def keep(out: Storage, state: State) -> None:
     """Store the state, and remove the files of its folder that it does not refer to.
 
-    Such files are those of segments that were read again, and half-written ones of killed tasks.
+    Such files are those of segments that were read again or forgotten, and half-written ones of killed tasks.
     """
     files = state.files()
     state.cells = {file: state.cells[file] for file in files}

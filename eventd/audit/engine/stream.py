@@ -95,8 +95,8 @@ def stream_on(request: StreamRequest, listener: Listener, *, memory: str = "2g")
     """Audit a lake continuously on a Spark session opened for it, until the listener ends the stream.
 
     With `once`, audit the present lake and return. Raises CheckFailed as soon as a failure condition is met; NotFound,
-    LakeUnusable and Conflict like `run_on`; Invalid if no checkpoint can be kept; LakeUnavailable only with `once`
-    (otherwise, it is retried); and EventdError for a failure inside of Spark.
+    LakeUnusable and Conflict like `run_on`; Invalid if no checkpoint can be kept; LakeUnavailable with `once`, or if
+    the output cannot be locked (otherwise, it is retried); EventdError for a failure inside of Spark.
     """
     out = connect(request.audit.out)
     place = checkpoint_of(request)
@@ -124,7 +124,7 @@ def checkpoint_of(request: StreamRequest) -> str:
     place = connect(request.audit.out).locate(CHECKPOINT)
     if "://" in place:
         raise Invalid(
-            f"{connect(request.audit.out).url} is an address, where Spark may not be able to keep its checkpoint",
+            f"--out {connect(request.audit.out).url} is an address, where Spark may not be able to keep its checkpoint",
             hint="add --checkpoint DIR: a folder, or an address that Spark can write to",
         )
     return f"file://{place}"
@@ -159,7 +159,7 @@ class Stream:
         self._audited_at = self._clock.monotonic()
 
     def follow(self) -> None:
-        """Run until the listener ends the stream, or with `once`, until one query has. Raises like `stream_on`.
+        """Run until the listener ends the stream or, with `once`, until one query has ended. Raises like `stream_on`.
 
         Without `once`, an unavailable lake is tried again.
         """
@@ -203,7 +203,7 @@ class Stream:
                 raise self._reason(error, begun) from None
 
     def _audit_silence(self) -> None:
-        """Audit if the last audit is older than a node may be silent: Spark starts batches only for new reports."""
+        """Audit if the last audit is older than patience and `every`: Spark starts batches only for new reports."""
         patience = max(self._request.audit.patience, self._request.every) / SECOND
         if self._clock.monotonic() - self._audited_at < patience:
             return

@@ -114,7 +114,7 @@ def _repeats(trail: Trail) -> Iterator[Discrepancy]:
 
 
 def _outcome(trail: Trail, coverage: Coverage) -> tuple[DeliveryOutcome, str]:
-    """Return how the event counts, and the detail of a disagreement between sender and peer; empty if they agree."""
+    """Return how the event counts, and the detail of a disagreement between sender and peer; empty without one."""
     if trail.sent:
         denied = not trail.held and trail.source != trail.peer and _would_hold(trail, coverage)
         if not trail.selected:

@@ -42,7 +42,10 @@ EveryOption = Annotated[
 WatermarkOption = Annotated[
     Duration,
     typer.Option(
-        "--watermark", metavar="DURATION", min=0, help="An hour is final when all ledgers reach this long past its end."
+        "--watermark",
+        metavar="DURATION",
+        min=0,
+        help="An hour can be final once all ledgers reach this long past its end.",
     ),
 ]
 FailOption = Annotated[
@@ -188,7 +191,7 @@ def stream(
     recheck: RecheckOption = 0.1,
     once: Annotated[bool, typer.Option("--once", help="Audit the present data, then exit.")] = False,
 ) -> None:
-    """Keep the audit of a lake up to date whenever a node ships new data, until Ctrl-C."""
+    """Keep the audit of a lake up to date as nodes ship data, until Ctrl-C or a condition of --fail-on."""
     from eventd.audit.spark.extra import require
 
     require()

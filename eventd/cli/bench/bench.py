@@ -1,4 +1,4 @@
-"""routerctl bench: the measurements."""
+"""routerctl bench: its commands, one for each measurement."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def federation() -> Measurement:
 
 @measurement(*REMOTE, "database", load=Load(events=500, peer=True))
 def latency() -> Measurement:
-    """Measure the latency of one event, from the emitting call at one node to a watcher at the other."""
+    """Measure the latency of single events, from the request at one node to a watcher at the other."""
     from eventd.bench.latency import Latency
 
     return Measurement(Latency(), ONE_AT_A_TIME)
@@ -77,7 +77,7 @@ def latency() -> Measurement:
 @measurement(load=Load(events=50_000, batch=256, in_flight=4))
 def fanout(
     peers: Annotated[int, _number("--peers", 64, "Number of peers.")] = 4,
-    dead: Annotated[int, _number("--dead", 63, "Number of those peers that do not listen.", 0)] = 2,
+    dead: Annotated[int, _number("--dead", 63, "How many of the peers do not listen.", 0)] = 2,
 ) -> Measurement:
     """Measure how fast one node sends events to many peers, some of them dead."""
     from eventd.bench.fanout import Fanout
@@ -112,7 +112,7 @@ def routers(
 @measurement("database", load=Load(events=5_000))
 def subscriptions(
     subscriptions: Annotated[
-        int, _number("--subscriptions", 500, "Number of subscriptions that share the events.")
+        int, _number("--subscriptions", 500, "Number of subscriptions; each gets its part of the events.")
     ] = 10,
 ) -> Measurement:
     """Measure how soon an event changes the effective configuration, through a plugin."""

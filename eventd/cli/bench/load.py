@@ -1,4 +1,4 @@
-"""The options that measurements share, and the plan that they make."""
+"""The options that measurements share, and the `BenchPlan` made from their values."""
 
 from __future__ import annotations
 
@@ -89,7 +89,10 @@ class Load:
 
 
 def make_plan(session: Session, load: Load, given: dict[str, Any]) -> BenchPlan:
-    """Return the plan of a measurement for its options, taken out of `given`. Raises `BadParameter`, `Invalid`."""
+    """Return the plan of a measurement from the values `given` for its options. Raises `BadParameter`, `Invalid`.
+
+    Removes some values from `given`.
+    """
     from eventd.bench.site import BenchPlan
 
     events, duration = given.pop("events", None), given.pop("duration")
@@ -126,12 +129,14 @@ def _nodes(
     started = {"--folder": folder, "--database": node.database, "--peer-database": peer_database}
     for option, value in running.items():
         if value and not peer_server:
-            raise typer.BadParameter(f"{option} is for running nodes: add --server URL --peer-server URL")
+            raise typer.BadParameter(f"{option} is for running nodes: it needs both --server URL and --peer-server URL")
     if peer_server and not node.server:
         raise typer.BadParameter("--peer-server needs --server, which names the sending node")
     for option, value in started.items():
         if value and node.server:
-            raise typer.BadParameter(f"{option} is for nodes that the command starts, but --server names a running one")
+            raise typer.BadParameter(
+                f"{option} is for nodes that the command starts, and --server names a running one: leave one out"
+            )
     key = node.read_key() if node.server else ""
     return {
         "servers": tuple(server for server in (node.server, peer_server) if server),
@@ -151,7 +156,9 @@ def _database(option: str, url: str) -> str:
     if url in ("", "sqlite"):
         return ""
     if url.startswith("sqlite:"):
-        raise typer.BadParameter(f"{option}: each run creates its own SQLite file: use --folder to choose the disk")
+        raise typer.BadParameter(
+            f"{option}: each run creates its own SQLite file: leave it out, or choose the disk with --folder"
+        )
     try:
         return read_database(url)
     except ValueError as error:

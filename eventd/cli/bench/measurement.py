@@ -71,10 +71,10 @@ _KEEPING: Final = {
 
 
 def measurement(*names: str, load: Load) -> Callable[[Callable[..., Measurement]], Callable[..., None]]:
-    """Decorate a function that returns a measurement: the command runs that and shows its result.
+    """Decorate a function that returns a measurement: the command runs the measurement and shows the result.
 
     The options of `load` and `_KEEPING` follow the command's own. `names` are the shared options that name the
-    operator's node or database. A server must be named on the command line, not by a variable, because a measurement
+    node or database to measure. A server must be named on the command line, not by a variable, because a measurement
     puts much load on it.
     """
     options = load.options()
@@ -121,15 +121,15 @@ def _carry_out(session: Session, bench: Benchmark, plan: BenchPlan, keeping: Res
         _draw(keeping.plot, read_kept(keeping.save) if keeping.save is not None else [*kept, shown], shown)
     if not result.verified:
         raise CheckFailed(
-            f"the records read back differ from those sent: {'; '.join(result.problems)}",
-            hint="the figures are not valid",
+            f"the measurement was not verified: {'; '.join(result.problems)}",
+            hint="its figures are not valid: measure again",
         )
 
 
 def _look_before(keeping: ResultFiles) -> list[dict[str, Any]]:
     """Check the file options, and return the results in the file of --compare; none without it.
 
-    Raises the errors that would otherwise appear only after the measurement.
+    Raises errors of these files that would otherwise appear only after the measurement.
     """
     from eventd.bench.kept import read_kept
 
@@ -147,7 +147,10 @@ def _look_before(keeping: ResultFiles) -> list[dict[str, Any]]:
 
 
 def _measure(bench: Benchmark, plan: BenchPlan) -> Result:
-    """Run the measurement on a loop like a node's; then stop its nodes and delete its files, also after a signal."""
+    """Run the measurement on a loop like a node's, and return its result; a signal exits with 128 + its number.
+
+    In any case it stops its nodes, deletes its files, and notes what could not be removed.
+    """
     import uvloop
 
     from eventd.bench.running import run_bench
@@ -177,7 +180,7 @@ ROWS = (Column("WHAT", lambda row: row["what"]), Column("VALUE", lambda row: row
 
 
 def _show(session: Session, result: dict[str, Any]) -> None:
-    """Show the settings and the machine, then the results."""
+    """Print the result: the settings, the machine and the figures; with `-o name`, only the name of the measurement."""
     if session.out.format == "name":
         session.out.line(result["bench"])
         return
@@ -224,6 +227,6 @@ def _draw(file: Path, kept: list[dict[str, Any]], result: dict[str, Any]) -> Non
 
     shown = alike(kept, result)
     if not shown:
-        note(f"note: {file} is not drawn: there is no verified result")
+        note(f"note: {file} is not drawn: no result with these settings on such a machine is verified")
         return
     file.write_text(plot(shown), encoding="utf-8")

@@ -39,7 +39,7 @@ class Check(NamedTuple):
 
 
 def check_settings(settings: Settings) -> Iterator[Check]:
-    """Check the settings: doubtful values, and whether the API requires a key."""
+    """Yield a warning for each doubtful setting, and the check whether the API requires a key."""
     for warning in settings.warnings:
         yield Check("settings", "warning", warning)
     try:
@@ -56,7 +56,7 @@ def check_settings(settings: Settings) -> Iterator[Check]:
 
 
 def keys_of(settings: Settings) -> Keys:
-    """Return the API keys of the settings and the database.
+    """Return the API keys of the settings, and those of the database if it can be read.
 
     Raises `SettingsError`, also if other machines could use the API without a key and no setting allows it.
     """
@@ -67,7 +67,7 @@ def keys_of(settings: Settings) -> Keys:
 
 
 def _database_keys(settings: Settings) -> list[KeyRow]:
-    """Return the keys of the database; none if it is unavailable or too old, which other checks report."""
+    """Return the keys of the database; none if it is missing or cannot be read, which other checks report."""
     try:
         with closing(Database(settings.database_url)) as database:
             if database.path is not None and not database.path.exists():
@@ -79,7 +79,7 @@ def _database_keys(settings: Settings) -> list[KeyRow]:
 
 
 def check_database(settings: Settings) -> Iterator[Check]:
-    """Check the database and its folder; change no content, and create nothing."""
+    """Yield the checks of the database and its folder. Creates neither of them, and changes no content."""
     try:
         database = Database(settings.database_url)
     except EventdError as error:

@@ -1,4 +1,4 @@
-"""Raises the limit of open files: each connection needs one, and the usual limit suits interactive programs."""
+"""Raises the limit of open files: each connection needs a file, and the usual limit suits interactive programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger("eventd.serve")
 
 
 def raise_file_limit(settings: Settings) -> None:
-    """Raise the limit as far as the system allows, and log a warning if the API may need more."""
+    """Raise this process's limit to the hard limit if that is allowed; log a warning if the API may need more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:

@@ -1,4 +1,4 @@
-"""Notifies the service manager in systemd's protocol: one datagram for each change of state."""
+"""Notifies the service manager in systemd's protocol: one datagram for each change of state and keep-alive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ServiceManager:
         self._timer: asyncio.Future[None] | None = None
 
     def ready(self, status: str) -> None:
-        """Report that the start, or a reload, is complete."""
+        """Report that the start is complete, or that a reload has ended, with a text to show."""
         self._notify("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
@@ -33,7 +33,7 @@ class ServiceManager:
         self._notify("STOPPING=1", "STATUS=finishing work in progress")
 
     def keep_alive(self) -> None:
-        """Send keep-alives from the running loop until `close`: a loop that hangs sends none."""
+        """Send keep-alives from the running loop until `close`, if the manager wants any; a hung loop sends none."""
         if self._interval:
             self._notify("WATCHDOG=1")
             self._timer = self._clock.timer(self._interval)

@@ -63,9 +63,10 @@ class Manager(Protocol):
 
 
 class ServiceRunner:
-    """Runs one node from the loop's main task.
+    """Runs one `Service` from the loop's main task.
 
-    SIGTERM and SIGINT drain it, a second one exits the process at once, SIGHUP re-reads the node's keys and secrets.
+    SIGTERM and SIGINT drain it, a second one (after 0.5 s or more) exits the process at once, SIGHUP re-reads its
+    keys and secrets.
     """
 
     def __init__(
@@ -88,7 +89,10 @@ class ServiceRunner:
         self._yields_to: tuple[signal.Signals, ...] = ()
 
     async def run(self) -> None:
-        """Run until a signal asks for the end or the node ends by itself, then stop it. Raises the node's error."""
+        """Start the node, run until a signal asks for the end or the node fails, then stop it. Raises the node's error.
+
+        A stop that takes too long ends the process.
+        """
         self._main = asyncio.current_task()
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
@@ -181,7 +185,7 @@ class ServiceRunner:
 
 
 def write_port_file(path: Path, address: Endpoint) -> None:
-    """Write the address of the API, in one step: a reader never sees a part of it."""
+    """Write the address of the API to a file, in one step: a reader never sees a part of the address."""
     # Other users may write to the folder: a predictable name could be a link to another file of this user.
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -201,9 +205,10 @@ def run_service(
     clock: Clock,
     announce: Callable[[Endpoint], None] | None = None,
 ) -> None:
-    """Run a node on a loop of this process until it has stopped. Raises `EventdError` and OSError.
+    """Run a node on a new loop until it has stopped. Raises `EventdError` and OSError.
 
-    `announce` is called with the API's address once the node is ready.
+    Tunes the interpreter, and hides this process's memory unless a debugger is allowed. `announce` is called with the
+    API's address once the node has started.
     """
     # The loop and the database's threads exchange the interpreter lock at every transaction. With the default switch
     # interval, the waiting thread would get it only after 5 ms of the other's work, on every commit.

@@ -1,4 +1,4 @@
-"""A standby waits while another node serves the database, and takes over when that ends, freezes or is cut off."""
+"""A standby waits while another node serves the database, and takes over when that node ends, freezes or is cut off."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Standby:
         self._supervisor: Supervisor | None = None
 
     async def start(self) -> None:
-        """Serve if the claim is free, else stand by; the API listens in either case."""
+        """Serve if the claim is free, else stand by with an API of health, readiness and metrics."""
         self._supervisor = Supervisor(self._clock, self._metrics.task_failed)
         self._sockets = await listen(*self._settings.api_listen, self._clock)
         self.api_address = self._sockets[0].getsockname()[:2]
@@ -128,7 +128,7 @@ class Standby:
         await self._run_node()
 
     async def _takes_over(self) -> bool:
-        """Try once to take over; returns whether this process serves now.
+        """Try once to take over, else end the claim of a silent node; returns whether this process serves now.
 
         An unavailable database is only logged, as it may come back.
         """
@@ -154,7 +154,7 @@ class Standby:
                 logger.warning("silent claim ended", extra=about)
 
     async def run_until_stopped(self) -> None:
-        """Run until the node, or the wait for the claim, ends by itself. Raises its error."""
+        """Run until the node, or the wait for the claim, ends without `stop`; raises its error, or RuntimeError."""
         assert self._supervisor is not None
         await asyncio.wait({self._supervisor.failed})
         self._supervisor.failed.result()
@@ -167,7 +167,7 @@ class Standby:
             self._keys.reload()
 
     async def stop(self) -> None:
-        """Stop the node, or the wait for the claim."""
+        """Stop the node, or the wait for the claim, and close the API. May be called again."""
         if self._supervisor is not None:
             await self._supervisor.stop()  # first: a take-over under way must not start a node
         node, self._node = self._node, None
@@ -189,9 +189,9 @@ class ClaimSilence:
         self._since: dict[ClaimHolder, float] = {}
 
     def over(self, holders: Sequence[ClaimHolder], now: float) -> list[ClaimHolder]:
-        """Return the holders that have not checked their claim for `SILENT_SECONDS`.
+        """Return the holders whose time `checked` has been the same in all calls for `SILENT_SECONDS`.
 
-        Call it repeatedly, with all present holders and the monotonic time in seconds.
+        One without that time is left out. Call it repeatedly, with all holders and the monotonic time in seconds.
         """
         self._since = {holder: self._since.get(holder, now) for holder in holders if holder.checked}
         return [holder for holder, since in self._since.items() if now - since >= SILENT_SECONDS]

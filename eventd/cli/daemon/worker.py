@@ -1,4 +1,4 @@
-"""One process of a node with several: it serves its share, and reports its state to the parent."""
+"""A worker, one of several processes of a node: serves its share, and reports its state to the parent."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from eventd.runtime.clock import Clock, SystemClock
 
 
 class _Parent:
-    """The parent process, in the role of a service manager."""
+    """Reports the state of this worker to the parent process, as `ServiceManager` does to a service manager."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._timer: asyncio.Future[None] | None = None
 
     def ready(self, _status: str) -> None:
-        """Report that the start is complete."""
+        """Report that the worker is ready; after a reload, the parent ignores it."""
         self.send({"ready": True})
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send a message to the parent."""
+        """Write a message to the parent, as a line of JSON on standard output."""
         os.write(1, json.dumps(message).encode() + b"\n")
 
     def reloading(self) -> None:
@@ -44,7 +44,7 @@ class _Parent:
         """Report nothing: the parent requested the stop."""
 
     def keep_alive(self) -> None:
-        """Send regular messages from the running loop: a loop that hangs sends none."""
+        """Send regular messages from the running loop until `close`; a hung loop sends none."""
         self.send({"alive": True})
         self._timer = self._clock.timer(BEAT_SECONDS)
         self._timer.add_done_callback(lambda timer: None if timer.cancelled() else self.keep_alive())
@@ -56,7 +56,10 @@ class _Parent:
 
 
 def main(lifeline: int) -> NoReturn:
-    """Read a `WorkerConfig` from standard input; serve until the parent sends SIGTERM or closes the pipe `lifeline`."""
+    """Read a `WorkerConfig` from standard input, serve until SIGTERM or an error, and exit.
+
+    When the parent ends, which closes the pipe `lifeline`, the process is killed.
+    """
     end_with(lifeline)
     tune()
     terms: WorkerConfig = pickle.load(sys.stdin.buffer)

@@ -44,7 +44,7 @@ logger = logging.getLogger("eventd.workers")
 class WorkerConfig(NamedTuple):
     """The configuration of a worker.
 
-    `sockets` are numbers of inherited descriptors, `origin` is that of the node's `SystemClock`.
+    `sockets` are numbers of inherited descriptors, `origin` is the clock origin (µs) of the node: see `SystemClock`.
     """
 
     settings: Settings
@@ -81,7 +81,7 @@ class Workers:
         self._stopped = asyncio.Event()
 
     async def start(self) -> None:
-        """Start all workers; returns when all are ready. Raises `EventdError` with the message of one that fails."""
+        """Start all workers; returns when all are ready. Raises OSError, and `EventdError` for one that fails."""
         try:
             await self._start()
         except BaseException:
@@ -125,7 +125,7 @@ class Workers:
             worker.begin(resumed=True)
 
     async def run_until_stopped(self) -> None:
-        """Run until `stop` is called. Raises if the claim on the database is lost, or a worker cannot be restarted."""
+        """Run until `stop` is called. Raises if another node takes the claim, or a worker cannot be restarted."""
         assert self._supervisor is not None
         stopped = self._supervisor.spawn(self._stopped.wait(), "stopped")  # awaited here
         waits: set[asyncio.Future[Any]] = {stopped, self._supervisor.failed}
@@ -134,12 +134,12 @@ class Workers:
             self._supervisor.failed.result()
 
     async def reload(self) -> None:
-        """Tell each worker to read its keys and secrets again; does not wait for it."""
+        """Tell each worker to read its keys and secrets again; does not wait until it has."""
         for worker in self._workers:
             worker.process.send_signal(signal.SIGHUP)
 
     async def stop(self) -> None:
-        """Have each worker finish its work, then close and delete what they shared. May be called again."""
+        """Have the workers finish, then close the API's sockets and delete the shared folder. May be called again."""
         self._stopped.set()
         for task in self._tending:
             task.cancel()
@@ -169,7 +169,7 @@ class _Worker:
         self.begin(resumed=False)
 
     def begin(self, *, resumed: bool) -> None:
-        """Start the process. Raises OSError."""
+        """Start the worker's process, or its next one. Raises OSError."""
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # retrieves an error that nothing awaits
         self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())
@@ -188,7 +188,7 @@ class _Worker:
         self._silence.add_done_callback(lambda timer: None if timer.cancelled() else self._check())
 
     def _check(self) -> None:
-        """Kill the process if it has sent nothing since the last check."""
+        """Kill the process if it has sent nothing since the last check; otherwise schedule the next."""
         if self._heard:
             self._await_word()
             return

@@ -59,7 +59,7 @@ def run(*, keep: bool = False) -> None:
         with asyncio.Runner() as runner:
             runner.run(_play(console, keep=keep))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        raise DemoFailed("stopped before its end; its nodes and files are deleted") from None
+        raise DemoFailed("the demo was stopped before its end; its nodes and files are deleted") from None
 
 
 async def _play(console: Console, *, keep: bool) -> None:

@@ -32,7 +32,7 @@ LOG_LINES = 15
 
 
 class DemoFailed(EventdError):
-    """The demo could not complete a step."""
+    """The demo could not complete a step, or was interrupted."""
 
     code = "demo_failed"
 
@@ -40,7 +40,7 @@ class DemoFailed(EventdError):
 class DemoLink(NamedTuple):
     """One direction between two nodes, as its sender reports it.
 
-    The lag is the number of waiting events and the age of the oldest.
+    `lag_events` is the number of waiting events, `lag_seconds` the age of the oldest.
     """
 
     state: str
@@ -53,7 +53,7 @@ class DemoLink(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """The last reported state of a node. `ids` counts its events, `records` every record stored for them."""
+    """The last reported state of a node. `ids` counts its events, `records` all that it ever stored, refreshes too."""
 
     ids: int = 0
     records: int = 0
@@ -183,7 +183,7 @@ class Stage:
         return output
 
     async def routerctl_each(self, calls: Iterable[tuple[str, Sequence[str], str]]) -> list[str]:
-        """Like `routerctl`, many at once, each given as node, arguments and standard input; returns their outputs."""
+        """Like `routerctl`, but several at a time, each given as node, arguments and input; returns their outputs."""
         started = [self._start(node, arguments, stdin) for node, arguments, stdin in calls]
         for child, words, _ in started:
             await self.until(f"{words} to end", _has_ended, child)
@@ -216,7 +216,10 @@ class Stage:
     # --- asking -----------------------------------------------------------------------------------------------
 
     async def ask(self, node: DemoNode, path: str) -> Any:
-        """Return the JSON with which the node's API answers GET `path`. Raises `DemoFailed` for an error."""
+        """Return the JSON with which the node's API answers GET `path`. Raises `DemoFailed` for an error.
+
+        A node that is not ready yet is no error: `/readyz` then answers with its checks.
+        """
         try:
             async with self._session.get(f"http://{node.api}{path}") as answer:
                 body = await answer.json(content_type=None)

@@ -93,7 +93,7 @@ def process_table(nodes: Sequence[DemoNode]) -> Table:
 
 
 def holding_table(nodes: Sequence[DemoNode], held: Mapping[str, Contents]) -> Table:
-    """Return the table of events by node and source."""
+    """Return the table of the numbers of events, by node and source."""
     table = _table(("NODE", "left"), *((f"FROM {name.upper()}", "right") for name in NAMES), ("ALL", "right"))
     for node in nodes:
         if (has := held.get(node.name)) is not None:
@@ -144,7 +144,7 @@ def proof_table(nodes: Sequence[DemoNode], held: Mapping[str, Contents]) -> Tabl
 
 
 class Narrator:
-    """Prints the text line by line. On a terminal the picture stays below it and is updated."""
+    """Prints the text line by line. On a wide terminal the picture stays below it and is updated."""
 
     def __init__(self, console: Console) -> None:
         self.console = console

@@ -73,7 +73,7 @@ async def retry(
     peer: OfPeerOption = "",
     all: EveryOption = False,
 ) -> None:
-    """Send dead letters again and remove them from the list."""
+    """Send the events of dead letters again, and delete these dead letters; those that cannot be sent stay."""
     choice = _choice(letter, peer, everything=all)
     answer = await session.call("dead_letters.retry", group=await one_group(session, group), **choice)
     session.out.outcome(
@@ -92,7 +92,7 @@ async def drop(
     peer: OfPeerOption = "",
     all: EveryOption = False,
 ) -> None:
-    """Delete dead letters. Their events stay stored and are not sent again."""
+    """Delete dead letters. Their events are neither deleted nor sent again."""
     choice = _choice(letter, peer, everything=all)
     answer = await session.call("dead_letters.drop", group=await one_group(session, group), **choice)
     dropped = f"dropped {counted(answer['dropped'], 'dead letter')}"

@@ -31,7 +31,7 @@ Line = tuple[int, dict[str, Any]]
 
 
 class Emission:
-    """Collects lines by group and stores them in chunks, each group's in order."""
+    """Collects the events of input lines by group and stores them in chunks, each group's in order."""
 
     def __init__(self, session: Session, group: str = "", defaults: Mapping[str, str] | None = None) -> None:
         self.group = group
@@ -46,7 +46,7 @@ class Emission:
         self._sizes: Counter[str] = Counter()
 
     async def take(self, number: int, raw: bytes) -> None:
-        """Add the event on a line, with missing members filled in; refuse a line that holds no event."""
+        """Add the event of a line, with the defaults that it lacks; refuse a line that is too long or not an object."""
         import msgspec
 
         if len(raw) > LONGEST_LINE:
@@ -67,7 +67,7 @@ class Emission:
         await self.add(number, str(group), event, len(raw))
 
     def _fill_in(self, event: dict[str, Any]) -> None:
-        """Add missing members to an event; a time to live only if it has no expiry."""
+        """Add the default members that an event lacks; `ttl` only if it has no `expiresAt`."""
         for name, value in self._defaults.items():
             lacks = event.get(name) in (None, "")
             if lacks and not (name == "ttl" and event.get("expiresAt") not in (None, ZERO_TIME)):
@@ -83,7 +83,8 @@ class Emission:
     async def flush(self, group: str) -> None:
         """Store the waiting lines of a group. Lines that the node refuses are reported, and the others sent again.
 
-        Raises `EventdError`, with the line to continue from, if no further line can be stored.
+        Raises `EventdError` if no further line can be stored; unless the request as such is invalid, its hint names the
+        line to repeat from.
         """
         while lines := self._waiting[group]:
             try:
@@ -113,7 +114,7 @@ class Emission:
             await self.flush(group)
 
     def refuse(self, number: int, message: str) -> None:
-        """Count and report a line that is not stored, with the reason."""
+        """Count a line that is not stored, and report it with the reason unless `SHOWN` lines have been reported."""
         self.refused += 1
         if self.refused <= MOST_BAD:
             self.bad.append({"line": number, "message": message})
@@ -140,7 +141,7 @@ class Emission:
         return any(self._waiting.values())
 
     def progress(self, ahead: int) -> str:
-        """Return which line to repeat from: all before it are stored or refused. `ahead`: the first line not added."""
+        """Return a text with the line to repeat from: all before it are stored or refused. `ahead`: first not added."""
         first = min([ahead, *(lines[0][0] for lines in self._waiting.values() if lines)])
         return f"lines before {first} are done; repeat from there"
 
@@ -166,10 +167,10 @@ def _wrong(error: EventdError, of: int) -> dict[int, str]:
 
 
 async def emit_lines(session: Session, group: str, defaults: Mapping[str, str]) -> None:
-    """Emit every line of standard input; `defaults` has members for events that lack them.
+    """Emit the event of each line of standard input; `defaults` has members for events that lack them.
 
-    Ctrl-C, SIGTERM and SIGHUP end the input: what was read is stored and reported, and the command exits with 128 plus
-    the signal's number. Raises `Invalid` at the end when some lines were not stored.
+    Ctrl-C, SIGTERM and SIGHUP end the input: the complete lines are stored and reported, and the command exits with
+    128 plus the signal's number. Raises `Invalid` at the end when some lines were not stored.
     """
     lines = InputLines(longest=LONGEST_LINE)
     emission = Emission(session, group, defaults)

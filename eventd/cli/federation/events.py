@@ -100,7 +100,7 @@ async def emit(
     subject: Annotated[str, MayBeEmpty("--subject", help="Subject of the event, such as an address.")] = "",
     source_node: Annotated[
         str,
-        typer.Option("--source-node", metavar="NODE", help="Node that observed it (default: the group's own node)."),
+        typer.Option("--source-node", metavar="NODE", help="Node that observed the event (default: this node)."),
     ] = "",
     id: Annotated[str, typer.Option("--id", help="Id of the event (default: a new one).")] = "",
     dedupe_key: Annotated[
@@ -116,14 +116,14 @@ async def emit(
     ] = None,
     ttl: Annotated[
         str,
-        typer.Option("--ttl", metavar="DURATION", help="Time until the event expires, such as 90s or 1h."),
+        typer.Option("--ttl", metavar="DURATION", help="Time from the observation to the expiry, such as 90s or 1h."),
     ] = "",
     observed_at: Annotated[
         str, typer.Option("--observed-at", metavar="TIME", help="Time of the observation, RFC 3339 (default: now).")
     ] = "",
     stdin: StdinOption = False,
 ) -> None:
-    """Store an event durably and send it to the group's peers."""
+    """Store an event durably; the node then sends it to the group's peers."""
     given = {
         "type": type,
         "subject": subject,

@@ -1,4 +1,4 @@
-"""Sends a peer again the events that it lacks, until it has them or makes no progress."""
+"""Has the node send a peer the events that it lacks, and compares again, while that makes progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ Compare = Callable[[Session, str, str, Bar], Awaitable[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """The last comparison, the number of events sent again, and why the repair stopped early (empty: see `report`)."""
+    """The last comparison, and the number of events that the node was asked to send, in all rounds.
+
+    `trouble`: why the repair stopped early; empty if it did not, or if the last comparison failed.
+    """
 
     report: dict[str, Any]
     asked: int
@@ -40,11 +43,10 @@ class RepairReport:
         """Return the outcome in one line."""
         if not self.asked and not self.trouble:
             return "nothing was missing; nothing was sent"
-        outcome = f"sent {counted(self.asked, 'event')} to {peer} again"
         if self.trouble:
-            return f"{outcome}: {self.trouble}"
+            return f"requested to send {counted(self.asked, 'event')} to {peer} again: {self.trouble}"
         held = "some are still missing" if self.report["events"]["missing"] else "it holds all of them"
-        return f"{outcome}, and compared again: {held}"
+        return f"sent {counted(self.asked, 'event')} to {peer} again, and compared again: {held}"
 
 
 async def repair_peer(
@@ -94,7 +96,7 @@ async def _ask(session: Session, group: str, peer: str, parts: Sequence[Mapping[
 def plan(gaps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the parameters of the repairs to request next, at most `REPAIRS_AT_ONCE`.
 
-    A few of the longest gaps are sent as ranges, other missing events by their ids.
+    At most half are ranges, of the longest gaps that have `LONG` events or unlisted ids; the others name ids.
     """
     ordered = sorted(gaps, key=lambda gap: -gap["events"])
     long = [gap for gap in ordered if gap["events"] >= LONG or len(gap["ids"]) < gap["events"]][: REPAIRS_AT_ONCE // 2]
@@ -105,7 +107,7 @@ def plan(gaps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def served(session: Session) -> bool:
-    """Return whether a node serves the session's database; a remote node always does."""
+    """Return whether a node serves the session's database; true for a session with a running node's API."""
     if session.is_remote:
         return True
     from eventd.cli.gateway.local import LocalGateway

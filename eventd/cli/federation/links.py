@@ -71,8 +71,8 @@ async def summary(
         ),
     ] = False,
 ) -> None:
-    """Count deliveries per peer and state. The lag is the time from the storage of an event at this node to its
-    first acknowledgement.
+    """Count deliveries per peer and state. MAX_LAG is the longest time from the storage of an event at this node to
+    its first acknowledgement.
     """
     rows: list[dict[str, Any]] = []
     for name in await all_groups(session, group):
@@ -100,7 +100,7 @@ def _link_name(row: Mapping[str, Any]) -> str:
 
 @connected
 async def links(session: Session, group: GroupsOption = "", peer: PeerFilter = "", watch: WatchOption = False) -> None:
-    """List links with state, reason, backlog and lag, and up to which position each peer's events have arrived."""
+    """List links with state, reason, backlog and lag, and up to which of its positions each peer's events arrived."""
     names = await all_groups(session, group)
     if watch:
         from eventd.cli.federation.watch import watch_links
@@ -121,7 +121,7 @@ async def links(session: Session, group: GroupsOption = "", peer: PeerFilter = "
         session.out.line()
         session.out.table(INBOUND, inbound)
     if outbound and session.out.is_table and not _process(session):
-        note("note: no node serves this database now; these are the links as the last node left them")
+        note("note: no node serves this database now; the states are those that the last node left")
 
 
 @connected
@@ -136,9 +136,9 @@ async def gaps(
         int, typer.Option("--after", metavar="GAP", min=0, help="Show the gaps after this one, the oldest first.")
     ] = 0,
 ) -> None:
-    """List gaps: ranges of positions whose events a sender can no longer deliver.
+    """List gaps: ranges of a sender's positions whose events did not arrive, or are no longer in its log.
 
-    Its retention removed them before they were sent, or it runs on an older copy of its database.
+    The sender's retention removed them before they were sent, or the sender runs on an older copy of its database.
     """
     pages = Pages(session, "links.gaps", "gaps", limit=limit, after=after, before=before, oldest=oldest)
     for name in await all_groups(session, group):
@@ -157,7 +157,7 @@ async def pause(
         typer.Option("--by", metavar="NAME", help="Your name, or the reason for the pause (default: your user name)."),
     ] = "",
 ) -> None:
-    """Stop sending to a peer. Until the link is resumed, events for it wait, unless they expire or are evicted."""
+    """Stop sending to a peer. Until the link is resumed, its events wait, unless they expire or are evicted."""
     by = by or user()
     answer = await session.call("links.pause", group=await one_group(session, group), peer=peer, by=by)
     _show_link(session, answer)
@@ -167,7 +167,7 @@ async def pause(
 
 
 def user() -> str:
-    """Return the name of the user who runs this command."""
+    """Return the name of the user who runs this command, `user UID` without one."""
     import pwd
 
     try:
@@ -178,7 +178,7 @@ def user() -> str:
 
 @connected
 async def resume(session: Session, peer: PeerArgument, group: GroupOption = "") -> None:
-    """Resume sending to a paused peer. If the peer is not paused, only end its back-off."""
+    """Resume the link to a peer at once, whether it is paused, backing off, blocked or failed."""
     answer = await session.call("links.resume", group=await one_group(session, group), peer=peer)
     _show_link(session, answer)
 
@@ -266,7 +266,7 @@ async def status(session: Session) -> None:
 
 
 def _process(session: Session) -> str:
-    """Return the id of the process that serves this database, empty if none does; `the server` for a remote node."""
+    """Return the processes that serve this database, as `holder` does; for a remote node, `the server`."""
     if session.is_remote:
         return "the server"
     from eventd.cli.gateway.local import LocalGateway

@@ -90,7 +90,7 @@ async def runs(
         int | None, typer.Option("--before", metavar="ID", min=1, help="Only runs earlier than this one.")
     ] = None,
 ) -> None:
-    """List the runs of a subscription, the newest first, also those of a deleted one."""
+    """List the runs of a subscription, the newest first, one row per event; also those of a deleted subscription."""
     if bool(name) == bool(subscription):
         raise typer.BadParameter("name the subscription once: NAME or --subscription")
     asked: dict[str, Any] = {"group": group, "event_id": event_id, "status": status, "limit": limit}
@@ -122,11 +122,11 @@ async def retry(
         typer.Option("--event-id", metavar="ID", help="Only the dead letter of this event; repeatable."),
     ] = None,
 ) -> None:
-    """Run a blocked or backing-off subscription at once, and retry its dead letters."""
+    """End the back-off or block of a subscription, and retry its dead letters."""
     answer = await session.call("subscriptions.retry", subscription=name, group=group, ids=event_id or [])
     session.out.outcome(
         [answer],
-        f"{answer['subscription']}: running at once; retrying {counted(answer['retried'], 'dead letter')}",
+        f"{answer['subscription']}: failures cleared; retrying {counted(answer['retried'], 'dead letter')}",
         name=lambda row: str(row["subscription"]),
         notes=[f"note: event {kept['eventId']} stays a dead letter: {kept['reason']}" for kept in answer["kept"]],
     )
@@ -159,13 +159,13 @@ async def reset(
 
 @connected
 async def pause(session: Session, name: NameArgument, group: GroupsOption = "") -> None:
-    """Pause a subscription; its events wait until it is resumed, unless retention removes them."""
+    """Pause a subscription; its events wait until it is resumed, unless they expire or are evicted."""
     answer = await session.call("subscriptions.pause", subscription=name, group=group, by=user())
     session.out.rows(STATES, answer["subscriptions"], name=lambda row: str(row["subscription"]))
 
 
 @connected
 async def resume(session: Session, name: NameArgument, group: GroupsOption = "") -> None:
-    """Resume a subscription. Ends its back-off, so that it continues at once."""
+    """Resume a subscription at once, whether it is paused, backing off or blocked."""
     answer = await session.call("subscriptions.resume", subscription=name, group=group)
     session.out.rows(STATES, answer["subscriptions"], name=lambda row: str(row["subscription"]))

@@ -1,4 +1,4 @@
-"""routerctl verify: compares what a peer holds with the delivery ledger, and sends missing events again."""
+"""routerctl verify: compares what a peer holds with the delivery ledger; with --repair, sends missing events again."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def verify(
         typer.Option("--repair", help="Send missing events again, wait until the peer has them, and compare again."),
     ] = False,
 ) -> None:
-    """Compare a peer's events with this node's delivery ledger; exits with status 4 unless they agree."""
+    """Compare a peer's events with this node's delivery ledger; exits with status 4 if they differ."""
     name = await one_group(session, group)
     repaired = None
     with Bar() as bar:

@@ -1,4 +1,4 @@
-"""Follows new entries until Ctrl-C, or until the reader of the output is gone."""
+"""Follows the events or links of groups until Ctrl-C, or until the reader of the output is gone."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def watch_events(
 
 
 async def _begin(session: Session, group: str, asked: dict[str, Any], show: Any, limit: int) -> str:
-    """Show the newest `limit` events, oldest first. Returns the token to continue from."""
+    """Show the newest `limit` events of a group, oldest first. Returns the token to continue from."""
     newest: list[dict[str, Any]] = []
     upto, before = "", ""
     while before is not None and len(newest) < limit:
@@ -49,7 +49,7 @@ async def _begin(session: Session, group: str, asked: dict[str, Any], show: Any,
 
 
 async def _follow(session: Session, group: str, asked: dict[str, Any], show: Any, token: str) -> str:
-    """Show all present events after the token, and note gaps. Returns the token to continue from."""
+    """Show all present events of a group after the token, and note gaps. Returns the token to continue from."""
     while True:
         answer = await session.call("events.list", group=group, after=token, limit=MOST, **asked)
         if answer["gap"]:
@@ -62,7 +62,7 @@ async def _follow(session: Session, group: str, asked: dict[str, Any], show: Any
 
 
 async def watch_links(session: Session, groups: Sequence[str], columns: Sequence[Column], peer: str) -> None:
-    """Show each outbound link, and again when more than its lag in seconds and positions changes, until Ctrl-C."""
+    """Show each outbound link, and again when more than `lagSeconds`, `head` or `position` changes, until Ctrl-C."""
     show = session.out.stream_rows(columns, name=lambda row: f"{row['group']}/{row['peer']}")
     clock = SystemClock()
     seen: dict[tuple[str, str], dict[str, Any]] = {}

@@ -1,7 +1,7 @@
 """Ships ledger rows to the lake, in a process of its own, by default at the lowest priority.
 
 A separate process does the work, so that it never holds the interpreter or a core that a delivery needs; the node only
-moves the cursors.
+creates and moves the cursors.
 
     node                                    its shipping process
     LakeSink ──ShipRequest──▶ WorkerClient ══ pipe ══▶  Shipper: reads ledger rows, writes a segment and its
@@ -9,7 +9,7 @@ moves the cursors.
     the consumer settles the cursor, in the node's group commit
 
 A segment is named by the range that it covers, and its range begins where the previous one ended. After a crash at any
-point, the next try finds either nothing and writes the segment again, or its manifest and only moves the cursor.
+point, the next try finds either no manifest and writes the segment again, or one, and only moves the cursor.
 
 May import: egress.loop, lake, lake.extract, log.core, log.cursors, processes, runtime, store.engine.
 """

@@ -1,4 +1,4 @@
-"""Determines how far the ledgers of a node are in a lake, from its state and file names; no manifest is opened."""
+"""Determines how far nodes' ledgers are in a lake, from states and file names; deletes what broken writes left."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LakeCoverage:
 
 
 def read_coverage(storage: Storage, nodes: Collection[str], epoch: str) -> LakeCoverage:
-    """Read how far the ledgers of these nodes in this epoch are in the lake. Raises LakeUnavailable.
+    """Return how far the ledgers of these nodes in this epoch are in the lake. Raises LakeUnavailable.
 
     A range that a node's state lists counts even if a segment of it is gone: shipping its rows again must not hide the
     gap. Deletes the unfinished files of these nodes, and their data files without a manifest beyond the coverage.

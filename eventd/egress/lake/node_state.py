@@ -1,4 +1,4 @@
-"""Builds a node's state for the lake from the state of the log."""
+"""Builds a node's state for the lake from a snapshot of its ledgers."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ LENGTH: Final = 4
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What to ship, and where; the first frame.
 
-    `lake` is its URL; `rows` how many rows a segment has at most. Segments are compacted at the age `compact_after` and
-    deleted at the age `retention`, in microseconds; 0 for never. `interval`: the time from the end of a round to the
-    next one, in microseconds, unless it begins early. `claim` names the claim of the node on its database. `nice`: how
-    far the process lowers its priority, from 0 to 19.
+    `lake` is its folder or URL; a segment is complete with about `rows` rows. Days are compacted `compact_after` past
+    their end; segments of days older than `retention` expire, and are deleted a day later; 0 for never. `interval` lies
+    between the end of a round and the next one, unless that begins early. These times are in microseconds. `claim`
+    names the claim of the node on its database. `nice`: how far the process lowers its priority, from 0 to 19.
     """
 
     database: str
@@ -33,13 +33,13 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShipRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Take the next step of the round: ship one segment, or end the round."""
+    """Take the next step of a round, or of a new one: ship one segment, or end the round."""
 
     now: int
 
 
 class TidyRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Take one step of tidying: expire or delete old segments, or compact a closed day."""
+    """Take one step of tidying: expire or delete old segments, or compact segments of a closed day."""
 
     now: int
 
@@ -55,7 +55,7 @@ class CursorsMissing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Loss(msgspec.Struct, frozen=True, array_like=True):
-    """Ledger rows that retention removed before they were shipped; the fields are those of `EvictedRows`, in order."""
+    """A range in which rows, or their events, were deleted before they were shipped; the fields of `EvictedRows`."""
 
     group: str
     peer: str
@@ -67,7 +67,7 @@ class Loss(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Shipment(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A ledger is in the lake up to `upto`: its cursor moves there from `position`.
+    """A ledger is in the lake up to the row number `upto`: its cursor moves there from `position`.
 
     `rows` and `bytes` are those of the segment, 0 without one: the range has no row of the ledger, or its segment was
     written before the cursor could follow (`adopted`).
@@ -84,13 +84,13 @@ class Shipment(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class RoundEnd(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Every row recorded before `complete_until` (microseconds) is in the lake."""
+    """The round has ended: every row recorded before `complete_until` (microseconds) is in the lake, or lost."""
 
     complete_until: int
 
 
 class TidyResult(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """How many segments a step compacted into the archive, and how many it deleted. `more`: tidying is not finished."""
+    """How many segments a step copied to the archive, and how many it deleted. `more`: another step may find work."""
 
     compacted: int = 0
     removed: int = 0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def to_table(extract: Extract) -> pa.Table:
-    """Return the rows as the table that a segment stores."""
+    """Return the rows as a table with the schema of a segment."""
     schema = arrow_schema(extract.book)
     arrays = [_array(column, extract.columns[column.name], schema) for column in COLUMNS[extract.book]]
     return pyarrow().Table.from_arrays(arrays, schema=schema)

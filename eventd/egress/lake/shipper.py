@@ -90,7 +90,7 @@ class Shipper:
         self._forget()
 
     def _forget(self) -> None:
-        """Drop all cached state after a failure: the lake is read again."""
+        """Drop the round and what is known of the lake, which is read again: after a failure, and at first."""
         self._storage: Storage | None = None
         self._lake = ""
         self._coverage: LakeCoverage | None = None
@@ -143,7 +143,7 @@ class Shipper:
         return enrol or self._advance(self._round, look, now)
 
     def _reach_lake(self, state: LedgerSnapshot, look: _StepSnapshot, now: int) -> CursorsMissing | None:
-        """Read the lake if that is not done yet; return None if every ledger has a cursor for this lake.
+        """Read the lake, or make it, if that is not done yet; return None if every ledger has a cursor for this lake.
 
         Otherwise return the request to create them, before the lake is read if a ledger has no cursor at all.
         """
@@ -201,7 +201,7 @@ class Shipper:
         return RoundEnd(complete_until=until)
 
     def _adopt(self, epoch: str, node: str, book: Ledger, position: int) -> Shipment | None:
-        """Return a shipment that moves the cursor over segments already in the lake; None if it has none there."""
+        """Return a shipment that moves the cursor over segments already in the lake; None if none is beyond it."""
         reach = self._known.reaches.get(LedgerKey(node, epoch, book))
         if reach is None or reach.upto <= position:
             return None
@@ -264,7 +264,7 @@ class Shipper:
         return abs(now - self._state_written_at.get(node, 0)) >= STATE_SECONDS * SECOND
 
     def _write(self, state: NodeState, now: int) -> None:
-        """Write a state, without segments that the state in the lake no longer lists: another program deleted them."""
+        """Write a state, without segments that the state in the lake no longer lists: retention has expired them."""
         there = read_states(self._at, [state.node], state.epoch).get(state.node)
         if there is not None:
             removed = {book: reach.after for book, reach in there.segments.items()}

@@ -55,7 +55,7 @@ logger = logging.getLogger("eventd.lake")
 
 
 class LakeMetrics(Protocol):
-    """Interface of the metrics of shipping: see `eventd.lake.metrics`."""
+    """Interface of the metrics of shipping and tidying: see `eventd.lake.metrics`."""
 
     def shipped(self, book: str, rows: int, size: int) -> None: ...
 
@@ -78,7 +78,7 @@ class RoundPage:
 
 @dataclass(frozen=True, slots=True)
 class LakeAck(Ack):
-    """The answer of the shipping process; None after tidying, or after cursors were created.
+    """The result of a step, with the shipping process's answer: None after tidying, or after cursors were created.
 
     Only the end of a round proves that nothing is wrong with the lake.
     """

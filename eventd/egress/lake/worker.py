@@ -41,7 +41,7 @@ def main(lifeline: int) -> NoReturn:
 def _begin(raw: bytes) -> Callable[[bytes], Answer]:
     """Lower the priority, and return the function that answers frames, from the terms in the first frame.
 
-    Without a usable database or library, it answers every frame with the reason.
+    Without a usable database or library, that function answers every frame with the reason, as a `Failure`.
     """
     terms = msgspec.json.decode(raw, type=Terms)
     _give_way(terms.nice)  # before loading libraries, which takes a second of processor time

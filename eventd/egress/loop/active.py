@@ -1,6 +1,6 @@
-"""The running consumers of a node, each with the purpose that it was started for.
+"""The consumers of a group's links, or of all subscriptions, each with the purpose that it was started for.
 
-A change of a purpose ends its consumer alone; the others are not disturbed.
+When a purpose changes, only its consumer ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _ActiveConsumer(Generic[PurposeT]):
 
 
 class Consumers(Generic[PurposeT]):
-    """The running consumers by cursor name. `start` creates one for a cursor and its purpose.
+    """Consumers by cursor name. `start` creates one for a cursor and its purpose.
 
     A purpose is any value that can be compared with `==`.
     """
@@ -45,13 +45,13 @@ class Consumers(Generic[PurposeT]):
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the cursors that have a running consumer."""
+        """Return the cursor names of the consumers, also of ones that have finished."""
         return list(self._running)
 
     async def retire(self, purpose_of: Callable[[str], PurposeT | None]) -> list[str]:
-        """End consumers whose purpose, `purpose_of` their cursor's name, has changed or is gone; return these names.
+        """Cancel consumers whose purpose, `purpose_of` their cursor's name, is another now or None; return these names.
 
-        They must be stopped before their cursors are adjusted: what one of them delivered by its old selection could be
+        They must end before their cursors are adjusted: what one of them delivered by its old selection could be
         counted as delivered by the new one.
         """
         stale = [name for name, one in self._running.items() if one.purpose != purpose_of(name)]
@@ -62,7 +62,7 @@ class Consumers(Generic[PurposeT]):
         """Run a consumer for each of these cursors (by name) that has a purpose; end those of other cursors.
 
         A consumer that has ended, or has an outdated selection, is replaced; the others read their cursor again if it
-        was paused, resumed, or is to be tried at once.
+        was paused, resumed, or is to be tried at once. `retire` notices changed purposes.
         """
         done = [
             name
@@ -88,7 +88,7 @@ class Consumers(Generic[PurposeT]):
         self._running[cursor.name] = _ActiveConsumer(consumer, task, purpose, cursor.selector_version, paused)
 
     async def end(self, names: Iterable[str], seconds: float) -> None:
-        """Give consumers up to `seconds` to settle the work under way, then cancel them."""
+        """Remove consumers by cursor name: give all up to `seconds` to settle the work under way, then cancel them."""
         ending = [self._running.pop(name) for name in names]
         if not ending:
             return

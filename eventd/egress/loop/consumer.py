@@ -7,6 +7,7 @@ settled in order, and when one fails, those behind it are cancelled and sent aga
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -61,7 +62,10 @@ logger = logging.getLogger("eventd.egress")
 
 @dataclass(slots=True)
 class _Progress:
-    """The positions of one run of the loop. `stored_at`: when the cursor was last stored, in monotonic seconds."""
+    """The positions of one attempt, and the `failures` in a row before it.
+
+    `stored_at`: when the attempt began, or last stored the cursor, in monotonic seconds.
+    """
 
     settled: int  # the cursor as stored
     sent: int  # end of the last acknowledged range, as stored
@@ -73,11 +77,11 @@ class _Progress:
 
 
 class Consumer(Generic[PageT]):
-    """Drives one cursor through one sink, until it is cancelled or the cursor has reached its end.
+    """Delivers what lies beyond a cursor to a sink until finished or cancelled, or the cursor is deleted or ends.
 
     `version` is that of the sink's selection: when another is declared, the consumer waits until it is replaced.
     `cursors` stores its position; by default in the cursor called `name`. `spawn` starts a task under the node's
-    supervisor; `chance` returns numbers in [0, 1) for the jitter. `about` are fields of its log lines.
+    supervisor; `chance` returns numbers in [0, 1) for the jitter. `about` are more fields of its log lines.
     """
 
     def __init__(
@@ -118,10 +122,10 @@ class Consumer(Generic[PageT]):
         self._rewound_at = float("-inf")
 
     def wake(self) -> None:
-        """Shorten the wait after failures to the wait after a first failure, because the other side has called.
+        """Shorten the wait after failures to that after a first failure, because the other side has called.
 
-        It does not end at once: a peer that calls often may still refuse this node. A wait after repeated rewinds is
-        not shortened.
+        It still counts from the failure, so that a peer that calls often and refuses this node is not tried each time.
+        A wait after repeated rewinds is not shortened.
         """
         self._called = True
         self.look_again()
@@ -132,7 +136,7 @@ class Consumer(Generic[PageT]):
             self.reread()
 
     def reopen(self) -> None:
-        """Compare marks with the other side again, which was restarted and may have lost records.
+        """Let the next attempt compare marks with the other side, which was restarted and may have lost records.
 
         Nothing happens if the last comparison is at most `REOPEN_AFTER` old: otherwise two nodes could cause each
         other's comparisons forever. Deliveries under way are settled first, because their answers may precede the
@@ -201,7 +205,10 @@ class Consumer(Generic[PageT]):
         await self._first(nudge, [], None if seconds == float("inf") else seconds)
 
     async def _attempt(self, cursor: Cursor) -> bool:
-        """Deliver until an error, which is recorded, or a signal; return whether the cursor has reached its end."""
+        """Deliver until an error or a signal; return whether the cursor has reached its end.
+
+        An error is recorded in the cursor, except a lost fence and `DatabaseUnavailable`, which is raised.
+        """
         progress = _Progress(
             cursor.position,
             cursor.sent_upto,
@@ -218,7 +225,8 @@ class Consumer(Generic[PageT]):
         except FenceLost:
             return False
         except Rewind as back:
-            await self._go_back(progress, back)
+            with contextlib.suppress(FenceLost):  # moved meanwhile: the next attempt begins from there
+                await self._go_back(progress, back)
         except LinkError as held:
             await self._postpone(progress, held)
         except DatabaseUnavailable:
@@ -242,7 +250,7 @@ class Consumer(Generic[PageT]):
         calm = self._monotonic() - self._rewound_at > max(CALM, 4 * self._backoff.cap)
         self._rewinds, self._rewound_at = 1 if calm else self._rewinds + 1, self._monotonic()
         if self._rewinds > 1:  # a side that rewinds repeatedly must not cause sending without a pause
-            what = f"the peer went back {self._rewinds} times: {back.detail}"
+            what = f"the peer's mark went back {self._rewinds} times: {back.detail}"
             await self._postpone(progress, LinkUnavailable(REWINDS, what), failures=self._rewinds - 1)
 
     async def _pump(self, cursor: Cursor, progress: _Progress, watch: Watch) -> bool:
@@ -313,7 +321,7 @@ class Consumer(Generic[PageT]):
     async def _wait(self, progress: _Progress, watch: Watch, more: bool) -> None:
         """Wait until the first batch is done, more can be sent, or a signal comes.
 
-        If the cursor has only passed records that are not sent, store it once `IDLE_WRITE` has passed.
+        If the cursor has only passed records that are not sent, store it `IDLE_WRITE` after the last time.
         """
         timeout = None
         if not self._flying and progress.scanned > progress.settled:

@@ -1,4 +1,4 @@
-"""Stores a consumer's position: in one cursor, or in several that succeed and fail together."""
+"""Interface that stores a consumer's position and failures, and its usual form: one stored cursor."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CursorStore(Protocol):
 
 
 class StoredCursor:
-    """One cursor, as stored in the database."""
+    """Stores a consumer's position in one cursor of the database."""
 
     def __init__(self, log: EventLog, name: str) -> None:
         self._log = log

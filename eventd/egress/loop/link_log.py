@@ -1,4 +1,4 @@
-"""Logs a link when its state or the reason changes, not each attempt."""
+"""Logs a link, or another consumer, when its state or the reason changes, not each attempt."""
 
 from __future__ import annotations
 

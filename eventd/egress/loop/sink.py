@@ -1,7 +1,7 @@
 """The interface between a consumer and its destination, and the ways in which a delivery can fail.
 
 An unavailable destination has not refused anything. `LinkUnavailable` and `Blocked` concern the link: the cursor stays,
-and the delivery is retried. Only an answer about one record makes that record a dead letter, in `Ack.refused`; the link
+and the delivery is retried. Only a record that is not tried again becomes a dead letter, in `Ack.refused`; the link
 continues with the next record.
 """
 
@@ -43,14 +43,14 @@ class LinkError(Exception):
 
 
 class LinkUnavailable(LinkError):
-    """The other side is down or asks for time (refused connections, timeouts, 429, 5xx), or the plugin failed and is to
-    be tried again.
+    """The link backs off and is tried again: the other side is down, asks for time (429, 5xx) or is out of step, or the
+    plugin failed.
     """
 
 
 class Blocked(LinkError):
-    """The other side answers and refuses the link (a wrong key, a wrong path, a wrong group), or the plugin cannot run
-    until an operator changes something.
+    """The other side answers, but refuses the link (a wrong key, path or group) or proves nothing; or the plugin cannot
+    run until an operator changes something.
     """
 
 
@@ -70,7 +70,7 @@ class Rewind(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OpenResult:
-    """Whether the other side answered, and the protocol it has proven to speak, if any."""
+    """The result of `open`: whether the other side answered, and the protocol it has proven to speak, if any."""
 
     reached: bool
     proven: str = ""
@@ -114,7 +114,7 @@ class OutboundBatch:
 
 @dataclass(frozen=True, slots=True)
 class RecordRefusal:
-    """A record that the other side refused for good. `attempts`: how often it was sent; 0: as often as its batch."""
+    """A record that becomes a dead letter, and why. `attempts`: how often it was sent; 0: as often as its batch."""
 
     record: OutboundRecord
     reason: str
@@ -188,7 +188,7 @@ class Sink(Protocol[PageT]):
 
     @property
     def own(self) -> bool:
-        """Return whether the sink needs only records that no peer delivered."""
+        """Return whether the sink needs only records that entered the log at this node, not by a peer."""
         ...
 
     def await_room(self, nudge: asyncio.Future[None]) -> None:
@@ -196,7 +196,7 @@ class Sink(Protocol[PageT]):
         ...
 
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> PageT:
-        """Read the next page beyond the position `after`, and not beyond `cursor.until`."""
+        """Return the next page beyond the position `after`, and not beyond `cursor.until`."""
         ...
 
     async def open(self, cursor: Cursor, page: PageT) -> OpenResult:
@@ -223,5 +223,5 @@ class Sink(Protocol[PageT]):
         ...
 
     def wind_down(self) -> None:
-        """Begin no more deliveries; those under way may finish. Called, without waiting, before the consumer ends."""
+        """Let deliveries under way wait for no further records, because the consumer is to finish."""
         ...

@@ -1,4 +1,4 @@
-"""Waits for the first of several events with less latency than `asyncio.wait`."""
+"""Waits for the first of several futures with less latency than `asyncio.wait`."""
 
 from __future__ import annotations
 

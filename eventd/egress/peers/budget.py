@@ -1,15 +1,16 @@
 """The memory budget of a process for batches to peers: one budget for all links.
 
-One half is for links whose peer has answered since the link was opened: whole batches, and several of them while there
-is plenty. When it is used up, no link reads ahead, and links wait in order, for one batch each. The other half is for
-the first batch of each link, whose size is chosen so that every link has room for one without waiting.
+One half, `main`, is for links whose peer has answered since the link was opened: whole batches, and several of them
+while there is plenty. When it is used up, no link reads ahead, and links wait in order, for one batch each. The other
+half, `first`, is for the first batch of each link: its size is chosen so that every link has room for one without
+waiting, but is not below `LEAST`.
 
 A peer that takes a batch and never answers therefore holds its link's share of this half and no more, from one timeout
 to the next. A link that is caught up also uses its share instead of waiting: its new events are few, and must not queue
 behind a backlog of others.
 
-If all peers fall silent at once in the middle of their batches, they hold the first half until their timeouts. When
-nothing is returned to it for `PATIENCE` while links wait, these continue with their shares of the second.
+If all peers fall silent at once in the middle of their batches, they hold `main` until their timeouts. When nothing is
+returned to it for `PATIENCE` while links wait, these continue with their shares of `first`.
 """
 
 from __future__ import annotations
@@ -69,11 +70,11 @@ class Budget:
 
     @property
     def waiting(self) -> int:
-        """Return the number of waiting links."""
+        """Return the number of links that wait for memory."""
         return len(self.main.queue) + len(self.first.queue)
 
     def offer(self, link: Allowance) -> Grant | None:
-        """Return what a link with nothing under way may use now, bytes of one half of the budget; None: it has to wait.
+        """Return what a link may use now for one batch, as bytes of one half of the budget; None: it has to wait.
 
         Reserves nothing.
         """

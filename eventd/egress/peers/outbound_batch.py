@@ -31,9 +31,9 @@ class OutboundLine(NamedTuple):
 
 @dataclass(frozen=True)
 class OutboundLines(Sequence[OutboundLine]):
-    """The body of a v2 batch with `events` events and the content type `form`.
+    """The lines of a batch, as the body that v2 sends: `events` events, in the content type `form`.
 
-    `oldest` is the earliest time of recording among them, in microseconds.
+    `oldest` is the earliest time of recording among them, in microseconds; a slice keeps that of the whole.
     """
 
     body: bytes

@@ -88,13 +88,14 @@ class PeerSink:
     def window(self) -> int:
         """Return how many batches may be under way.
 
-        At most one over v1, for repairs, and until the first receipt gave both sides a mark; otherwise see `Allowance`.
+        At most one over v1, for repairs, and until the first receipt since the link was opened; otherwise see
+        `Allowance`.
         """
         wide = self._protocol == V2 and self._primed and not self._repair
         return self._room.window(self._peer.in_flight if wide else 1)
 
     def await_room(self, nudge: asyncio.Future[None]) -> None:
-        """Set the nudge when the node has room for a batch again, and it is this link's turn."""
+        """Set the result of `nudge` when the budget has room for a batch again, and it is this link's turn."""
         self._room.wait(nudge)
 
     @property
@@ -103,7 +104,7 @@ class PeerSink:
         return self._wanted.own
 
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> WirePage:
-        """Read the next lines for this peer, and which matching records must not be sent; no lines before `open`."""
+        """Return the next page for this peer: without lines before `open`, empty if the memory for it is not free."""
         page = await log.lines(
             cursor.topic_id,
             after,
@@ -148,7 +149,7 @@ class PeerSink:
     def _compare(self, cursor: Cursor, page: WirePage, mark: Mark | None) -> None:
         """Compare the peer's mark with what the peer confirmed before, and set how the next range begins.
 
-        Raises `Rewind` if the mark is less, and `Blocked` if it is beyond the end of this log.
+        Raises `Rewind` if the mark is less or missing, and `Blocked` if it is beyond the end of this log.
 
         A confirmation counts in the epoch in which it was given, whatever the present one is. A mark of any other epoch
         cannot be compared with it: the peer may have lost everything, and ids make sending it again harmless.
@@ -159,8 +160,9 @@ class PeerSink:
         same = mark if mark is not None and mark.epoch == cursor.sent_epoch else None
         upto = same.upto if same is not None else 0
         if cursor.sent_epoch and upto < cursor.sent_upto:
-            has = f"is at {upto}" if same is not None else f"has no mark of the epoch {cursor.sent_epoch}"
-            raise Rewind(upto, f"{node} {has}, but had confirmed {cursor.sent_upto}", epoch=same.epoch if same else "")
+            has = f"is at position {upto}" if same is not None else f"has no mark of the epoch {cursor.sent_epoch}"
+            words = f"{node} {has}, but had confirmed everything up to position {cursor.sent_upto}"
+            raise Rewind(upto, words, epoch=same.epoch if same else "")
         again = cursor.rewound_from is not None and cursor.position < cursor.rewound_from
         self._fresh = mark is None or not (again or mark.epoch in (epoch, cursor.sent_epoch))
         self._gone_until = page.gaps[-1].upto if page.gaps and again else 0
@@ -193,7 +195,7 @@ class PeerSink:
     def _begin(self, page: WirePage, after: int) -> tuple[int, int | None]:
         """Return the position after which the range begins, and the one after which the loss before it begins.
 
-        The latter is None unless retention evicted records that the peer lacks.
+        The latter is None unless a loss is reported: retention evicted records that a peer with a mark lacks.
         """
         if self._fresh:
             return max([after, *(gap.upto for gap in page.gaps)]), None
@@ -221,7 +223,7 @@ class PeerSink:
         self._room.settled()
 
     async def given_up(self) -> None:
-        """Give back all memory. The next attempt opens the link again, and asks the peer for its mark."""
+        """Give all memory back to the budget. The next attempt opens the link again."""
         self._opened = self._primed = False
         self._room.end()
 

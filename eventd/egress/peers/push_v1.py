@@ -1,6 +1,6 @@
 """Delivers a batch over v1: one signed event per request, in order.
 
-A failure in the middle settles the events accepted before it, so that nothing is posted twice without need.
+A failure in the middle settles the events answered before it, so that nothing is posted twice without need.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class PushV1:
         """
         body = record.body.encode()
         if len(body) > V1_MAX_BODY:  # the receiver would truncate it and consider the signature wrong
-            return 0, RecordRefusal(record, "too_large_for_v1", f"{len(body)} bytes; v1 carries {V1_MAX_BODY}")
+            return 0, RecordRefusal(record, "too_large_for_v1", f"{len(body)} bytes; v1 carries at most {V1_MAX_BODY}")
         headers = sign_request_v1(body, key, now=self._clock.now())
         url = self._link.endpoint + V1_EVENTS_PATH
         answer = await self._transport.post(url, body, headers, seconds=self._link.seconds)

@@ -1,4 +1,7 @@
-"""Delivers a batch over v2: one signed batch, one signed receipt. Only a receipt moves the cursor."""
+"""Delivers a batch over v2: one signed batch, one signed receipt.
+
+The cursor passes a sent event only with a verified answer: a receipt, or for one event of a repair a 413.
+"""
 
 from __future__ import annotations
 
@@ -244,7 +247,7 @@ class PushV2:
     async def _leave_out(self, outbound: PeerBatch) -> Ack:
         """Make the only record a dead letter; deliver its range without it, except for a repair, which has none."""
         [record] = outbound.records
-        refused = RecordRefusal(record, "too_large", "the peer does not accept batches of this size")
+        refused = RecordRefusal(record, "too_large", "the peer does not accept a batch as large as this event alone")
         if self._link.repair:
             return Ack(outbound.upto, (self.row(outbound, [record], status=413),), (refused,), V2)
         exceptions = sorted([*outbound.exceptions, (record.position, "refused")])
@@ -280,7 +283,7 @@ class PushV2:
         if error is not None and error.code == "range_ahead":
             mark = error.mark
             if mark is not None and mark.epoch == header.range.epoch and self._proven(signed, answer):
-                return Rewind(mark.upto, f"the peer is at {mark.upto}", epoch=mark.epoch)
+                return Rewind(mark.upto, f"the peer has everything only up to position {mark.upto}", epoch=mark.epoch)
             return LinkUnavailable("range_ahead", "the peer misses a batch before this one")
         return self._link_error(answer)
 
@@ -296,7 +299,7 @@ class PushV2:
         return self._transport.link_error(answer, self._link.endpoint, code=error.code, detail=detail)
 
     def _refusals(self, outbound: PeerBatch, receipt: Receipt) -> list[RecordRefusal]:
-        """Return the records that the receipt refuses. Raises `Blocked` when it does not add up to what was sent."""
+        """Return the records that the receipt refuses. Raises `Blocked` when its sums differ from what was sent."""
         total = receipt.accepted + receipt.duplicates + len(receipt.refused)
         if total == len(outbound.records) and not receipt.refused:
             return []  # in most cases, and then the lines need not be split

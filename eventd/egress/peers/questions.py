@@ -50,7 +50,7 @@ class Asker:
         """Return the answer, decoded as the type `kind`; a busy peer is asked again for up to `BUSY_SECONDS`.
 
         Raises `QueryUnsupported` if the peer does not know the query, `HistoryEnded`, `Unavailable` while the peer
-        cannot be queried, and `Conflict` if it refuses, or answers without proof.
+        cannot be queried, and `Conflict` if it refuses, answers without proof, or this node has no signing key.
         """
         body = encode_question(question)
         end = self.clock.monotonic() + BUSY_SECONDS
@@ -59,7 +59,7 @@ class Asker:
         return reply
 
     async def _try(self, body: bytes, kind: type[R], *, may_wait: bool) -> R | None:
-        """Return the answer; None, after a pause, if the peer is busy and time is left."""
+        """Return the answer; None, after a pause, if asking again may help and `may_wait`."""
         query = VerifyQuery(from_node=self.group.node_name, to_node=self.peer.node_name, group=self.group.name)
         try:
             key = self.ring.signer(self.group.node_name)
@@ -91,7 +91,9 @@ class Asker:
         error = read_error(answer.body)
         code = error.code if error is not None else ""
         if answer.status in (404, 405) and not is_of_an_api(answer):
-            raise QueryUnsupported(f"the peer answers {answer.status} to the query: its program is too old for it")
+            raise QueryUnsupported(
+                f"the peer answers {answer.status} to the query: its program is too old for it, or a proxy answers"
+            )
         if code == "other_history":
             raise HistoryEnded
         held = self.transport.link_error(

@@ -1,7 +1,7 @@
 """One POST to a peer, and what its answer says about the link.
 
-Three kinds of answers concern the link as a whole: no answer, "not now", and "not you". Answers about a record are read
-by the protocols.
+Three outcomes concern the link as a whole: no answer, "not now" (429, 5xx), and a refusal (other statuses). Answers
+about a record are read by the protocols.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Attempt:
 
 
 class Transport:
-    """The node's client: persistent connections for all peers, without cookies and redirects."""
+    """An HTTP client with persistent connections to peers, without cookies and redirects."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -70,7 +70,7 @@ class Transport:
     async def post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, most: int = MAX_ANSWER
     ) -> Answer:
-        """POST with a Content-Length. Raises `LinkUnavailable` without an answer of up to `most` bytes in time."""
+        """POST, and return the answer. Raises `LinkUnavailable` without an answer of up to `most` bytes in time."""
         origin, begin = _read_url(url)
         fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
         head = f"{begin}{fields}Content-Length: {len(body)}\r\n\r\n".encode()
@@ -110,10 +110,10 @@ class Transport:
         return exchange
 
     def link_error(self, answer: Answer, endpoint: str, *, code: str = "", detail: str = "") -> LinkError:
-        """Return the error that an answer other than 2xx means for the link to the peer at `endpoint`.
+        """Return the error that an unexpected answer means for the link to the peer at `endpoint`.
 
         That is `LinkUnavailable` for 429 and 5xx, and `Blocked` for others. `code` is the error code in the answer, if
-        it has one: it becomes the reason.
+        it has one: it becomes the reason, unless the answer shows that the endpoint is wrong.
         """
         if is_of_an_api(answer):
             return Blocked("not_a_listener", f"{endpoint} is {_API}")
@@ -167,7 +167,7 @@ def is_of_an_api(answer: Answer) -> bool:
 
 @lru_cache(maxsize=1024)
 def _read_url(url: str) -> tuple[ConnectionOrigin, str]:
-    """Return where a URL leads to, and the first lines of a POST to it."""
+    """Return where a URL leads to, and the request line and `Host` of a POST to it."""
     parts = urlsplit(url)
     secure, host = parts.scheme == "https", parts.hostname or ""
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~")

@@ -140,7 +140,7 @@ def cut_events(page: SourcePage, router: Router, group: GroupConfig) -> CopyPage
 
 
 def _event_id(original: Original, router: Router, source: CopySource) -> str:
-    """Return the id of a copy, the same whenever this router copies this record: with `fan_in`, the original's."""
+    """Return the id of a copy unless a template gives one: always the same; with `fan_in`, the original's."""
     if router.options.fan_in:
         return original.identity(source.instance)
     place = f"{router.name}\n{source.epoch}\n{original.position}"

@@ -126,8 +126,8 @@ class Routing:
     def changed(self) -> None:
         """Load the routers again, in the background, because routers, topics or groups may have changed.
 
-        They are read only if `topics_version` changed, or the position of one is unknown. Then routers that wait for a
-        group try again.
+        They are read only if `topics_version` changed, or one was `overtaken`. In either case, routers that wait for a
+        group then try again.
         """
         self._stale = True
         if self._reloading is None or self._reloading.done():

@@ -68,7 +68,7 @@ class RouterRegistry:
     ) -> None:
         """Load these routers, and drop all others. `tip()` returns the position up to which a source may have grown.
 
-        An error with one router does not affect the others; the last one is raised at the end.
+        An error with one router does not affect the others; the last error is raised at the end.
         """
         failed: Exception | None = None
         self.drop_others(declared.line.name for declared in found)

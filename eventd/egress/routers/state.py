@@ -68,9 +68,9 @@ class RouterState:
     """A running router.
 
     `position`, `seq` and `state` are as stored; it has read up to the position `seen` and the seq `seen_seq`. `held` is
-    the reason why it waits for its destination, since `held_at` (monotonic seconds); empty if it does not wait.
-    `overtaken`: another process has moved it, so its position must be read. `gone`: it was deleted. `holes`: the number
-    of holes of its source that it has read over.
+    the reason why it waits for its destination; empty if it does not wait. `held_at`: when a step last failed for want
+    of room (monotonic seconds). `overtaken`: its row was moved, changed or deleted meanwhile, and must be read.
+    `gone`: it was dropped here. `holes`: the number of holes of its source that it has read over.
     """
 
     __slots__ = (
@@ -98,7 +98,7 @@ class RouterState:
     def declare(self, declared: DeclaredRouter) -> bool:
         """Load a declaration; return True if the router begins again at its stored position.
 
-        It does when its declaration has changed, or another process has moved it (`overtaken`).
+        It does when its options have changed, or it was `overtaken`.
         """
         if self.overtaken or declared.line.version != self.line.version:
             self._begin(declared)
@@ -177,7 +177,7 @@ class SourceState:
         self._steady = now - self._ended_at < STEADY_SECONDS
 
     def rest(self, now: float, *, watched: bool) -> None:
-        """Note that its routers have caught up at `now`; they pause if the source is growing steadily.
+        """Note that its routers have caught up at `now`; they pause if the source grows steadily, or `passed` > 1.
 
         `watched`: a destination has followers.
         """
@@ -207,8 +207,7 @@ class SourceState:
     def look(self, head: int, head_seq: int) -> None:
         """Note that the topic ended at `head_seq` when the log ended at `head`.
 
-        The topic has no entries in between, so routers that have read up to `head_seq` have seen everything up to
-        `head`.
+        So routers that have read up to `head_seq` have seen everything up to `head`.
         """
         for router in self.routers.values():
             if router.seen_seq == head_seq and router.holes == self.holes:
@@ -284,7 +283,7 @@ class Ready(NamedTuple):
 
 
 def prepare(conn: Connection, ask: PageRead) -> Ready | None:
-    """Read a page and make its copies, off the event loop, on a snapshot; None if the topic was deleted."""
+    """Return a page of a source and its copies by kind, which takes long; None if the topic was deleted."""
     page = read_source(
         conn,
         ask.topic_id,
@@ -311,8 +310,9 @@ def moves_of(
 ) -> list[tuple[RouterState, RouterStep]]:
     """Return the steps of routers over a page.
 
-    A router without copies gets no step: only its `seen` moves, which is stored later. Records that the source never
-    got (`trimmed`) make a hole in the destination, too, but not for `cyclic` routers, to which the hole would return.
+    A router without copies, failures or losses gets no step: only its `seen` moves, which is stored later. Records
+    that the source never got (`trimmed`) make a hole in the destination, too, but not for `cyclic` routers, to which
+    the hole would return.
     """
     moves: list[tuple[RouterState, RouterStep]] = []
     page, admissions = ready.page, {name: _admission(group) for name, group in groups.items()}

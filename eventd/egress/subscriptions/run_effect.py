@@ -19,8 +19,8 @@ NAMED = 20
 
 
 class StoredResult(NamedTuple):
-    """The stored result of a run: the source and generation of its part (empty and None without a part), and which of
-    its events were not stored.
+    """The stored result of a run: the source and generation of its part (empty and None without a part), and a
+    message if events were not stored.
     """
 
     source: str
@@ -33,8 +33,8 @@ class RunEffect:
     """What a run writes: a part, new events, the end of earlier parts' resources for some subjects, and its own end.
 
     `ended` are these subjects. `ending` returns the run's end for a time and a result. `ceiling` is the topic's limit
-    in bytes. `late` is the last position of a backfill's batch: results of events beyond it are kept; None: no
-    backfill.
+    in bytes; None: unlimited. `late` is the last position of a backfill's batch: results of events beyond it are kept;
+    None: no backfill.
     """
 
     owner: str
@@ -59,7 +59,8 @@ class RunEffect:
     def admit(self, tx: Transaction) -> Drafts:
         """Return the drafts.
 
-        Raises `Conflict` for an observation of what this node captures, `Full` for a topic at its limit.
+        Raises `Conflict` for an observation of what this node captures, `Full` for a topic without room, `NotFound` for
+        a deleted one.
         """
         if not self.drafts:
             return Drafts()
@@ -86,7 +87,7 @@ class RunEffect:
         taken = [draft.event_id for draft, outcome in outcomes if outcome is Outcome.CONFLICT]
         if not taken:
             return ""
-        return f"not stored, because another event has the id: {', '.join(taken[:NAMED])}"
+        return f"events not stored, because others have the same ids: {', '.join(taken[:NAMED])}"
 
 
 @dataclass(frozen=True, slots=True)

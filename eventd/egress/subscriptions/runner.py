@@ -1,7 +1,7 @@
 """Runs a plugin with a batch: whole, then by halves, until the one event is found that it cannot process.
 
-The number of attempts is stored with the runs, so it survives a restart of the node. The result of a run and its end
-are stored when the cursor is settled.
+The number of attempts is stored with the runs, so it survives a restart of the node. A run's result or dead letter is
+stored with its end when the cursor is settled; a failure that is retried is stored at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CRASHES = 3
 the cause.
 """
 NODE_ENDED = "the node ended while the plugin ran"
-BROKEN_OFF = "the run was interrupted: the node was stopped, or the subscription changed"
+BROKEN_OFF = "the run was interrupted: the node was stopped, or the subscription was paused or changed"
 NOT_STORED = "the result of the run was not stored: the subscription was paused, blocked or changed meanwhile"
 
 

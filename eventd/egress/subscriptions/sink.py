@@ -25,7 +25,7 @@ from federation.event import is_alive
 class WindowBatch(OutboundBatch):
     """The first page of a batch; the sink reads the rest by itself.
 
-    `full`: more records may exist. `gone` are the positions `(after, upto]` that retention evicted unread.
+    `full`: more records may exist beyond it. `gone` are the positions `(after, upto]` that retention evicted unread.
     """
 
     records: Sequence[TriggerEvent]
@@ -70,7 +70,7 @@ class SubscriptionSink:
         """Do nothing: there is always room, so no consumer waits for it."""
 
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> MatchingPage[TriggerEvent]:
-        """Read matching events after the position `after`, up to the end of a retried batch or of the backfill."""
+        """Return a page of matching events beyond `after`, up to the end of a retried batch or of the backfill."""
         self._at = after
         return await self._find(after, self._most, MOST_BYTES)
 
@@ -95,7 +95,7 @@ class SubscriptionSink:
         return self._until if self._tries.until is None else self._tries.until
 
     async def open(self, cursor: Cursor, page: MatchingPage[TriggerEvent]) -> OpenResult:
-        """Read from the stored runs whether the next events were tried before; the result is always `reached`."""
+        """Let the runner `recall` earlier attempts at the next events; the result is always `reached`."""
         self._follows = False
         await self._tries.recall(cursor.position)
         return OpenResult(reached=True)
@@ -129,7 +129,7 @@ class SubscriptionSink:
         self._changed()
 
     async def given_up(self) -> None:
-        """Mark unfinished runs as interrupted."""
+        """Mark runs that were not settled as interrupted."""
         await self._tries.given_up()
 
     def wind_down(self) -> None:

@@ -38,7 +38,7 @@ def _type_search(types: tuple[str, ...], endings: frozenset[str]) -> Callable[[s
 class TriggerEvent(NamedTuple):
     """An event that concerns a subscription.
 
-    `runs`: the plugin gets it; `ends`: it revokes earlier ones. An event with neither was run before, by an earlier
+    `runs`: it is for the plugin; `ends`: it revokes earlier ones. An event with neither was run before, by an earlier
     trigger: a backfill only has to know about it.
     """
 
@@ -49,7 +49,7 @@ class TriggerEvent(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return its type and dedupe key: of several events with the same ones, the plugin gets only the last."""
+        """Return its type and dedupe key: of a batch's events with the same ones, the plugin gets the last."""
         return self.event.type, self.event.dedupe_key
 
     @property
@@ -70,10 +70,11 @@ class TriggerEvent(NamedTuple):
 class SubscriptionTrigger:
     """Selects the events of one subscription, from its cursor on or, for a backfill, from the past.
 
-    `derivation` is `<node>/<subscription>`: events derived by it do not trigger it again. `selector` tests all fields
-    but the payload, whose pairs must all be equal. `withdraws`: types `….expired` revoke those called `….observed`.
-    Events that have expired at `now` are not selected; at 0, none has. `positions`, if not empty, limits the events;
-    `without` is the earlier trigger of a subscription that was changed, whose events were run.
+    `derivation` is `<node>/<subscription>`: events derived by it do not trigger it again. `selector` tests type,
+    subject and source; `payload` has pairs that the event's payload must have, where a missing value is empty.
+    `withdraws`: types `….expired` revoke those called `….observed`. Events that have expired at `now` are not selected;
+    at 0, none has. `positions`, if not empty, limits the events; `without` is the earlier trigger of a subscription
+    that was changed, whose events were run.
     """
 
     selector: Selector
@@ -122,7 +123,7 @@ class SubscriptionTrigger:
         )
 
     def may_be(self, text: str) -> object:
-        """Return a true value if a requested type, or one that revokes it, is in the text, perhaps in another field."""
+        """Return a false value only if no event in the text has a selected type, or one that revokes it."""
         return _type_search(self.selector.types, self._endings)(text)
 
     def take(self, record: Record) -> TriggerEvent | None:
@@ -146,7 +147,7 @@ class SubscriptionTrigger:
         return self.selector.matches(type=tag, subject=record.subject, source=record.node)
 
     def _ends(self, record: Record) -> bool:
-        """Return whether the event may revoke a matching one: it is tested, but for its payload, as that would be."""
+        """Return whether it is an `….expired` event whose `….observed` form, payload aside, would match."""
         if not (self.withdraws and record.tag.endswith(EXPIRED)):
             return False
         return self._fits(record, record.tag.removesuffix(EXPIRED) + OBSERVED)
@@ -187,7 +188,7 @@ class SubscriptionTrigger:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """Decode the stored form."""
+        """Return the trigger of a stored form."""
         without = stored.get("without")
         return cls(
             Selector.of(types=stored["types"], subject_prefixes=stored["subjectPrefixes"], sources=stored["sources"]),

@@ -26,9 +26,9 @@ LONGEST = 60 * SECOND
 class Window:
     """The collected events. Times are in microseconds; None: not set.
 
-    It closes `batch_window` (unset: `LONGEST`) after the first event was recorded, or `debounce` after the last one,
-    whichever is first; at once if neither is set, and when it is full. Recording times come from the log, so a window
-    that is collected again after a restart closes at the same time.
+    It closes `batch_window` (unset: `LONGEST`) after the first event for the plugin was recorded, or `debounce` after
+    the last one, whichever is first; at once if neither is set, and when it is full. Recording times come from the log,
+    so a window that is collected again after a restart closes at the same time.
     """
 
     batch_window: int | None
@@ -65,7 +65,7 @@ class Window:
 
     @property
     def is_full(self) -> bool:
-        """Return whether it is full."""
+        """Return whether the window closes now, because it has reached a limit of events or bytes."""
         most = len(self.seen) >= MOST_SEEN or self._seen_bytes >= MOST_SEEN_BYTES
         return most or self.room <= 0 or self.room_bytes <= 0
 
@@ -88,7 +88,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class RunBatch:
-    """The events of one run: matching records in `(after, upto]`, in log order.
+    """The events of one run. `seen` are the matching and revoking events in `(after, upto]`, in log order.
 
     `kept` are the events the plugin gets, sorted by time of observation; of several with one type and dedupe key only
     the last one, and `coalesced` are the ids of the others. `ended` are the subjects whose last event revokes earlier

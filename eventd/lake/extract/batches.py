@@ -1,4 +1,4 @@
-"""Reads delivered batches page by page, and the selections they were made with."""
+"""Reads settled batches page by page, and the selections they were made with."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BatchRow(NamedTuple):
     """One settled batch: the peer answered it, or it was not sent because no event was left to send.
 
     `events` counts the delivered ones. `exceptions` has, by position, the reason why an event was not delivered.
-    `picked` are the positions that a repair sent; empty for other batches.
+    `picked` are the positions that a repair sent or left out; empty for other batches.
     """
 
     id: int

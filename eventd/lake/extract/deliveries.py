@@ -3,7 +3,7 @@
 A batch row proves the range (after, upto] under one version of the peer's selection, minus its exceptions. The range
 may begin before the page that was sent, because the cursor had passed records that the peer did not select. The number
 of delivered events is stored, so the page is found by walking back from the end of the range until that many are
-collected. If there are fewer, retention evicted the others.
+collected. If there are fewer, retention evicted the others, or the selection is unknown.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOT_SENT = (DeliveryState.EXPIRED, DeliveryState.IN_PATH)
 
 
 class DeliveryColumns(NamedTuple):
-    """Deliveries as columns, and the rows that cannot be made because retention evicted their events."""
+    """Deliveries as columns, and ranges of which rows cannot be made: their events are evicted or not known."""
 
     columns: Columns
     lost: list[EvictedRows]

@@ -129,7 +129,7 @@ def _payloads(block: Block, within: range) -> list[str]:
 
 
 def _lost(conn: sa.Connection, places: Scope, after: int, upto: int) -> list[EvictedRows]:
-    """Return the ranges in which retention evicted events of a group before they were read."""
+    """Return a range for each group of which events were evicted before they were read."""
     rows = fetch(conn, "SELECT id, evicted_position FROM topics WHERE evicted_position > ?", (after,))
     return [
         EvictedRows(places.topics[topic_id].group, "", places.epoch, after, min(evicted, upto), 0, "events_lost")

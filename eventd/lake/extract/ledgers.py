@@ -30,7 +30,7 @@ def read_ledger(
     node: str | None = None,
     memory: Memory | None = None,
 ) -> Extract:
-    """Read about `rows` rows of a ledger after the number `after`; all rows of a batch are in one extract.
+    """Read at most about `rows` rows of a ledger after the number `after`; all rows of a batch are in one extract.
 
     `payloads` includes the payloads of events. `node` limits the rows to groups in which this node has that name; None
     reads all. `memory` caches blocks between the extracts of one reader.
@@ -62,10 +62,10 @@ def table_of(book: Ledger) -> str:
 
 
 def _with_losses(conn: sa.Connection, places: Scope, read: Extract) -> Extract:
-    """Return the extract, in `lost` also the ranges of rows that were deleted before they were read.
+    """Return the extract, in `lost` also a range for each group if any rows were deleted before they were read.
 
-    Rows are deleted by age, or with their peer. For each group it is the range up to the last deleted row; some rows
-    of it may exist.
+    Rows are deleted by age, or with their peer. The range ends with the last deleted row of any group; some of its
+    rows may exist.
 
     If no rows come after the deleted ones, `upto` becomes the number of the last deleted one.
     """

@@ -13,11 +13,11 @@ Columns = dict[str, list[Any]]
 
 
 class EvictedRows(NamedTuple):
-    """Rows of a group that cannot be produced any more, because retention was faster than the reader.
+    """A range of a group with rows that cannot be produced any more: they were deleted before they were read.
 
-    `reason` is the ledger's name with a suffix: `_lost` if retention evicted the events that the rows describe (then
-    `after` and `upto` are positions), `_forgotten` if it deleted the rows themselves (then they are row numbers). About
-    `missing` rows of `(after, upto]` are missing; 0 if unknown. `peer` is empty unless they concern one peer.
+    `reason` is the ledger's name with a suffix: `_lost` if the events that the rows describe were evicted (then
+    `after` and `upto` are positions), `_forgotten` if the rows themselves were deleted (then they are row numbers).
+    About `missing` rows of `(after, upto]` are missing; 0 if unknown. `peer` is empty unless they concern one peer.
     """
 
     group: str
@@ -34,8 +34,8 @@ class Extract:
     """The rows of a ledger with numbers in `(after, upto]`.
 
     `columns` has every column of the ledger in its order. `full`: rows after `upto` may exist already. `upto` may lie
-    beyond the last row, because the numbers between belong to other groups or to deleted rows. The caller that stores
-    the rows must pass `lost` to `note_lost`.
+    beyond the last row, because the numbers between belong to other groups or topics, or to deleted rows. The caller
+    that stores the rows must pass `lost` to `note_lost`.
     """
 
     book: Ledger

@@ -27,8 +27,7 @@ class SelectionPeriod(NamedTuple):
 class LinkSnapshot(NamedTuple):
     """The link to a peer. Times are in microseconds; all positions up to `cursor` are settled.
 
-    It has been in `state` since `since`. `repairs` are the ranges `(after, upto]` that running repairs still have to
-    send.
+    It has been in `state` since `since`. `repairs` are the ranges `(after, upto]` that repairs still have to send.
     """
 
     peer: str

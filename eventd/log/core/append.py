@@ -1,9 +1,9 @@
 """Appends drafts to the log: finds the new ones and assigns positions and seqs. The head must be locked.
 
-Most drafts are new, so that is tried first: their ids are inserted, and the table's primary key shows whether one was
-known. If so, the transaction restarts and reads the known ids. Then only new events and refreshes get positions and
-seqs, so that neither has holes; an id that occurs twice in a batch counts as known at its second place. A conflict of
-primary keys at the second insert is a bug.
+Most drafts of events are new, so that is tried first: their ids are inserted, and the table's primary key shows
+whether one was known. If so, the transaction restarts and reads the known ids. Then only new events and refreshes get
+positions and seqs, so that neither has holes; an id that occurs twice in a transaction counts as known at its second
+place. A conflict of primary keys at the second insert is a bug.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _TIMES_DIFFER = 14
 class KnownId(NamedTuple):
     """A known event id, with the position and expiry of its latest record.
 
-    `body` is that of this record: empty if no draft of this transaction can equal it, judging by the sizes, None if the
-    record is not stored. If retention removed the record, `digest` is that of its content. Without `body` and `digest`
-    the record is lost.
+    `body` is that of this record: empty if no draft with this id can equal it, judging by the sizes, None if the record
+    is not stored. If retention removed the record, `digest` is that of its content. The record is lost if both are
+    None.
     """
 
     position: int
@@ -82,7 +82,7 @@ def place_new(
 
 
 def place(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placement:
-    """Append the drafts of several units to one topic. Their ids may be known: see `Outcome`."""
+    """Append the new events and refreshes among the drafts of several units to a topic, and store id conflicts."""
     candidates = [_candidates(unit) for unit in units]
     known = read_known(conn, topic_id, [*chain.from_iterable(candidates)])
     placing = _Placer(topic_id, next_position, known)
@@ -102,7 +102,7 @@ def _name_owners(
 
 
 class Candidate(NamedTuple):
-    """A draft whose id may be known."""
+    """A draft of an event whose id may be known, with the expiry and the source that its body names."""
 
     event_id: str
     path: str
@@ -126,7 +126,7 @@ _GROW = (
 def _store(
     conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, position: int, now: int, ids: int
 ) -> list[Block]:
-    """Insert new drafts as blocks, update the topic's row, and return the blocks. The caller has inserted their ids.
+    """Insert new drafts as blocks, update the topic's row, and return the blocks. The caller has inserted any ids.
 
     `position` is that of the first draft; `ids` is by how much the number of the topic's ids with a record grows.
     """
@@ -182,7 +182,7 @@ def _known_copies(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dic
 
 
 def _take_copies(unit: Drafts, known: dict[str, int], position: int) -> tuple[AppendResult, Drafts]:
-    """Return the outcomes of routers' copies that keep record ids, and those copies whose ids are not in `known`.
+    """Return the result for routers' copies that keep record ids, and those copies whose ids are not in `known`.
 
     The latter get positions from `position` on, and their ids are added to `known`.
     """
@@ -230,7 +230,7 @@ def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) 
 
 
 class _Placer:
-    """Decides which drafts of one transaction enter one topic, and at which positions."""
+    """Decides which drafts of one transaction enter one topic, at which positions, and writes them."""
 
     def __init__(self, topic_id: int, position: int, known: dict[str, KnownId]) -> None:
         self.position = position

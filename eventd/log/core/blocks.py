@@ -1,10 +1,10 @@
 """Blocks: records that were stored together, as one text of lines. Pure.
 
 One row per record would be expensive: every column is bound and every index gets an entry. So the records of one append
-are one row, whose text has one canonical event, or one record of a topic of records, per line. The text does not
-contain positions: a batch is stored as it was read, and sent as it is stored. What most readers check first (expiries,
-types and sources) is stored in separate columns, so a block that is wanted completely, or not at all, is never split
-into records.
+are one row, or a few, whose text has one canonical event, or one record of a topic of records, per line. The text does
+not contain positions: a batch is stored as it was read, and sent as it is stored. What most readers check first
+(expiries, types and sources) is stored in separate columns, so a block that a peer is to get completely, or not at all,
+is usually not decoded.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ NO_PATH = '[""]'
 class Block(NamedTuple):
     """One row of the log: `records` lines, whose positions and seqs are consecutive from those of the first.
 
-    `own` is 1 if they entered the log at this node, else 0. Nothing expires before `expires_first`; None: nothing
-    expires. `types`, `sources` and `paths` are JSON lists of all that occur, and maybe more; empty: too many. If
-    `paths` names a single path, a line of the text is a body; otherwise it is path, tab and body. An empty body: its
-    record is removed.
+    `own` is 1 if the records have empty paths: they entered the log at this node, and none is a router's copy in a
+    topic of records. Nothing expires before `expires_first`; None: nothing expires. `types` (of records: the tags),
+    `sources` and `paths` are JSON lists of all that occur, and maybe more; empty: too many. If `paths` names a single
+    path, a line of the text is a body; otherwise it is path, tab and body. An empty body: its record is removed.
     """
 
     position: int
@@ -146,7 +146,7 @@ def names(listed: str) -> frozenset[str] | None:
 
 
 def pack(drafts: Drafts, *, topic_id: int, position: int, seq: int, now: int) -> Iterator[Block]:
-    """Yield new blocks with these drafts, which all entered the log at this node, or all came from other nodes.
+    """Yield new blocks with these drafts, whose paths are all empty, or all not.
 
     `seq` and `position` are those of the first draft.
     """
@@ -174,7 +174,7 @@ def _fits(piece: BodyRun) -> bool:
 
 
 def _of_pieces(pieces: Sequence[BodyRun], paths: str) -> Iterator[BlockText]:
-    """Yield the parts of each new block: as many whole pieces as fit into it."""
+    """Yield the `BlockText` of each new block: as many whole pieces as fit into it."""
     start = 0
     while start < len(pieces):
         stop, records, size = start, 0, 0
@@ -189,7 +189,7 @@ def _of_pieces(pieces: Sequence[BodyRun], paths: str) -> Iterator[BlockText]:
 
 
 def _of_rows(drafts: Drafts, most: int) -> Iterator[BlockText]:
-    """Yield the parts of each new block: single bodies, joined, up to `most` records and `BLOCK_BYTES`."""
+    """Yield the `BlockText` of each new block: single bodies, joined, up to `most` records and `BLOCK_BYTES`."""
     bodies = [*drafts.bodies]
     ends = [*accumulate(map(len, bodies))]
     start = 0

@@ -32,7 +32,7 @@ GROUP_RECORDS = 1000
 class TransactionTimes:
     """How long a transaction took in seconds: `append` until all was written, `flush` from then until it was committed.
 
-    Filled in before its units get their results.
+    `flush` includes a flush after the commit, if results need one. Filled in before the units get their results.
     """
 
     append = 0.0
@@ -82,11 +82,11 @@ class Unit(Protocol[R_co]):
 
     `admit` runs before anything is placed and returns the drafts to append. An `EventdError` or a `MessageError` raised
     there leaves this unit out, provided that it has written nothing yet. `finish` runs when the drafts have their
-    positions. Any other error undoes the whole transaction, and its units are tried again one by one, each in its own
-    savepoint.
+    positions. Any other error undoes the whole transaction, and its units are tried again: together if only a known id
+    was the problem, else one by one, each in its own savepoint.
 
-    The results of a transaction without `durable` units are returned before it is flushed to disk. Units of one `turn`
-    are written in the order of their arrival.
+    The results of a transaction without `durable` units are returned before it is flushed to disk, unless a unit sets
+    `Transaction.must_flush`. Units of one `turn` are written in the order of their arrival.
     """
 
     @property
@@ -143,7 +143,7 @@ PlaceDrafts = Callable[..., Placement]
 class CommitResult:
     """The results of a transaction's units in order, errors included, and the blocks that the transaction appended.
 
-    `head` is the head before these blocks; `record_bytes` are the bytes of those in topics of records.
+    `head` is the head before these blocks; `record_bytes` are the bytes of data and meta in those of topics of records.
     `must_flush`: results may only be returned after the flush, even if no unit is durable.
     """
 

@@ -109,7 +109,10 @@ class EventLog:
             self.wakeups.touch_all()
 
     def _acknowledge(self, last: int) -> None:
-        """Store `last` in the head file as the last acknowledged position; called before any result is returned."""
+        """Store `last` in the head file as the last acknowledged position, before results are returned.
+
+        After an error, the file is not written any more.
+        """
         if self._acknowledged is None:
             return
         try:
@@ -159,8 +162,8 @@ class EventLog:
     ) -> WirePage:
         """Return a page of one topic, in the form sent to peers, of the positions in `(after, until]`.
 
-        `at_tail` allows pages from memory, which do not show what retention has removed meanwhile: for readers that
-        follow the end of the log.
+        `at_tail` allows pages from memory, which report no `gaps` and no `lost`: for readers that follow the end of the
+        log.
         """
         now = self.clock.now()
         recent = self._at_tail(topic_id, after, own=wanted.own) if at_tail and until is None else None
@@ -200,7 +203,7 @@ class EventLog:
         return fill_matching_page(recent.blocks, ahead, concern, limit=limit, max_bytes=max_bytes)
 
     async def try_writing(self) -> None:
-        """Commit an empty change; if that succeeds, writing counts as working again. Raises `EventdError`."""
+        """Commit and flush a change of a counter, after which writing counts as working again. Raises `EventdError`."""
         await self.database.write(touch_head)
         self.work.trouble = ""
 
@@ -217,7 +220,10 @@ class EventLog:
             self.wakeups.unwatch(watch)
 
     async def look_around(self) -> Head:
-        """Read and return the head; if another process has moved it, wake every reader that waits for records."""
+        """Return the stored head; wake every reader if it is beyond the last known position, or of a new epoch.
+
+        Raises `DatabaseUnavailable` if the database file was deleted, moved or replaced.
+        """
         self.database.file_guard.require()
         head = await self.database.read_for_delivery(read_head)
         self._note_epoch(head.epoch)
@@ -226,7 +232,10 @@ class EventLog:
         return head
 
     async def close(self) -> None:
-        """Refuse new units, wait until all submitted ones are durable, and record that no commit can be lost."""
+        """Refuse new units, wait for all submitted ones, then flush them and record that no commit can be lost.
+
+        Errors of that flush are ignored.
+        """
         await self._appender.close()
         with suppress(EventdError, RuntimeError):  # otherwise the next start assumes that commits may be lost
             head = await self.database.write(settle_unsynced)
@@ -235,7 +244,7 @@ class EventLog:
 
 
 def _open_head_file(database: Database) -> tuple[HeadFile | None, HeadMark | None]:
-    """Return the head file and its content, None if it is new or damaged.
+    """Return the head file and its content (None if the file is new or damaged).
 
     Both are None on Postgres, and after an error: an older copy of the database is then not detected.
     """

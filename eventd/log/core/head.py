@@ -49,7 +49,7 @@ def shrink(conn: sa.Connection, size: int) -> None:
 
 
 def mark_unsynced(conn: sa.Connection, run: str) -> None:
-    """Record that commits may be lost if the system boot named `run` ends in a crash; empty: that none can be lost."""
+    """Record that a crash of `run` (a boot, or a run of Postgres) may lose commits; empty: that none can be lost."""
     execute(conn, "UPDATE log_heads SET unsynced = ? WHERE id = 1", (run,))
 
 
@@ -84,17 +84,18 @@ class Recovery(NamedTuple):
 
 
 def recover(conn: sa.Connection, acknowledged: HeadMark | None) -> Recovery:
-    """Return the head of a log that is opened; first begin a new epoch if the database lacks commits, or may lack some.
+    """Return the `Recovery` of a log that is opened; first begin a new epoch if commits are, or may be, lacking.
 
     An older copy of the database lacks commits; `acknowledged` (the head file's content, None if unknown) shows that,
-    and must have been read before the transaction began. Commits may be lacking if the operating system crashed before
-    it had flushed all of them. A killed process loses nothing: the operating system writes its data.
+    and must have been read before the transaction began. Commits may be lacking if the operating system, or the
+    Postgres server, ended before it had flushed all of them. A killed node loses nothing: the operating system writes
+    its data.
     """
     head = read_head(conn)
     ((instance,),) = fetch(conn, "SELECT instance FROM log_heads WHERE id = 1")
     reason = ""
     if head.unsynced and head.unsynced != run_of_system(conn):
-        reason = "the system ended before all commits were on the disk"
+        reason = "this machine, or the Postgres server, ended before all commits were known to be on the disk"
     if acknowledged is not None and _is_older(head, instance, acknowledged):
         reason = (
             f"the database is an older copy: it ends at position {head.last} of the epoch {head.epoch}, and this node "
@@ -148,7 +149,7 @@ def announce_topics(conn: sa.Connection, *, deleted: int = 0) -> int:
 
 
 def renew_epoch(conn: sa.Connection) -> str:
-    """Begin a new epoch for a log that was restored or lost commits, and return its name.
+    """Begin a new epoch for a log that was restored or lost commits; return the name of the epoch.
 
     Positions of the log that other nodes remember become invalid.
     """

@@ -1,4 +1,4 @@
-"""Conflicts of event ids: an id belongs to the first event that used it; a second event with it is not stored.
+"""Conflicts of event ids: an id belongs to the first event that used it; a different event with it is not stored.
 
 The emitter chooses the id, so a member can take one that another would use. Nothing prevents that; these rows name both
 sides, so that operators notice.
@@ -26,7 +26,8 @@ KINDS_PER_TRANSACTION: Final = 100
 class Origin(NamedTuple):
     """The origin of a stored event: its source, its encoded path, and when it was recorded (microseconds).
 
-    `key_id` is the key that signed it, if the event is of this transaction; None: the key must be looked up.
+    `key_id` is the key that signed it, if the event is of this transaction, and then `recorded_at` is 0; None: the key
+    must be looked up.
     """
 
     source: str
@@ -48,10 +49,9 @@ class IdConflict(NamedTuple):
 
 
 class ConflictCount(NamedTuple):
-    """The conflicts between one owner and one source: how many (`times`), and when the first and the last was.
+    """The conflicts of one owner and key with one source and key: how many (`times`), and when the first and last was.
 
-    `event_id` is that of the last one. A key that is empty stands for an event that was emitted at this node. Times in
-    microseconds.
+    `event_id` is that of the last one. A key is empty for events emitted at this node. Times in microseconds.
     """
 
     owner: str
@@ -101,10 +101,7 @@ def _owner(conn: sa.Connection, topic_id: int, origin: Origin | None, keys: dict
 
 
 def _key_of(conn: sa.Connection, topic_id: int, node: str, recorded_at: int) -> str:
-    """Return the id of the key that signed the batch that `node` sent and that was recorded at `recorded_at`.
-
-    `UNKNOWN` if the row of the batch is deleted.
-    """
+    """Return the id of the key that signed the batch of `node` recorded at `recorded_at`; `UNKNOWN` without its row."""
     sql = "SELECT key_id FROM inbound_batches WHERE recorded_at = ? AND topic_id = ? AND node = ? LIMIT 1"
     rows = fetch(conn, sql, (recorded_at, topic_id, node))
     return str(rows[0][0]) if rows else UNKNOWN

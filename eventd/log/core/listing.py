@@ -44,7 +44,7 @@ class EventQuery:
     max_bytes: int = 8 << 20
 
     def fits(self, record: Record) -> bool:
-        """Return whether a record passes the filters; of each id, only the latest record is listed."""
+        """Return whether a record passes the filters; whether it is the latest record of its id is not checked here."""
         return (
             (not self.event_id or record.event_id == self.event_id)
             and (not self.types or record.tag in self.types)
@@ -68,18 +68,18 @@ class EventQuery:
 
     @property
     def _subject(self) -> str:
-        """Return text that the line of every listed record contains; empty for any."""
+        """Return text that the body of every listed record contains; empty for any."""
         return f'"subject":{written(self.subject_prefix)[:-1]}' if self.subject_prefix else ""
 
     def sieve(self) -> Callable[[str], bool]:
-        """Return a test of lines, False only if the text excludes the record: a search costs less than decoding."""
+        """Return a test of bodies, False only if the text excludes the record: a search costs less than decoding."""
         subject, types = self._subject, [f'"type":{written(name)}' for name in self.types]
         return lambda line: subject in line and (not types or any(name in line for name in types))
 
 
 @dataclass(frozen=True, slots=True)
 class EventList:
-    """Records in the order of the query.
+    """A page of records in the order of the query.
 
     If there may be `more`, the next page begins after the position `seen` or, with the newest first, before it.
     """
@@ -90,7 +90,7 @@ class EventList:
 
 
 def list_latest(conn: sa.Connection, ask: EventQuery) -> EventList:
-    """Return the latest record of each id that matches the query, in log order or the newest first.
+    """Return a page of the records that match the query and are the latest of their id, in the query's order.
 
     A query with few matches in a long log takes several pages, some of which may be empty.
     """

@@ -37,7 +37,7 @@ def read_done(conn: sa.Connection, topic: TopicRow, first: int, last: int) -> di
 
 
 def empty_seqs(block: Block) -> list[int]:
-    """Return the seqs of a block whose lines are empty."""
+    """Return the seqs of a block whose lines have no body: their records are removed."""
     if not block.has_empty:
         return []
     return [seq for seq, body in enumerate(block.bodies(), block.seq) if not body]
@@ -60,7 +60,7 @@ def live_ranges(held: Iterable[Block], removed: Collection[int], after: int, upt
 
 
 def first_live(conn: sa.Connection, topic: TopicRow, after: int) -> int:
-    """Return the first seq after `after` that has a record; the next one to be assigned if none has."""
+    """Return the first seq after `after` (the floor or more) that has a record; the next to be assigned if none has."""
     if not topic.deleted:
         return after + 1
     for block in scan_seqs(conn, topic.id, after, topic.head_seq):

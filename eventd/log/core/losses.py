@@ -1,6 +1,7 @@
-"""Losses of a topic: the ranges of seqs, with the reason, that retention removed or a router could not copy.
+"""Losses of a topic: the ranges of seqs that retention removed, or that a router's source lost, each with the reason.
 
-Records deleted by request are not included, so readers are only notified of records they missed.
+Records deleted by request, and events that had expired, are not included (unless ranges around them were joined), so
+readers are only notified of records they missed.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from eventd.store.engine.database import bulk_insert, execute, execute_many, fet
 from eventd.store.schema.tables import topic_losses
 
 CAP, TTL, SOURCE_TRIM, MIXED = "cap", "ttl", "source_trim", "mixed"
-"""Why records were lost: over a limit; too old; lost by a router's source before it copied them; several of these."""
+"""Why records were lost: over a limit; too old, or of an ephemeral topic when the node started; lost by a router's
+source before they were copied; several of these."""
 
 MOST_RANGES = 1000
 """Maximum number of ranges that a topic keeps. Beyond it the oldest are joined, and may then include records that were
-deleted by request."""
+deleted by request or are stored."""
 
 
 class Loss(NamedTuple):
@@ -87,9 +89,10 @@ def read_crowded(conn: sa.Connection, *, most: int = MOST_RANGES) -> list[int]:
 
 
 def join_oldest(conn: sa.Connection, topic_id: int, *, most: int = MOST_RANGES) -> int:
-    """Join the oldest ranges of a topic that has more than `most`; return by how much their number decreased.
+    """Join the oldest ranges of a topic with more than `most` into one; return by how much their number decreased.
 
-    Locks the head. Records between the joined ranges count as lost from then on, although a request deleted them.
+    Locks the head. Records between the joined ranges count as lost from then on, even if a request deleted them or they
+    are still stored.
     """
     lock_head(conn)
     ranges = int(fetch(conn, "SELECT count(*) FROM topic_losses WHERE topic_id = ?", (topic_id,))[0][0])

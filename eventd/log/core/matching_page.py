@@ -1,6 +1,6 @@
-"""A page for a reader of single records: the interesting ones are decoded, the others skipped.
+"""A page for a reader of single records: those that may be of interest are decoded, the others skipped.
 
-If the names of a block exclude every interesting record, its text is not even searched.
+If the types and sources of a block exclude every interesting record, its text is not even searched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Interest(Protocol[T_co]):
         ...
 
     def may_be(self, line: str) -> object:
-        """Return a true value unless the text of a line excludes its record: a search costs less than decoding."""
+        """Return a true value unless the text of a body excludes its record: a search costs less than decoding."""
         ...
 
     def take(self, record: Record) -> T_co | None:

@@ -28,8 +28,8 @@ def cost_of(block: Block) -> int:
 class PageRange(NamedTuple):
     """The range of positions of a page, in one snapshot.
 
-    It ends at `end`; `gaps` are removed records at its beginning. `lost` is the last position of a record that entered
-    the log at this node and was removed before every peer had it; 0: none was.
+    It ends at `end`; `gaps` are removed records at its beginning. At or before the position `lost`, an unexpired record
+    that entered the log at this node was evicted before all peers had it; 0: none was, or the page is from memory.
     """
 
     head: Head

@@ -1,9 +1,9 @@
 """The records of a topic: their stored form, their identity, and the form for readers. Pure.
 
 A record is stored as the text of one JSON object with its members in one order: `$node`, `$tag`, `meta`, `data`, all
-but the last optional. Data and meta are kept as the client wrote them, without white space. So a page of records is
-made by cutting and joining texts, without decoding. An empty body stands for a record that was removed from inside a
-block: its line stays, so that positions and seqs remain consecutive.
+but the last optional. Data and meta are kept as the client wrote them, but for white space and numeric escapes (see
+`compact`). So a page of whole records is made by cutting and joining texts, without decoding. An empty body stands for
+a record that was removed from inside a block: its line stays, so that positions and seqs remain consecutive.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class View(NamedTuple):
 
 
 class Provenance(NamedTuple):
-    """How a record reached its topic: how many routers forwarded it, and the record id it keeps.
+    """How a record reached its topic: by how many routers (counted from 0 after a group), and the id it keeps.
 
-    `id` is the record id (see `record_id`) that it got in the topic it was first written to, or the id of the event of
-    a group that it was made of; empty unless all routers on its way keep ids (`fan_in`).
+    `id` is empty unless the last router keeps ids (`fan_in`). It is then the `id` that the original kept; if that has
+    none, the id of the event, or the original's record id in the source topic (see `record_id`).
     """
 
     hops: int
@@ -198,7 +198,7 @@ def record_id(instance: int, seq: int, recorded_at: int) -> str:
 
 
 def parse_record_id(text: str) -> RecordId | None:
-    """Return the parts of a record id; None if the text is not a UUID version 7 in lower case."""
+    """Return the parts of a record id; None if the text does not look like a UUID version 7 in lower case."""
     digits = text.replace("-", "")
     if len(text) != 36 or len(digits) != 32 or not all(digit in _DIGITS for digit in digits) or digits[12] != "7":
         return None
@@ -258,7 +258,7 @@ def compact(text: str) -> str:
     """Return a JSON text without white space between its tokens, and with characters instead of numeric escapes.
 
     Otherwise it is unchanged. Many clients escape every character outside of ASCII by its number. Raises ValueError if
-    the text is not JSON.
+    the text is not JSON, or nested too deeply.
     """
     try:
         compacted = msgspec.json.format(text, indent=-1)

@@ -88,9 +88,9 @@ def scan_back(conn: sa.Connection, topic_id: int, after: int, before: int) -> It
 def outlines(
     conn: sa.Connection, topic_id: int, after: int, until: int, *, own: bool = False, portion: int = BLOCKS_PER_READ
 ) -> Iterator[Block]:
-    """Yield the blocks with positions in `(after, until]`, in order, uncut and without their lines.
+    """Yield the blocks of a topic with positions in `(after, until]`, in order, uncut and without their lines.
 
-    With `own`, only those whose records entered the log at this node. `portion` blocks are read at once.
+    With `own`, only those whose records entered the log at this node. At most `portion` are read at once.
     """
     condition = f"topic_id = ? AND {{}} AND position <= ?{_OWN[own]} ORDER BY position LIMIT ?"
     sql = f"SELECT {_OUTLINE} FROM blocks WHERE {condition}"
@@ -104,7 +104,7 @@ def outlines(
 def outlines_back(
     conn: sa.Connection, topic_id: int, after: int, before: int, *, portion: int = BLOCKS_PER_READ
 ) -> Iterator[Block]:
-    """Yield the blocks with positions in `(after, before)`, uncut and without their lines, the newest first."""
+    """Yield the blocks of a topic with positions in `(after, before)`, uncut and without lines, the newest first."""
     sql = f"SELECT {_OUTLINE} FROM blocks WHERE topic_id = ? AND position < ? ORDER BY position DESC LIMIT ?"
     at = before
     while rows := fetch(conn, sql, (topic_id, at, portion)):
@@ -177,12 +177,12 @@ def stored_at(conn: sa.Connection, topic_id: int, positions: Sequence[int]) -> s
 
 
 def read_at(conn: sa.Connection, positions: Sequence[int]) -> list[Record]:
-    """Return the events at those of these positions that are still stored, in order."""
+    """Return the events that are still stored at these positions, in the order of positions."""
     return [record for block, places in blocks_at(conn, positions) for record in pick(block, places)]
 
 
 def pick(block: Block, positions: Sequence[int]) -> list[Record]:
-    """Return the block's events at these positions: at least one position, in order."""
+    """Return the block's events at these positions, which are in order and at least one."""
     part = block.within(positions[0] - 1, positions[-1])
     wanted = set(positions)
     return [record for record in unpack(part) if record.position in wanted] if part is not None else []

@@ -1,7 +1,7 @@
 """The end of the log as written by this process, in memory: readers that have caught up need no database read.
 
-It holds a few small blocks, and only consecutive positions up to this process's last commit. If another process appends
-in between, or a block is large, it starts over; a reader whose position is before its first reads the database.
+The tail holds a few small blocks, of consecutive positions up to this process's last append. If another process
+appends in between, or a block is large, it starts over; a reader whose position is before the tail reads the database.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RecentBlocks(NamedTuple):
 
 
 class Tail:
-    """The newest blocks. Only the event loop uses it."""
+    """The newest blocks that this process appended. Only the event loop uses it."""
 
     def __init__(self) -> None:
         self._blocks: deque[Block] = deque()

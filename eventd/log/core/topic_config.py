@@ -87,7 +87,8 @@ read_config = lru_cache(maxsize=256)(msgspec.json.Decoder(TopicConfig).decode)
 def merged(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig:
     """Return the resolved configuration after `changes`, in which None resets a field to its default.
 
-    Raises `Invalid` for an unknown field or a value that is not valid.
+    `durability` None keeps `fsync` unless `durable` is reset, too. Raises `Invalid` for an unknown field or a value
+    that is not valid.
     """
     fields: dict[str, Any] = msgspec.to_builtins(config)
     if unknown := [name for name in changes if name not in fields]:

@@ -180,7 +180,9 @@ def require_in_use(conn: sa.Connection, head: Head, topic_id: int) -> None:
         return
     found.pop(topic_id, None)
     if not fetch(conn, f"SELECT 1 FROM topics WHERE id = ? AND NOT {IS_DELETED}", (topic_id,)):
-        raise NotFound("the group was deleted meanwhile", hint="declare it again, or emit to another group")
+        raise NotFound(
+            "the group was deleted meanwhile", hint="declare the group again, if its events are still wanted"
+        )
     found[topic_id] = head.registry_version
 
 

@@ -69,9 +69,9 @@ class Publish:
 
 
 def require_room(tx: Transaction, topic_id: int, drafts: Drafts, ceiling: int | None) -> None:
-    """Raise `Full` if the drafts, after those of earlier units, would exceed the topic's limit in bytes.
+    """Raise `Full` if the drafts, after those of the transaction's earlier units, would exceed the topic's limit.
 
-    Otherwise they are counted for the later units of the transaction. `ceiling` None: unlimited.
+    Otherwise they are counted for its later units. `ceiling`: the limit in bytes; None: unlimited.
     """
     if ceiling is None:
         return
@@ -79,8 +79,8 @@ def require_room(tx: Transaction, topic_id: int, drafts: Drafts, ceiling: int | 
     taken += drafts.bytes
     if taken > ceiling:
         raise Full(
-            f"the topic has reached its limit of {ceiling} bytes",
-            hint="raise retention.maxBytes, or fix the links of peers that lag behind",
+            f"the events do not fit into the group's limit of {ceiling} bytes (retention.maxBytes)",
+            hint="raise retention.maxBytes of the group, or lower its maxAge or maxEvents",
         )
     tx.shared["bytes", topic_id] = taken
 

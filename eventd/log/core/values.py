@@ -34,7 +34,8 @@ class Draft(NamedTuple):
 class Drafts:
     """Drafts as columns.
 
-    `types` and `sources` name all that occur, and maybe more; none expires before `expires_first`; None: none expires.
+    `types` and `sources` name all that occur, and maybe more, unless they are more than a block lists. None expires
+    before `expires_first`; without it, none expires.
 
     Drafts of a topic of records have `sizes`, in bytes of data and meta, and no `event_ids`, unless they are copies
     that keep the ids of the copied records. `key_id` is the key that signed their batch; empty without one.
@@ -78,7 +79,7 @@ class Drafts:
         return len(self.bodies)
 
     def of_one_kind(self) -> Iterator[Drafts]:
-        """Yield the drafts in runs, usually one: each run entered the log at this node, or came from other nodes."""
+        """Yield the drafts in runs, usually one, in each of which all paths are empty, or none is."""
         distinct = set(self.paths)
         if len(distinct) == 1 or "" not in distinct:
             yield self
@@ -103,7 +104,7 @@ class Drafts:
 
     @property
     def own(self) -> bool:
-        """Return whether any draft enters the log at this node."""
+        """Return whether any draft has an empty path: it enters the log here, not as a router's copy of a record."""
         return "" in self.paths
 
     @property
@@ -197,8 +198,8 @@ class Head:
     """The end of the log. `next_position` is the position of the next record.
 
     `registry_version` changes with the declared resources, `parts_version` with the parts of plugins, `topics_version`
-    with topics, routers and API keys: one read of the head shows all of them. `unsynced` names the boot of the system
-    that must not crash before all commits are flushed; empty: all are.
+    with topics, routers and API keys: one read of the head shows all of them. `unsynced` names the boot of the system,
+    or the run of Postgres, that must not crash before all commits are flushed; empty: all are.
     """
 
     next_position: int
@@ -211,5 +212,5 @@ class Head:
 
     @property
     def last(self) -> int:
-        """Return the last assigned position; 0 in an empty log."""
+        """Return the last assigned position; 0 before the first."""
         return self.next_position - 1

@@ -1,7 +1,7 @@
 """A page in its wire form: the stored events of the log, each with its position and its path.
 
-If all of a block may be sent, or none of it, its text is not even searched; otherwise its records are checked one by
-one.
+If the columns of a block prove that all of it may be sent, or none of it, its records are not decoded; otherwise they
+are checked one by one.
 """
 
 from __future__ import annotations

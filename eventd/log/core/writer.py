@@ -1,8 +1,8 @@
-"""The only writer of a process: collects the units of its callers and commits them as one transaction.
+"""The writer of a log in a process: commits the units of many callers in common transactions.
 
-A caller submits a unit and awaits its result. Units that arrive while a transaction runs form the next one, so a single
-unit never waits and a thousand share one flush. There is no task: the end of one transaction on the writer thread
-starts the next.
+A caller submits a unit and awaits its result. Units of one kind that arrive while a transaction runs form the next one,
+so a single unit never waits and a thousand share one flush. There is no task: the end of one transaction on the writer
+thread starts the next.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class WriterStats:
 
     @property
     def failing(self) -> bool:
-        """Return whether the last transaction failed as a whole."""
+        """Return whether the last transaction failed as a whole and no `EventLog.try_writing` has succeeded since."""
         return bool(self.trouble)
 
     def queued(self, waiting: int) -> None:

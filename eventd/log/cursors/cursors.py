@@ -1,7 +1,7 @@
 """Cursors: the position and state of each consumer, and its dead letters.
 
-A step is applied only if the cursor is still at the position the step began from; that check is the fence. Every
-function takes the open transaction; the head is locked before any cursor is.
+A step is applied only if the cursor is still at the position the step began from; that check is the fence. Reads and
+writes are part of the caller's transaction; if it locks the head, it does so before any cursor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LinkState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The row of a consumer. Positions are those of the node's log; times in microseconds.
+    """The row of a consumer. Positions are those of the node's log, for the lake also ids of ledger rows; times in µs.
 
     `selection` is that of a repair or a backfill, which ends at `until`; a cursor of the lake has the lake's id there.
     The selection of a link or a subscription is stored under `selector_version` in the table `selectors`.
@@ -64,21 +64,21 @@ class Cursor:
 
     @property
     def shown_state(self) -> LinkState:
-        """Return the state that operators see."""
+        """Return `PAUSED` for a paused cursor, otherwise its stored state."""
         return LinkState.PAUSED if self.paused_at is not None else self.state
 
     @property
     def is_refused(self) -> bool:
-        """Return whether it is blocked or failed, and not paused: nothing is delivered until the cause is fixed."""
+        """Return whether the cursor is blocked or failed, and not paused: no delivery until the cause is fixed."""
         return self.shown_state in (LinkState.BLOCKED, LinkState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveredBatch:
-    """One delivered batch: the evidence for every position in `(after, upto]`. Times in microseconds.
+    """The outcome of one batch: the evidence for the records in `(after, upto]`. Times in microseconds.
 
-    `exceptions` are positions that were not delivered, each with the reason. `picked`: the positions that a repair
-    delivered; empty for a batch of the cursor itself. `status` is that of the response; 0: there was nothing to send.
+    `exceptions` are positions that were not delivered, each with the reason. `picked`: the only positions that the
+    batch of a repair concerns; empty for one of the cursor itself. `status`: of the last answer; 0: nothing was sent.
     """
 
     cursor: str
@@ -103,7 +103,7 @@ class DeliveredBatch:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that one consumer's destination refused for good, and the reason. Times in microseconds."""
+    """A record that one consumer gave up delivering, and the reason. Times in microseconds."""
 
     cursor: str
     position: int
@@ -146,7 +146,7 @@ def read_cursors(conn: sa.Connection, *kinds: str, name: str | None = None) -> l
 
 
 def read_cursor(conn: sa.Connection, name: str) -> Cursor:
-    """Return one cursor. Raises `NotFound`."""
+    """Return the cursor of this name. Raises `NotFound`."""
     found = read_cursors(conn, name=name)
     if not found:
         raise NotFound(f"no cursor {name!r}")
@@ -172,7 +172,7 @@ def create_cursor(
     selection: Mapping[str, Any] | None = None,
     selector_version: int = 1,
 ) -> bool:
-    """Create the cursor unless it exists; return whether it was created."""
+    """Create the cursor unless one of this name exists; return whether it was created."""
     statement = insert(conn, cursors).values(
         name=name,
         kind=kind,
@@ -203,7 +203,10 @@ def create_cursor(
 
 
 def delete_cursors(conn: sa.Connection, names: Iterable[str]) -> None:
-    """Delete cursors, with their selections, batches and dead letters."""
+    """Delete cursors, with the selections, batches and dead letters under their names.
+
+    Notes the highest id of these batches as deleted.
+    """
     for name in names:
         last = sa.select(sa.func.max(batches.c.id)).where(batches.c.cursor == name)
         note_forgotten(conn, batches.name, conn.execute(last).scalar_one() or 0)
@@ -229,7 +232,7 @@ def declare_selection(conn: sa.Connection, cursor: str, version: int, selection:
 
 
 def read_selection(conn: sa.Connection, cursor: str, version: int | None = None) -> tuple[int, dict[str, Any]]:
-    """Return a cursor's stored selection, as (version, selection): the newest, or `version`. Raises `NotFound`."""
+    """Return (version, selection) of a cursor from `selectors`: the newest, or `version`. Raises `NotFound`."""
     query = sa.select(selectors).where(selectors.c.cursor == cursor).order_by(selectors.c.version.desc()).limit(1)
     if version is not None:
         query = query.where(selectors.c.version == version)
@@ -250,14 +253,14 @@ def read_selections(conn: sa.Connection, *kinds: str) -> dict[str, tuple[int, di
 
 
 def next_repair_name(conn: sa.Connection, group: str, node: str, *, kind: str = "repair") -> str:
-    """Return a name for the cursor of another repair for a peer: `kind:group/node/` and an unused number."""
+    """Return a name for a new repair or backfill: `kind:group/node/` and the highest number in use plus 1."""
     prefix = f"{kind}:{group}/{node}/"
     taken = [c.name for c in read_cursors(conn, kind) if c.name.startswith(prefix)]
     return f"{prefix}{max([int(name.rpartition('/')[2]) for name in taken], default=0) + 1}"
 
 
 def lock_positions(conn: sa.Connection, names: Sequence[str]) -> dict[str, int]:
-    """Return the positions of those of these cursors that exist, by name, and lock them until the transaction ends."""
+    """Lock the rows of these cursors until the transaction ends; return the position of each that exists, by name."""
     ordered = sorted(set(names))  # one order for all, so that two writers never wait for each other
     marks = ", ".join("?" * len(ordered))
     sql = f"SELECT name, position FROM cursors WHERE name IN ({marks}) ORDER BY name{for_update(conn)}"
@@ -265,7 +268,7 @@ def lock_positions(conn: sa.Connection, names: Sequence[str]) -> dict[str, int]:
 
 
 def check_fence(positions: Mapping[str, int], step: Step) -> None:
-    """Raise `FenceLost` unless the cursor is still at the position the step began from."""
+    """Raise `FenceLost` unless `positions` has the step's cursor at the position the step began from."""
     found = positions.get(step.name)
     if found != step.position:
         where = "was deleted" if found is None else f"is at {found}"
@@ -273,7 +276,9 @@ def check_fence(positions: Mapping[str, int], step: Step) -> None:
 
 
 def apply_step(conn: sa.Connection, step: Step) -> None:
-    """Move the cursor, and store the step's batches and dead letters. `check_fence` has passed under the same lock.
+    """Move the cursor, clear its failures if the step succeeded, and store the step's batches and dead letters.
+
+    The caller has called `check_fence` under the same lock.
 
     Raises `FenceLost` if the cursor's selection version differs from the step's: records that the step skipped may now
     be wanted, and the repair that sends what the old selection left out ends where the cursor stood at the declaration.
@@ -309,7 +314,7 @@ def apply_step(conn: sa.Connection, step: Step) -> None:
 
 
 def insert_batch(conn: sa.Connection, batch: DeliveredBatch) -> None:
-    """Store the evidence of one delivered batch."""
+    """Store the ledger row of one batch."""
     values = {name: getattr(batch, name) for name in DeliveredBatch.__slots__}
     values["exceptions"] = json.dumps(list(batch.exceptions), separators=(",", ":")) if batch.exceptions else ""
     values["picked"] = json.dumps(list(batch.picked), separators=(",", ":")) if batch.picked else ""
@@ -317,7 +322,7 @@ def insert_batch(conn: sa.Connection, batch: DeliveredBatch) -> None:
 
 
 def insert_dead_letter(conn: sa.Connection, letter: DeadLetter) -> None:
-    """Store a dead letter; for a record that already has one, the new reason replaces the old."""
+    """Store a dead letter; an earlier one of its cursor and position gets the new reason, detail, attempts and time."""
     values = {name: getattr(letter, name) for name in DeadLetter.__slots__}
     statement = insert(conn, dead_letters).values(**values)
     keep = {name: values[name] for name in ("reason", "detail", "attempts", "parked_at")}
@@ -369,7 +374,7 @@ def clear_failures(conn: sa.Connection, names: Iterable[str], now: int) -> None:
 
 
 def set_paused(conn: sa.Connection, name: str, *, at: int | None, by: str) -> None:
-    """Pause the cursor at the time `at` (microseconds); None resumes it. Raises `NotFound`."""
+    """Pause the cursor, with `at` (microseconds) as the time; None resumes it. Raises `NotFound`."""
     changed = conn.execute(cursors.update().where(cursors.c.name == name).values(paused_at=at, paused_by=by))
     if changed.rowcount == 0:
         raise NotFound(f"no cursor {name!r}")
@@ -379,8 +384,8 @@ def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int, 
     """Move a cursor back: the other side has less than the cursor says.
 
     `epoch` is the one in which the other side has proven to have everything up to `to`; empty without a proof. Raises
-    `Invalid` for a forward move, which would skip records that were never delivered. Raises `FenceLost` if the cursor
-    moved meanwhile.
+    `Invalid` unless `to` is before `position`: a forward move would skip records that were never delivered. Raises
+    `FenceLost` if the cursor moved meanwhile.
     """
     if to >= position:
         raise Invalid(f"cursor {name!r} at {position} cannot be rewound to {to}")
@@ -393,7 +398,7 @@ def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int, 
 def move_cursor(conn: sa.Connection, name: str, *, to: int, now: int) -> None:
     """Move a cursor forward or back, for an operator, and clear its failures. Raises `NotFound`.
 
-    A step in progress will fail with `FenceLost`.
+    A step in progress fails with `FenceLost`, unless it began at `to`.
     """
     fresh = {"position": to, "sent_upto": to, "attempts": 0, "retry_at": None, "last_error": "", "reason": ""}
     fresh |= {"state": LinkState.RUNNING, "since": now}

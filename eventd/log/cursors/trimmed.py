@@ -1,7 +1,7 @@
-"""The highest row id that was deleted from each numbered table, for readers that follow the table by id.
+"""The highest row id noted as deleted from each numbered table, for readers that follow the table by id.
 
 Rows are deleted by age, or with their peer, and not strictly in the order of their ids: up to that id rows may be
-missing, after it none is.
+missing, after it none is. Rows of deleted topics are not noted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NUMBERED = (batches, inbound_batches, inbound_gaps, refusals)
 
 
 def note_forgotten(conn: sa.Connection, table: str, upto: int) -> None:
-    """Record that rows up to the id `upto` were deleted from a table. A lower id than the recorded one changes nothing.
+    """Record `upto` as the highest id of rows just deleted from a table; 0, or less than is recorded, changes nothing.
 
     The head must be locked.
     """
@@ -29,6 +29,6 @@ def note_forgotten(conn: sa.Connection, table: str, upto: int) -> None:
 
 
 def read_forgotten(conn: sa.Connection, table: str) -> int:
-    """Return the id up to which rows of a table may be missing; 0: none."""
+    """Return the id up to which rows of a table may be missing; 0: none is."""
     rows = fetch(conn, "SELECT upto FROM forgotten WHERE book = ?", (table,))
     return int(rows[0][0]) if rows else 0

@@ -178,7 +178,7 @@ def test_what_the_receiver_has_lost_is_found(
     result = json.loads(ended.out)
     assert result["verified"] is False
     assert result["problems"][0].startswith(f"at the receiver {lost[0]:,} of 2,000 are missing: number ")
-    assert ended.err.startswith("error: the records read back differ from those sent: at the receiver ")
+    assert ended.err.startswith("error: the measurement was not verified: at the receiver ")
     assert asyncio.run(_left(pair)) == []
 
 
@@ -223,7 +223,7 @@ def test_a_secret_that_cannot_be_read_is_told(guest: Bench, monkeypatch: pytest.
         (("ingest", "--window", "2", "--to", "topic"), 2, "leave out --to topic"),
         (("ingest", "--durability", "normal"), 2, "--durability normal needs --to topic"),
         (("ingest", "--database", "nonsense"), 2, "is not a database URL"),
-        (("ingest", "--database", "sqlite:///x.db"), 2, "use --folder to choose the disk"),
+        (("ingest", "--database", "sqlite:///x.db"), 2, "choose the disk with --folder"),
         (("ingest", "--folder", "/nowhere"), 1, "no such folder"),
         (("ingest", "--server", "http://127.0.0.1:1"), 1, "cannot reach http://127.0.0.1:1"),
         (("ingest", "--server", "http://127.0.0.1:1", "--folder", "/tmp"), 2, "is for nodes that the command starts"),

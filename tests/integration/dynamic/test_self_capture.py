@@ -117,7 +117,7 @@ async def test_an_answer_cannot_report_what_it_captures_itself(site: Site, tmp_p
 
     await until(parked, "the answer to be refused")
     (run,) = await parked()
-    assert "10.77.60.10 is captured by RemoteAddressClaim/onprem-10-77-60-10 of the same result" in run.error
+    assert "a client at 10.77.60.10, which its own RemoteAddressClaim/onprem-10-77-60-10 captures" in run.error
     assert await site.ids() == ["q1"]
     assert await site.running.log.database.read(read_parts) == []
 

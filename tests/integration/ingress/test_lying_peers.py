@@ -92,7 +92,7 @@ async def test_a_peer_that_takes_all_and_then_has_none_of_it_is_not_fed_without_
         await a.emit("e1", "e2", "e3")
         cursor = await a.in_state("b", "backing-off", "rewinds")
         assert cursor.position == 0
-        assert cursor.last_error == "the peer went back 2 times: the peer is at 0"
+        assert cursor.last_error == "the peer's mark went back 2 times: the peer has everything only up to position 0"
         assert liar.batches == 4
 
 

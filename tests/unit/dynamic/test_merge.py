@@ -203,7 +203,8 @@ def test_resources_of_our_kinds_are_shown_with_a_warning() -> None:
     }
     effective = merged([stored_part(S1, [group])])
     assert names(effective) == ["g"]
-    assert effective.warnings == [f"EventGroup/g of {S1} is shown, but has no effect"]
+    said = f"EventGroup/g of {S1} is shown, but has no effect: declare it with routerctl apply"
+    assert effective.warnings == [said]
 
 
 # --- contests ----------------------------------------------------------------------------------------------------

@@ -17,10 +17,13 @@ def capture(address: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("captured", "said"),
     [
-        ("10.0.0.1/32", "10.0.0.1 is captured by RemoteAddressClaim/c of the same result: it is not a client"),
+        (
+            "10.0.0.1/32",
+            "the plugin's result reports a client at 10.0.0.1, which its own RemoteAddressClaim/c captures",
+        ),
         (
             "somewhere",
-            "RemoteAddressClaim/c of the same result captures an address that cannot be read; it might be 10.0.0.1",
+            "RemoteAddressClaim/c of the plugin's result captures an address that cannot be read; it might be 10.0.0.1",
         ),
     ],
 )

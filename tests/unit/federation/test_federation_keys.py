@@ -140,7 +140,7 @@ def test_ring_finds_keys_and_counts_those_of_v1() -> None:
     assert ring.find("revoked") is keys[3]
     assert ring.find("none") is None
     assert ring.secrets() == tuple(keys[:3])
-    with pytest.raises(BadKey, match="two keys of the key ring have the same id: pending, pending"):
+    with pytest.raises(BadKey, match="the key ids of the key ring are not unique: pending, pending"):
         KeyRing([keys[0], keys[0]])
 
 

@@ -127,7 +127,7 @@ def test_nonce_must_be_one(nonce: str) -> None:
 
 
 def test_skew_names_its_size_and_the_clock_it_was_measured_by() -> None:
-    with pytest.raises(ClockSkew, match="signed 400 s ago by this node's clock, more than the 300 s") as caught:
+    with pytest.raises(ClockSkew, match="signed 400 s ago by the receiver's clock, more than the 300 s") as caught:
         verify_request(as_request(sign(BODY), BODY), RECEIVER, now=NOW + 400 * SECOND)
     assert caught.value.server_time == NOW + 400 * SECOND
 

@@ -23,6 +23,7 @@ from eventd.log.cursors.cursors import (
     create_cursor,
     declare_selection,
     delete_cursors,
+    move_cursor,
     read_cursors,
     set_paused,
 )
@@ -637,6 +638,23 @@ async def test_a_destination_that_has_less_gets_it_again(log: EventLog, topic: i
     assert sink.batches[2].after == 0
 
 
+async def test_a_cursor_that_was_moved_meanwhile_is_not_rewound_and_no_database_is_blamed(
+    log: EventLog, topic: int
+) -> None:
+    await publish(log, topic, *"abcd")
+    sink = ScriptedSink(NAME, page=(2, 1 << 20))
+    hangs, told = sink.later()
+    sink.answers.extend([sink.take, hangs])
+    async with run_consumer(log, sink, topic) as link:
+        await until(lambda: len(sink.batches) == 2)
+        await log.database.write(move_cursor, NAME, to=1, now=NOW)
+        told.set_exception(Rewind(0, "the peer is at 0"))
+        await until(lambda: link.at(4))
+        assert (await link.cursor()).rewound_from is None
+    assert sink.taken == [*"abbcd"]
+    assert [batch.after for batch in sink.batches] == [0, 2, 1, 3]
+
+
 @pytest.mark.parametrize("to", [2, 3, 100])
 async def test_a_destination_that_claims_to_have_more_cannot_make_us_skip(
     log: EventLog, topic: int, clock: ManualClock, to: int
@@ -665,7 +683,7 @@ async def test_a_destination_that_goes_back_again_and_again_is_given_time(
             await held(link, LinkState.BACKING_OFF)
             cursor = await link.cursor()
             assert (cursor.position, cursor.reason, clock.waits) == (0, "rewinds", [seconds])
-            assert cursor.last_error == f"the peer went back {times} times: the peer is at 0"
+            assert cursor.last_error == f"the peer's mark went back {times} times: the peer is at 0"
             link.consumer.wake()  # its calls do not shorten that
             await give_turns()
             assert len(sink.batches) == 2 * times

@@ -212,7 +212,7 @@ async def test_a_name_that_is_taken_is_told(engine: Engine) -> None:
     await engine.ran(["e1"])
     (run,) = await engine.runs()
     assert run.status == "succeeded"
-    assert run.error == "not stored, because another event has the id: mine"
+    assert run.error == "events not stored, because others have the same ids: mine"
 
 
 BAD_FACTS: tuple[dict[str, Any], ...] = (

@@ -312,7 +312,7 @@ async def test_a_peer_of_v1_or_of_an_older_program_cannot_be_asked_and_that_is_s
         await a.apply(peer("b", older.port), peer("c", older.port, protocol="v1"))
         report = await _report(a)
         assert (report["compared"], report["clean"]) == (False, False)
-        assert report["why"] == "the peer answers 404 to the query: its program is too old for it"
+        assert report["why"] == "the peer answers 404 to the query: its program is too old for it, or a proxy answers"
         report = await _report(a, "c")
         assert report["why"] == "the peer is declared with v1, which cannot be verified"
 

@@ -93,10 +93,13 @@ async def test_an_answer_that_is_not_signed_by_the_peer_is_no_result(sites: Make
     [
         ({"sums": {"buckets": [], "next": 0}}, "answer ends at position 0; it must be after 0"),
         ({"sums": {"buckets": [], "next": 11}}, "answer ends at position 11; it must be after 0"),
-        ({"sums": {"buckets": [[1, 2, 3]], "next": None}}, "the answer is not to the question"),
-        ({"sums": {"buckets": [[1, 0, -1, "0123456789abcdef"]], "next": None}}, "the answer is not to the question"),
-        ({"state": {"upto": -1}}, "the answer is not to the question"),
-        ({"known": {"unknown": [], "gone": []}, "ids": {"events": [], "next": 0}}, "does not continue its list"),
+        ({"sums": {"buckets": [[1, 2, 3]], "next": None}}, "form that the question requires"),
+        ({"sums": {"buckets": [[1, 0, -1, "0123456789abcdef"]], "next": None}}, "form that the question requires"),
+        ({"state": {"upto": -1}}, "form that the question requires"),
+        (
+            {"known": {"unknown": [], "gone": []}, "ids": {"events": [], "next": 0}},
+            "the event list of b ends at position 0",
+        ),
     ],
 )
 async def test_an_answer_that_makes_no_sense_ends_the_comparison(
@@ -131,7 +134,7 @@ async def test_a_history_that_ends_again_and_again_ends_the_comparison(sites: Ma
             return FixedResponse(409, (), b'{"error":{"code":"other_history","message":"gone"}}')
         return _says(replies)(heard)
 
-    with pytest.raises(Conflict, match="begins new epochs"):
+    with pytest.raises(Conflict, match="began new epochs 3 times"):
         await _verify(sites, behave)
 
 

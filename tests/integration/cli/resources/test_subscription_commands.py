@@ -83,7 +83,7 @@ def test_reset_and_retry_say_what_they_do(declared: Control) -> None:
     assert declared("subscription", "reset", "claims", "--since", "1h", "-o", "json").json == [
         {"subscription": "claims", "group": "edge", "from": 0, "to": 0}
     ]
-    assert declared("subscription", "retry", "claims").lines == ["claims: running at once; retrying 0 dead letters"]
+    assert declared("subscription", "retry", "claims").lines == ["claims: failures cleared; retrying 0 dead letters"]
     told = declared("subscription", "retry", "claims", "--event-id", "e9", code=3)
     assert told.err == "error: claims has no dead letter of event e9\n"
 

@@ -191,7 +191,7 @@ async def test_a_message_gives_way_to_another_key_until_it_is_handled(bodies: Bo
             "the memory for this body is needed by another key: retry later"
         ]
         assert (bodies.held, handled.refusals) == (2 * MIB, [])
-        with pytest.raises(Throttled, match="are in progress"):
+        with pytest.raises(Throttled, match="are in use"):
             held.grow_to(4 * MIB)
     handled.messages.release(taken)
     for each in (client, handled):

@@ -17,8 +17,8 @@ GAP = ReportedGap(epoch="e", after=1, upto=2, reason="lost", recorded_at=from_mi
 @pytest.mark.parametrize(
     ("gaps", "told"),
     [
-        (1, "1 gap of this epoch was reported to hub: there, routerctl federation gaps shows it"),
-        (2, "2 gaps of this epoch were reported to hub: there, routerctl federation gaps shows them"),
+        (1, "hub has 1 gap in this epoch of the log: there, routerctl federation gaps shows it"),
+        (2, "hub has 2 gaps in this epoch of the log: there, routerctl federation gaps shows them"),
     ],
 )
 def test_gaps_of_this_epoch_are_noted(gaps: int, told: str) -> None:
