@@ -61,7 +61,7 @@ class ManualClock:
 
     @property
     def waits(self) -> list[float]:
-        """Return for how many seconds each sleeper still has to wait, the shortest wait first."""
+        """Return the seconds that each sleep or timer still has to run, the shortest first."""
         self._timers = [(at, future) for at, future in self._timers if not future.done()]
         return sorted(at - self._monotonic for at, _ in self._timers)
 
@@ -84,7 +84,7 @@ class ManualClock:
 async def until(
     condition: Callable[[], object | Awaitable[object]], what: str = "the condition", *, seconds: float = 10.0
 ) -> None:
-    """Call `condition`, plain or a coroutine function, until it is true.
+    """Call `condition`, plain or a coroutine function, until it returns a true value.
 
     Raises AssertionError, which names `what`, after `seconds` of real time.
 

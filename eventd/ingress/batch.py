@@ -55,7 +55,10 @@ class VerifiedBatch:
 
 @dataclass(frozen=True, slots=True)
 class StoreResult:
-    """The encoded receipt, and what the batch added. `repeated`: the batch was stored before, and nothing was added."""
+    """The encoded receipt, and how many of the batch's events were stored, known already, and refused.
+
+    `repeated`: the batch was stored before; the receipt is the one given then, and nothing is counted.
+    """
 
     receipt: bytes
     accepted: int
@@ -67,9 +70,9 @@ class StoreResult:
 class StoreBatch:
     """A unit of the writer that stores one batch. Result: `StoreResult`.
 
-    Raises `Conflict` for a nonce seen before, `BatchConflict` for a batch id used twice, `RangeAhead` when an earlier
-    batch is missing, `Full` at the limit on stored bytes, and `NotFound` when the group was deleted. Then nothing is
-    stored, not even the nonce.
+    Raises `Conflict` for a stored nonce, `BatchConflict` for a batch id stored with another range or content,
+    `RangeAhead` when an earlier batch is missing, `Full` at the limit on stored bytes, and `NotFound` when the group
+    was deleted. Then nothing is stored, not even the nonce.
     """
 
     cursor = None
@@ -110,7 +113,7 @@ class StoreBatch:
         if stored is None:
             return None
         if stored.digest != self._batch.digest or stored.range != header.range.to_header():
-            raise BatchConflict(f"batch {header.batch_id} was used for another batch before")
+            raise BatchConflict(f"batch id {header.batch_id} was used before for another range or content")
         return stored.receipt.encode()
 
     def _follow(self, tx: Transaction) -> None:
@@ -183,7 +186,7 @@ class StoreBatch:
             record_gap(tx.conn, *self._link, epoch, header.range.after, header.range.upto, "taken_back", tx.now)
 
     def _bound_undeclared(self, tx: Transaction) -> None:
-        """Delete the oldest marks of undeclared senders if there are too many: a member can invent any names."""
+        """Delete all but the latest marks of undeclared senders if there are too many: a member can invent any names."""
         if count_links(tx.conn, self.topic_id) > len(self._peers) + MOST_UNDECLARED + SPARE:
             stale = stale_links(tx.conn, self.topic_id, self._peers, most=MOST_UNDECLARED, before=0)
             delete_links(tx.conn, self.topic_id, stale)

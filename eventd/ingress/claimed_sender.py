@@ -1,4 +1,7 @@
-"""The sender that a refused request names, reduced to known names: a stranger must not fill the ledger with names."""
+"""The sender that a refused request names: as claimed for the log; reduced to known names for the refusal ledger.
+
+A stranger must not fill that ledger with invented names.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,10 @@ def sender_in(head: Head, address: str) -> Sender:
 
 
 def sender_of_v1(body: bytes | None, address: str) -> Sender:
-    """Return what a v1 body claims about its sender: v1 heads name no sender, only the event's source is claimed."""
+    """Return the address with the source of the event in a v1 body: v1 names no other sender.
+
+    An unreadable body gives the address alone.
+    """
     try:
         event = msgspec.json.decode(body or b"", type=_SourceOnly)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -19,8 +19,8 @@ RECENT: Final = 10_000
 class Nonces:
     """The nonces of one group.
 
-    Nonces of batches are stored with the batch, those of queries by `keep`. The database decides: a request that was
-    seen before a restart is still refused after it.
+    Nonces of stored batches are stored with the batch, those of queries by `keep`. The database decides, also after a
+    restart; the cache only makes replays cheap.
     """
 
     def __init__(self, log: EventLog) -> None:
@@ -28,7 +28,7 @@ class Nonces:
         self._recent: dict[tuple[str, str], None] = {}  # newest last
 
     def require_new(self, request: VerifiedRequest) -> None:
-        """Raise `Conflict` when the nonce of a request is cached, so that it was seen before; reads no database."""
+        """Raise `Conflict` when the nonce of a request is cached, which proves a replay; reads no database."""
         if (request.key.id, request.nonce) in self._recent:
             raise repeated()
 

@@ -1,4 +1,4 @@
-"""Receives pushes from peers: proves the sender, admits the events, stores them, and answers with what is durable."""
+"""Serves the requests of peers: proves the sender, stores events, and answers batches, mark queries and questions."""
 
 from __future__ import annotations
 
@@ -98,7 +98,10 @@ class AcceptedV1:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """New events, duplicates and refused requests of one group since this process began to serve it."""
+    """New events, duplicates, and requests refused as a whole, of one group since this process began to serve it.
+
+    A refresh counts as new over v2 and as a duplicate over v1, where an id conflict counts as a duplicate, too.
+    """
 
     received: int = 0
     duplicate: int = 0
@@ -145,9 +148,9 @@ class PeerIngress:
     async def push_v1(
         self, timestamp: str | None, signature: str | None, body: bytes | None, address: str = ""
     ) -> AcceptedV1:
-        """Store one event of a v1 sender. Raises `V1Refused` unless the answer is 200.
+        """Store one event of a v1 sender, unless its id is known. Raises `V1Refused` unless the answer is 200.
 
-        `body` is None when it exceeds the limit of v1; nothing of it was read. `address` is the sender's, for the log.
+        `body` is None when it exceeds the limit of v1. `address` is the sender's, for the log.
         """
         try:
             return await self._push_v1(timestamp, signature, body)
@@ -177,7 +180,7 @@ class PeerIngress:
         return AcceptedV1(encode_answer_v1(event.id, duplicate=not new), fresh, key.id)
 
     async def status_v1(self) -> bytes:
-        """Return the JSON body of the answer to a v1 status request. The number of stored events costs one row read."""
+        """Return the JSON body of the answer to a v1 status request; `storedEvents` counts the event ids kept."""
         topic = await self._log.database.read_for_delivery(read_topic, topic_of(self.config.name))
         status = {
             "node": self.config.node_name,
@@ -233,7 +236,7 @@ class PeerIngress:
         return PeerAnswer(status, signed | takes, response, verified.key.id if proven else "")
 
     def most_bytes(self, path: str) -> int:
-        """Return the largest body in bytes that is accepted at this path."""
+        """Return the maximum size, in bytes, of a body at this path."""
         return QUESTION_BYTES if path == VERIFY_PATH else self.config.limits.max_batch_bytes
 
     def _over(self, path: str, declared: int | None) -> TooLarge | None:
@@ -244,7 +247,7 @@ class PeerIngress:
         return None
 
     def _prove(self, head: Head) -> tuple[VerifiedRequest, Key]:
-        """Return the proven request and the key that signs the answer. Without such a key, nothing is stored."""
+        """Return the request with its verified head, and the key that signs the answer. Raises `NoSigningKey` without one."""
         ring = self._ring()
         verified = verify_head(head, self._receiver(ring), now=self._log.clock.now())
         return verified, ring.signer(self.config.node_name)
@@ -252,7 +255,10 @@ class PeerIngress:
     def _unproven(
         self, error: MessageError | EventdError, claimed: ClaimedSender, sender: Callable[[], Sender]
     ) -> PeerAnswer:
-        """Return the unsigned answer to a request that proved nothing, or that this node cannot sign an answer for."""
+        """Return the unsigned answer to a request that is not proven, or that this node has no key to answer with.
+
+        Also counts the refusal, unless the cause is trouble of this node itself (an `EventdError`).
+        """
         if isinstance(error, NoSigningKey):
             self.note_refused_request("no_signing_key", claimed, sender, code="unavailable")
             status, told = STATUS["unavailable"], encode_json(ErrorAnswer(code="unavailable", message=error.message))
@@ -331,7 +337,9 @@ class PeerIngress:
         covered, node = header.range, header.from_node
         if covered.after and node not in self._asked and (mark is None or mark.epoch != covered.epoch):
             upto = covered.after
-            raise LinkForgotten(f"this node does not know the link up to position {upto}: ask for its mark first")
+            raise LinkForgotten(
+                f"this node does not know the link up to position {upto}: ask for the link's mark first"
+            )
 
     async def _link(self, header: LinkQuery, created: int) -> LinkAnswer:
         if created >= self._since:
@@ -380,7 +388,7 @@ class PeerIngress:
     def note_refused_request(
         self, reason: str, claimed: ClaimedSender = NO_SENDER, sender: Callable[[], Sender] = Sender, *, code: str = ""
     ) -> None:
-        """Count a request that was refused as a whole, and log the exact reason, which the sender does not learn.
+        """Count a request that was refused as a whole, and log the exact reason, which the answer may not show.
 
         At most one line a minute is logged for each reason, with the address, and the node and key id that the request
         claims. `code` is the code of the answer, which the sender's link shows; v1 has none.
@@ -413,7 +421,11 @@ def _own_code(error: EventdError) -> str:
 
 
 def _own_trouble(error: EventdError) -> tuple[int, bytes]:
-    """Return the status and body of the answer when this node cannot store events; only `Full` is explained."""
+    """Return the status and body of the answer to a request that this node cannot process; only `Full` is explained."""
     code = _own_code(error)
-    words = error.message if isinstance(error, Full) else "this node cannot store events now"
+    words = (
+        error.message
+        if isinstance(error, Full)
+        else "the receiving node cannot process requests now; its log has the reason"
+    )
     return STATUS[code], encode_json(ErrorAnswer(code=code, message=words))

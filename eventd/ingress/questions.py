@@ -1,7 +1,7 @@
 """Answers peers that ask what this node holds of their events.
 
-A question may cover millions of records. It is processed in steps of a few milliseconds with pauses between them, for
-about a second at most; the answer then says how far it got. Neither the loop nor deliveries wait for it.
+A question for sums or ids may cover millions of records. It is processed in steps of a few milliseconds with pauses
+between them, for about a second at most; the answer then says how far it got. Neither the loop nor deliveries wait.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Questions:
             )
             return found.upto
 
-        upto = await self._go_on(question, work, lambda: len(totals) > MOST_BUCKETS - STEP_RECORDS)
+        upto = await self._run_steps(question, work, lambda: len(totals) > MOST_BUCKETS - STEP_RECORDS)
         return show_sums(totals, question.grain, upto)
 
     async def _ids(self, question: IdsQuery, chosen: RecordFilter) -> Ids:
@@ -106,10 +106,12 @@ class Questions:
             size += sum(len(held.event_id) for held in found.held)
             return found.upto
 
-        upto = await self._go_on(question, work, lambda: len(events) > MOST_LISTED - STEP_RECORDS or size > MOST_TEXT)
+        upto = await self._run_steps(
+            question, work, lambda: len(events) > MOST_LISTED - STEP_RECORDS or size > MOST_TEXT
+        )
         return Ids(tuple(events), upto)
 
-    async def _go_on(
+    async def _run_steps(
         self, question: SumsQuery | IdsQuery, work: Callable[[int], Awaitable[int]], is_full: Callable[[], bool]
     ) -> int | None:
         """Process step after step until the question is answered, time is up, or the answer is full.
@@ -176,4 +178,4 @@ def _known(conn: Connection, topic_id: int, question: KnownQuery) -> KnownEvents
 def _require_history(conn: Connection, history: str, upto: int) -> None:
     head = read_head(conn)
     if head.epoch != history or upto > head.last:
-        raise OtherHistory("these positions do not belong to the log's current epoch")
+        raise OtherHistory("the question's positions do not belong to the current epoch of the answering log")

@@ -1,7 +1,7 @@
 """Counts refused requests in memory and writes the counts to the refusal ledger from time to time.
 
-An attack costs at most one row a minute for each kind of refusal, and kinds are few: only names of declared peers and
-known keys make one. A node that is killed loses at most a minute of counts.
+An attack costs at most one row a minute for each kind of refusal, and kinds are few: of the names in requests, only
+declared peers and known keys count. A process that is killed loses about the last minute of counts.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RefusalCounter:
             await self.write(log)
 
     async def write(self, log: EventLog, *, ends: bool = False) -> None:
-        """Write the counts of kinds without a row in the last minute; all if the node `ends`.
+        """Write the counts of kinds without a row in the last minute; all counts if the process `ends`.
 
         A failure is logged, and the counts are kept for the next write.
         """

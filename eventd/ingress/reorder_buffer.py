@@ -21,7 +21,7 @@ LinkLife = tuple[str, str, int]
 
 
 class ReorderBuffer:
-    """The reorder buffer of one group. `max_bytes` limits the bodies that wait at the same time."""
+    """The reorder buffer of one group. `max_bytes` limits the total size of the bodies that wait."""
 
     def __init__(self, clock: Clock, max_bytes: int) -> None:
         self._clock = clock
@@ -30,7 +30,7 @@ class ReorderBuffer:
         self._waiting: dict[LinkLife, dict[asyncio.Future[None], None]] = {}  # in the order of arrival
 
     def knows(self, life: LinkLife) -> bool:
-        """Return whether the latest position of the link is known."""
+        """Return whether the latest position of the link, in this epoch and incarnation, is remembered."""
         return self._upto(life) is not None
 
     def _upto(self, life: LinkLife) -> int | None:
@@ -45,7 +45,8 @@ class ReorderBuffer:
     async def enter(self, life: LinkLife, covered: Range, size: int) -> None:
         """Wait up to `RANGE_WAIT` until the predecessor of the batch has passed; not at all if memory is short.
 
-        Then the batch itself has passed, unless its predecessor is still missing.
+        Then the batch itself counts as passed, unless its predecessor is still missing. If the link's latest position is
+        not remembered, no batch waits.
         """
         deadline = self._clock.monotonic() + RANGE_WAIT / SECOND
         if size <= self._room:
@@ -63,7 +64,7 @@ class ReorderBuffer:
         return upto is not None and covered.after > upto
 
     async def _change(self, life: LinkLife, deadline: float) -> bool:
-        """Wait until the link's latest position changes or is forgotten. Returns False when time is up."""
+        """Wait until the link's latest position is set or forgotten. Returns False when time is up."""
         left = deadline - self._clock.monotonic()
         if left <= 0:
             return False

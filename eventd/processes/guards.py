@@ -36,8 +36,8 @@ class _Unsupported(Exception):
 class Guards:
     """Starts programs, each below a guard. The first one starts the keeper. Call `close` at the end.
 
-    Where the system does not support subreapers (any but Linux), a program is a child of this process and ends with its
-    process group; then an executable, unlike Python code, survives a node that is killed.
+    Without support for guards (on any system but Linux), a program is a `Process`, a child of this one, killed with its
+    process group; then `close` does not end it, and an executable, unlike Python code, survives a killed node.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -60,7 +60,7 @@ class Guards:
         return guarded or Process.start_python(code, arguments, environment, self._clock, path)
 
     async def _start(self, argv: Sequence[str], environment: Mapping[str, str]) -> Program | None:
-        """Start a program under a guard; None if this system has no subreapers."""
+        """Start a program under a guard, and return it; None if this system does not support guards."""
         if not self._supported:
             return None
         with open_pipes() as (ours, theirs):
@@ -101,7 +101,7 @@ class Guards:
         return guard
 
     def _hand_over(self, number: int, end: socket.socket) -> _Keeper:
-        """Let the keeper start a guard, and return the keeper; start a keeper first if there is none any more."""
+        """Let the keeper start a guard, and return the keeper; start a new keeper first if none runs (any more)."""
         if self._keeper is not None:
             try:
                 self._keeper.start_guard(number, end)
@@ -130,7 +130,7 @@ class Guards:
         guard.close()
 
     def _drop(self, dropped: _Keeper) -> None:
-        """Kill a keeper, and start no guard with it again: its guards continue, but are not reused."""
+        """Kill a keeper, and start no guard with it again: its idle guards end, its others end with their programs."""
         dropped.kill()
         if dropped is self._keeper:
             self._keeper = None
@@ -138,7 +138,7 @@ class Guards:
                 guard.close()
 
     async def close(self) -> None:
-        """Kill every program, end guards and keeper, and wait."""
+        """Kill every program under a guard, end the guards and the keeper, and wait for the keeper's end."""
         for guard in list(self._guards):
             guard.close()
         if self._keeper is not None:
@@ -225,7 +225,7 @@ class _Guard:
         self._alone = self._ending = False
 
     async def run(self, argv: Sequence[str], environment: Mapping[str, str], pipes: Sequence[int]) -> None:
-        """Start a program on its ends of three pipes. Raises OSError, and `_Unsupported`."""
+        """Start a program with `pipes` as its standard streams, and wait until it runs. Raises OSError, `_Unsupported`."""
         self._begin()
         self._ask(argv, environment, pipes)
         timer = self._clock.timer(START_SECONDS)
@@ -234,7 +234,7 @@ class _Guard:
         finally:
             timer.cancel()
         if not self._started.done():
-            raise TimeoutError(errno.ETIMEDOUT, f"it was not started within {START_SECONDS:g} s")
+            raise TimeoutError(errno.ETIMEDOUT, f"the guard did not start it within {START_SECONDS:g} s")
         self.is_new = False
         if error := self._started.result():
             raise OSError(error, os.strerror(error))
@@ -247,7 +247,7 @@ class _Guard:
                 socket.send_fds(self._socket, [keeper.RUN], [file.fileno(), *pipes])
 
     def kill_program(self) -> None:
-        """Let the guard kill the program and its descendants; `gone` is done when none is left. May be called again."""
+        """Let the guard kill the program and its descendants, and then set `gone`; does not wait. May be called again."""
         if self._ending or self.gone.done():
             return
         self._ending = True
@@ -260,13 +260,16 @@ class _Guard:
             self.close()
 
     def close(self) -> None:
-        """Close the socket to the guard, which then kills its program and exits. May be called again."""
+        """Close the socket to the guard, which then kills its program and exits; `exited` and `gone` are set at once.
+
+        May be called again.
+        """
         if self._socket.fileno() < 0:
             return
         self._loop.remove_reader(self._socket.fileno())
         self._socket.close()
         if not self._started.done():
-            self._started.set_exception(ConnectionResetError(errno.ECONNRESET, "its guard was killed"))
+            self._started.set_exception(ConnectionResetError(errno.ECONNRESET, "the guard of the program was killed"))
         if not self.exited.done():
             self.exited.set_result(-keeper.KILL)
         self._finish(reusable=False)
@@ -302,7 +305,7 @@ class _Guard:
 
 
 class _GuardedProgram(Program):
-    """A program below a guard."""
+    """A program below a guard, which kills it together with all its descendants."""
 
     def __init__(self, guard: _Guard, pipes: Sequence[int], clock: Clock) -> None:
         super().__init__(pipes, clock)
@@ -314,7 +317,7 @@ class _GuardedProgram(Program):
             self._guard.kill_program()
 
     async def wait_gone(self) -> None:
-        """Wait like other programs; a guard that takes too long is killed, and the keeper finishes its work."""
+        """Wait like any `Program`; if that takes too long, the keeper kills the guard, and what it leaves behind."""
         await super().wait_gone()
         if not self.gone.done():
             self._guard.keeper.kill_guard(self._guard.number)

@@ -1,9 +1,9 @@
-"""Kills plugin programs with all their descendants: one keeper for each node, and below it one guard for each program.
+"""Kills plugin programs with all descendants: one keeper for each node process, below it a guard for each program.
 
 Run as a file in its own process, with the standard library alone. The guard and the keeper are subreapers: a descendant
-that leaves its session or loses its parent becomes their child, so none escapes. A guard ends its program when the node
-asks for it, or when its socket to the node is closed, which the kernel does however the node ends. The keeper ends what
-a killed guard leaves behind, and every guard when the node ends.
+that loses its parent becomes their child, so none escapes that this user may kill. A guard ends its program when the
+node asks for it, or when its socket to the node is closed, which the kernel does however the node ends. The keeper ends
+what a killed guard leaves behind, and every guard when the node ends.
 
 The sockets are of the type SOCK_SEQPACKET. The node sends the keeper a guard's number, with the guard's end of a socket
 to start it, or alone to kill it. It sends a guard RUN, with a file that contains the marshalled (argv, environment) and
@@ -63,7 +63,7 @@ class _Reaper:
         self.supported = _adopt_orphans()
 
     def wait(self) -> None:
-        """Return when a child has ended, or the node sent a message."""
+        """Return when a child has ended, the node sent a message, or the node is gone; a signal may end it early."""
         poll = select.poll()
         poll.register(self.control, select.POLLIN)
         poll.register(self._news, select.POLLIN)
@@ -109,7 +109,7 @@ class _Reaper:
         return True
 
     def close(self) -> None:
-        """Close the descriptors in a fork that becomes another reaper."""
+        """Close this reaper's descriptors, in a fork that becomes another reaper."""
         signal.set_wakeup_fd(-1)
         for fd in (self._news, self._wake):
             os.close(fd)
@@ -145,7 +145,7 @@ def _parent(pid: int) -> int:
 
 
 def kill(pid: int) -> bool:
-    """Kill a child with its process group, which holds only descendants of this process. False if this user may not."""
+    """Kill a child, and its process group unless that is this process's own. False if this user may not."""
     try:
         group = os.getpgid(pid)
         if group != os.getpgid(0):
@@ -159,9 +159,9 @@ def kill(pid: int) -> bool:
 
 
 def kill_children() -> bool:
-    """Kill all children, at least one, and wait until one has ended. False if none may be killed.
+    """Kill all children, and wait until one has ended; there must be one. False if this user may kill none of them.
 
-    Their own children become children of this process meanwhile: call it again.
+    The children of a killed one become children of this process: call this again.
     """
     found = children()
     if found and not any([kill(pid) for pid in found]):
@@ -219,7 +219,7 @@ class Guard(_Reaper):
         self._report(STARTED, error)
 
     def _note(self) -> bool:
-        """Reap, and report the end of the program. Returns whether anything is left."""
+        """Reap, and report the program's exit if it has ended. Returns whether this guard still has children."""
         statuses = [status for pid, status in self.reap() if pid == self._program]
         left = self.any_left()
         if statuses:
@@ -228,7 +228,7 @@ class Guard(_Reaper):
         return left
 
     def _clear(self) -> bool:
-        """Kill until nothing is left. False if a process is left that this user may not kill."""
+        """Kill and reap until no child is left. False if one is left that this user may not kill."""
         while self._note():
             if not kill_children():
                 return False
@@ -282,7 +282,7 @@ class Keeper(_Reaper):
         self._guards[number] = pid
 
     def _sweep(self) -> None:
-        """Reap. If a child has ended, kill those that are not guards: they belonged to a guard that is gone."""
+        """Reap. If a child had ended, kill the children that are not guards: they were left by a guard that is gone."""
         gone = {pid for pid, _ in self.reap()}
         if gone:
             self._guards = {number: pid for number, pid in self._guards.items() if pid not in gone}

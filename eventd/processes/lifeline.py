@@ -1,4 +1,4 @@
-"""Kills a process that a node started as soon as the node has ended, however that happened."""
+"""Kills the process that it runs in as soon as the process that started it has ended, however that happened."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SELF: Final = os.getpid()
 def end_with(lifeline: int) -> None:
     """Kill this process, and its process group if it leads one, when the other end of the pipe `lifeline` is closed.
 
-    Nothing is written to the pipe. A thread watches it, but cannot run while C code, such as a regular expression,
-    holds the interpreter lock. Where supported, the kernel kills the process group by itself.
+    Returns at once; nothing is written to the pipe. A thread watches it, but cannot run while C code, such as a regular
+    expression, holds the interpreter lock. On Linux, the kernel itself kills the group that this process leads.
     """
     os.set_inheritable(lifeline, False)
     if hasattr(fcntl, "F_SETSIG") and os.getpgid(0) == _SELF:

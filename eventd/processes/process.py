@@ -26,7 +26,7 @@ _REAP_SECONDS: Final = 5.0
 
 
 class OutputPipe:
-    """The output of one pipe of a program. `ended` is done once the other end is closed, or this end."""
+    """Reads an output pipe of a program, chunk by chunk. `ended` is done once either end of the pipe is closed."""
 
     def __init__(self, fd: int, take: Callable[[bytes], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -37,7 +37,7 @@ class OutputPipe:
         self._loop.add_reader(fd, self._read)
 
     def _read(self) -> bool:
-        """Pass on what can be read, up to one chunk. False if there is nothing now, or no more will come."""
+        """Pass on what can be read, up to one chunk. False if there is nothing now, or the pipe is closed, at either end."""
         try:
             chunk = os.read(self._fd, CHUNK)
         except (BlockingIOError, InterruptedError):
@@ -51,13 +51,13 @@ class OutputPipe:
         return self._fd >= 0
 
     def drain(self, most: int) -> None:
-        """Read what has already been written, up to `most` bytes or one chunk: an endless writer must not block."""
+        """Pass on what is already written, up to `most` bytes or one chunk: an endless writer must not hold the loop."""
         for _ in range(max(1, most // CHUNK)):
             if self._fd < 0 or not self._read():
                 return
 
     def close(self) -> None:
-        """Stop reading. May be called again."""
+        """Stop reading, and close this end of the pipe. May be called again."""
         if self._fd >= 0:
             self._loop.remove_reader(self._fd)
             os.close(self._fd)
@@ -101,7 +101,7 @@ class InputPipe:
                 self.close()
 
     def close(self) -> None:
-        """Close the input. May be called again."""
+        """Close this end of the pipe; data that is not yet written is dropped. May be called again."""
         if self._fd >= 0:
             self._loop.remove_writer(self._fd)
             os.close(self._fd)
@@ -126,7 +126,7 @@ class Program(ABC):
         self._inflows: list[OutputPipe] = []
 
     def read_stdout(self, take: Callable[[bytes], None]) -> OutputPipe:
-        """Pass what the program writes to standard output to `take`, chunk by chunk. Call once."""
+        """Pass what the program writes to standard output to `take`, chunk by chunk; returns the pipe. Call once."""
         return self._inflow(self._out, take)
 
     def read_stderr(self, take: Callable[[bytes], None]) -> OutputPipe:
@@ -139,7 +139,7 @@ class Program(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """Kill the program and its descendants."""
+        """Kill the program and its descendants, as far as they can be reached; does not wait for their end."""
 
     def kill_and_reap(self) -> None:
         """Kill what still runs, close the pipes and reap, at once or as soon as possible. May be called again."""
@@ -160,8 +160,8 @@ class Program(ABC):
 class Process(Program):
     """A program that is a child of this process. Create it with `start`.
 
-    It is killed with its process group, so a descendant that leaves the session escapes. Until it is reaped, its number
-    identifies its group, so that no other process can be hit.
+    It is killed with its process group, so a descendant that leaves the group escapes. Until the program is reaped, no
+    other process or group can get its pid, so that no other is hit.
     """
 
     def __init__(self, popen: subprocess.Popen[bytes], pipes: Sequence[int], clock: Clock) -> None:
@@ -253,7 +253,7 @@ class Process(Program):
             self._loop.add_reader(self._pidfd, self._look)
 
     def _look(self) -> None:
-        """Note the exit without reaping, so that the number of the group stays reserved."""
+        """Set `exited` once the program has ended; it is reaped only after `kill_and_reap`: its pid stays reserved."""
         found = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if found is None:
             if self._pidfd < 0:

@@ -42,7 +42,7 @@ _LONGEST_TEXT = 64
 
 
 class BadDuration(Invalid):
-    """The text is not a duration of this node: badly written, too fine or too long."""
+    """The text is not a duration: badly written, shorter than a microsecond, or too long."""
 
     code = "bad_duration"
 
@@ -56,7 +56,7 @@ def parse_duration(text: str) -> int:
         raise BadDuration(f"{quoted(text)} is not a duration; write 30s, 5m or 168h", hint=_hint(text))
     exact = sum((Fraction(number) * _UNITS[unit] for number, unit in _PART.findall(text)), Fraction(0))
     if exact and exact < 1:
-        raise BadDuration(f"{quoted(text)} is finer than a microsecond", hint="the shortest duration is 1us")
+        raise BadDuration(f"{quoted(text)} is shorter than a microsecond", hint="the shortest is 1us")
     if exact > LONGEST:
         raise BadDuration(f"{quoted(text)} is longer than 292 years")
     return -int(exact) if text.startswith("-") else int(exact)

@@ -24,7 +24,10 @@ _SECRETIVE: Final = (
 
 
 def quoted(value: Any) -> str:
-    """Return a value for a message: a text in quotes, on one line, cut to `MOST` characters; other values as `str`."""
+    """Return a value for a message: a text in quotes, on one line, cut to `MOST` characters; other values as `str`.
+
+    Of a very large number, only its length in bits is returned.
+    """
     if isinstance(value, int) and value.bit_length() > LONGEST_BITS:
         return f"a number of {value.bit_length()} bits"  # Python refuses to format the longest
     if not isinstance(value, str):
@@ -49,5 +52,5 @@ def with_value(words: str, value: Any, *names: object) -> str:
 
 
 def may_be_secret(*names: object) -> bool:
-    """Return whether a field with one of these names may hold a secret."""
+    """Return whether a field may hold a secret, by its own name and those of its parents."""
     return any(part in str(name).lower() for name in names for part in _SECRETIVE)

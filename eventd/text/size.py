@@ -26,7 +26,7 @@ class BadSize(Invalid):
 
 
 def parse_size(text: str) -> int:
-    """Parse a size to bytes, without blanks or sign. Raises BadSize."""
+    """Parse a size, written without blanks or sign, to bytes. Raises BadSize."""
     match = _WHOLE.fullmatch(text)
     if not match or match[2] or match[3] not in _UNITS:
         raise BadSize(

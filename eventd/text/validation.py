@@ -31,5 +31,5 @@ _MESSAGES: Final = {
 
 
 def message_of(kind: str, context: Mapping[str, Any], **others: str) -> str:
-    """Return the message for an error of type `kind`. `others` replace the usual messages of these types."""
+    """Return the message for an error of type `kind`. `others`, by type, replace or add to the usual messages."""
     return (_MESSAGES | others).get(kind, "is not valid").format(**context)

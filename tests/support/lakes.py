@@ -81,6 +81,7 @@ def ship_state(
     instance: str = "i",
     began_at: int = NOON,
     as_of: int = NOON,
+    interval: int = 0,
 ) -> NodeState:
     """Write a node's state that promises the numbers in (after, upto] of one table."""
     make_lake(storage, began_at, SYSTEM)
@@ -94,6 +95,7 @@ def ship_state(
         complete_until=as_of,
         books={book: upto},
         segments={book: SegmentRange(after=after, upto=upto)},
+        interval=interval,
     )
     write_state(storage, state)
     return state

@@ -32,8 +32,10 @@ def find_subscription(conn: Connection, name: str, group: str = "") -> Subscript
     found = known.get(name)
     if found is None or (group and found.group != group):
         where = f" in group {group}" if group else ""
-        close = difflib.get_close_matches(name, known, 1)
+        close = [other for other in difflib.get_close_matches(name, known, 2) if other != name]
         hint = f"did you mean {close[0]}?" if close else f"declared: {', '.join(sorted(known)) or 'none'}"
+        if found is not None:
+            hint = f"it is in group {found.group}"
         raise NotFound(f"EventSubscription {name} is not declared{where}", hint=hint)
     return found
 

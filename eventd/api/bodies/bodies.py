@@ -75,6 +75,14 @@ class BodyMemory:
             self.give_back(giving)
             giving.give_way()
 
+    def require_fits(self, size: int) -> None:
+        """Raises `TooLarge` for a body of `size` bytes that would not fit even alone."""
+        if size > self.most:
+            raise TooLarge(
+                f"the body is larger than the {self.most} bytes that the node's memory limit allows for all bodies",
+                hint="send smaller requests, or raise the limit of the node's container or service",
+            )
+
     def require_memory(self, more: int) -> None:
         """Raises `Throttled` if the process could reach its memory limit with `more` bytes."""
         if self._memory is not None and self._memory.free() < GROWTH * more + RESERVE:
@@ -115,12 +123,16 @@ class BodyReservation:
         self._bodies = bodies
 
     def grow_to(self, size: int) -> None:
-        """Reserve `size` bytes in all; nothing up to `LIGHT_BYTES`. Raises `Throttled`, also if the body gave way."""
+        """Reserve `size` bytes in all; nothing up to `LIGHT_BYTES`.
+
+        Raises `TooLarge`, and `Throttled`, also if the body gave way.
+        """
         if self.gave_way:
             raise needs_room_error()
         more = size - self.bytes
         if size <= LIGHT_BYTES or more <= 0:
             return
+        self._bodies.require_fits(size)
         self._bodies.require_memory(more)
         self._bodies.make_room(self, more)
         self._bodies.take(self, more)

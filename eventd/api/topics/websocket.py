@@ -1,7 +1,7 @@
 """Topics over a WebSocket: one connection on which a client follows topics and publishes to them.
 
 Each text frame is a JSON object. The client names the operation in `op`, and may add a `request_id` of any type, which
-the response repeats. Publishes are acknowledged in order, but small ones may overtake one of 1000 records or 1 MB.
+the response repeats. Publishes are written and acknowledged in order.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from eventd.api.topics.shared_reads import Page, TopicRequest
 from eventd.api.topics.start import From, Viewing, find_topics, require_some
 from eventd.api.topics.write import WriteBody, shown, write
 from eventd.errors import EventdError, Invalid
+from eventd.log.core.commit import GROUP_RECORDS
 from eventd.log.topics.errors import Throttled
 
 RECORDS = 1000
@@ -36,6 +37,8 @@ BYTES = 1 << 20
 """Maximum number of records of a page, and its approximate bytes, by default."""
 MOST_FOLLOWED = 4096
 """The most topics that one connection may follow."""
+LARGE_BYTES = 900_000
+"""A batch of this size may be decoded in a thread, or be written in a transaction of large batches."""
 UNDER_WAY = 64
 """The most publishes of one client that wait for the disk together."""
 AT_ONCE = 50
@@ -213,6 +216,7 @@ class Conversation:
         self._follower = follower
         self._heard = 0
         self._publishing: set[asyncio.Task[None]] = set()
+        self._large = False  # whether the last publish was a large batch
         self._ending: set[asyncio.Task[bool]] = set()
         self._held: BodyReservation | None = None  # by the message that is handled
         self._commands: dict[str, Callable[[str, Raw], Awaitable[None]]] = {
@@ -331,11 +335,17 @@ class Conversation:
 
     async def _publish(self, text: str, request_id: Raw) -> None:
         self._key.require_scope("write")
-        asked = decode(text.encode(), Publish)
+        body = text.encode()
+        asked = decode(body, Publish)
         self._key.require_names(asked.topic)
         if asked.config is not None:
             self._key.require_scope("admin")
-            await self._settle()  # the topic's existence is checked before the write
+        large, follows = len(body) >= LARGE_BYTES or len(asked.records) >= GROUP_RECORDS, self._large
+        self._large = large
+        # Large batches are decoded in threads and written apart from small ones, which would overtake them. With a
+        # `config`, the topic's existence is checked before the write.
+        if large or follows or asked.config is not None:
+            await self._settle()
         elif len(self._publishing) >= UNDER_WAY:
             await asyncio.wait(self._publishing, return_when=asyncio.FIRST_COMPLETED)
         # Runs once: any error is answered.

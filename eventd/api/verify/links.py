@@ -23,7 +23,7 @@ def show_link(scope: Scope) -> dict[str, Any]:
         if mark is None
         else {"epoch": mark.epoch, "incarnation": mark.incarnation, "base": mark.base, "upto": mark.upto},
         "peerKeepsSince": None if state.since is None else show_time(micros(state.since)),
-        "removedByPeer": scope.after if state.since is not None else 0,
+        "removedByPeer": scope.removed_by_peer,
         "peerGaps": [
             {
                 "epoch": gap.epoch,

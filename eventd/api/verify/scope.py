@@ -27,9 +27,10 @@ from federation.selector import Selector
 class Scope:
     """The records in `(after, upto]` of this log that `chosen` takes, without `left_out`; of the peer's log, `what`.
 
-    Up to `after`, nothing is compared: the peer received it before the oldest record that its retention has left, or
-    this node's retention has evicted it. `upto` is the position of the peer's mark, or of this node's cursor if that is
-    later or the mark does not apply; `waiting` is the number, perhaps estimated, of events for the peer after `upto`.
+    Up to `after`, nothing is compared: the peer received it before the oldest record that its retention has left (up to
+    `removed_by_peer`), or this node's retention has evicted it. `upto` is the position of the peer's mark, or of this
+    node's cursor if that is later or the mark does not apply; `waiting` is the number, perhaps estimated, of events for
+    the peer after `upto`.
     `state` is the peer's answer.
     """
 
@@ -42,6 +43,7 @@ class Scope:
     left_out: Exclusions
     chosen: RecordFilter
     what: RecordScope
+    removed_by_peer: int
     after: int
     upto: int
     state: State
@@ -78,9 +80,9 @@ def read_scope(conn: Connection, group: str, node: str, state: State, now: int) 
     own = not peer.relay
     takes_path = _entered_here if own else _PathsWithout(node).takes
     selector = peer.selector
-    after = 0
+    removed = 0
     if state.since is not None:
-        after = taken_before(conn, cursor.name, micros(state.since), config.replay_window)
+        removed = taken_before(conn, cursor.name, micros(state.since), config.replay_window)
     upto = _upto(head, cursor, state)
     return Scope(
         group=config,
@@ -92,7 +94,8 @@ def read_scope(conn: Connection, group: str, node: str, state: State, now: int) 
         left_out=read_exclusions(conn, cursor.name),
         chosen=RecordFilter(takes_path, selector, not_source=node, since=since, own=own),
         what=_what(selector, own=own, since=since),
-        after=max(after, topic.evicted_position),
+        removed_by_peer=removed,
+        after=max(removed, topic.evicted_position),
         upto=upto,
         state=state,
         waiting=read_backlog(conn, topic.id, wanted_by(peer), after=upto, now=now).events,

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from eventd.api.framework.auth import Keys
 from eventd.cli.gateway.lock import holder
-from eventd.errors import EventdError, SettingsError
+from eventd.errors import DatabaseUnavailable, EventdError, SettingsError
 from eventd.log.core.head import lock_head
 from eventd.resources.kinds.registry import EVENT_GROUP
 from eventd.settings.model import Settings
@@ -47,6 +47,9 @@ def check_settings(settings: Settings) -> Iterator[Check]:
     except SettingsError as error:
         yield Check("api keys", "failed", str(error))
         return
+    except DatabaseUnavailable:
+        yield Check("api keys", "warning", "the keys in the database are unknown: it does not answer")
+        return
     if keys:
         yield Check("api keys", "ok", "an API key is required")
     elif settings.api_listen.is_loopback:
@@ -58,22 +61,34 @@ def check_settings(settings: Settings) -> Iterator[Check]:
 def keys_of(settings: Settings) -> Keys:
     """Return the API keys of the settings, and those of the database if it can be read.
 
-    Raises `SettingsError`, also if other machines could use the API without a key and no setting allows it.
+    Raises `SettingsError` if other machines could use the API without a key and no setting allows it, and
+    `DatabaseUnavailable` if that depends on a database that does not answer.
     """
     keys = Keys.of(settings)
-    keys.reload_from(_database_keys(settings))
+    try:
+        keys.reload_from(_database_keys(settings))
+    except DatabaseUnavailable as error:
+        try:
+            keys.require_any()
+        except SettingsError:
+            raise error from None
     keys.require_any()
     return keys
 
 
 def _database_keys(settings: Settings) -> list[KeyRow]:
-    """Return the keys of the database; none if it is missing or cannot be read, which other checks report."""
+    """Return the keys of the database; none if it is missing or cannot be read, which other checks report.
+
+    Raises `DatabaseUnavailable`: whether an API without other keys is open to all is then unknown.
+    """
     try:
         with closing(Database(settings.database_url)) as database:
             if database.path is not None and not database.path.exists():
                 return []
             refuse_foreign(database.path)
             return database.read_now(read_keys)
+    except DatabaseUnavailable:
+        raise
     except EventdError:
         return []
 

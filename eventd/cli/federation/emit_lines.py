@@ -98,6 +98,8 @@ class Emission:
                     continue
                 if group == self.group and not isinstance(error, Conflict):
                     raise self._interrupted(error) from None  # every other line would fail as well
+                if isinstance(error, Conflict) and len(lines) == 1:
+                    self.counts["conflict"] += 1  # as among several events, where it is a result
                 for number, _ in lines:
                     self.refuse(number, error.message)
                 self._waiting[group] = []

@@ -25,8 +25,15 @@ def test_its_latest_state_says_when(any_storage: Storage) -> None:
 @pytest.mark.parametrize("ahead", [60 * SECOND, -60 * SECOND])
 def test_a_node_that_is_at_work_is_not_closed(storage: Storage, ahead: int) -> None:
     ship_state(storage, 4, as_of=NOON + ahead)
-    with pytest.raises(Conflict, match="site-a reported less than 5 minutes ago: it may be running"):
+    with pytest.raises(Conflict, match="site-a reported less than 5m0s ago: it may be running"):
         close_node(storage, "site-a", now=NOON)
+
+
+def test_a_node_that_ships_rarely_may_be_at_work_for_longer(storage: Storage) -> None:
+    ship_state(storage, 4, as_of=NOON, interval=HOUR)
+    with pytest.raises(Conflict, match="site-a reported less than 3h0m0s ago"):
+        close_node(storage, "site-a", now=NOON + 2 * HOUR)
+    assert close_node(storage, "site-a", now=NOON + 3 * HOUR).closed_at == NOON + 3 * HOUR
 
 
 def test_a_node_that_never_reported_is_told(storage: Storage) -> None:

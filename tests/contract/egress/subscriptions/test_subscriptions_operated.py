@@ -258,8 +258,9 @@ async def test_who_is_not_there_cannot_be_operated(engine: Engine) -> None:
                 await engine.ask(f"subscriptions.{operation}", subscription=name)
             assert caught.value.message == "EventSubscription clams is not declared"
             assert caught.value.hint == "did you mean claims?"
-        with pytest.raises(NotFound, match="EventSubscription claims is not declared in group other"):
+        with pytest.raises(NotFound, match="EventSubscription claims is not declared in group other") as refused:
             await engine.ask(f"subscriptions.{operation}", subscription="claims", group="other")
+        assert refused.value.hint == "it is in group edge"
 
 
 async def test_nonsense_is_refused(engine: Engine) -> None:

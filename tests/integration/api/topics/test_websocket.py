@@ -157,6 +157,19 @@ async def test_publishes_that_come_at_once_are_written_and_acknowledged_in_their
     assert (await server.diff("q", limit=1000)).data == [*range(300)]
 
 
+@pytest.mark.parametrize(
+    "large", [[{"data": n} for n in range(1000)], [{"data": "x" * 500_000}] * 3], ids=["many", "big"]
+)
+async def test_a_small_batch_does_not_overtake_a_large_one(server: Server, large: list[dict[str, Any]]) -> None:
+    async with connect_socket(server) as socket:
+        for n, records in enumerate([[{"data": 0}], large, [{"data": 1}], large, [{"data": 2}]]):
+            await socket.say("publish", request_id=n, topic="q", records=records, return_seqs=False)
+        acks = await take(socket, 5)
+    assert [ack["request_id"] for ack in acks] == [*range(5)]
+    many = len(large)
+    assert [ack["last_seq"] for ack in acks] == [1, 1 + many, 2 + many, 2 + 2 * many, 3 + 2 * many]
+
+
 async def test_commands_need_their_scopes_and_names(start_server: StartServer) -> None:
     server = await start_server(keys="full,ro:read,wo:write,t42::tenant42:")
     await server.with_key("full").put("jobs")

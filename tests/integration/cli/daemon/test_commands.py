@@ -354,6 +354,17 @@ def test_check_names_every_setting_that_is_wrong(daemon: Daemon) -> None:
     assert sorted(details) == ["--log-level", "EVENTD_API_LISTEN"]
 
 
+def test_keys_that_a_database_may_hold_are_not_called_missing_while_it_is_down(daemon: Daemon) -> None:
+    env = {"EVENTD_DATABASE_URL": "postgresql+psycopg://me@127.0.0.1:1/db", "EVENTD_API_LISTEN": "0.0.0.0:8780"}
+    checked = daemon.run("check", "-o", "json", env=env)
+    found = {check["name"]: check["state"] for check in json.loads(checked.stdout)["checks"]}
+    assert (checked.returncode, found["api keys"], found["database"]) == (4, "warning", "failed")
+    served = daemon.run("serve", env=env)
+    assert served.returncode == 1
+    assert "Connection refused" in served.stderr
+    assert "key create" not in served.stderr
+
+
 def test_check_shows_no_secret(daemon: Daemon, tmp_path: Path) -> None:
     url = tmp_path / "url"
     url.write_text("postgresql+psycopg://me:geheim@127.0.0.1:1/db")

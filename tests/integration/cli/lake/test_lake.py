@@ -213,4 +213,4 @@ def test_a_node_that_is_out_of_service_is_closed(control: Control, lake: str) ->
     assert state.closed_at > BEGUN
     ship_state(connect(lake), 60, began_at=BEGUN, as_of=SystemClock().now())
     told = control("lake", "close", "--lake", lake, "--node", "site-a", code=1).err
-    assert "it may be running (stop the node, and wait 5 minutes)" in told
+    assert "it may be running (stop the node, and wait 5m0s)" in told

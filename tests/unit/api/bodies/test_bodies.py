@@ -9,6 +9,7 @@ import pytest
 from eventd.api.bodies import memory_limit
 from eventd.api.bodies.bodies import GROWTH, LIGHT_BYTES, RESERVE, BodyMemory, _gather
 from eventd.api.bodies.memory_limit import MemoryLimit, find_limit
+from eventd.errors import TooLarge
 from eventd.log.topics.errors import Throttled
 
 MIB = 1 << 20
@@ -31,6 +32,15 @@ def test_a_body_is_refused_before_it_fills_what_is_left_of_a_limit() -> None:
             held.grow_to(3 * MIB)
         assert held.bytes == bodies.held == MIB, "what was refused is not held"
     assert bodies.held == 0
+
+
+def test_a_body_that_would_not_fit_alone_is_not_told_to_come_later() -> None:
+    bodies = BodyMemory(64 * MIB, Left(80 * MIB, 1))
+    assert bodies.most == 10 * MIB
+    with bodies.hold() as held:
+        with pytest.raises(TooLarge, match=r"larger than the 10485760 bytes .* memory limit"):
+            held.grow_to(10 * MIB + 1)
+        assert held.bytes == 0
 
 
 class Content:

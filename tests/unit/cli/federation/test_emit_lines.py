@@ -78,6 +78,7 @@ async def test_a_conflict_is_about_its_line(capsys: pytest.CaptureFixture[str]) 
     assert found.bad == [{"line": 2, "message": "the id b belongs to an event with other content or of another source"}]
     alone = await emit(Node(r0=Conflict("the id a is taken")), [("g", {"id": "a"})])
     assert alone.bad == [{"line": 1, "message": "the id a is taken"}]
+    assert found.counts["conflict"] == alone.counts["conflict"] == 1
 
 
 async def test_of_a_chunk_with_captured_addresses_the_other_lines_go_on(capsys: pytest.CaptureFixture[str]) -> None:
