@@ -1,19 +1,19 @@
 """The errors of a node, worded so that a person can act on them.
 
-EventdError                     anything this package raises on purpose
+EventdError                     base of the errors for a user
 ├── Invalid                     the input is wrong: fix it and retry
 ├── NotFound                    the named object does not exist
 ├── Conflict                    the request contradicts the current state
 ├── Unauthorized                no key, or an unknown, expired or wrong one
-├── Forbidden                   a known key without the right to do this
+├── Forbidden                   the key may not do this, or the host or origin is not allowed
 ├── TooLarge                    over a size limit
-├── Full                        a limit on stored bytes refuses new events; nothing was dropped
+├── Full                        a limit on stored bytes refuses new events
 ├── Unavailable                 temporary: the same request may succeed later
 │   ├── DatabaseUnavailable     the database does not answer, or is locked, full, replaced or claimed elsewhere
 │   └── LakeUnavailable         the lake cannot be read or written: unreachable, full, or not writable
 ├── DatabaseUnusable            the database is damaged, foreign, or of another schema version
 ├── DatabaseFault               the database refused a row that should never have been written: an internal error
-├── LakeUnusable                the lake is of another schema version, or no installed package can access it
+├── LakeUnusable                the lake is damaged or of another schema version, or no package can access it
 ├── SettingsError               the node's own settings are wrong
 ├── MissingExtra                an optional package is needed and not installed
 ├── SecretUnreadable            a secret's file is missing, unreadable, empty or not valid
@@ -30,7 +30,7 @@ from typing import ClassVar
 
 
 class EventdError(Exception):
-    """Base of every error raised on purpose."""
+    """Base of the errors that a user sees; `code` is for programs."""
 
     code: ClassVar[str] = "error"
 
@@ -44,7 +44,7 @@ class EventdError(Exception):
 
 
 class Invalid(EventdError):
-    """The input is wrong; the same input will never be accepted."""
+    """The input is wrong: it must be corrected before a retry."""
 
     code = "invalid_request"
 
@@ -68,13 +68,13 @@ class Unauthorized(EventdError):
 
 
 class Forbidden(EventdError):
-    """The key is known and may not do this."""
+    """The key may not do this; at an API without keys, the host or origin of the request is not allowed."""
 
     code = "forbidden"
 
 
 class TooLarge(EventdError):
-    """The input is over a size limit, which the message names."""
+    """The input, or a part of it, is over a size limit."""
 
     code = "too_large"
 
@@ -110,7 +110,7 @@ class DatabaseUnusable(EventdError):
 
 
 class LakeUnusable(EventdError):
-    """The lake is of another schema version, or no installed package can access it."""
+    """The lake is damaged or of another schema version, or no installed package can access it."""
 
     code = "lake_unusable"
 

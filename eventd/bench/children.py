@@ -21,7 +21,7 @@ def bare_environment() -> dict[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` random TCP ports of 127.0.0.1 that are free now. Raises Unavailable if there are fewer."""
+    """Return `count` (at least 1) random ports of `PORTS` that are free at 127.0.0.1. Raises Unavailable."""
     found: list[int] = []
     for port in sorted(PORTS, key=lambda _: SYSTEM.fraction()):
         with closing(socket.socket()) as probe:
@@ -32,4 +32,7 @@ def free_ports(count: int) -> list[int]:
         found.append(port)
         if len(found) == count:
             return found
-    raise Unavailable(f"this machine does not have {count} free ports from {PORTS.start} to {PORTS.stop - 1}")
+    raise Unavailable(
+        f"this machine does not have {count} free ports from {PORTS.start} to {PORTS.stop - 1}",
+        hint="stop programs that listen there",
+    )

@@ -30,7 +30,10 @@ class EmitRun:
     _latencies: list[float] = field(default_factory=list)
 
     async def pour(self, show: Show, words: str) -> LoadResult:
-        """Emit the events of the plan, or as many as fit in its duration. Raises the node's error if it refuses one."""
+        """Emit the events of the plan, or as many as fit in its duration; return the times, without answers.
+
+        Raises the node's error if it refuses an event, and `Unavailable` if none was emitted.
+        """
         client, supervisor = Client(str(self.client.address), self.client.key), Supervisor(SystemClock())
         async with client, client.publisher(self.target.group, window=self.window) as publisher:
             cpu, begun = cpu_now(), now()
@@ -72,7 +75,7 @@ class EmitRun:
             kept(now() - begun)
 
     async def read(self, client: NodeClient, show: Show, words: str) -> list[StoredEvent]:
-        """Return all events that the node holds in the group of the run, including any that the run did not send."""
+        """Return all events that a node holds in the group of the run, including any that the run did not send."""
         found: list[StoredEvent] = []
         async for page in self.target.read(client):
             found += page

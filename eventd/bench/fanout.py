@@ -37,7 +37,7 @@ class Fanout:
         return {"peers": self._peers, "dead": self._dead}
 
     async def prepare(self, site: Site) -> None:
-        """Fill the sender, and have the live peers listen."""
+        """Start the nodes, have the live peers listen, and fill the sender, which has no peers yet."""
         sender, *live = site.nodes
         target = GroupTarget(site.name, sender.name, site.run, site.wanted.size, SystemClock().now())
         await site.start()
@@ -49,7 +49,7 @@ class Fanout:
         await self._pouring.pour(site.show, "filling the sender")
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """Declare the peers, and poll the live ones until each holds everything."""
+        """Declare the peers, and time until each live one holds everything; an event counts once for each live peer."""
         sender, *live = site.nodes
         count, before = self._pouring.ledger.count, sender.cpu_seconds
         places = [(node.name, *node.listen) for node in live if node.listen is not None]
@@ -111,6 +111,6 @@ class Fanout:
         for name, link in waiting.items():
             if name.startswith("dead-") and link["lagEvents"] != len(sent):
                 problems.append(
-                    f"for {name}, which does not listen, {link['lagEvents']} events wait and not {len(sent)}"
+                    f"{link['lagEvents']} events wait for {name}, which does not listen, instead of all {len(sent)}"
                 )
         return problems

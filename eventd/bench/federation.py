@@ -16,7 +16,7 @@ from eventd.runtime.clock import SystemClock
 
 
 class Federation:
-    """Events per second at B, from the last poll that finds no event there to the first that finds all."""
+    """Measures events per second at B, from the last poll that finds no event there to the first that finds all."""
 
     name = "federation"
     nodes = 2
@@ -25,11 +25,11 @@ class Federation:
         self._pouring: LoadRun
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Return no settings beyond the common ones."""
+        """Return an empty dict: the result shows only the common settings."""
         return {}
 
     async def prepare(self, site: Site) -> None:
-        """Fill A while the link to B is paused. A B that the benchmark runs itself is started only afterwards."""
+        """Fill A while its link to B is paused. If B is a child process, it is started only afterwards."""
         a, b = site.nodes
         target = GroupTarget(site.name, a.name, site.run, site.wanted.size, SystemClock().now())
         await a.start()
@@ -46,7 +46,7 @@ class Federation:
             await b.listening(site.name)
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """Resume the link, and time how B catches up."""
+        """Resume the link, and time how B catches up; the latencies are those of the batches."""
         a, b = site.nodes
         count = self._pouring.ledger.count
         before = [node.cpu_seconds for node in site.nodes]

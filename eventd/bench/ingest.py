@@ -19,7 +19,7 @@ CLASSES = {"full": "fsync", "normal": "disk"}
 
 
 class Ingest:
-    """Writes events to a group of one node, or to a topic."""
+    """Writes events to a group of one node, or records to a topic."""
 
     name = "ingest"
     nodes = 1
@@ -30,11 +30,11 @@ class Ingest:
         self._pouring: LoadRun | EmitRun
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Return the kind of target, the window and the durability."""
+        """Return further settings to show with the result: the kind of target, the window and the durability."""
         return {"to": self._to, "window": self._window, "durability": site.wanted.durability}
 
     async def prepare(self, site: Site) -> None:
-        """Create the group or topic, and prepare the requests."""
+        """Start the node, create the group or topic, and prepare the requests; none if a window is set."""
         (node,) = site.nodes
         wanted = site.wanted
         await node.start()
@@ -65,14 +65,14 @@ class Ingest:
         return UnverifiedResult(count, load.seconds, load.latencies, load.busy, size, figures)
 
     async def verify(self, site: Site) -> list[str]:
-        """Read everything back, and return how it differs from what was sent."""
+        """Read everything back, and return a message for each way in which it differs from what was sent."""
         (node,), run = site.nodes, self._pouring
         found = await run.read(node.client, site.show, "reading back")
         return run.ledger.problems(one.number for one in found)
 
 
 def pouring(client: NodeClient, target: Target, wanted: BenchPlan) -> LoadRun:
-    """Return a run with its requests prepared."""
+    """Return a run whose requests are prepared, as far as `LoadRun.prepare` does."""
     made = LoadRun(client, target, wanted)
     made.prepare()
     return made

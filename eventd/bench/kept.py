@@ -67,8 +67,9 @@ def _conditions(result: Mapping[str, Any]) -> list[Any]:
 
 
 def compare(kept: Sequence[dict[str, Any]], result: Mapping[str, Any]) -> dict[str, float] | None:
-    """Return the ratios of a result's figures to the medians of the latest results like it, and as `runs` how many
-    those are; None without any."""
+    """Return by name the ratio of each compared figure to the median of the latest results like it; None without any.
+
+    `runs` is the number of these results, at most `MOST`. A figure whose median is 0 is left out."""
     last = alike(kept, result)[-MOST:]
     if not last:
         return None

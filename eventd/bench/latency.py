@@ -1,4 +1,4 @@
-"""`latency`: one event at a time, from the first byte of the request at A to the first byte received by a watcher at B.
+"""`latency`: one event at a time, from the request at A that writes the event to its arrival at a watcher at B.
 
 Both times are on the clock of this process, so the nodes' clocks need not agree. Two HTTP transfers are included.
 """
@@ -26,7 +26,7 @@ PAUSE_SECONDS = 0.005
 
 
 class Latency:
-    """Measures from the request at A that writes one event to its arrival at B's watcher."""
+    """Measures single events: the latency is that at B's watcher; the time until A's answer is a further figure."""
 
     name = "latency"
     nodes = 2
@@ -38,11 +38,11 @@ class Latency:
         self._stream: WatcherStream
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Return the pause between two events."""
+        """Return a further setting to show with the result: the pause between two events."""
         return {"pause_ms": PAUSE_SECONDS * 1000}
 
     async def prepare(self, site: Site) -> None:
-        """Create the group on both nodes, a working link from A to B, and a watcher at B."""
+        """Create the group on both nodes, a link from A to B, and a watcher at B, and send the uncounted events."""
         a, b = site.nodes
         self._target = GroupTarget(site.name, a.name, site.run, site.wanted.size, SystemClock().now())
         await site.start()
@@ -67,7 +67,7 @@ class Latency:
         return self._pouring.client.request("POST", self._target.path, self._target.batch(numbers))
 
     async def _one(self, line: HttpConnection) -> tuple[float, float]:
-        """Write one event. Returns the seconds until A acknowledged it, and until the watcher at B received it."""
+        """Write one event. Returns the seconds from the request to A's answer, and to the arrival at B's watcher."""
         number = self._pouring.ledger.count
         asked = self._next()
         await pause(PAUSE_SECONDS)
@@ -81,11 +81,14 @@ class Latency:
                 read_answer(raw).json()
                 await received
         except TimeoutError:
-            raise Unavailable(f"event {number} did not arrive at B within {PATIENCE_SECONDS:g} s") from None
+            raise Unavailable(
+                f"event {number} was not acknowledged by the first node and received at the second within"
+                f" {PATIENCE_SECONDS:g} s"
+            ) from None
         return acknowledged - begun, self._turn.times[0] - begun
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """Measure one event after the other."""
+        """Write one event after the other; return how soon each reached the watcher, and A's answer."""
         a = site.nodes[0]
         wanted, taken = site.wanted, list[tuple[float, float]]()
         line = await a.client.open(HttpConnection)

@@ -28,7 +28,7 @@ class Ledger:
         return taken
 
     def line_of(self, number: int) -> int:
-        """Return the connection on which a number was sent."""
+        """Return the index of the connection on which a number was sent."""
         return self._lines[bisect_right(self._begins, number) - 1]
 
     def problems(self, found: Iterable[int | str]) -> list[str]:
@@ -64,7 +64,7 @@ class Ledger:
 
 
 def differing(theirs: Sequence[object], ours: Sequence[object], names: tuple[str, str]) -> list[str]:
-    """Return a message that says where two readings first differ, in a list; empty if they are equal."""
+    """Return a list of one message, on the first difference of two readings with these names; empty if equal."""
     if theirs == ours:
         return []
     at = next((at for at, (a, b) in enumerate(zip(theirs, ours, strict=False)) if a != b), min(len(theirs), len(ours)))

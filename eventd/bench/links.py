@@ -1,4 +1,4 @@
-"""Shared by measurements of several nodes: the group between them, and the state of links."""
+"""Shared by measurements of several nodes: the group between them, the state of links, and the times of batches."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ async def resume(sender: Node, receiver: Node, group: str) -> None:
 
 
 async def links_of(sender: Node, group: str) -> dict[str, dict[str, Any]]:
-    """Return the sender's report on its links, by the node name of the peer."""
+    """Return what the sender reports on each of its links to peers, by the node name of the peer."""
     answer = await sender.client.call("GET", f"/api/v1/groups/{group}/links")
     return {link["peer"]: link for link in answer["outbound"]}
 
 
 async def settle(sender: Node, group: str, receivers: Sequence[Node]) -> None:
-    """Wait up to `SETTLE_SECONDS` until no event waits for the receivers: the sender's ledger then has all receipts."""
+    """Wait until no event waits for the receivers and the sender's ledger has all receipts, or `SETTLE_SECONDS`."""
     deadline, names = now() + SETTLE_SECONDS, {node.name for node in receivers}
     while any(link["lagEvents"] for name, link in (await links_of(sender, group)).items() if name in names):
         if now() > deadline:
@@ -55,12 +55,12 @@ async def troubles(sender: Node, group: str) -> list[str]:
 
 
 async def last_receipt(client: NodeClient) -> int:
-    """Return the id of the last row in the node's receipt ledger."""
+    """Return the id of the last row in the node's ledger of receipts."""
     return int((await client.call("GET", "/api/v1/books"))["books"]["receipts"]["last"])
 
 
 async def seconds_of_batches(client: NodeClient, group: str, after: int) -> list[float]:
-    """Return the seconds from sending to the receipt for the group's batches in receipt ledger rows after `after`."""
+    """Return the seconds from sending to receipt of each acknowledged batch of a group in ledger rows above `after`."""
     found: list[float] = []
     more, epoch = True, ""
     while more:

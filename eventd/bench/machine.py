@@ -16,7 +16,7 @@ FLUSHES = 50
 
 
 def machine(folder: Path | None) -> dict[str, object]:
-    """Describe the machine, and how fast the disk of `folder` is, where the nodes write; None: they write elsewhere."""
+    """Return a description of the machine by field; `fsync_ms` only with the `folder` in which the nodes write."""
     found: dict[str, object] = {
         "system": platform.system(),
         "python": platform.python_version(),

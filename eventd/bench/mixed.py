@@ -23,9 +23,9 @@ from eventd.runtime.supervisor import Supervisor
 
 
 class Mixed:
-    """Events of a group over a link from A to B, together with writes to a watched topic at A.
+    """Measures events of a group over a link from A to B, together with writes to a watched topic at A.
 
-    An event counts if it was written to A and has arrived at B.
+    The events written to A count, and the time lasts until all are at B.
     """
 
     name = "mixed"
@@ -40,7 +40,7 @@ class Mixed:
         self._is_over = False
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Return the number of watchers of the topic."""
+        """Return a further setting to show with the result: the number of watchers of the topic."""
         return {"watchers": self._watchers}
 
     async def prepare(self, site: Site) -> None:
@@ -84,7 +84,7 @@ class Mixed:
         return UnverifiedResult(count, seconds, load.latencies, load.busy, count * site.wanted.size, figures)
 
     async def _pour(self, show: Show, beat: asyncio.Task[None]) -> LoadResult:
-        """Send the events. Raises the error of `beat`, the writes to the topic, at the next report of progress."""
+        """Send the events to A. Raises the error of `beat`, the writes to the topic, at the next report of progress."""
 
         def progress(words: str, done: int, of: int) -> None:
             show(words, done, of)
@@ -104,9 +104,7 @@ class Mixed:
             line.close()
 
     async def verify(self, site: Site) -> list[str]:
-        """Return problems unless A holds what was sent, B the same in the same order, and each watcher received each
-        write once.
-        """
+        """Return problems unless A and B hold all sent events in one order, and topic and watchers all records once."""
         a, b = site.nodes
         sent = await self._pouring.read(a.client, site.show, "reading the first node")
         held = await self._pouring.read(b.client, site.show, "reading the second node")

@@ -34,7 +34,7 @@ _clock = SystemClock()
 
 
 async def pause(seconds: float) -> None:
-    """Wait without blocking the loop."""
+    """Wait for so many seconds without blocking the loop."""
     await _clock.sleep(seconds)
 
 
@@ -56,15 +56,15 @@ class Node:
 
     @property
     def cpu_seconds(self) -> float | None:
-        """Return the processor seconds of its process; None if the node is not a child process."""
+        """Return the processor seconds that the node has used; None if that is unknown, as for an operator's node."""
         return None
 
     async def start(self) -> None:
-        """Start the node if it is a child process; check that a given one answers."""
+        """Check that the node answers, or raise its error; a child process is started first."""
         await self.client.call("GET", "/api/v1/status")
 
     async def declare(self, *documents: dict[str, Any]) -> None:
-        """Declare resources, to be removed by `clear`."""
+        """Apply these resources to the node; `clear` removes them."""
         text = "\n---\n".join(json.dumps(document) for document in documents)
         self._declared += [f"/api/v1/resources/{one['kind']}/{one['metadata']['name']}" for one in documents]
         await self.client.call("POST", "/api/v1/resources/apply", {"sources": [{"name": "bench", "text": text}]})
@@ -81,7 +81,7 @@ class Node:
             await pause(LOOK_SECONDS)
 
     async def declare_topic(self, topic: str, config: dict[str, Any]) -> None:
-        """Create a topic, to be removed by `clear`."""
+        """Create a topic on the node; `clear` removes it."""
         path = f"/v0/topics/{topic}"
         self._declared.append(path)
         await self.client.call("PUT", path, config)
@@ -100,11 +100,14 @@ class Node:
         return left
 
     def stop(self) -> None:
-        """Stop the node if it is a child process."""
+        """Do nothing: a node that the operator runs is not stopped."""
 
 
 class OwnNode(Node):
-    """A child process, with a port for its peers, an API key, and a database."""
+    """A node that the measurement runs as a child process, with a key and two ports for API and peers.
+
+    An empty `database` means a SQLite file of its own.
+    """
 
     def __init__(self, name: str, folder: Path, database: str, ports: tuple[int, int], secret: str) -> None:
         self.home = folder / name
@@ -128,7 +131,7 @@ class OwnNode(Node):
         return cpu_of(self._child.pid) if self._child else None
 
     def launch(self) -> None:
-        """Start the process without waiting for it."""
+        """Start the process without waiting until it answers."""
         ours, self._lifeline = os.pipe()
         environment = {
             **bare_environment(),
@@ -181,12 +184,12 @@ class OwnNode(Node):
         return True
 
     async def _require_empty(self) -> None:
-        """Raise `Conflict` if the database holds groups or topics: it is in use for something else."""
+        """Raise `Conflict` if the given database holds groups or topics: it is in use for something else."""
         groups = (await self.client.call("GET", "/api/v1/status"))["groups"]
         topics = (await self.client.call("GET", "/v0/topics"))["topics"]
         if groups or topics:
             raise Conflict(
-                f"the database for {self.name} is in use: it holds {len(groups)} groups and {len(topics)} topics",
+                f"the database for {self.name} is in use: it already holds groups or topics",
                 hint="give an empty database",
             )
 
@@ -195,7 +198,7 @@ class OwnNode(Node):
         return "\n".join(["it said:", *(f"  {line}" for line in lines or ["(nothing)"])])
 
     async def clear(self) -> list[str]:
-        """Remove what was declared in a given database; a SQLite file is deleted with its folder."""
+        """Like `Node.clear` if the database was given; else do nothing: a SQLite file is deleted with its folder."""
         return await super().clear() if self._database and self._child is not None else []
 
     def stop(self) -> None:

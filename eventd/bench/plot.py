@@ -53,7 +53,7 @@ def plot(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _round_up(value: float) -> float:
-    """Return the smallest of …, 0.5, 1, 2, 5, 10, … that is not below the value, so that marks are round numbers."""
+    """Return the smallest of …, 0.5, 1, 2, 5, 10, … not below the value, so that marks are round numbers; 1 for 0."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))

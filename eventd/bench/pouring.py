@@ -1,4 +1,4 @@
-"""Load: events written to one node over its API by several clients, as fast as they are answered."""
+"""Load: events or records written to one node over several connections, as fast as they are answered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOK_SECONDS = 0.01
 
 @dataclass(slots=True)
 class LoadRun:
-    """One run: what is to be sent, and the ledger of what was sent."""
+    """One run of load on the `target`: its requests, and the ledger of the numbers sent."""
 
     client: NodeClient
     target: Target
@@ -35,7 +35,7 @@ class LoadRun:
         self._ready = [deque() for _ in range(self.wanted.in_flight)]
 
     def prepare(self) -> None:
-        """Prepare the requests, up to `MOST_PREPARED` bytes; none for a run of a given duration."""
+        """Prepare the first `MOST_PREPARED` bytes of requests, or all; none for a run of a given duration."""
         made = line = 0
         while not self.wanted.seconds and self.ledger.count < self.wanted.events and made < MOST_PREPARED:
             asked = self._next(line)
@@ -59,7 +59,9 @@ class LoadRun:
             yield self._next(line)
 
     async def pour(self, show: Show, words: str) -> LoadResult:
-        """Send the events of the plan, or as many as fit in its duration. Raises the node's error if it refuses one."""
+        """Send the events of the plan, or as many as fit in its duration; return the answers and times.
+
+        Raises the node's error if it refuses a request."""
         begun, wanted = now(), self.wanted
 
         def progress(answers: int) -> None:
@@ -85,7 +87,7 @@ class LoadRun:
 
 
 async def held(client: NodeClient, group: str) -> int:
-    """Return how many events of a group a node has stored; 0 without the group."""
+    """Return how many events of a group a node holds; 0 without the group."""
     status = await client.call("GET", "/api/v1/status")
     return next((int(one["events"]) for one in status["groups"] if one["group"] == group), 0)
 
@@ -104,7 +106,7 @@ class Arrival:
 
 
 async def arrive(client: NodeClient, group: str, count: int, show: Show, words: str, *, longest: float) -> Arrival:
-    """Wait until a node holds `count` events of a group, or no further one has arrived for `longest` seconds."""
+    """Return the `Arrival` once a node holds `count` events of a group, or none has arrived for `longest` seconds."""
     begun, cpu = now(), cpu_now()
     news, before = now(), 0
     while True:

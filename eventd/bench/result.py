@@ -28,7 +28,7 @@ class UnverifiedResult:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The complete result of one run."""
+    """What one run measured, the problems found by its verification, and its settings, machine, time and version."""
 
     bench: str
     measured: UnverifiedResult
@@ -40,7 +40,7 @@ class Result:
 
     @property
     def verified(self) -> bool:
-        """Whether everything that was counted was read back once, in order, and nothing else."""
+        """Whether the verification found no problem."""
         return not self.problems
 
     def show(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.02
 
 
 class Routers:
-    """Each copy counts as one event."""
+    """Measures the copies of many routers; each copy counts as one event."""
 
     name = "routers"
     nodes = 1
@@ -39,11 +39,11 @@ class Routers:
         self._streams: Sequence[WatcherStream] = ()
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Return the number of routers, and the durability of the topics."""
+        """Return further settings to show with the result: the number of routers, and the durability of the topics."""
         return {"routers": self._routers, "durability": site.wanted.durability}
 
     async def prepare(self, site: Site) -> None:
-        """Create the source topic, and for each router the topic that it copies to."""
+        """Create the source topic and each router with its destination, and prepare the requests."""
         (node,) = site.nodes
         config = {"durability": CLASSES[site.wanted.durability]}
         source = f"{site.name}-source"
@@ -58,7 +58,7 @@ class Routers:
         self._pouring.prepare()
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """Measure the copies of many records at once, and then those of single ones."""
+        """Measure the copies of many records per second, and then how soon watchers receive those of single ones."""
         (node,), pouring = site.nodes, self._pouring
         before, begun, cpu = node.cpu_seconds, now(), cpu_now()
         await pouring.pour(site.show, "writing")
@@ -73,7 +73,7 @@ class Routers:
         return UnverifiedResult(copies, seconds, each, busy / seconds, copies * site.wanted.size, figures)
 
     async def _all_copied(self, site: Site, count: int) -> None:
-        """Wait until each topic has everything.
+        """Wait until the destinations have all copies of `count` records.
 
         Without a new copy for `PATIENCE_SECONDS` the wait ends: the verification reports what is missing."""
         have, news = 0, now()

@@ -31,7 +31,7 @@ class Benchmark(Protocol):
 
 
 async def run_bench(bench: Benchmark, wanted: BenchPlan, show: Show, leftover: list[str]) -> Result:
-    """Run a measurement, and add to `leftover` a description of each thing that could not be removed from the nodes."""
+    """Run a measurement and return its result; add to `leftover` a text for each thing left on the nodes."""
     at = machine(None)
     async with open_site(wanted, bench.nodes, show, leftover) as site:
         at |= machine(site.folder if site.are_own and not wanted.database else None) | {"load": at["load"]}
@@ -47,7 +47,7 @@ async def run_bench(bench: Benchmark, wanted: BenchPlan, show: Show, leftover: l
 
 
 def _settings(site: Site) -> dict[str, Any]:
-    """Return the common settings, which two runs must share to be compared."""
+    """Return the settings that every measurement shows with its result."""
     wanted = site.wanted
     amount: dict[str, Any] = {"duration": f"{wanted.seconds:g}s"} if wanted.seconds else {"events": wanted.events}
     database = "postgresql" if wanted.database else "sqlite"

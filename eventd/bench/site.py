@@ -76,8 +76,8 @@ class Site:
 async def open_site(wanted: BenchPlan, count: int, show: Show, leftover: list[str]) -> AsyncIterator[Site]:
     """Yield a site of `count` nodes, none started yet.
 
-    At the end the nodes are cleared and stopped; a description of each thing that could not be removed from them is
-    added to `leftover`.
+    At the end the nodes are cleared and stopped, and the temporary folder is deleted. A description of each thing that
+    could not be removed from the nodes is added to `leftover`.
     """
     async with AsyncExitStack() as stack:
         folder = _make_folder(wanted.folder)
@@ -136,7 +136,7 @@ def _given(wanted: BenchPlan, count: int, folder: Path) -> list[Node]:
         if any(address.host not in ("127.0.0.1", "localhost", "::1") for address in addresses):
             raise Invalid(
                 "nodes of other machines need a secret that both can read, and an address where the second one listens",
-                hint="--secret-file PATH --peer-listen HOST:PORT",
+                hint="give both: --secret-file PATH --peer-listen HOST:PORT",
             )
         listen = listen or ("127.0.0.1", free_ports(1)[0])
         file = folder / "secret"

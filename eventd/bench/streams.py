@@ -1,4 +1,4 @@
-"""Watchers of server-sent events: which of them have received a write, and when."""
+"""Watchers of server-sent events: what each received, and how many received the current write, and when."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BEGIN_SECONDS = 60.0
 
 
 class WriteProgress:
-    """One write in progress: which watchers have received it, and when."""
+    """One write in progress: how many watchers have received it, and when."""
 
     def __init__(self) -> None:
         self.mark = b"\0"
@@ -25,7 +25,7 @@ class WriteProgress:
         self._all: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def begin(self, mark: bytes, expected: int) -> asyncio.Future[None]:
-        """Begin a write. Returns a future that is done when `expected` watchers have received the mark."""
+        """Note a write that the caller sends; return a future that is done when `expected` watchers received `mark`."""
         self.mark = mark
         self.times = []
         self._expected = expected
@@ -45,7 +45,7 @@ class WriteProgress:
 
 
 class WatcherStream(asyncio.Protocol):
-    """A watcher. `begun` is done when it has received the bytes `since`."""
+    """The connection of one watcher, which keeps all it receives. `begun` is done when that includes `since`."""
 
     def __init__(self, turn: WriteProgress, asked: bytes, since: bytes) -> None:
         self.received: list[bytes] = []
@@ -87,7 +87,7 @@ class WatcherStream(asyncio.Protocol):
         self._turn.fail(error)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; what was received stays."""
         self._closing = True
         self.begun.cancel()
         self.transport.abort()

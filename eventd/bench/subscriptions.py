@@ -1,7 +1,7 @@
 """`subscriptions`: from an event to the effective configuration, through a plugin of a few lines.
 
 First many events wait for all subscriptions, and are processed. Then single events: milliseconds from the request that
-writes one to the first byte that a follower of the effective configuration receives.
+writes one to the arrival of its resource at a follower of the effective configuration.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def routes(events):
 
 
 class Subscriptions:
-    """An event counts when its resource is in the effective configuration."""
+    """Measures plugin runs: an event counts when its resource is in the effective configuration."""
 
     name = "subscriptions"
     nodes = 1
@@ -53,7 +53,7 @@ class Subscriptions:
         self._stream: WatcherStream
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Return how many subscriptions share the events."""
+        """Return a further setting to show with the result: how many subscriptions share the events."""
         return {"subscriptions": self._subscriptions}
 
     async def prepare(self, site: Site) -> None:
@@ -71,7 +71,7 @@ class Subscriptions:
         await self._stream.begun
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """Subscribe, wait until the backlog is processed, and continue one by one."""
+        """Subscribe, time until the backlog is processed, and then time single events."""
         (node,), count = site.nodes, self._pouring.ledger.count
         before, begun, cpu = node.cpu_seconds, now(), cpu_now()
         declared = [_subscription(site.name, type) for type in self._target.types]
@@ -139,7 +139,8 @@ class Subscriptions:
         names = {one["metadata"]["name"] for one in answer["resources"]}
         lacking = [n for n in range(pouring.ledger.count) if f"r-{self._target.id_of(n)}" not in names]
         if lacking:
-            problems.append(f"{len(lacking)} resources are not in the effective configuration: {lacking[:SHOWN]}")
+            some = ", ".join(map(str, lacking[:SHOWN])) + (", …" if len(lacking) > SHOWN else "")
+            problems.append(f"the effective configuration lacks the resources of {len(lacking)} events: number {some}")
         return problems
 
 

@@ -29,7 +29,7 @@ class StoredEvent(NamedTuple):
 class GroupTarget:
     """The events of a group, of `types` types in turn.
 
-    `named`: their ids contain their numbers; otherwise the node chooses the ids.
+    `named`: their ids contain their numbers; otherwise the client library chooses the ids.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class GroupTarget:
         return f'{{"brief":true,"events":[{",".join(rows)}]}}'.encode()
 
     def event(self, number: int) -> NewEvent:
-        """Return one event without an id, as large as the others once the node has added id and time."""
+        """Return one event without an id, as large as those of a batch once it has an id and a time."""
         kind = self.types[number % len(self.types)]
         subject = f"10.88.{number // 250 % 250}.{number % 250}/32"
         return NewEvent(kind, subject, {"number": f"{number:010}", "pad": self._pad})
 
     async def read(self, client: NodeClient) -> AsyncIterator[list[StoredEvent]]:
-        """Read everything the group holds, page by page, in the order of the node's log."""
+        """Yield everything the group holds, page by page, in the order of the node's log."""
         after: str | None = ""
         while after is not None:
             page = await client.call("GET", f"{self.path}?limit={PAGE}&includeExpired=true&after={after}")
@@ -102,7 +102,7 @@ class GroupTarget:
         return StoredEvent(event["id"] if written != f"{number:010}" else number, digest)
 
     def number_of(self, id: str) -> int | str:
-        """Return the number an event was sent under, or the id of an unknown event."""
+        """Return the number under which the event of this id was sent; an unknown id is returned unchanged."""
         tail = id.removeprefix(self._prefix)
         return int(tail) if tail != id and len(tail) == self._width and tail.isdecimal() else id
 
@@ -112,7 +112,7 @@ class GroupTarget:
 
 
 class TopicTarget:
-    """The records of a topic."""
+    """The records of a topic, of about `size` bytes each."""
 
     def __init__(self, topic: str, size: int) -> None:
         self.topic = topic
@@ -126,7 +126,7 @@ class TopicTarget:
         return f'{{"records":[{",".join(rows)}]}}'.encode()
 
     async def read(self, client: NodeClient) -> AsyncIterator[list[StoredEvent]]:
-        """Read all records of the topic, in order; each gap appears as an event with a text instead of a number."""
+        """Yield all records of the topic, by page; a gap is an item with a text as number, before those of its page."""
         at, more = 0, True
         while more:
             page = await client.call("POST", f"{self.path}/diff", {"from_seq": at, "limit": PAGE})

@@ -1,4 +1,4 @@
-"""`watch`: many watchers of one topic; from the first byte of a write to the first byte each of them receives."""
+"""`watch`: many watchers of one topic; from the request that writes a record to its arrival at each of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WatchMeasurement:
         self._streams: Sequence[WatcherStream] = ()
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Return the number of watchers, and the durability of the topic."""
+        """Return further settings to show with the result: the number of watchers, and the topic's durability."""
         return {"watchers": self._watchers, "durability": site.wanted.durability}
 
     async def prepare(self, site: Site) -> None:
@@ -51,7 +51,7 @@ class WatchMeasurement:
         self._streams = await open_streams(node.client, [site.name] * self._watchers, turn, from_seq=0)
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """Write one record after the other."""
+        """Write one record after the other; return how soon each reached every watcher."""
         (node,), wanted, writes = site.nodes, site.wanted, self._writes
         before, cpu, begun = node.cpu_seconds, cpu_now(), now()
         line = await node.client.open(HttpConnection)
@@ -90,7 +90,7 @@ class WatchedWrites:
         self._watchers = watchers
 
     async def one(self, client: NodeClient, line: HttpConnection, pouring: LoadRun) -> None:
-        """Pause, write, and wait until all watchers have received it."""
+        """Pause, write one record, wait until all watchers have received it, and note the times."""
         (number,) = numbers = pouring.ledger.take(0, 1)
         asked = client.request("POST", pouring.target.path, pouring.target.batch(numbers))
         await pause(REST_SECONDS + self._watchers * REST_SECONDS_PER_WATCHER)
@@ -103,7 +103,9 @@ class WatchedWrites:
                 await received
         except TimeoutError:
             some = f"{len(self.turn.times)} of {self._watchers} watchers"
-            raise Unavailable(f"only {some} received write {number} within {LONGEST:g} s") from None
+            raise Unavailable(
+                f"write {number} was not answered and received by all watchers within {LONGEST:g} s: {some} received it"
+            ) from None
         self.each += [at - begun for at in self.turn.times]
         self.last.append(max(self.turn.times) - begun)
 

@@ -1,4 +1,4 @@
-"""A light HTTP/1.1 client: requests are prepared bytes, answers are examined after the clock has stopped.
+"""A light HTTP/1.1 client: requests are prepared bytes, answers are decoded after the clock has stopped.
 
 A Python client is easily slower than the node that it measures, and shares the machine with it. This client spends some
 microseconds on a request, and every run reports which share of a core it used (`busy`): near 1 the figures are those of
@@ -62,7 +62,7 @@ class HttpAnswer(NamedTuple):
 
 
 def read_answer(raw: bytes) -> HttpAnswer:
-    """Parse an answer."""
+    """Return the status and the body of one complete answer."""
     head, _, body = raw.partition(HEAD_END)
     return HttpAnswer(int(head[9:12]), body)
 
@@ -80,7 +80,7 @@ def length_of(data: bytes | bytearray) -> int:
 
 
 class HttpConnection(asyncio.Protocol):
-    """One persistent connection: one request at a time."""
+    """One persistent HTTP connection, for one request at a time."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -196,7 +196,7 @@ def nothing_sent() -> Unavailable:
 
 
 class LoadResult(NamedTuple):
-    """The result of several clients: answers by client, seconds of each request, and seconds of the whole load.
+    """The result of a load: answers by connection, seconds of each request, and seconds of the whole load.
 
     `busy` is the share of a core that this process used.
     """
@@ -211,18 +211,18 @@ class LoadResult(NamedTuple):
         return len(self.latencies)
 
     def jsons(self) -> list[list[Any]]:
-        """Return the decoded bodies of all answers by client."""
+        """Return the decoded bodies of all answers, by connection."""
         return [[read_answer(raw).json() for raw in answers] for answers in self.answers]
 
 
 def percentile(seconds: Sequence[float], percent: float) -> float:
-    """Return a percentile of times in seconds, in milliseconds; 0 without values."""
+    """Return in milliseconds a percentile of times in seconds; 0 without times."""
     ordered = sorted(seconds)
     return round(ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] * 1000, 3) if ordered else 0.0
 
 
 class NodeClient:
-    """Access to one node: its API's address, and its key."""
+    """Access to the API of one node: single requests, each over its own connection, and loads."""
 
     def __init__(self, address: Address, key: str = "") -> None:
         self.address = address
@@ -251,7 +251,7 @@ class NodeClient:
             ) from None
 
     async def call(self, method: str, path: str, body: Any = None) -> Any:
-        """Send one request outside of a measurement. Returns its JSON. Raises the node's error."""
+        """Send one request outside of a measurement. Returns the answer's decoded JSON. Raises the node's error."""
         return (await self.ask(method, path, body)).json()
 
     async def ask(self, method: str, path: str, body: Any = None) -> HttpAnswer:
@@ -269,10 +269,10 @@ class NodeClient:
     async def load(
         self, rows: Sequence[Iterable[bytes]], *, keep: int = 0, progress: Callable[[int], None] = lambda _: None
     ) -> LoadResult:
-        """Run one client per sequence of requests, each with its own connection, concurrently.
+        """Send each sequence of requests over a connection of its own, concurrently, and return the answers and times.
 
         `progress` is called about ten times a second with the number of answers so far. Raises the first error, and
-        `Unavailable` if no client had a request.
+        `Unavailable` if no sequence had a request or after `SECONDS`.
         """
         callers: list[Caller] = []
         gc.collect()

@@ -17,8 +17,8 @@ from eventd.client.watching import Options, Watch
 class Client:
     """A node's API for programs: `server` is `http://HOST:PORT`, `key` an API key, `socket` a Unix socket of the node.
 
-    Requests that may succeed later are retried according to `retry`, but not sooner than the node asks for. Use a
-    client as a context manager, on one loop. Every error is an `EventdError` with the node's `code`.
+    A request that may succeed later is retried according to `retry`, but not sooner than the node asks for. Use a
+    client as a context manager, on one loop. A refusal is an `EventdError` with the node's `code`.
     """
 
     def __init__(
@@ -40,9 +40,10 @@ class Client:
         limit: int = 256,
         heartbeat_ms: int = 15_000,
     ) -> Watch:
-        """Watch topics by name, each after a seq; None: only records from now on.
+        """Return a `Watch` of topics by name, each after a seq; None: only records written after the watch begins.
 
-        Records whose writer is named in `node` are left out. A batch has up to `limit` records.
+        Records whose writer is named in `node` are left out, unless a topic's `dedupe_node` is false. A batch has up to
+        `limit` records.
         """
         options = Options(
             node=node,
@@ -62,11 +63,11 @@ class Client:
         return Publisher(self._connection, group, window=window, requests=requests)
 
     async def reach(self) -> None:
-        """Check with one request, without retries, that the node answers. Raises `Unavailable` if it does not."""
+        """Check with one request, without retries, that the node answers. Raises `Unavailable` or its refusal."""
         await self._connection.reach()
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections to the node."""
         await self._connection.close()
 
     async def __aenter__(self) -> Client:

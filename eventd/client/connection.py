@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from eventd.client.refusals import restore
+from eventd.client.refusals import OTHER_SERVER, Lost, restore
 from eventd.client.transport import CONNECT_SECONDS, Transport
 from eventd.errors import EventdError, Invalid, Unavailable
 from eventd.net.address import Address
@@ -39,8 +39,8 @@ Pause = Callable[[float], Awaitable[None]]
 class Retry(NamedTuple):
     """How a request is retried: up to `tries` attempts in all; the delays double from `base` to `most` seconds.
 
-    No retry begins later than `patience` seconds after the first attempt. `patience` must be shorter than a topic's
-    `idempotency_window_ms`, because a write that is repeated later counts as another write.
+    No retry begins later than `patience` seconds, plus those that the request lets the node wait, after the first
+    attempt. `patience` must be below a topic's `idempotency_window_ms`: a write repeated later is another write.
     """
 
     tries: int = 10
@@ -49,9 +49,9 @@ class Retry(NamedTuple):
     patience: float = 60.0
 
     def delay(self, failures: int, chance: float, wanted: float = 0.0) -> float:
-        """Return the seconds to wait after `failures` failures in a row, but at least `wanted` (at most an hour).
+        """Return the seconds to wait after `failures` failures in a row, but at least `wanted`, capped at an hour.
 
-        `chance`, from 0 to 1, spreads the retries of many clients.
+        `chance`, from 0 to 1, spreads the retries of many clients: at 0 the wait is a fifth shorter.
         """
         nominal = min(self.most, self.base * 2.0 ** min(failures - 1, 30))
         return max(nominal * (0.8 + 0.2 * chance), min(wanted, 3600.0))
@@ -81,7 +81,7 @@ async def pause(seconds: float) -> None:
 
 @contextmanager
 def only_text() -> Iterator[None]:
-    """Raise `Invalid` if the block encodes a text that has no UTF-8 form, such as a name from undecodable bytes."""
+    """In the block, raise `Invalid` if a text is encoded that has no UTF-8 form, such as one with lone surrogates."""
     try:
         yield
     except UnicodeEncodeError as error:
@@ -89,15 +89,15 @@ def only_text() -> Iterator[None]:
 
 
 def path_of(family: str, *parts: str) -> str:
-    """Return the path `/v0/FAMILY/PART/…`; each part percent-encoded. Raises `Invalid` for an empty part."""
+    """Return the path `/v0/FAMILY/PART/…`, each part percent-encoded. Raises `Invalid` for an empty part."""
     if not all(parts):
-        raise Invalid(f"a request for {family} needs a name, and it is empty")
+        raise Invalid(f"a name in the path /v0/{family}/… of a request is empty", hint="give a name")
     with only_text():
         return "/".join(("/v0", family, *(quote(part, safe="") for part in parts)))
 
 
 class Connection:
-    """Requests to the node at `server` (`http://HOST:PORT`), over TCP or over a Unix `socket` of the node."""
+    """Sends requests to the node at `server` (`http://HOST:PORT`), over TCP or over a Unix `socket` of the node."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Connection:
         self._session: ClientSession | None = None
 
     def delay(self, failures: int, wanted: float = 0.0) -> float:
-        """Return the seconds to wait after `failures` failures in a row, but at least `wanted`, as the node asked."""
+        """Return the seconds to wait after `failures` failures in a row; `wanted`: the seconds the node asked for."""
         return self.retry.delay(failures, self.chance.fraction(), wanted)
 
     async def ask(
@@ -132,11 +132,11 @@ class Connection:
         query: Query | None = None,
         wait: float = 0.0,
     ) -> T:
-        """Send a request and return its answer.
+        """Send a request and return its answer, decoded as `answer`.
 
         `wait` extends the time limit of an attempt, and the patience, by that many seconds. The request is repeated
-        while the node is unreachable or asks to retry later, so it must be idempotent. Raises the `EventdError` that
-        the answer denotes, and `Unavailable` after the last attempt.
+        within `retry` if no answer comes, or a 429, 502, 503 or 504, so it must be idempotent. Raises the `EventdError`
+        that the answer denotes, and `Unavailable` after the last attempt.
         """
         with only_text():
             content = None if body is None else msgspec.json.encode(body)
@@ -155,7 +155,7 @@ class Connection:
         raise AssertionError("unreachable")
 
     async def reach(self) -> None:
-        """Check with one request, without retries, that the node answers. Raises `Unavailable` if it does not."""
+        """Check with one request, without retries, that the node answers. Raises `Unavailable` or its refusal."""
         await self._once("GET", "/v0/health", None, REQUEST_SECONDS)
 
     async def _once(self, method: str, path: str, content: bytes | None, seconds: float) -> bytes:
@@ -168,13 +168,13 @@ class Connection:
         try:
             return _decode(content, answer)
         except (msgspec.DecodeError, ValueError, RecursionError):
-            raise EventdError(f"{self.address} answers, but not as a routerd-eventd does") from None
+            raise EventdError(f"{self.address} answers, but not as a routerd-eventd does", hint=OTHER_SERVER) from None
 
     @asynccontextmanager
     async def stream(
         self, path: str, *, query: Query | None = None, last_id: str = "", silence: float
     ) -> AsyncIterator[AsyncIterator[Frame]]:
-        """Open a stream of events, without retries; after the event `last_id`, if the node still knows that id.
+        """Open a stream of server-sent events, without retries; after the event `last_id`, if the node knows it.
 
         Raises the `EventdError` of a refusal, and `Lost` if the stream breaks or is silent for `silence` seconds.
         """
@@ -193,7 +193,9 @@ class Connection:
                     _require_success(response.status, response.headers.get("Retry-After", ""), body)
                 yield _frames(response.content)
         except _FrameTooLarge:
-            raise self._transport.lost(f"an event of its stream is larger than {MAX_FRAME_BYTES >> 20} MiB") from None
+            raise Lost(
+                f"{self.address} sent an event of more than {MAX_FRAME_BYTES >> 20} MiB in a stream", hint=OTHER_SERVER
+            ) from None
         except TimeoutError:
             raise self._transport.lost(f"no answer within {silence:g} s") from None
         except (ClientError, OSError) as error:
@@ -222,7 +224,7 @@ class Connection:
         return URL(f"{self.address}{path}", encoded=True)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections to the node."""
         self._transport.close()
         if self._session is not None:
             await self._session.close()

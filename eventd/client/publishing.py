@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from eventd.client.connection import Connection, only_text
-from eventd.client.refusals import another, problems_of
+from eventd.client.refusals import OTHER_SERVER, another, problems_of
 from eventd.client.values import NewEvent
 from eventd.errors import Conflict, EventdError, Invalid, Unavailable
 from eventd.runtime.clock import Clock, SystemClock
@@ -41,7 +41,7 @@ class _EventResult(Struct):
 
 
 class _Answer(Struct):
-    """The answer to a request: how many events have each result, and the result of each event that is not new."""
+    """The answer to a request: the number of events by result, and the result of each event that is not `new`."""
 
     counts: dict[str, int]
     results: list[_EventResult]
@@ -52,19 +52,19 @@ Waiting = tuple[NewEvent, asyncio.Future[str]]
 
 
 class Publisher:
-    """Emits events into one group. Use it as a context manager, on one loop; its end waits for events in flight.
+    """Emits events into one group. Use it as a context manager, on one loop.
 
-    A single event is sent at once. Events emitted meanwhile share the next request. It is sent after the first is
-    answered, or, if `FULL` events wait for it, beside the first, up to `requests` at a time. At most `window` events
-    wait or are being sent; further calls of `emit` wait. A lost request is repeated unchanged, and nothing is stored
-    twice, because an event has its id before it is sent.
+    The end of the block waits for its events, unless it raised. An event is sent at once if no request is under way.
+    Otherwise it shares the next one, which is sent when none is under way, or when `FULL` events wait and fewer than
+    `requests` requests are under way. At most `window` events wait or are being sent; further calls of `emit` wait. A
+    lost request is repeated unchanged, and nothing is stored twice, because an event has its id before it is sent.
     """
 
     def __init__(
         self, connection: Connection, group: str, *, window: int = 256, requests: int = 2, clock: Clock | None = None
     ) -> None:
         if window < 1 or requests < 1:
-            raise Invalid("a publisher needs a window and requests of at least 1")
+            raise Invalid(f"`window` {window} and `requests` {requests} of a publisher must both be at least 1")
         with only_text():
             self._path = f"/api/v1/groups/{quote(group, safe='')}/events"
         self._group = group
@@ -82,17 +82,17 @@ class Publisher:
         self._loop: asyncio.AbstractEventLoop
 
     async def emit(self, event: NewEvent) -> str:
-        """Store an event: returns `new`, `refreshed` for a later expiry, or `duplicate` for one that is stored already.
+        """Emit an event: returns `new`, `refreshed` if it was stored with an earlier expiry, or else `duplicate`.
 
         An event without an id gets one, also in the object: emitted again, it is the same event. Raises the node's
-        refusal, `Conflict` if the id belongs to another event, and `Unavailable`. After a cancellation it is unknown
-        whether the event was stored.
+        refusal, `Conflict` if the id belongs to another event, `Invalid` if it has no JSON form, and `Unavailable`.
+        After a cancellation it is unknown whether the event was stored.
         """
         await self._room()
         return await self._put(event)
 
     async def emit_all(self, events: Iterable[NewEvent]) -> list[str | EventdError]:
-        """Store events. Returns the result of each as from `emit`, or its error, in the order of `events`.
+        """Emit events. Returns the result of each as from `emit`, or its `EventdError`, in the order of `events`.
 
         The events may be stored in another order.
         """
@@ -106,8 +106,6 @@ class Publisher:
         return [_result_of(future) for future in emitted]
 
     def _put(self, event: NewEvent) -> asyncio.Future[str]:
-        if self._senders is None:
-            raise Unavailable("the publisher is not open", hint="async with client.publisher(GROUP) as publisher: …")
         future: asyncio.Future[str] = self._loop.create_future()
         self._waiting.append((event, future))
         if self._idle and self._is_due:
@@ -120,7 +118,9 @@ class Publisher:
         return len(self._waiting) >= FULL if self._busy else bool(self._waiting)
 
     async def _room(self) -> None:
-        """Wait until the window has room for one more event, and take it."""
+        """Wait until the window has room for one more event, and take that room. Raises `Unavailable` if not open."""
+        if self._senders is None:
+            raise Unavailable("the publisher is not open", hint="async with client.publisher(GROUP) as publisher: …")
         if self._open < self._window:
             self._open += 1
             return
@@ -147,7 +147,7 @@ class Publisher:
                 await idle
 
     def _take(self) -> Sequence[Waiting]:
-        """Take the events of the next request from those that wait."""
+        """Remove and return the waiting events that the next request carries, at most `FULL`."""
         if len(self._waiting) > FULL:
             return [self._waiting.popleft() for _ in range(FULL)]
         batch = [*self._waiting]
@@ -155,7 +155,7 @@ class Publisher:
         return batch
 
     async def _send(self, batch: Sequence[Waiting]) -> None:
-        """Send these events until each is stored or refused."""
+        """Send these events until each has a result or an error, or waits again after a split of its request."""
         try:
             while batch:
                 batch = await self._ask(batch)
@@ -168,7 +168,7 @@ class Publisher:
     async def _ask(self, batch: Sequence[Waiting]) -> Sequence[Waiting]:
         """Send one request; return the events that must be sent again, because the node refused others of the request.
 
-        A request that is too large is not sent: its second half waits again, and its first half is returned.
+        If it is too large or not encodable, it is not sent: its second half waits again, and its first is returned.
         """
         content = self._encode([event for event, _ in batch])
         if content is None:
@@ -186,13 +186,13 @@ class Publisher:
             return [one for at, one in enumerate(batch) if at not in wrong]
         results = {one.index: one for one in answer.results}
         if sum(answer.counts.values()) != len(batch) or not all(0 <= at < len(batch) for at in results):
-            raise EventdError("the node did not return a result for every event")
+            raise EventdError("the node did not return one result for each event", hint=OTHER_SERVER)
         self._resolve(batch, results)
         self._release(len(batch))
         return ()
 
     def _resolve(self, batch: Sequence[Waiting], results: Mapping[int, _EventResult]) -> None:
-        """Set the result of each event: `new`, unless `results` has another one for its index."""
+        """Set the result of each event: `new`, unless `results` has another for its index; `conflict` is an error."""
         for at, (event, future) in enumerate(batch):
             if future.done():  # its emitter was cancelled
                 continue
@@ -280,4 +280,7 @@ def _result_of(future: asyncio.Future[str]) -> str | EventdError:
 
 
 def _closed() -> Unavailable:
-    return Unavailable("the publisher was closed before the event was confirmed")
+    return Unavailable(
+        "the publisher was closed before the event was confirmed",
+        hint="emit it again, with the same id: it may be stored",
+    )

@@ -39,22 +39,22 @@ class Queues:
         self._connection = connection
 
     async def claim(self, queue: str, node: str, *, most: int = 1, lease_ms: int | None = None) -> Claimed:
-        """Claim up to `most` jobs. Jobs whose answer was lost return to the queue when their lease expires.
+        """Claim up to `most` jobs. If the answer is lost, its jobs return to the queue when their leases expire.
 
-        Without `lease_ms` the queue's `lease_ms` applies.
+        A lease lasts `lease_ms`; None: the `lease_ms` of the queue.
         """
         body = _Claim(node=node, max=most, lease_ms=lease_ms)
         return await self._connection.ask("POST", path_of("topics", queue, "claim"), Claimed, body)
 
     async def ack(self, queue: str, node: str, jobs: Iterable[Job | int]) -> Settled:
-        """Acknowledge jobs that are done: the node removes them.
+        """Acknowledge jobs as done: the node removes them, and skips those that `node` does not hold.
 
         A `Job` is acknowledged only under the lease it was claimed with, a bare seq under any lease of `node`.
         """
         return await self._connection.ask("POST", path_of("topics", queue, "ack"), Settled, _settle(node, jobs))
 
     async def nack(self, queue: str, node: str, jobs: Iterable[Job | int], *, delay_ms: int = 0) -> Settled:
-        """Return jobs to the queue unfinished; any client can claim them after `delay_ms`."""
+        """Return jobs to the queue unfinished, to be claimed again after `delay_ms`, or to become dead letters."""
         body = _settle(node, jobs)
         body.delay_ms = delay_ms
         return await self._connection.ask("POST", path_of("topics", queue, "nack"), Settled, body)
@@ -70,9 +70,9 @@ class Queues:
     ) -> AsyncGenerator[Job, None]:
         """Yield jobs as they arrive, at most `most` unsettled ones at a time; settle each with `ack` or `nack`.
 
-        When the connection breaks, unsettled jobs return to the queue, and a new connection is opened; after too many
-        failures in a row, `Unavailable` is raised. Raises `NotFound` or `Conflict` when the queue is deleted. Close the
-        generator, as `aclosing` does, to return unsettled jobs.
+        When the connection breaks, unsettled jobs return to the queue, and a new connection is opened. Raises
+        `Unavailable` after as many failures in a row as a request has tries, `NotFound` or `Conflict` when the queue is
+        deleted. Close the generator, as `aclosing` does, to return unsettled jobs.
         """
         failures = 0
         while True:
@@ -105,7 +105,7 @@ class _End(Struct):
 
 
 def _raise_end(queue: str, end: _End) -> None:
-    """Raise the node's reason for the end of the stream: `Unavailable` if the node stops, so that work continues."""
+    """Raise why the node ended the stream: `Unavailable` if it stops, so that `work` continues, else another error."""
     words = end.error or end.message or str(end.code)
     if end.code == "server_shutting_down":
         raise Unavailable(f"the node stops: {words}")

@@ -19,6 +19,9 @@ from eventd.errors import (
     Unavailable,
 )
 
+OTHER_SERVER = "check that a routerd-eventd serves this address"
+"""The hint for an answer that no node gives."""
+
 
 class _Problem(Struct):
     index: int
@@ -32,7 +35,7 @@ class Throttled(Unavailable):
 
 
 class Lost(Unavailable):
-    """The connection broke, or no usable answer came in time. The request may have been carried out."""
+    """The connection failed or broke, or no usable answer came in time. The request may have been carried out."""
 
     code = "unavailable"
 
@@ -68,7 +71,7 @@ def restore(status: int, body: bytes) -> EventdError:
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, RecursionError):
         # The 404 of another program does not mean that the object is missing.
         kind = _KINDS.get(status, EventdError) if status != 404 else EventdError
-        return kind(f"the server answered {status}", hint="check that a routerd-eventd serves this address")
+        return kind(f"the server answered {status}", hint=OTHER_SERVER)
     hint = problem.get("hint", "")
     error = _KINDS.get(status, EventdError)(message, hint=hint if isinstance(hint, str) else "")
     vars(error).update(code=code, detail=detail)
@@ -83,13 +86,13 @@ def another(error: EventdError, message: str) -> EventdError:
 
 
 def detail_of(error: EventdError) -> dict[str, Any]:
-    """Return an error's `detail`; empty if it has none or not a mapping, such as an error of the client itself."""
+    """Return the `detail` of an error if that is a mapping; else an empty one, as for errors of the client."""
     detail = getattr(error, "detail", None)
     return detail if isinstance(detail, dict) else {}
 
 
 def problems_of(error: EventdError) -> dict[int, str]:
-    """Return the messages for single events of a refused request, by index; empty if it was refused as a whole."""
+    """Return the messages for the events that the node refused in a request, by index; empty if it names none."""
     detail = getattr(error, "detail", None)
     try:
         return {each.index: each.message for each in msgspec.convert(detail, list[_Problem])}

@@ -26,13 +26,13 @@ class Routers:
         return await self._connection.ask("PUT", path_of("routers", router), RouterState, spec)
 
     async def get(self, router: str) -> RouterState:
-        """Return the router's options and counters. Raises `NotFound` if it does not exist."""
+        """Return the router's options, counters and state. Raises `NotFound` if it does not exist."""
         return await self._connection.ask("GET", path_of("routers", router), RouterState)
 
     async def list(
         self, prefix: str = "", *, source: str = "", dest: str = "", page_size: int = 1000
     ) -> AsyncIterator[RouterState]:
-        """Yield the routers whose names begin with `prefix`, in the order of names; empty: all.
+        """Yield the routers whose names begin with `prefix` (empty: all), in the order of names.
 
         `source` and `dest` limit them to those from and to one topic. Listed routers have fewer fields than from `get`.
         """

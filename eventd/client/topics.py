@@ -66,7 +66,10 @@ class Topics:
         return await self._connection.ask("PUT", path_of("topics", topic), TopicPut, config or Config())
 
     async def patch(self, topic: str, **changes: Any) -> TopicPut:
-        """Change these fields of a topic's configuration and keep the others; None restores the default."""
+        """Change these fields of a topic's configuration and keep the others; None restores the default.
+
+        While `durable` is true, None for `durability` keeps `fsync`.
+        """
         return await self._connection.ask("PATCH", path_of("topics", topic), TopicPut, changes)
 
     async def get(self, topic: str, *, touch: bool = True) -> TopicState:
@@ -74,7 +77,7 @@ class Topics:
         return await self._connection.ask("GET", path_of("topics", topic), TopicState, query={"touch": touch})
 
     async def list(self, prefix: str = "", *, page_size: int = 1000) -> AsyncIterator[TopicRow]:
-        """Yield the topics whose names begin with `prefix`, in the order of names; empty: all."""
+        """Yield the topics whose names begin with `prefix` (empty: all), in the order of names."""
         cursor: str | None = ""
         while cursor is not None:
             query: Query = {"prefix": prefix, "page_size": page_size, "cursor": cursor}
@@ -104,7 +107,8 @@ class Topics:
         """Write a batch of records, all or none. `node` is the writer's name for records that name none.
 
         The batch has an idempotency key, generated unless given: while the topic remembers the key, the batch is
-        written once, however often it is sent. `create`: whether a missing topic is created, and `config`: how.
+        written once, however often it is sent. `create`: whether a missing topic is created (None: as `auto_create` of
+        `config` says), and `config`: how.
         """
         body = _Write(
             records=list(records),
@@ -128,11 +132,11 @@ class Topics:
         max_batch_bytes: int = 0,
         epoch: str | None = None,
     ) -> Page:
-        """Read one page of records with seqs above `from_seq`, without those whose writer is named in `node`.
+        """Read one page of records with seqs above `from_seq`, without those written by one of `node`.
 
-        A `limit` or `max_batch_bytes` of 0 means the node's default. The node waits up to `wait_ms` for a first record.
-        `epoch` is that of the previous page: if the topic was created again since, the page starts at its beginning and
-        has a gap with the reason `recreated`.
+        A topic without `dedupe_node` ignores `node`. A `limit` or `max_batch_bytes` of 0 means the node's default. The
+        node waits up to `wait_ms`, 30 s at most, for a first record. `epoch` is that of the previous page: after a
+        change, as when the topic was created again, the page is the first and has a gap with the reason `recreated`.
         """
         body = _Diff(
             from_seq=from_seq,
@@ -159,10 +163,10 @@ class Topics:
         page: int = 0,
         epoch: str | None = None,
     ) -> AsyncIterator[Record | Gap]:
-        """Yield every record with a seq above `from_seq`, and a `Gap` wherever records were lost (not: deleted).
+        """Yield the records with seqs above `from_seq`, by page: first a `Gap` if some were lost (not: deleted) there.
 
-        Each request is retried. With `follow` it also waits at the end for new records, without end. To resume later,
-        keep the `seq` of the last record that was processed.
+        Each request, for up to `page` records, is retried. With `follow`, new records are awaited at the end. To resume
+        later, keep the `seq` of the last record that was processed.
         """
         async for found in self.pages(
             topic, from_seq, limit=page, node=node, tags=tags, meta=meta, follow=follow, epoch=epoch

@@ -19,11 +19,13 @@ MOST_BYTES = 1 << 30
 
 
 class Transport:
-    """Sends requests to one node, over TCP or a Unix `socket`; any number of them may be under way."""
+    """Sends requests to one node, over TCP or a Unix `socket`; any number of requests may be under way."""
 
     def __init__(self, address: Address, key: str, socket: Path | None) -> None:
         if not key.isprintable():
-            raise Invalid("the key cannot be sent: it contains characters that are not allowed in a header")
+            raise Invalid(
+                "the API key contains a line break or another unprintable character", hint="give the key without it"
+            )
         self._address = address
         self._socket = socket
         self._prefix = quote(address.prefix, safe="/%:@!$&'()*+,;=~")
@@ -35,7 +37,7 @@ class Transport:
         self._tls: ssl.SSLContext | None = None
 
     async def ask(self, method: str, path: str, content: bytes | None, seconds: float) -> Answer:
-        """Send one request and return its answer, of any status. Raises `Lost` without an answer within `seconds`."""
+        """Send one request and return its answer, of any status. Raises `Lost` if none is complete within `seconds`."""
         content_headers = (
             "" if content is None else f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
         )
@@ -62,14 +64,14 @@ class Transport:
         return exchange
 
     def lost(self, words: str) -> Lost:
-        """Return the error for a request without an answer; `words` say why."""
+        """Return the error for a request without an answer, or a broken stream; `words` say why."""
         return Lost(
             f"cannot reach {self._address}: {words}",
             hint="check that the node is running and that this is the address of its API",
         )
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close all connections to the node."""
         self._pool.close()
 
 

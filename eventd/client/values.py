@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 
 class Config(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """How a topic stores its records. The defaults here are those of the node.
+    """How a topic keeps its records, and a queue leases its jobs. The defaults here are those of the node.
 
     If `durability` is empty, the node chooses one, and answers with it.
     """
@@ -74,9 +74,10 @@ class Record(Struct, kw_only=True, frozen=True):
 
 
 class Gap(Struct, kw_only=True, frozen=True):
-    """The records from `first` to `last`, inclusive, which were lost before the reader got them, and the `reason`.
+    """A range of seqs, `first` to `last` inclusive, of which records were lost before the reader got them.
 
-    With the reason `recreated`, the topic was deleted and created again, and is now read from its beginning.
+    With the `reason` `recreated`, the range is the whole topic, which is now read from its beginning: it was created
+    again, or the log began a new epoch.
     """
 
     reason: str
@@ -88,9 +89,9 @@ class Gap(Struct, kw_only=True, frozen=True):
 
 
 class Page(Struct, kw_only=True, frozen=True):
-    """The result of one read of a topic. `lag` counts the seqs after this page.
+    """The result of one `diff` of a topic. `lag` counts the seqs after this page.
 
-    Pass `next_from_seq` and `epoch` to the next read. `epoch` is another one after the topic was created again.
+    Pass `next_from_seq` and `epoch` to the next `diff`. Seqs of another `epoch` mean other records.
     """
 
     topic: str
@@ -105,7 +106,7 @@ class Page(Struct, kw_only=True, frozen=True):
 
 
 class Written(Struct, kw_only=True, frozen=True):
-    """The result of writing a batch. `deduped`: the batch was already written under the same idempotency key."""
+    """The result of writing a batch. `deduped`: not written again; the seqs are of the first batch under its key."""
 
     topic: str
     first_seq: int
@@ -137,7 +138,7 @@ class QueueCounts(Struct, kw_only=True, frozen=True):
 
 
 class TopicState(Struct, kw_only=True, frozen=True):
-    """The state of a topic. `bytes`: of the records it holds. `queue` is None unless it is a queue."""
+    """The state of a topic. `bytes`: of data and meta of its records. `queue` is None unless the topic is a queue."""
 
     topic: str
     type: str
@@ -184,8 +185,8 @@ class TopicDeletion(Struct, kw_only=True, frozen=True):
 class RouterSpec(Struct, kw_only=True, frozen=True, omit_defaults=True):
     """The options of a router.
 
-    `filter` is a predicate, such as `["tag", "Glob", "public:*"]` or a tag. `map` says how a record becomes an event if
-    `dest` belongs to a group.
+    `filter` is a predicate, such as `["tag", "Glob", "public:*"]`, or a tag or pattern. `map` says how a record becomes
+    an event if `dest` belongs to a group.
     """
 
     source: str
@@ -204,8 +205,8 @@ class RouterState(Struct, kw_only=True, frozen=True):
     """A router. Fields that a call does not return have their defaults.
 
     `put` returns the options and `created`, `get` the options and state, `list` some options and `forwarded_total`.
-    `lag`: how many seqs of the source are not copied yet. `refused_total`: records that became dead letters. `state` is
-    `running`, or `backing-off` because of `reason`.
+    `lag`: how many seqs of the source the router has not read yet. `forwarded_total` includes records that the source
+    lost, `refused_total` counts dead letters. `state` is `running`, or `backing-off` for `reason`.
     """
 
     router: str
@@ -247,7 +248,7 @@ class Job(Struct, kw_only=True, frozen=True):
 
 
 class Claimed(Struct, kw_only=True, frozen=True):
-    """The claimed jobs; `ready` counts those that can still be claimed."""
+    """The claimed jobs; `ready` counts the other jobs of the queue that can be claimed."""
 
     topic: str
     claimed: list[Job]
@@ -255,7 +256,7 @@ class Claimed(Struct, kw_only=True, frozen=True):
 
 
 class Settled(Struct, kw_only=True, frozen=True):
-    """How many jobs were acked or nacked. `skipped`: the seqs of those that `node` did not hold.
+    """How many jobs were acked or nacked. `skipped`: the seqs that were repeated, or that `node` did not hold.
 
     `ready` and `in_flight` count the jobs of the queue afterwards that can be claimed, and that are claimed.
     """
@@ -269,7 +270,7 @@ class Settled(Struct, kw_only=True, frozen=True):
 
 
 class Extended(Struct, kw_only=True, frozen=True):
-    """How many leases were extended, and their new ends, by seq. `skipped`: the seqs of jobs that were not held."""
+    """How many leases have a new end, and the ends by seq. `skipped`: seqs repeated, or not held by `node`."""
 
     topic: str
     extended: int
@@ -291,7 +292,7 @@ class Batch(Struct, kw_only=True, frozen=True):
 
 
 class CaughtUp(Struct, kw_only=True, frozen=True):
-    """The watch has seen every record of the topic up to `head_seq`, its last one."""
+    """The watch has seen the topic up to `head_seq`, the last seq assigned in it."""
 
     topic: str
     head_seq: int

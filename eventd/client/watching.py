@@ -15,9 +15,10 @@ from eventd.errors import NotFound, Unavailable
 
 
 class Options(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """Which records a watch delivers, and with which members. Records of `node` are left out.
+    """Which records a watch delivers, and with which members.
 
-    `limit` and `max_batch_bytes` bound a batch, and the node sends something at least every `heartbeat_ms`.
+    In topics with `dedupe_node`, records of `node` are left out. `limit` and `max_batch_bytes` bound a batch. After
+    `heartbeat_ms` of silence the node sends a comment.
     """
 
     node: Sequence[str] = ()
@@ -50,7 +51,7 @@ class _Session(Struct):
 class Watch:
     """An asynchronous iterable of `Batch`, `Gap`, `CaughtUp` and `TopicDeleted`.
 
-    `topics` maps names to the seq after which a topic is watched; None: only records written from now on.
+    `topics` maps names to the seq after which a topic is watched; None: only records written after the watch begins.
     """
 
     def __init__(self, connection: Connection, topics: Mapping[str, int | None], options: Options) -> None:
@@ -64,7 +65,10 @@ class Watch:
 
     @property
     def cursors(self) -> dict[str, int]:
-        """Return the seq reached in each topic, for a later watch, without topics at None until the node answers."""
+        """Return the seq reached in each topic, to begin a later watch there.
+
+        Deleted topics are left out, and until the node has answered, those that begin at None.
+        """
         return {topic: seq for topic, seq in self._starts.items() if seq is not None}
 
     def __aiter__(self) -> AsyncGenerator[Sight, None]:
@@ -101,7 +105,7 @@ class Watch:
                 await self._connection.pause(self._connection.delay(self._failures))
 
     async def _begin(self) -> None:
-        """Create a session that begins at the seqs reached."""
+        """Create a session at the node that begins at the seqs reached; for None, at the head."""
         starts = {topic: _Start(from_seq=seq or 0, tail=seq is None) for topic, seq in self._starts.items()}
         ask = _Ask(topics=starts, **msgspec.structs.asdict(self._options))
         session = await self._connection.ask("POST", "/v0/watch", _Session, ask)

@@ -55,9 +55,9 @@ class VerifiedBatch:
 
 @dataclass(frozen=True, slots=True)
 class StoreResult:
-    """The encoded receipt, and how many of the batch's events were stored, known already, and refused.
+    """The encoded receipt, the numbers of events stored (`accepted`) and known already, and the refusals.
 
-    `repeated`: the batch was stored before; the receipt is the one given then, and nothing is counted.
+    `repeated`: the batch was stored before; the receipt is the one given then, the rest is 0 or empty.
     """
 
     receipt: bytes
@@ -186,7 +186,7 @@ class StoreBatch:
             record_gap(tx.conn, *self._link, epoch, header.range.after, header.range.upto, "taken_back", tx.now)
 
     def _bound_undeclared(self, tx: Transaction) -> None:
-        """Delete all but the latest marks of undeclared senders if there are too many: a member can invent any names."""
+        """Delete all but the latest marks of undeclared senders if there are too many: a member can invent names."""
         if count_links(tx.conn, self.topic_id) > len(self._peers) + MOST_UNDECLARED + SPARE:
             stale = stale_links(tx.conn, self.topic_id, self._peers, most=MOST_UNDECLARED, before=0)
             delete_links(tx.conn, self.topic_id, stale)

@@ -1,6 +1,4 @@
-"""Nonces of v2 requests that were seen before: a captured request must have no effect when it is replayed, and cost
-little.
-"""
+"""Nonces of v2 requests that were accepted: a captured request that is sent again has no effect, and costs little."""
 
 from __future__ import annotations
 

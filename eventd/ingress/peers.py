@@ -61,7 +61,7 @@ logger = logging.getLogger("eventd.ingress")
 
 
 class IngressMetrics(Protocol):
-    """Interface of the metrics of received requests. It also learns which peers are up, or were restarted."""
+    """Interface of the metrics of received requests. It also learns which peers are up, or asked for their mark."""
 
     def accepted(self, group: str, new: int, duplicates: int) -> None: ...
 
@@ -148,7 +148,7 @@ class PeerIngress:
     async def push_v1(
         self, timestamp: str | None, signature: str | None, body: bytes | None, address: str = ""
     ) -> AcceptedV1:
-        """Store one event of a v1 sender, unless its id is known. Raises `V1Refused` unless the answer is 200.
+        """Store one event of a v1 sender if it is new or a refresh. Raises `V1Refused` unless the answer is 200.
 
         `body` is None when it exceeds the limit of v1. `address` is the sender's, for the log.
         """
@@ -180,7 +180,7 @@ class PeerIngress:
         return AcceptedV1(encode_answer_v1(event.id, duplicate=not new), fresh, key.id)
 
     async def status_v1(self) -> bytes:
-        """Return the JSON body of the answer to a v1 status request; `storedEvents` counts the event ids kept."""
+        """Return the JSON body of the answer to a v1 status request; `storedEvents` counts a refreshed event once."""
         topic = await self._log.database.read_for_delivery(read_topic, topic_of(self.config.name))
         status = {
             "node": self.config.node_name,
@@ -247,7 +247,7 @@ class PeerIngress:
         return None
 
     def _prove(self, head: Head) -> tuple[VerifiedRequest, Key]:
-        """Return the request with its verified head, and the key that signs the answer. Raises `NoSigningKey` without one."""
+        """Return the request with a verified head, and the key that signs the answer. Raises `NoSigningKey`."""
         ring = self._ring()
         verified = verify_head(head, self._receiver(ring), now=self._log.clock.now())
         return verified, ring.signer(self.config.node_name)
@@ -338,7 +338,7 @@ class PeerIngress:
         if covered.after and node not in self._asked and (mark is None or mark.epoch != covered.epoch):
             upto = covered.after
             raise LinkForgotten(
-                f"this node does not know the link up to position {upto}: ask for the link's mark first"
+                f"the receiver does not know the link up to position {upto}: ask for the link's mark first"
             )
 
     async def _link(self, header: LinkQuery, created: int) -> LinkAnswer:

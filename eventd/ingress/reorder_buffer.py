@@ -45,8 +45,8 @@ class ReorderBuffer:
     async def enter(self, life: LinkLife, covered: Range, size: int) -> None:
         """Wait up to `RANGE_WAIT` until the predecessor of the batch has passed; not at all if memory is short.
 
-        Then the batch itself counts as passed, unless its predecessor is still missing. If the link's latest position is
-        not remembered, no batch waits.
+        Then the batch itself counts as passed, unless its predecessor is still missing. No batch waits while the link's
+        latest position is not remembered.
         """
         deadline = self._clock.monotonic() + RANGE_WAIT / SECOND
         if size <= self._room:

@@ -1,4 +1,4 @@
-"""The gauges of a node: stored events, and the state of links and subscriptions."""
+"""Measures the gauges of a node: its log, stored events, id conflicts, and the state of links and subscriptions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MEASURE_REST = 20
 
 @dataclass(slots=True)
 class _MeasuredGroups:
-    """The groups, peers and subscriptions that have gauges now."""
+    """The groups, links (group, peer) and subscriptions (group, name) that have gauges now."""
 
     topics: set[str] = field(default_factory=set)
     links: set[tuple[str, str]] = field(default_factory=set)

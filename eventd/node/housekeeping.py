@@ -1,4 +1,4 @@
-"""The chores of a node: retention, the write-ahead log, gauges, and the work before it serves."""
+"""The chores of a node: retention, checkpoints, gauges, counts of refusals; and the work before it serves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHECKPOINT_SECONDS = 0.5
 
 
 class Housekeeping:
-    """The chores of one node. A failed chore is logged and tried again; it never ends the node."""
+    """The chores of one process of a node. A failed chore is logged and tried again; it never ends the node."""
 
     def __init__(self, log: EventLog, settings: Settings, metrics: Metrics, share: Share = ALL) -> None:
         self._share = share
@@ -36,7 +36,7 @@ class Housekeeping:
         self.refusals = RefusalCounter(log.clock)
 
     async def begin(self) -> None:
-        """Do the work that must precede serving: remove the ephemeral records and end the job leases of the last run.
+        """Do the work that must precede serving: remove all ephemeral records, and end all leases and delays of jobs.
 
         Queues with durable leases keep theirs. A node for one group does neither, because other nodes may use the same
         database. Nor does a process of a node that is not its first, or replaces one that ended. In every process,
@@ -51,13 +51,11 @@ class Housekeeping:
             after = await self._log.database.write(clear_ephemeral, after, self._log.clock.now())
 
     async def end(self) -> None:
-        """Store the refused requests that are not stored yet, after everything else has ended."""
+        """Write the counts of refused requests that are not written yet, after everything else has ended."""
         await self.refusals.write(self._log, ends=True)
 
     def chores(self, groups: Callable[[], Iterable[GroupConfig]]) -> dict[str, Chore]:
-        """Return the chores that run as long as the node, by name; those for the whole node run in its first process
-        only.
-        """
+        """Return the chores of this process by name: `refusals`, and in the node's first process those of the node."""
         refusals: dict[str, Chore] = {"refusals": partial(self.refusals.write_for_ever, self._log)}
         if not self._share.is_first:
             return refusals

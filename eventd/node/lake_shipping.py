@@ -1,4 +1,4 @@
-"""Connects this node to its lake, if one is configured."""
+"""Builds the chore that ships this node's ledger rows to its lake, if one is configured."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ logger = logging.getLogger("eventd.lake")
 def chores(
     log: EventLog, settings: Settings, figures: LakeFigures, spawn: SpawnTask, chance: Callable[[], float]
 ) -> dict[str, Chore]:
-    """Return the chore that ships ledger rows to the lake, by task name; empty without a lake.
+    """Return the chore that ships ledger rows, by task name; empty without a lake, or in a node for one group.
 
-    A node for one group does not ship. Raises MissingExtra and LakeUnusable if shipping can never work. An unreachable
-    lake does not prevent the node from starting.
+    Raises MissingExtra and LakeUnusable if shipping can never work. An unreachable lake does not prevent the node from
+    starting.
     """
     if not settings.lake:
         return {}
@@ -79,7 +79,7 @@ def _terms(log: EventLog, settings: Settings) -> Terms:
 
 
 def _address(database: Database) -> str:
-    """Return the database URL for a reader, which must not create a missing SQLite file."""
+    """Return the database URL, with its password, for a reader, which must not create a missing SQLite file."""
     url = database.url
     if database.path is not None:
         url = url.set(database=f"file:{quote(str(database.path.absolute()))}", query={"mode": "ro", "uri": "true"})

@@ -1,6 +1,6 @@
-"""This node's membership in one group: its keys, its listener, and one consumer for each link.
+"""This node's membership in one group: its keys, its listener, and one consumer for each link and each repair.
 
-A change of the group restarts only the parts it concerns; a change of one peer restarts that peer's consumer alone.
+A change of the group restarts only the parts it concerns; a change of one peer restarts that peer's consumers alone.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class GroupMetrics(IngressMetrics, PeerMetrics, ConnectionMetrics, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GroupDependencies:
-    """Dependencies shared by all groups of a node.
+    """Dependencies shared by all groups of a process.
 
     `credentials` is the folder of the service manager's secrets; `max_connections` applies to each listener.
     """
@@ -105,7 +105,7 @@ class Membership:
         return self._ring
 
     async def load_keys(self) -> None:
-        """Read the key files again. For an unreadable file, log an error and set `trouble`; `ring` raises it then."""
+        """Read the key files again. If one is unusable, log the error once and set `trouble`; `ring` raises it then."""
         try:
             self._ring = await asyncio.to_thread(load_ring, self.config, self._dependencies.credentials)
             self.trouble.pop("keys", None)
@@ -175,7 +175,9 @@ class Membership:
             await runner.cleanup()
             limiter.close()
             what = f"EventGroup {self.config.name!r}: cannot listen on {where.address} port {where.port}"
-            raise cannot_listen(what, error, "stop the program that uses the address, or change spec.listen") from None
+            raise cannot_listen(
+                what, error, "change spec.listen; if another program uses the address, you can stop it instead"
+            ) from None
         self._runner, self._limiter, self._listening = runner, limiter, where
         self.address = runner.addresses[0][:2]
         self.trouble.pop("listen", None)
@@ -184,6 +186,7 @@ class Membership:
     async def stop_listening(self) -> None:
         """Close this group's listener; requests under way get up to 5 s (`SHUTDOWN_SECONDS`). Its links continue."""
         runner, self._runner, self._listening, self.address = self._runner, None, None, None
+        self.trouble.pop("listen", None)  # of an address that is perhaps no longer declared
         if runner is not None:
             await runner.cleanup()
         if self._limiter is not None:
@@ -206,13 +209,13 @@ class Membership:
     # --- links ------------------------------------------------------------------------------------------------
 
     async def retire(self, config: GroupConfig) -> list[str]:
-        """End only the consumers that a changed declaration of the group affects. Returns their cursors' names."""
+        """End only the consumers that the changed declaration `config` affects. Returns their cursors' names."""
         peers = {peer.node_name: peer for peer in config.peers.values()}
         moved = (config.node_name, config.replay_window) != (self.config.node_name, self.config.replay_window)
         return await self._links.retire(lambda name: None if moved else peers.get(target_of(name)[1]))
 
     async def adjust(self, cursors: Iterable[Cursor]) -> None:
-        """Run a consumer for each cursor of the group's peers, and no others."""
+        """Run a consumer for each cursor of a link or repair to the group's declared peers, and no others."""
         peers = {peer.node_name: peer for peer in self.config.peers.values()}
         mine = {
             cursor.name: cursor
@@ -243,22 +246,22 @@ class Membership:
                 consumer.wake()
 
     def reopen(self, node: str) -> None:
-        """Let the links to a peer ask again for its mark: the peer was restarted, and may have lost records."""
+        """Let the links to a peer ask again for its mark: the peer may have been restarted, and have lost records."""
         for name, consumer in self._links:
             if target_of(name)[1] == node:
                 consumer.reopen()
 
     def wake_all(self) -> None:
-        """Let every link read its cursor again: the cause why it was blocked may be gone."""
+        """Let every link and repair of the group read its cursor again: the cause why it was blocked may be gone."""
         for _, consumer in self._links:
             consumer.reread()
 
     def count_links(self) -> int:
-        """Return the number of running consumers."""
+        """Return the number of consumers, also of repairs, and of ones that have finished."""
         return len(self._links)
 
     def link_names(self) -> list[str]:
-        """Return the names of the running consumers' cursors."""
+        """Return the names of the consumers' cursors, also of repairs, and of consumers that have finished."""
         return self._links.names
 
 

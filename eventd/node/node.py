@@ -58,7 +58,7 @@ BROKEN_SECONDS = 1.0
 
 
 class NodeMetrics(Metrics):
-    """The metrics of a node. It also learns of peers that call: they are up, perhaps after a restart."""
+    """`Metrics` that also wake the links to a peer that sent a request, and reopen them after its mark query."""
 
     def __init__(self, groups: Mapping[str, Membership]) -> None:
         super().__init__()
@@ -311,7 +311,7 @@ class Node:
         self.keys.reload_from(await self.log.database.read(read_keys))
 
     async def reload(self) -> None:
-        """Read the key files of all groups and of the API again, and retry blocked links. Raises `BadSettings`."""
+        """Read the key files of the API and of the groups served here again; retry their links. Raises BadSettings."""
         await self.reconciler.reload()
         self.keys.reload()
         logger.info("keys reloaded")
@@ -319,7 +319,7 @@ class Node:
     # --- being asked ------------------------------------------------------------------------------------------
 
     def readiness(self) -> dict[str, str]:
-        """Return the checks of this process, `database` and one for each group it serves: "ok" or the problem."""
+        """Return "ok" or the problem for each check of this process: `database`, and one for each group it serves."""
         groups = {GROUP + name: group.problem or "ok" for name, group in self.groups.items()}
         trouble = self._database_trouble or self.topics.trouble or self.log.work.trouble
         trouble = trouble or shortage(self.log.database.path)

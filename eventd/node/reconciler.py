@@ -58,7 +58,11 @@ class Reconciler:
         self._schedules = schedules
 
     async def apply(self, *, strict: bool = False) -> None:
-        """Bring everything that runs in line with the declarations. `strict`: raise if an address cannot be bound."""
+        """Bring everything that runs in line with the declarations.
+
+        `strict`, for the start: raise if an address cannot be bound, and clear the failures of all links and
+        subscriptions.
+        """
         async with self.at_rest:
             while not await self._take_over(strict=strict):
                 pass  # the declarations changed meanwhile
@@ -95,7 +99,7 @@ class Reconciler:
     async def _retire(self, configs: Mapping[str, GroupConfig], topics: Mapping[str, int]) -> list[str]:
         """Leave groups that are not served any more, and end links that are declared differently.
 
-        Returns the cursors of the ended links, and of all links of a group whose own settings changed.
+        Returns the names of the cursors of the ended links, and of all links of a group whose own settings changed.
         A group with another topic was deleted and declared again since the last call: it is another group.
         """
         changed: list[str] = []
@@ -152,6 +156,6 @@ class Reconciler:
                 await self._forgive(group)
 
     async def _forgive(self, group: Membership) -> None:
-        """Clear the failures of the group's links, and try each at once: the cause may be gone."""
+        """Clear the failures of the group's links and repairs, and try each at once: the cause may be gone."""
         await self._log.database.write(forgive, group.link_names(), self._log.clock.now())
         group.wake_all()

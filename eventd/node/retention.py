@@ -97,7 +97,7 @@ class Retention:
             pass  # a little at a time, so that appends come in between
 
     async def _delete_undeclared_links(self, group: GroupConfig) -> None:
-        """Delete old marks of senders that are not declared peers: a member with a key for any node can invent names.
+        """Delete old and surplus marks of undeclared senders: a member with a key for any node can invent names.
 
         A deleted mark loses no event: its sender starts from the beginning, and ids show what is stored already.
         """

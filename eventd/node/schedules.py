@@ -1,6 +1,6 @@
 """Scheduled plugin runs: plugins with an interval, and those of a DynamicConfigSource.
 
-The ledger of runs has the time of the last run, so a restart neither skips a run nor adds one.
+The ledger of runs has the time of the last run: after a restart, the next one is due one interval after that time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BROKEN_SECONDS = 1.0
 
 
 class Schedules:
-    """One task for each schedule. `changed` is called when the parts changed."""
+    """Runs one task for each schedule. `changed` is called after each run that succeeded: the parts may differ."""
 
     def __init__(self, log: EventLog, plugins: Plugins, keep: KeepTask, changed: Callable[[], None]) -> None:
         self._log = log
@@ -85,7 +85,7 @@ class Schedules:
                 await self._clock.sleep(BROKEN_SECONDS)
 
     async def _wait_of(self, schedule: ScheduleConfig, countdown: Countdown) -> float:
-        """Return the seconds until the next run; a last run that has not ended is marked as interrupted."""
+        """Return the seconds until the next run, 0 for the first; a last run that never ended is marked interrupted."""
         last = await self._log.database.read(last_run, schedule.owner)
         if last is None:
             return 0.0

@@ -75,7 +75,7 @@ class Subscribers:
         return stale
 
     async def adjust(self, cursors: Iterable[Cursor]) -> None:
-        """Run a consumer for each cursor of this node's subscriptions, and no others."""
+        """Run a consumer for each cursor of this node's subscriptions and their backfills, and no others."""
         mine = {
             cursor.name: cursor
             for cursor in cursors
@@ -99,11 +99,12 @@ class Subscribers:
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the running consumers' cursors."""
+        """Return the names of the consumers' cursors, also of consumers that have finished."""
         return self._consumers.names
 
     async def stop(self, seconds: float) -> None:
-        """Give running plugins up to `seconds` to finish; events being collected for a batch are read again at the
-        next start.
+        """End all consumers, after giving running plugins up to `seconds` to finish.
+
+        Events being collected for a batch are read again at the next start.
         """
         await self._consumers.end(self._consumers.names, seconds)

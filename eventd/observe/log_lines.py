@@ -47,7 +47,7 @@ def configure_logging(stream: TextIO, *, format: str = "auto", level: str = "inf
 
 
 def _not_the_clients_fault(record: logging.LogRecord) -> bool:
-    """Return False for lines that aiohttp logs, with a traceback, about clients that send no HTTP or disconnect."""
+    """Return False for lines that aiohttp logs, with an error, about clients that send invalid HTTP or disconnect."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, ConnectionError) or type(error).__name__ == "RequestPayloadError":
         return False

@@ -23,7 +23,7 @@ _COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 
 class Metrics:
-    """The node's metrics, updated once per batch rather than per event. Each instance has its own registry."""
+    """The metrics of one process of a node. Each instance has its own registry."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside every counter
@@ -45,10 +45,10 @@ class Metrics:
         return Histogram(f"routerd_eventd_{name}", text, labels, buckets=buckets, registry=self.registry)
 
     def _receiving(self) -> None:
-        self._accepted = self._counter("receiver_accepted_total", "Events from peers that became records.", "group")
-        self._duplicate = self._counter(
-            "receiver_duplicate_total", "Events from peers that were already stored.", "group"
+        self._accepted = self._counter(
+            "receiver_accepted_total", "Events from peers: new, or refreshes over v2.", "group"
         )
+        self._duplicate = self._counter("receiver_duplicate_total", "Events answered as duplicates to peers.", "group")
         self._reject = self._counter(
             "receiver_reject_total", "Requests and events from peers that were refused.", "group", "reason"
         )
@@ -58,10 +58,12 @@ class Metrics:
             *("group", "owner", "owner_key", "source", "key"),
         )
         self._conflicting: dict[str, set[tuple[str, ...]]] = {}
-        self._batches = self._counter("receiver_batches_total", "Batches and single events stored.", "group")
-        self._v1 = self._counter("receiver_v1_requests_total", "Requests in protocol v1, verified.", "group")
-        self._v2 = self._counter("receiver_v2_requests_total", "Requests in protocol v2, verified.", "group")
-        self._connections = self._gauge("listener_connections", "Connections that are open.", "group")
+        self._batches = self._counter(
+            "receiver_batches_total", "Batches, and events over v1, answered with 200.", "group"
+        )
+        self._v1 = self._counter("receiver_v1_requests_total", "Requests over v1 with a valid, signed event.", "group")
+        self._v2 = self._counter("receiver_v2_requests_total", "Requests over v2 with verified head and body.", "group")
+        self._connections = self._gauge("listener_connections", "Open connections of a listener or the API.", "group")
         self._turned_away = self._counter(
             "listener_turned_away_total",
             "Connections that this node refused or aborted: displaced by others, full (peers and clients with a key"
@@ -74,7 +76,9 @@ class Metrics:
         self._delivery = self._counter(
             "outbox_delivery_total", "Events that a peer has acknowledged or refused.", "group", "peer", "status"
         )
-        self._attempts = self._counter("outbox_delivery_attempts_total", "Delivery attempts.", "group", "peer")
+        self._attempts = self._counter(
+            "outbox_delivery_attempts_total", "Attempts to deliver a batch.", "group", "peer"
+        )
         self._failures = self._counter("outbox_failures_total", "Failed delivery attempts.", "group", "peer", "reason")
         self._lag = self._histogram(
             "outbox_delivery_lag_seconds",
@@ -98,13 +102,15 @@ class Metrics:
     def _deriving(self) -> None:
         of = ("group", "subscription")
         self._runs = self._counter("subscription_runs_total", "Runs of a subscription's plugin.", *of, "status")
-        self._run_events = self._counter("subscription_run_events_total", "Events passed to those runs.", *of, "status")
-        self._run_seconds = self._histogram("subscription_run_seconds", "Time of one run.", _LAGS, *of)
+        self._run_events = self._counter("subscription_run_events_total", "Events of the plugin's runs.", *of, "status")
+        self._run_seconds = self._histogram("subscription_run_seconds", "Seconds of one run of a plugin.", _LAGS, *of)
         self._sub_state = self._gauge("subscription_state", "1 for the state a subscription is in.", *of, "state")
-        self._sub_events = self._gauge("subscription_waiting_events", "Events that wait for its plugin.", *of)
+        self._sub_events = self._gauge(
+            "subscription_waiting_events", "Events that wait for a plugin, up to 1,000.", *of
+        )
         self._sub_seconds = self._gauge(
             "subscription_waiting_seconds",
-            "Seconds for which the oldest event that waits for its plugin has waited.",
+            "Seconds for which the oldest event that waits for a plugin has waited.",
             *of,
         )
 
@@ -113,24 +119,26 @@ class Metrics:
         self._records = self._gauge("topic_records", "Records stored.", "group")
         self._bytes = self._gauge("topic_bytes", "Bytes of the events stored.", "group")
         self._pruned = self._counter("pruner_pruned_total", "Records removed by retention.", "group")
-        self._commit = self._histogram("commit_duration_seconds", "Time of one writing transaction.", _SECONDS)
-        self._grouped = self._histogram("commit_records", "Records of one writing transaction.", _COUNTS)
-        self._standby = self._gauge("standby", "1 while another node serves the database, and this one waits.")
-        self._task_failures = self._counter("task_failures_total", "Tasks that ended with an error.", "status")
+        self._commit = self._histogram("commit_duration_seconds", "Seconds of one transaction of the writer.", _SECONDS)
+        self._grouped = self._histogram("commit_records", "Records of one transaction of the writer.", _COUNTS)
+        self._standby = self._gauge("standby", "1 while another process serves the database, and this one waits.")
+        self._task_failures = self._counter(
+            "task_failures_total", "Tasks that failed, by what happened then.", "status"
+        )
         self._wal = self._gauge("sqlite_wal_bytes", "Size of SQLite's write-ahead log.")
 
     def accepted(self, group: str, new: int, duplicates: int) -> None:
-        """Count a batch of a peer, or a single event over v1: its new events, and those that were stored already."""
+        """Count a batch of a peer, or a single event over v1: its new events, and those answered as duplicates."""
         self._batches.labels(group).inc()
         self._accepted.labels(group).inc(new)
         self._duplicate.labels(group).inc(duplicates)
 
     def refused(self, group: str, reason: str, count: int = 1) -> None:
-        """Count a refused request, or `count` refused events of it."""
+        """Count a refused request, or `count` refused events of a batch."""
         self._reject.labels(group, reason).inc(count)
 
     def verified(self, group: str, protocol: str) -> None:
-        """Count a request signed with a key of the group; `protocol` is v1 or v2."""
+        """Count a verified request: over `protocol` v1, its signature and event; over v2, its head and body."""
         (self._v1 if protocol == "v1" else self._v2).labels(group).inc()
 
     def id_conflicts(self, group: str, times: Mapping[tuple[str, str, str, str], int]) -> None:
@@ -145,16 +153,14 @@ class Metrics:
         self._conflicting[group] = set(times)
 
     def connections(self, group: str, count: int | None) -> None:
-        """Set the number of open connections at a group's listener, or at the API for an empty `group`; None removes
-        the gauge.
-        """
+        """Set a listener's number of open connections, the API's for an empty `group`; None removes the gauge."""
         if count is None:
             self._connections.remove(group)
         else:
             self._connections.labels(group).set(count)
 
     def turned_away(self, group: str, reason: str) -> None:
-        """Count a connection that this node closed; `reason` is a short fixed word."""
+        """Count a connection that this node refused or aborted; `reason` is a short fixed word."""
         self._turned_away.labels(group, reason).inc()
 
     def alive(self, group: str, node: str) -> None:
@@ -173,7 +179,7 @@ class Metrics:
         self._lag.labels(group, peer).observe(lag)
 
     def outbox(self, held: Callable[[], int], waiting: Callable[[], int]) -> None:
-        """Set the functions that return the bytes of outbound batches in memory, and the links that wait for memory."""
+        """Set the functions that return the bytes of outbound batches in memory, and how many links wait for memory."""
         self._held.set_function(held)
         self._waiting.set_function(waiting)
 
@@ -205,7 +211,7 @@ class Metrics:
             gauge.remove(group, peer)
 
     def ran(self, group: str, subscription: str, status: str, events: int, seconds: float) -> None:
-        """Count a run of a subscription's plugin, with the number of its events and its duration."""
+        """Count a run of a subscription's plugin, or a dead letter without one, with its events and seconds."""
         self._runs.labels(group, subscription, status).inc()
         self._run_events.labels(group, subscription, status).inc(events)
         self._run_seconds.labels(group, subscription).observe(seconds)
@@ -244,12 +250,12 @@ class Metrics:
         self._pruned.labels(group).inc(records)
 
     def committed(self, seconds: float, records: int) -> None:
-        """Count a write transaction, its seconds and records."""
+        """Count a transaction of the node's writer, its seconds and records."""
         self._commit.observe(seconds)
         self._grouped.observe(records)
 
     def standing_by(self) -> None:
-        """Report that another node serves the database and this one waits."""
+        """Set the gauge `standby`: another process serves the database and this one waits."""
         self._standby.set(1)
 
     def task_failed(self, status: str) -> None:

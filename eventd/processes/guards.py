@@ -225,7 +225,7 @@ class _Guard:
         self._alone = self._ending = False
 
     async def run(self, argv: Sequence[str], environment: Mapping[str, str], pipes: Sequence[int]) -> None:
-        """Start a program with `pipes` as its standard streams, and wait until it runs. Raises OSError, `_Unsupported`."""
+        """Start a program on its ends of three pipes; wait until it runs. Raises OSError, and `_Unsupported`."""
         self._begin()
         self._ask(argv, environment, pipes)
         timer = self._clock.timer(START_SECONDS)
@@ -247,7 +247,7 @@ class _Guard:
                 socket.send_fds(self._socket, [keeper.RUN], [file.fileno(), *pipes])
 
     def kill_program(self) -> None:
-        """Let the guard kill the program and its descendants, and then set `gone`; does not wait. May be called again."""
+        """Let the guard kill the program and its descendants, then set `gone`; does not wait. May be called again."""
         if self._ending or self.gone.done():
             return
         self._ending = True

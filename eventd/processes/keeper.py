@@ -265,14 +265,12 @@ class Keeper(_Reaper):
 
     def _start(self, number: int, control: socket.socket) -> None:
         if not self.supported:
-            control.send(EVENT.pack(UNSUPPORTED, 0))
-            control.close()
+            _refuse(control, UNSUPPORTED, 0)
             return
         try:
             pid = os.fork()
         except OSError as refused:
-            control.send(EVENT.pack(STARTED, refused.errno or errno.EAGAIN))
-            control.close()
+            _refuse(control, STARTED, refused.errno or errno.EAGAIN)
             return
         if pid == 0:
             os.setpgid(0, 0)  # otherwise it would be killed with the keeper
@@ -288,6 +286,13 @@ class Keeper(_Reaper):
             self._guards = {number: pid for number, pid in self._guards.items() if pid not in gone}
             for pid in sorted(set(children()) - set(self._guards.values())):
                 kill(pid)
+
+
+def _refuse(control: socket.socket, event: bytes, number: int) -> None:
+    """Report why a guard was not started. A node that has closed its end meanwhile must not end the keeper."""
+    with suppress(OSError):
+        control.send(EVENT.pack(event, number))
+    control.close()
 
 
 if __name__ == "__main__":

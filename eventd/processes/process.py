@@ -37,7 +37,7 @@ class OutputPipe:
         self._loop.add_reader(fd, self._read)
 
     def _read(self) -> bool:
-        """Pass on what can be read, up to one chunk. False if there is nothing now, or the pipe is closed, at either end."""
+        """Pass on what can be read, up to one chunk. False if there is nothing now, or the pipe is closed."""
         try:
             chunk = os.read(self._fd, CHUNK)
         except (BlockingIOError, InterruptedError):
@@ -51,7 +51,7 @@ class OutputPipe:
         return self._fd >= 0
 
     def drain(self, most: int) -> None:
-        """Pass on what is already written, up to `most` bytes or one chunk: an endless writer must not hold the loop."""
+        """Pass on what is already written, up to `most` bytes or one chunk: an endless writer must not block."""
         for _ in range(max(1, most // CHUNK)):
             if self._fd < 0 or not self._read():
                 return

@@ -1,4 +1,4 @@
-"""Plans and executes changes of declared resources: a plan is pure, its execution one transaction."""
+"""Plans and executes changes of declared resources: planning writes nothing, execution is one transaction."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _yaml_before(before: StoredResource | None) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The change of each resource of the input, in its order and also if it is unchanged, then of each deleted one."""
+    """The changes of all resources of the input, in its order, also of unchanged ones; then of the deleted ones."""
 
     changes: tuple[Change, ...]
 
@@ -93,7 +93,7 @@ def plan(
     prune: bool = False,
     allow_empty: bool = False,
 ) -> Plan:
-    """Plan to apply `desired`. With `prune`, stored resources that are not in `desired` are deleted.
+    """Return the plan to apply `desired`. With `prune`, stored resources that are not in `desired` are deleted.
 
     Raises Conflict when `desired` is empty and pruning would delete every stored resource, unless `allow_empty`.
     """
@@ -104,7 +104,7 @@ def plan(
         doomed = [row for row in stored if identity_of(row) not in wanted]
         if doomed and not desired and not allow_empty:
             what = f"the input contains no resources: pruning would delete all {len(doomed)} that are stored"
-            raise Conflict(what, hint="check the input, or use --force")
+            raise Conflict(what, hint="check the input, or use --force, in the API allowEmpty")
         changes += [_deletion(row) for row in _referring_first(doomed)]
     return Plan(tuple(changes))
 
@@ -137,7 +137,7 @@ def _referring_first(rows: Sequence[StoredResource]) -> list[StoredResource]:
 
 
 def plan_delete(doomed: Sequence[Identity], stored: Sequence[StoredResource]) -> Plan:
-    """Plan to delete the resources `doomed`.
+    """Return the plan to delete the resources `doomed`.
 
     Raises NotFound if one of them is not stored, and Conflict if a resource that is not deleted refers to one of them.
     """
@@ -160,7 +160,7 @@ def plan_delete(doomed: Sequence[Identity], stored: Sequence[StoredResource]) ->
 def execute(conn: Connection, planned: Plan, *, now: int) -> None:
     """Write the plan in the open transaction, whose commit notifies running nodes. `now` in microseconds.
 
-    The topic of a deleted group is marked as deleted; a node removes its events later.
+    The topic of a deleted group is marked as deleted, and its routers are deleted; a node removes its events later.
     """
     for change in planned.changes:
         version, kind, name = change.identity

@@ -69,7 +69,7 @@ class RetentionConfig:
     """How many events of a group are kept; None: no limit.
 
     `max_age` in microseconds. A group with `max_bytes` bytes refuses new events. `keep_undelivered`: this node's
-    live events that a peer lacks are not evicted. `ids`: for how many microseconds the id of an evicted event is known.
+    live events waiting for peers are not evicted. `ids`: how many microseconds the id of an evicted event is known.
     """
 
     max_events: int | None

@@ -23,7 +23,7 @@ logger = logging.getLogger("eventd.resources")
 
 
 def load_ring(group: GroupConfig, credentials: Path | None) -> KeyRing:
-    """Read every key of the group. Raises `SecretUnreadable`, which names the group and the file or the key."""
+    """Return the key ring of a group, from its files. Raises `SecretUnreadable`, which names group and file or key."""
     keys = [_key(group.name, key, credentials) for key in group.keys]
     try:
         if group.secret_file:
@@ -98,7 +98,7 @@ def _read(group: str, name: str, credentials: Path | None) -> bytes:
 
 @cache
 def _warn_if_open(group: str, path: Path, mode: int) -> None:
-    """Warn if other users have rights on the file, once for each group, path and mode: keys are read repeatedly."""
+    """Warn if every user may read or change the file, once for each group, path and mode: keys are read repeatedly."""
     if rights := rights_of_others(mode):
         about = {"group": group, "file": str(path), "mode": f"{stat.S_IMODE(mode):04o}", "others": rights}
         logger.warning("key file exposed", extra=about | {"hint": "chmod o= the file"})

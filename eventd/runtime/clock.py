@@ -48,7 +48,7 @@ def cpu_seconds() -> float:
 class SystemClock:
     """The machine's clock.
 
-    Processes of one node share the `origin` of the first, so that their steady times agree. `origin` is the time at
+    Processes of one node share one `origin`, so that their steady times agree. `origin` is the time at
     which the monotonic clock was 0, in microseconds since 1970.
     """
 
@@ -92,7 +92,7 @@ class Countdown:
 
     Once this process began the delay, or first saw it, only the monotonic clock counts, so that setting the wall clock
     neither ends nor extends it. For a delay that an earlier process began, the wall clock is read once to find out how
-    much has passed, at least 0 and at most all of it. Times are in microseconds.
+    much has passed, at least 0 and at most all of it. The stored times are in microseconds.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -1,7 +1,7 @@
 """Creates all tasks, so that each has an owner, none outlives the node, and no failure goes unnoticed.
 
 The caller decides what a failure means: `spawn` for a task that runs once, `keep` for one that is restarted, `guard`
-for one that the node cannot run without. In each case a failed task is logged with its name and counted.
+for one that the node cannot run without. An unexpected failure is logged with the task's name and counted.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def _uncounted(_failure: str) -> None:
 class Supervisor:
     """Creates every task of the node.
 
-    `failed` gets the error of a guarded task that ends, a RuntimeError if it just returns; its owner may cancel it
-    without that. `count` is called with a `Failure` for each task that fails.
+    `failed` gets the error of the first guarded task that ends, a RuntimeError if it returns; one that its owner
+    cancels does not count. `count` is called with a `Failure` for each failure that is logged.
     """
 
     def __init__(self, clock: Clock, count: Callable[[str], None] = _uncounted) -> None:

@@ -71,9 +71,9 @@ reads."""
 
 @dataclass(frozen=True, slots=True)
 class SettingProblem:
-    """One problem and its origin: a flag, a variable, or `file: key`.
+    """One problem and its origin: a flag, a variable, a settings file, or `FILE:LINE: KEY`.
 
-    `usage`: the origin is a flag, so the command line is wrong.
+    `usage`: it is in the value of a flag.
     """
 
     origin: str
@@ -153,23 +153,28 @@ class Settings(BaseModel):
     log_level: Level = Field("info", description="Lowest level that is logged: `debug`, `info`, `warning` or `error`.")
     drain_timeout: Seconds = Field(20.0, description="How long a stop waits for work in progress.")
     prune_interval: Seconds = Field(60.0, description="Time between two runs of retention.")
-    batch_retention: Age = Field(7 * DAY, description="How long the ledger row of a delivered batch is kept.")
-    dead_letter_retention: Age = Field(30 * DAY, description="How long a dead letter is kept.")
-    run_retention: Age = Field(7 * DAY, description="How long a plugin's run is kept.")
-    part_retention: Age = Field(DAY, description="How long a part is kept after it has expired.")
+    batch_retention: Age = Field(
+        7 * DAY,
+        description="How long ledger rows of batches, gaps, refused requests and id conflicts are kept.",
+    )
+    dead_letter_retention: Age = Field(30 * DAY, description="How long a dead letter of a peer or plugin is kept.")
+    run_retention: Age = Field(
+        7 * DAY, description="How long a plugin's run is kept; the latest of a subscription stays."
+    )
+    part_retention: Age = Field(DAY, description="How long a part is kept after it has ended.")
     lake: Lake = Field(
         "", repr=False, description="Folder or fsspec address of the lake for the delivery ledger; empty: none."
     )
-    lake_interval: Seconds = Field(10.0, description="Maximum time until new rows are shipped.")
+    lake_interval: Seconds = Field(10.0, description="Pause between two rounds of shipping; lake_rows may shorten it.")
     lake_rows: int = Field(
         100_000,
         ge=1000,
         le=2_000_000,
-        description="Maximum rows of one segment; shipping starts early once that many are new.",
+        description="Maximum rows of one segment; after that many new log entries, a round starts early.",
     )
     lake_payloads: Switch = Field(False, description="Ship payloads of events, too; otherwise their digests.")
     lake_compact_after: AgeOrNone = Field(
-        DAY, description="How long after the end of a day its segments are moved to the archive; 0: never."
+        DAY, description="How long after the end of a day its segments are compacted into the archive; 0: never."
     )
     lake_retention: AgeOrNone = Field(0, description="How long the data of a day is kept in the lake; 0: forever.")
     lake_nice: int = Field(
@@ -178,12 +183,12 @@ class Settings(BaseModel):
         le=19,
         description="Niceness of the shipping process, 0 to 19; 19 yields to all other processes.",
     )
-    max_body_bytes: BodySize = Field(64 << 20, description="Largest body of an API request with events or records.")
+    max_body_bytes: BodySize = Field(64 << 20, description="Largest body of an API request; some have lower limits.")
     max_connections: int = Field(
         256,
         ge=16,
         le=65536,
-        description="Maximum open connections of each listener; beyond it, unauthenticated ones are closed first.",
+        description="Maximum connections per listener and process; beyond it, unauthenticated ones are closed first.",
     )
     max_outbox_bytes: MemorySize = Field(
         256 << 20, description="Maximum memory of a process for outbound batches to all peers together."
@@ -193,17 +198,23 @@ class Settings(BaseModel):
     max_total_bytes: StoredSize = Field(
         0, description="Maximum bytes of data and meta in all topics of records together; 0: no limit."
     )
-    max_watch_sessions: int = Field(10_000, ge=0, description="Maximum number of watch sessions kept; 0: no limit.")
+    max_watch_sessions: int = Field(
+        10_000, ge=0, description="Maximum number of watch sessions of a process; 0: no limit."
+    )
     max_sse_connections: int = Field(
         10_000,
         ge=0,
-        description="Maximum open streams of /v0, including WebSockets, in addition to max_connections;"
+        description="Maximum open streams of /v0 of a process, including WebSockets, in addition to max_connections;"
         " 0: no limit of their own, they share max_connections with all other connections.",
     )
     max_sse_connections_per_key: int = Field(
-        1_000, ge=0, description="Maximum open streams of /v0 per API key, including WebSockets; 0: no limit."
+        1_000,
+        ge=0,
+        description="Maximum open streams of /v0 per API key and process, including WebSockets; 0: no limit.",
     )
-    max_inflight_per_key: int = Field(1_000, ge=0, description="Maximum concurrent requests per API key; 0: no limit.")
+    max_inflight_per_key: int = Field(
+        1_000, ge=0, description="Maximum concurrent requests to /v0 per API key and process; 0: no limit."
+    )
     probe_auth: Switch = Field(False, description="Require a key for /healthz, /readyz, /v0/health and /v0/ready, too.")
     credentials_directory: AnyPath = Field(
         None, description="Folder of the files that `credential:NAME` names; systemd sets it."
@@ -218,7 +229,7 @@ class Settings(BaseModel):
         return self._warnings
 
     def origin(self, name: str) -> str:
-        """Return the origin of a value: a flag, a variable, `file: key`, or `default`."""
+        """Return the origin of a value: a flag, a variable, `FILE:LINE: KEY`, or `default`."""
         return self._origins.get(name, DEFAULT)
 
     def read_secret(self, name: str) -> str:
@@ -321,7 +332,7 @@ def export_variables(values: Mapping[str, str]) -> None:
 
 
 def worker_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return a worker's environment: without `service_environment`, and without settings, which its parent passes."""
+    """Return a worker's environment: all but `service_environment`, and `EVENTD_…`, which its parent passes."""
     environ = os.environ if environ is None else environ
     return {
         name: value for name, value in lake_environment(environ).items() if name not in service_environment(environ)

@@ -1,4 +1,4 @@
-"""The database.
+"""The database, in the rooms below; no code of its own.
 
 May import: no other room.
 """

@@ -64,7 +64,7 @@ def parse_duration(text: str) -> int:
 
 def _hint(text: str) -> str:
     stripped = text.strip()
-    if re.fullmatch(r"[-+]?[0-9.]{1,20}", stripped):
+    if len(stripped) <= 20 and _WHOLE.fullmatch(f"{stripped}s") and not stripped[-1:].isalpha():
         return f"a unit is missing: {stripped}s?"
     if weeks := re.fullmatch(r"([0-9]{1,5})\s*(?:w|weeks?)", stripped):
         return f"weeks are not a unit; write {int(weeks[1]) * 7}d"

@@ -338,7 +338,7 @@ def test_a_peer_whose_disk_is_full_gets_everything_when_it_has_space_again(proce
     for start in range(0, 500, 50):
         a.emit(*ids[start : start + 50], payload={"k": "v" * 8000})
     link = a.wait_link("b", "backing-off", "unavailable")
-    assert "cannot store events now" in link["lastError"]
+    assert "cannot process requests now" in link["lastError"]
     resource.prlimit(b.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     b.wait_holds(set(ids))
     assert b.ids() == ids

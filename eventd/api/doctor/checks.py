@@ -25,7 +25,8 @@ def check_group(group: GroupFacts) -> Iterator[Check]:
         yield from check_peer(peer, group.slo)
         if group.has_own or not peer.endpoint or peer.deliveries.events:
             expected = True
-            yield check_expected(peer)
+            if not peer.trouble:  # nothing is known of the deliveries
+                yield check_expected(peer)
     if not expected:
         why = "this node emitted none of the newest live events" if group.peers else "the group has no EventPeer"
         yield Check(f"{group.name} expected peers", CheckStatus.SKIP, detail=why, group=group.name)
@@ -34,12 +35,14 @@ def check_group(group: GroupFacts) -> Iterator[Check]:
 
 
 def check_peer(peer: PeerFacts, slo: Thresholds) -> Iterator[Check]:
-    """Yield five checks of the deliveries to one peer; only one if they are unreadable, or no live event is for it."""
+    """Yield five checks of the deliveries to one peer; only one if they are unreadable, or `events` is 0."""
     if peer.trouble:
         yield _of(peer, "delivery summary", CheckStatus.FAIL, detail=peer.trouble, remedy="fix the reported problem")
         return
     if not peer.deliveries.events:
-        yield _of(peer, "delivery summary", CheckStatus.SKIP, detail="no live event is meant for this peer")
+        yield _of(
+            peer, "delivery summary", CheckStatus.SKIP, detail="no live event that this peer should have was found"
+        )
         return
     yield _failed(peer)
     yield _pending(peer, slo)
@@ -146,7 +149,7 @@ def _stale(peer: PeerFacts) -> Check:
     # Only a complete count may say "all".
     status = CheckStatus.FAIL if found.stale == found.delivered and found.in_full else CheckStatus.WARN
     detail = f"{found.stale:,} of {counted(found.delivered, 'delivered event')} with an earlier expiry than here"
-    remedy = "the refresh is in the backlog: fix the link"
+    remedy = "wait for the backlog, which holds the refresh; if the link does not run, fix it"
     return _of(peer, suffix, status, code, detail=detail, remedy=remedy)
 
 
@@ -156,9 +159,9 @@ def _lag(peer: PeerFacts, slo: Thresholds) -> Check:
     if lag is None:
         only_repairs = peer.deliveries.delivered > 0
         why = (
-            "all deliveries were repairs, which do not count as lag"
+            "no delivery counts as lag: each was a repair, or its refresh waits"
             if only_repairs
-            else "no live event has been delivered yet"
+            else "none of the counted live events is delivered yet"
         )
         return _of(peer, suffix, CheckStatus.SKIP, code, detail=why)
     detail = f"at most {_span(lag)} from being ready to be sent to being acknowledged"
@@ -168,7 +171,7 @@ def _lag(peer: PeerFacts, slo: Thresholds) -> Check:
     ):
         if lag >= limit * SECOND:
             breach = Breach(f"{name}={limit}", f"maxDeliveryLagSeconds={_seconds(lag)}")
-            remedy = "check the path to the peer, and whether it was down"
+            remedy = "check the network to the peer, and whether the peer was down"
             return _of(peer, suffix, status, code, detail=detail, remedy=remedy, breach=breach)
     return _of(peer, suffix, CheckStatus.PASS, code, detail=detail)
 
@@ -180,7 +183,14 @@ def _expiry(peer: PeerFacts, slo: Thresholds) -> Check:
         return _of(peer, suffix, CheckStatus.SKIP, code, detail="no event for this peer expires")
     if found.lost_in is not None and found.lost_in < slo.expires_soon * SECOND:
         detail = f"the first undelivered event expires in {_span(found.lost_in)}"
-        return _of(peer, suffix, CheckStatus.FAIL, code, detail=detail, remedy="fix the link before that time")
+        return _of(
+            peer,
+            suffix,
+            CheckStatus.FAIL,
+            code,
+            detail=detail,
+            remedy="before that time, fix the link or retry the dead letter",
+        )
     detail = f"the first event expires in {_span(left)}"
     if left >= slo.expires_soon * SECOND:
         return _of(peer, suffix, CheckStatus.PASS, code, detail=detail)
@@ -231,7 +241,7 @@ def _accounted(found: Deliveries) -> str:
     }
     rest = ", ".join(f"{number:,} {outcome}" for outcome, number in words.items() if number)
     which = "no event" if found.in_full else f"none of the newest {found.looked_at:,} events"
-    return f"{which} is missing: each is delivered or pending" + (f"; besides, {rest}" if rest else "")
+    return f"{which} is missing: each is delivered or waits" + (f"; besides, {rest}" if rest else "")
 
 
 def _named(ids: Sequence[str]) -> str:
@@ -257,7 +267,7 @@ def check_runs(group: GroupFacts, runs: Runs) -> Check:
 
 def _judge_runs(runs: Runs, slo: Thresholds) -> tuple[CheckStatus, str, str, Breach | None]:
     if not runs.total:
-        return CheckStatus.SKIP, "the subscription has not run yet", "", None
+        return CheckStatus.SKIP, "no run of the subscription is counted, and none is due", "", None
     detail = (
         f"{counted(runs.total, 'run')}: {runs.succeeded:,} succeeded, {runs.failed:,} failed, {runs.pending:,} pending"
     )

@@ -13,7 +13,11 @@ AREA = "federation"
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The limits of a group's checks, beyond which they warn or fail: in whole seconds, or numbers of runs."""
+    """The limits of a group's checks, in whole seconds or numbers of runs.
+
+    Reported are lags of at least `lag_warn` or `lag_fail`, expiries in less than `expires_soon`, and more runs than the
+    other two.
+    """
 
     lag_warn: int = LAG_WARN
     lag_fail: int = LAG_FAIL
@@ -43,19 +47,20 @@ class LinkFacts:
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """The outcome of the events that are meant for a peer; all but the `expired` and some `in_path` ones are live.
+    """The outcome of the events that are meant for a peer; all but `expired`, `spent_letters`, some `in_path` are live.
 
     `delivered` includes the `stale` ones, whose refresh is still pending. The backlog counts as `refused_waiting` while
-    the link is blocked or failed, else as `pending`. `missing` holds the ids of events that are neither delivered nor
-    pending; of the `unproven` events, retention has deleted the ledger row that would prove the delivery. `letters`
-    counts the dead letters that can be retried, `refused_again` those of them that the peer refuses every time, and
-    `spent_letters` the dead letters that can no longer be retried. `expires_in` is the time until the first
-    delivered, waiting or retryable event expires, `pending_expires_in` until the first of the `pending` ones, and
-    `lost_in` until the first that the peer does not have: `pending`, `refused_waiting` or in `letters`. `max_lag` is
-    the longest time from when a delivered event could be sent to its acknowledgement, without repairs; None if no
-    delivery counts. The oldest event of the backlog, refreshes included, has been ready to be sent for `waiting_for`.
-    Of the events that the link's cursor has passed, the newest `looked_at` are counted, which are all of them if
-    `in_full`; the numbers of the backlog are exact only if `ahead_in_full`, and upper bounds otherwise.
+    the link is blocked or failed, else as `pending`, which always includes the events that a repair has yet to send.
+    `missing` holds the ids of events that are neither delivered nor pending; of the `unproven` events, retention may
+    have deleted the ledger row that proved the delivery. `letters` counts the dead letters that can be retried (if very
+    many, old ones are not checked), `refused_again` those of them that the peer refuses every time, and `spent_letters`
+    the dead letters that can no longer be retried. `expires_in` is the time until the first delivered, waiting or
+    retryable event expires, `pending_expires_in` until the first of the `pending` ones, and `lost_in` until the first
+    that the peer does not have: `pending`, `refused_waiting` or in `letters`. `max_lag` is the longest time from when a
+    delivered event could be sent to its acknowledgement, without repairs; None if no delivery counts. The oldest event
+    of the backlog, refreshes included, has been ready to be sent for `waiting_for`. Of the events that the link's
+    cursor has passed, the newest `looked_at` are counted, which are all of them if `in_full`; the numbers of the
+    backlog are exact only if `ahead_in_full`, and upper bounds otherwise.
     """
 
     delivered: int = 0
@@ -94,7 +99,7 @@ class Deliveries:
 class PeerFacts:
     """A peer and its measured values. `trouble`: why `link` and `deliveries` could not be read; they are then unknown.
 
-    `lost_before`: whether retention removed events before the peer had them.
+    `lost_before`: whether retention removed unexpired events that the link had not reached.
     """
 
     group: str
@@ -117,8 +122,8 @@ class Runs:
 
     `failed` counts dead letters, and the backlog while the subscription is blocked or failed; at any other time the
     backlog is `pending`, unless it only waits for the window to end. Unless `in_full`, there may be more: only the
-    newest runs and one page of the backlog are counted.
-    `link` is the state of the subscription. At `lost_at`, retention last removed events that its plugin had not got.
+    newest runs and one page of the backlog are counted. `link` is the state of the subscription. `lost_at`: when it
+    last noticed that retention had removed events which it had not reached.
     """
 
     subscription: str
@@ -151,13 +156,13 @@ class Gaps:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """One group.
+    """The input of the checks of one group.
 
     `has_own`: a live event that this node emitted was found among the newest ones. `aside`: the source of each
     ineffective part of its subscriptions, and the reason.
 
-    Only a running node knows `v1_requests`, how many verified v1 requests it got since its start, and `keys_trouble`,
-    why the files of its keys cannot be read now (empty: they can).
+    Only a running node knows `v1_requests`, how many verified v1 requests this process got since its start, and
+    `keys_trouble`, why the files of the group's keys cannot be read now (empty: they can).
     """
 
     name: str

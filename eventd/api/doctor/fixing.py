@@ -118,7 +118,7 @@ async def _wake(services: Services, group: str, peer: str) -> FixResult:
     if not held:
         return FixResult(False, state)
     await services.database.write(_wake_now, group, peer, services.clock.now())
-    return FixResult(True, f"the link is tried again at once; {state}")
+    return FixResult(True, f"the link and its repairs, unless paused, are tried again at once; {state}")
 
 
 def _read_held(conn: Connection, group: str, node: str) -> tuple[str, list[str]]:

@@ -67,9 +67,10 @@ def _conflicts(group: GroupFacts) -> Iterator[Check]:
         change = (
             f"let the emitter of {each.source!r} use each id for one event only"
             if same
-            else f"let the emitter of {each.source!r} use ids of its own; if {each.owner!r} takes ids on purpose,"
-            " revoke its key"
+            else f"let the emitter of {each.source!r} use ids of its own"
         )
+        if not same and UNKNOWN not in (each.owner, each.owner_key):
+            change += f"; if {each.owner!r} takes ids on purpose, revoke its key"
         show = f"routerctl federation event list --group {group.name} --id ID --include-expired shows it on each node"
         remedy = f"{change}; {show}"
         yield Check(f"{group.name} event ids", CheckStatus.WARN, "id-conflict", detail, remedy, group=group.name)
@@ -146,7 +147,7 @@ def _subscription(group: GroupFacts, runs: Runs) -> Iterator[Check]:
         code = "subscription-held"
         yield Check(resource, status, code, detail, remedy, group=group.name, resource=resource)
     if runs.lost_at is not None:
-        detail = f"retention removed events before its plugin got them, most recently at {_moment(runs.lost_at)}"
+        detail = f"retention removed events that the subscription had not reached; noticed at {_moment(runs.lost_at)}"
         code, remedy = "subscription-lost", "raise the group's retention above the longest delay of the plugin"
         yield Check(
             f"{resource} lost events", CheckStatus.WARN, code, detail, remedy, group=group.name, resource=resource
@@ -199,7 +200,7 @@ def _waiting(peer: PeerFacts, slo: Thresholds) -> Iterator[Check]:
 def _ledger_findings(peer: PeerFacts) -> Iterator[Check]:
     found = peer.deliveries
     if peer.lost_before:
-        detail = "retention removed events before this peer had them; the next batch reports the gap to it"
+        detail = "retention removed events that the link had not reached; the next batch reports the gap to the peer"
         remedy = "to keep undelivered events, set retention.undelivered: keep"
         yield _of(peer, "lost events", CheckStatus.WARN, "events-lost", detail, remedy)
     if found.spent_letters:

@@ -22,7 +22,7 @@ AREAS = (AREA,)
 
 
 class ExamineParams(Params):
-    """What to examine, and whether to include the plan."""
+    """Which area and group to examine, and whether to include the plan of fixes."""
 
     area: str = Field(default="", description="The area to check: `federation`; all areas if empty.")
     group: str = Field(default="", description="Only this group; all if empty.")
@@ -37,7 +37,7 @@ class ExamineParams(Params):
 
 
 class FixParams(ExamineParams):
-    """What to examine; every safe action of its plan is then executed."""
+    """Which area and group to examine; every safe action of the plan is then executed."""
 
 
 async def examine(services: Services, params: ExamineParams) -> dict[str, Any]:

@@ -14,7 +14,7 @@ NAME, CODE = "node readiness", "node-readiness"
 async def check_readiness(ask: Callable[[], Awaitable[Mapping[str, str] | None]], group: str) -> list[Check]:
     """Return one failed check if the node is not ready, as far as that concerns `group` (all groups if empty).
 
-    Return no check if the node is ready or none is running, and a skipped one if the node does not answer.
+    Return no check if the node is ready or none is running, and a skipped one if the node cannot be queried.
     """
     try:
         checks = await ask()

@@ -92,7 +92,7 @@ async def _read_group(services: Services, name: str, aside: Sequence[Ineffective
 
 
 def _v1_requests(services: Services, group: str) -> int:
-    """Return the number of verified v1 requests since the node started; 0 in a command, which does not know it."""
+    """Return the number of verified v1 requests since this process started; 0 in a command, which gets none."""
     if services.metrics is None:
         return 0
     name = "routerd_eventd_receiver_v1_requests_total"
@@ -185,9 +185,11 @@ def _link(cursor: Cursor | None) -> LinkFacts:
 
 @dataclass(frozen=True, slots=True)
 class _BacklogCounts:
-    """The numbers of events after a peer's cursor: new `events`, and `stale` ones, refreshes of delivered events.
+    """The numbers of events after a peer's cursor: new `events`, and `stale` refreshes of events that it has passed.
 
-    Durations in microseconds; `ready_for`: how long the oldest has been ready to be sent; None without any.
+    Durations in microseconds, None without any. `ready_for`: how long the oldest has been ready to be sent.
+    `expires_in`: until the first of `events` expires; `stale_expires_in`: of the refreshes. Unless `in_full`, `events`
+    is an upper bound.
     """
 
     events: int
@@ -200,7 +202,7 @@ class _BacklogCounts:
 
 @dataclass(frozen=True, slots=True)
 class _DeadLetterCounts:
-    """The numbers of a peer's dead letters: those that can be retried, and the `spent` ones, which cannot.
+    """The numbers of a peer's dead letters: `retryable` ones, with those that are not read, and `spent` ones.
 
     `refused_again`: those of the `retryable` that the peer refuses every time. `expires_in`: microseconds until the
     first of the `retryable` expires.

@@ -22,8 +22,8 @@ _KEYS = "align-keys"
 REMEDIES = {
     "unauthorized": Remedy(
         _KEYS,
-        "compare the key files of both sides by `sha256sum`, make them the same, and send SIGHUP where one was changed;"
-        " the peer's log names the key id that it refused",
+        "give both sides the same secret (compare the files by `sha256sum`), or the peer this node's public key, and"
+        " send SIGHUP where a file was changed; the peer's log names the key id that it refused",
     ),
     "clock_skew": Remedy("correct-clock", "set the clock of the side that is wrong; the detail shows the peer's time"),
     "wrong_audience": Remedy(

@@ -33,7 +33,7 @@ class Breach:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check. `group`, `peer` and `resource` are the targets of a remedy.
+    """One check and its outcome. `group`, `peer` and `resource` are the targets of a remedy.
 
     `reason`: why a link is blocked or failed, as a slug. `action`: replaces the action that belongs to the code, unless
     empty.

@@ -108,7 +108,7 @@ class DeliveryTally:
 
 
 async def read_sample(read: Read, topic_id: int, ledger: PeerLedger, rounds: int, now: int) -> DeliveryTally:
-    """Count the newest events for a peer that the cursor has passed: at most about `ENOUGH`, in `rounds` reads."""
+    """Return the tally of the newest events that a peer's cursor has passed: about `ENOUGH`, within `rounds` reads."""
     cursor = ledger.link.cursor
     tally = DeliveryTally(now)
     if cursor is None:

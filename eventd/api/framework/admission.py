@@ -26,10 +26,10 @@ class Admission:
     max_body_bytes: int
 
     def identify(self, route: Route, request: web.Request) -> ApiKey:
-        """Return the caller's key; `ANYONE` for a route without scopes. Raises `Unauthorized` and `Forbidden`.
+        """Return the caller's key; `ANYONE` for a route without scopes, or if callers need no key.
 
-        A probe's caller must have a valid key where keys guard probes. A stream also takes the key as `token` in the
-        query, as browsers cannot send it in a header.
+        A probe's caller must have a valid key where keys guard probes. A route with `stream` also takes the key as
+        `token` in the query, as browsers cannot send it in a header. Raises `Unauthorized` and `Forbidden`.
         """
         if not route.scopes:
             if route.probe and self.callers.keys.guards_probes:

@@ -1,7 +1,7 @@
 """API keys: their scopes, and the groups, topics and routers that each is limited to.
 
-Only the SHA-256 of a key is kept. Keys come from the settings, or are created at run time and stored in the database.
-Without any key everything is allowed, if only this machine can reach the API or EVENTD_ALLOW_INSECURE_NO_AUTH is set.
+Keys come from the settings, or are created at run time; the database holds only the SHA-256 of the latter. Without any
+key everything is allowed, if only this machine can reach the API or EVENTD_ALLOW_INSECURE_NO_AUTH is set.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LONGEST_WAIT = 60.0
 
 
 class OutOfReach(DetailedError, Forbidden):
-    """The key is limited to other names."""
+    """The key may not access the topic or router that `detail` names."""
 
 
 class ApiKey(NamedTuple):
@@ -59,7 +59,10 @@ class ApiKey(NamedTuple):
     def require_scope(self, scope: Scope) -> None:
         """Raises `Forbidden` unless the key has the scope."""
         if scope not in self.scopes:
-            raise Forbidden(f"this key lacks the scope {scope}", hint=f"it has {', '.join(sorted(self.scopes))}")
+            raise Forbidden(
+                f"this key lacks the scope {scope}",
+                hint=f"use a key with this scope; this one has {', '.join(sorted(self.scopes))}",
+            )
 
     def sees(self, name: str) -> bool:
         """Return whether the key may access the group, topic or router of this name."""
@@ -72,9 +75,12 @@ class ApiKey(NamedTuple):
                 raise OutOfReach(f"this key is not for {name!r}", detail={"topic": name})
 
     def require_group(self, group: str | None) -> None:
-        """Raises `Forbidden` unless the key may access the group; for `None`, it may not be limited to prefixes."""
+        """Raises `Forbidden` unless the key may access the group; for `None`, if the key is limited to prefixes."""
         if self.prefixes and group is None:
-            raise Forbidden("this key is limited to some names", hint="name one of them, or use a key without a limit")
+            raise Forbidden(
+                "this key is limited to some names",
+                hint="name the group if the request takes one, else use a key without prefixes",
+            )
         if group is not None and not self.sees(group):
             raise Forbidden(f"this key is not for the group {group!r}")
 
@@ -83,7 +89,7 @@ ANYONE = ApiKey(b"", frozenset(SCOPES), ())
 
 
 class Keys:
-    """The valid keys: those of the settings, which `reload` reads again by `read`, and those of the database.
+    """The valid keys: those of the settings, which `reload` reads again with `read`, and those of the database.
 
     `exposed` is the address at which other machines can reach the API; empty if none can, or if that is allowed without
     keys. `guards_probes`: health and readiness need a key, too, if there are keys.
@@ -115,14 +121,14 @@ class Keys:
         return cls(lambda: _from_settings(settings), clock=clock, exposed=exposed, guards_probes=settings.probe_auth)
 
     def __bool__(self) -> bool:
-        """Return whether callers need a key: there are keys, or other machines can reach the API.
+        """Return whether callers need a key: there are keys, or `exposed` is not empty.
 
         Revoked keys of the database count, too: revoking the last one must not open the API.
         """
         return bool(self._said or self._are_made or self._exposed)
 
     def require_any(self) -> None:
-        """Raises `SettingsError` if other machines could reach the API and it has no keys."""
+        """Raises `SettingsError` if the API has no keys, not even revoked ones, and `exposed` is not empty."""
         if self._exposed and not self._said and not self._are_made:
             raise SettingsError(
                 f"other machines can reach the API on {self._exposed}, and it has no keys",
@@ -131,7 +137,7 @@ class Keys:
             )
 
     def reload(self) -> None:
-        """Read the keys of the settings again, and end running requests whose key is no longer valid.
+        """Read the keys of the settings again, and end the uses (see `using`) of keys that are no longer valid.
 
         Raises `SettingsError`; then the present keys stay valid.
         """
@@ -139,7 +145,7 @@ class Keys:
         self._end_gone()
 
     def reload_from(self, lines: Iterable[KeyRow]) -> None:
-        """Take these rows as all keys of the database, and end running requests whose key is no longer valid."""
+        """Take these rows as all keys of the database, and end the uses (see `using`) of keys no longer valid."""
         found = list(lines)
         self._are_made = bool(found)
         self._made = tuple(ApiKey.of(line) for line in found if line.revoked_at is None)
@@ -156,7 +162,7 @@ class Keys:
         return self.find(token.strip())
 
     def find(self, token: str) -> ApiKey:
-        """Return the key with this token. Raises `Unauthorized` if it is unknown or has expired."""
+        """Return the key with this token. Raises `Unauthorized` if it is unknown, revoked or expired."""
         digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
         found = None
         for key in (
@@ -179,7 +185,7 @@ class Keys:
 
     @contextmanager
     def using(self, key: ApiKey, end: Callable[[], None]) -> Iterator[None]:
-        """Call `end` as soon as the key is revoked or expires while the block runs, also during a stream."""
+        """Call `end` once if the key stops being valid (see `holds`) while the block runs, also during a stream."""
         use = object()
         self._uses[use] = key, end
         self._schedule_expiry(use)
@@ -196,7 +202,7 @@ class Keys:
     def _schedule_expiry(self, use: object) -> None:
         """Start the timer that ends a use when its key expires; none for a key that never does.
 
-        It checks again after `LONGEST_WAIT` at the latest, as the clock may be set.
+        The expiry is checked again after `LONGEST_WAIT` at the latest, as the clock may be set.
         """
         key, _ = self._uses[use]
         if key.expires_at is None:
@@ -250,11 +256,12 @@ def require_own_page(origin: str, host: str) -> None:
 
 
 def parse_keys(text: str) -> tuple[ApiKey, ...]:
-    """Parse `key`, `key:scopes`, `key:scopes:prefixes` or `key::prefixes`, separated by commas or line breaks.
+    """Return the keys in a text of entries, which commas or line breaks separate.
 
-    Scopes are joined with `+`, prefixes with `|`; lines that begin with `#` are comments. An entry that ends with a
-    colon is refused: a script whose variable is unset would create a key without limits. Raises ValueError, which names
-    an entry by its number and never shows any of it.
+    An entry is `key`, `key:scopes`, `key:scopes:prefixes` or `key::prefixes`. Scopes are joined with `+`, prefixes with
+    `|`; lines that begin with `#` are comments. An entry that ends with a colon is refused: a script whose variable is
+    unset would create a key without limits. Raises ValueError, which names an entry by its number, if one is wrong, and
+    never shows any of it.
     """
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     entries = [entry.strip() for line in lines for entry in line.split(",") if entry.strip()]

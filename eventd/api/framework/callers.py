@@ -27,7 +27,8 @@ class Callers:
     def identify(self, request: web.Request, *, token: str = "") -> ApiKey:
         """Return the caller's key, from the header or, without one, from `token`; `ANYONE` if callers need none.
 
-        Trusts the connection. Raises `Unauthorized`, and `Forbidden` if there are no keys and a foreign page asks.
+        Then the connection is trusted. Raises `Unauthorized`; if callers need no key, `Forbidden` for a page of another
+        origin, and over a loopback address for a foreign Host header.
         """
         if not self.keys:
             require_own_page(request.headers.get("Origin", ""), request.headers.get("Host", ""))

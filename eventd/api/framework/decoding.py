@@ -1,4 +1,4 @@
-"""Decodes bodies and queries into msgspec models: bodies strictly, queries leniently."""
+"""Decodes bodies and queries into msgspec models: a wrong type is refused in a body, and ignored in a query."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Q = TypeVar("Q", bound=Query)
 
 
 def decode(text: bytes | bytearray, model: type[T]) -> T:
-    """Decode a JSON text to its model. Raises `Invalid`, also for a member that occurs twice.
+    """Return a JSON text as a value of `model`. Raises `Invalid`, also for a member of a model that is given twice.
 
     Members of type `Raw` refer to the text and keep it in memory.
     """
@@ -41,7 +41,7 @@ def decode(text: bytes | bytearray, model: type[T]) -> T:
 
 
 def decode_error(error: Exception) -> Invalid:
-    """Return the error for a text that is not JSON."""
+    """Return the error for a text that is not JSON, or is nested too deep."""
     why = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
     return Invalid(f"the body is not valid JSON: {why.removeprefix('JSON is malformed: ')}")
 
@@ -71,7 +71,7 @@ def _defaults(model: Any) -> Any:
 
 
 def read_query(request: web.Request, model: type[Q]) -> Q:
-    """Return the query. A value of the wrong type becomes the default; of several values the first counts.
+    """Return the query as a `model`. A value of the wrong type becomes the default; of several values the first counts.
 
     Raises `Invalid` for a text that no database stores: with U+0000, or not UTF-8.
     """

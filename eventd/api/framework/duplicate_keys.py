@@ -1,4 +1,4 @@
-"""Refuses bodies with duplicate members: the decoder would use the last one, which may not be the intended one."""
+"""Refuses bodies that give a member of a model twice: the decoder would use the last, perhaps not the intended one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _shape(model: Any) -> inspect.Type:
 
 
 class _Member(NamedTuple):
-    """A member of a model: its getter, its default if it has one, and its shape if it has members itself."""
+    """A member of a model: its getter, its default if it has one, and its type if that contains a model."""
 
     name: str
     get: attrgetter[Any]

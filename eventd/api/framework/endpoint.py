@@ -2,8 +2,8 @@
 
 An operation is `async def name(services: Services, params: SomeParams) -> dict[str, Any]`: `routerctl` calls it without
 HTTP, too. Other handlers take a call, which names their context, the model of the query and that of the body: `async
-def name(call: Call[MyQuery, MyBody]) -> MyAnswer`. `Annotated[web.Response, Model]` is the type of a handler that
-writes its response itself.
+def name(call: Call[MyQuery, MyBody]) -> MyAnswer`. `Annotated[web.Response, Model]` is the return type of a handler
+that writes its response itself.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _find(place: str) -> Handler:
 
 
 def _model(hint: Any) -> Any:
-    """Return the model of a type hint, the one in `Annotated`; None if it is not a model, such as a response."""
+    """Return the model in `Annotated`, or the type hint itself if it is a model or a dict; else None."""
     if get_origin(hint) is Annotated:
         return get_args(hint)[1]
     is_model = hasattr(hint, "__struct_fields__") or get_origin(hint) is dict

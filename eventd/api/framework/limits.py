@@ -14,7 +14,10 @@ from eventd.log.topics.topics import Ceilings
 
 
 class Limits(NamedTuple):
-    """The limits from the settings; 0: unlimited. Those on sessions, streams and requests apply to each process."""
+    """The limits from the settings; 0: unlimited, except `max_body_bytes`, which is at least 1 KiB.
+
+    `max_topics`, `max_routers` and `max_total_bytes` apply to the node, the others to each process.
+    """
 
     max_topics: int = 100_000
     max_routers: int = 10_000
@@ -50,7 +53,7 @@ class ConcurrencyLimiter:
         if 0 < self._most <= self.taken:
             raise Throttled(f"{self._most} {self._what} are already open: close one, or retry later")
         if 0 < self._most_per_key <= self._by_key[key.digest]:
-            raise Throttled(f"this key has {self._most_per_key} {self._what} already: close one, or retry later")
+            raise Throttled(f"this key has {self._most_per_key} {self._what} open already: close one, or retry later")
         self.taken += 1
         self._by_key[key.digest] += 1
         try:
@@ -63,7 +66,7 @@ class ConcurrencyLimiter:
 
 
 class ConcurrencyLimits:
-    """The limits of a process: requests, streams (SSE and WebSockets together), and the memory for bodies."""
+    """The limits of a process: requests per key, streams (SSE and WebSockets together), and the memory for bodies."""
 
     def __init__(self, limits: Limits) -> None:
         self.bodies = BodyMemory.of_process(limits.max_body_bytes)

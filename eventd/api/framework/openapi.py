@@ -36,7 +36,7 @@ REFUSALS = {
 
 
 class Problem(Struct, kw_only=True):
-    """Why a request was refused. `code` is a stable slug, `detail` holds values by name."""
+    """Why a request failed. `code` is a stable slug, `detail` holds values by name."""
 
     code: str
     message: str
@@ -50,7 +50,7 @@ class Refusal(Struct, kw_only=True):
 
 
 class HintedProblem(Struct, kw_only=True):
-    """Why a request was refused. `code` is a stable slug, `hint` the next step, `detail` holds values by name."""
+    """Why a request failed. `code` is a stable slug, `hint` the next step, `detail` holds values by name."""
 
     code: str
     message: str
@@ -159,7 +159,7 @@ def _answers(route: Route, endpoint: Endpoint, schemas: _Schemas) -> Json:
 
 
 def _id(route: Route) -> str:
-    """Return the id of an operation; those under /v0 keep the ids of their first published description."""
+    """Return the OpenAPI `operationId` of a route; under /v0, that of its first published description."""
     words = f"{route.method.lower()} {route.path.removeprefix('/v0/').removeprefix('/api/v1/')}"
     return re.sub(r"\W+", "_", words if route.surface is TOPICS else f"api {words}").strip("_")
 

@@ -30,7 +30,7 @@ async def _nothing() -> None:
 
 
 def _keys_in_files(group: GroupConfig) -> KeyRing:
-    """Return the keys of a group from its files, without a credentials directory. Raises `SecretUnreadable`."""
+    """Return the signing keys of a group from files, without a credentials directory. Raises `SecretUnreadable`."""
     from eventd.resources.keyring import load_ring
 
     return load_ring(group, None)
@@ -40,11 +40,11 @@ def _keys_in_files(group: GroupConfig) -> KeyRing:
 class Services:
     """The dependencies of operations, in a running node and in a command that works on its database.
 
-    `take_over` applies new declarations and keys to the node of this process before the response is sent; other
-    processes notice them by themselves. `metrics` and `following` (the effective configuration) belong to the running
-    node; a command has none. `ring` returns the keys of a group; it may read files, and raises `SecretUnreadable`.
-    `readiness` returns the readiness checks of the running node, by name, each "ok" or a problem;
-    None if no node runs. It raises `Unavailable` if a node runs and does not answer.
+    `take_over` applies what an operation changed to the node of this process before the response is sent; other
+    processes notice changes by themselves. `metrics` are those of a running node's process; a command has none.
+    `following`: see `effective`. `ring` returns the signing keys of a group; it may read files, and raises
+    `SecretUnreadable`. `readiness` returns the readiness checks of the running node, by name, each "ok" or a problem;
+    None if no node runs. It raises `Unavailable` if a node runs and cannot be queried.
     """
 
     log: EventLog
@@ -56,7 +56,7 @@ class Services:
 
     @property
     def effective(self) -> Following:
-        """Return the effective configuration: that of the running node, or one that a command reads itself."""
+        """Return `following`, which holds the effective configuration; without it, one that reads the database."""
         from eventd.dynamic.effective import Following
 
         return self.following or Following(self.database, self.clock, counts=False)
@@ -74,7 +74,7 @@ class Params(BaseModel):
     """Base of the parameters of an operation. In JSON and queries the names are camelCase; unknown names are refused.
 
     A field called `group` names an EventGroup, which the caller's key must be allowed to access. If it is missing or
-    empty, the key must not be limited to some names.
+    empty, the key must not be limited to prefixes.
     """
 
     model_config = ConfigDict(
@@ -84,7 +84,7 @@ class Params(BaseModel):
     @field_validator("*")
     @classmethod
     def _refuse_unstorable(cls, value: Any) -> Any:
-        """Refuse texts that no database stores, also in lists: with U+0000, or not UTF-8 (from a command line)."""
+        """Return the value. Raises ValueError for a text, also in a list, with U+0000 or that is not UTF-8."""
         for text in value if isinstance(value, list) else (value,):
             if isinstance(text, str) and not is_plain(text):
                 raise ValueError("contains U+0000 or bytes that are not UTF-8")

@@ -40,7 +40,7 @@ def cut_page(found: Sequence[T], limit: int, token_of: Callable[[T], Token]) -> 
 
 
 class NamePage(Query, frozen=True):
-    """A page of named entries, ordered by the bytes of their names: of names with a `prefix`, after a `cursor`."""
+    """The query for a page of named entries, ordered by the bytes of their names: with a `prefix`, after a `cursor`."""
 
     prefix: str = ""
     page_size: int = PAGE_SIZE
@@ -102,7 +102,9 @@ def read_token(text: str, head: Head, topic: TopicRow) -> PageStart:
     if not (epoch and number.isascii() and number.isdigit() and len(number) <= 18):
         raise Invalid(f"{text[:60]!r} is not a token of this list", hint="use `next` or `upto` of an answer")
     if epoch != head.epoch or int(number) > head.last:
-        return PageStart(0, {"reason": "another_history", "message": "the token belongs to another epoch of this log"})
+        return PageStart(
+            0, {"reason": "another_history", "message": "the token is of another epoch of this log, or beyond its end"}
+        )
     if int(number) < topic.evicted_position:
         message = f"retention has removed events after the token, up to seq {topic.evicted_seq} of the group"
         return PageStart(int(number), {"reason": "evicted", "message": message})

@@ -35,7 +35,7 @@ class BodyReader:
         self._surface = route.surface
         self._may_be_empty = may_be_empty
         self._bytes = min(most, route.body.bytes)
-        self._by_setting = most <= route.body.bytes
+        self._by_setting = most < route.body.bytes
 
     async def read(self, request: web.Request, held: BodyReservation) -> bytes | bytearray:
         """Return the body, which must be declared as JSON unless it is empty and may be.
@@ -112,7 +112,7 @@ class CallReader:
         self._may_be_empty = route.may_be_empty
 
     async def read(self, request: web.Request, held: BodyReservation) -> tuple[Any, Any]:
-        """Return the query and the body; None if the route takes no body. Raises `Invalid`, and what `BodyReader` does.
+        """Return the query, and the body or None if the route takes none. Raises `Invalid`, and what `BodyReader` does.
 
         An empty body, where it is allowed, counts as `{}`.
         """

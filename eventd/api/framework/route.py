@@ -25,8 +25,9 @@ class BodyLimits(NamedTuple):
 class Surface(NamedTuple):
     """One of the two parts (surfaces) of the API, and how it differs from the other.
 
-    `counted`: requests count towards EVENTD_MAX_INFLIGHT_PER_KEY, and end as soon as their key does. `strict_type`: the
-    media type of a body must be JSON in UTF-8; otherwise it only has to begin with `application/json`.
+    `counted`: requests to routes with scopes end as soon as their key does, and count, except streams, towards
+    EVENTD_MAX_INFLIGHT_PER_KEY. `strict_type`: the media type of a body must be JSON in UTF-8; otherwise it only has to
+    begin with `application/json`.
     """
 
     form: ErrorForm
@@ -46,15 +47,16 @@ def surface_of(path: str) -> Surface:
 class Route(NamedTuple):
     """One method of one path, and the function that handles it.
 
-    `path` may contain names in braces. The caller needs all `scopes`; without any it needs no key, except that a
-    `probe` needs one where keys guard health and readiness. `handler` is a function, or its place below `eventd.api`:
-    `admin.events:emit` is loaded when it is first needed. Its signature declares parameters and response (see
-    `endpoint`). `body` limits the request body; that of a call may be missing only with `may_be_empty`.
+    `path` may contain names in braces. The caller needs all `scopes`; without any no key is required, except that a
+    `probe` needs one where keys guard health and readiness, and the handler of a WebSocket requires the key itself.
+    `handler` is a function, or its place below `eventd.api`: `admin.events:emit` is loaded when it is first needed. Its
+    signature declares parameters and response (see `endpoint`). `body` limits the request body; that of a call may be
+    missing only with `may_be_empty`.
 
     `creates`: answers 201 if `created` of the result is true. `media`: the type of a response that is not JSON.
     `stream`: lasts as long as the client stays, so it counts as a stream, and the key may be sent as `token` in the
-    query; with `upgrade` it is a WebSocket, and the key is sent in a header. `refusals`: error statuses besides those
-    common to all such routes. `unready`: status 503 carries the result itself.
+    query; with `upgrade` it is a WebSocket, and the key is sent in a header. `refusals`: error statuses, for
+    the OpenAPI description, besides the common ones. `unready`: status 503 carries the result itself.
     """
 
     method: Method

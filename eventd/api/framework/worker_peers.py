@@ -1,7 +1,7 @@
 """The worker processes of one node: each of them reports the readiness and the metrics of all.
 
-Each worker has two sockets in a folder that only the node's own user can enter. One serves its state to the other
-workers; the other serves the whole API, for requests that only this worker can answer.
+Of several workers, each has two sockets in a folder that only the node's own user can enter. One serves its state to
+the other workers; the other serves the whole API, for requests that only this worker can answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SESSION = re.compile(r"/v0/watch/wid_(\d+)\.")
 
 
 class WorkerPeers:
-    """The other workers of this node. `open` and `close` manage the sockets over which they call this one."""
+    """The other workers of this node, which call this one over the sockets that `open` opens."""
 
     def __init__(self, share: Share, readiness: Callable[[], dict[str, str]], metrics: Metrics) -> None:
         self._share = share
@@ -63,7 +63,7 @@ class WorkerPeers:
             await web.UnixSite(runner, str(place)).start()
 
     async def close(self) -> None:
-        """Close the sockets."""
+        """Close the socket for the state; the runner of the API closes the other one."""
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -144,7 +144,7 @@ class WorkerPeers:
                 )
             except (ClientError, OSError):
                 raise Unavailable(
-                    "the worker that holds this session does not answer", hint="begin a new session"
+                    "the worker that holds this watch session does not answer", hint="begin a new session"
                 ) from None
             async with asked:
                 response = web.StreamResponse(status=asked.status, headers=_end_to_end(asked.headers))

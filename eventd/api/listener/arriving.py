@@ -23,7 +23,7 @@ class NoRoom(Exception):
 
 @dataclass(eq=False, slots=True)
 class _Body:
-    """An arriving body. `size`: bytes so far; `begun`: when it began to be read, in seconds of the loop's clock."""
+    """An arriving body. `size`: bytes that have arrived; `begun`: when reading began, by the loop's clock (seconds)."""
 
     address: str
     begun: float
@@ -36,7 +36,7 @@ class _Body:
 
 
 class ArrivingBodies:
-    """The arriving bodies of a listener, which together hold at most `most` bytes."""
+    """The arriving bodies of one protocol at one listener, which together hold at most `most` bytes."""
 
     def __init__(self, most: int) -> None:
         self._most = most

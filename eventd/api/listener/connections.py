@@ -1,8 +1,8 @@
 """Limits the number of connections of a listener, and chooses the one to close above the limit.
 
-A connection is trusted once a request over it has proven its sender. An untrusted connection is closed when another one
-needs its slot, and the address with the most untrusted connections loses one first. So a client that opens many
-connections displaces its own, not those of peers or of other clients.
+A connection is trusted once a request over it has proven its sender, or needed no API key. An untrusted connection is
+closed when another one needs its slot, and the address with the most untrusted connections loses one first. So a client
+that opens many connections displaces its own, not those of peers or of other clients.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: clos
 
 
 class AddressTaken(Unavailable):
-    """The address is in use."""
+    """The address to listen at is in use."""
 
 
 def cannot_listen(message: str, error: OSError, hint: str) -> Unavailable:
@@ -90,7 +90,7 @@ async def _listen(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for each in opened:
             each.close()
-        hint = "stop the program that uses the address, or choose another with --api-listen; port 0 picks a free one"
+        hint = "choose another address with --api-listen (port 0: a free port), or stop the program that uses this one"
         raise cannot_listen(f"cannot listen on {host} port {port}", error, hint) from None
     return opened
 
@@ -173,7 +173,7 @@ class ConnectionLimiter:
         self._shut = True
 
     def close(self) -> None:
-        """Remove the metrics of the stopped listener."""
+        """Remove the gauge of connections of the stopped listener."""
         self._closed = True
         self._watcher.connections(self._group, None)
 
@@ -183,7 +183,7 @@ class ConnectionLimiter:
             self._connections[transport].clock_off()
 
     def trust(self, transport: asyncio.Transport | None, key: str = "", *, by_address: bool = True) -> None:
-        """Trust a connection: a request over it has proven its sender, and cannot be a replay.
+        """Trust a connection: a request over it has proven its sender, without being a replay, or needed no API key.
 
         With a `key`, the connection counts towards that key's share and, `by_address`, its address's; above a share,
         the oldest trusted connection of that key or address becomes untrusted again.

@@ -1,4 +1,4 @@
-"""The HTTP server of a listener: aiohttp's, but requests that aiohttp refuses are answered in the API's form."""
+"""The HTTP server of a listener: aiohttp's, but requests that aiohttp refuses are answered in the listener's form."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class _Server(web.Server):
 
 
 class _Protocol(web.RequestHandler):
-    """One connection: aiohttp's protocol, with limits, and with refusals in the API's form."""
+    """One connection: aiohttp's protocol, with limits, and with refusals in the listener's form."""
 
     __slots__ = ("_answer", "_body", "_chance", "_is_held", "_unreadable", "_untaken")
 
@@ -105,7 +105,7 @@ class _Protocol(web.RequestHandler):
         super().set_parser(cast(Any, MaskedFrames(parser, messages)), data_received_cb)
 
     def data_received(self, data: bytes) -> None:
-        """Pass bytes of the client to aiohttp; after unreadable ones, drop all others until the refusal is sent.
+        """Pass bytes of the client to aiohttp; after unreadable ones, drop all others: the refusal ends the connection.
 
         The system delivers megabytes before the refusal is sent, and aiohttp would parse each piece again.
         """
@@ -145,7 +145,7 @@ class _Protocol(web.RequestHandler):
     ) -> tuple[web.StreamResponse, bool]:
         """Send a response as aiohttp does, within the memory for unread responses.
 
-        aiohttp's own refusals, such as of an `Expect` header, first get the API's form.
+        aiohttp's own refusals, such as of an `Expect` header, first get the listener's form.
         """
         if isinstance(resp, problems.FrameworkRefusal):
             path, method = request.path, request.method

@@ -14,7 +14,7 @@ __all__ = ["GeneratorSettings", "Truth", "generate"]
 
 
 def generate(settings: GeneratorSettings, lake: str, *, progress: Callable[[int], None] = lambda nodes: None) -> Truth:
-    """Write the ledgers to an empty lake (a path or an fsspec address), and return what a correct audit of it reports.
+    """Write ledgers to an empty lake (path or fsspec address); return the findings and totals to expect of an audit.
 
     `progress` is called after each node, with the number of nodes written so far. Raises Invalid for invalid settings,
     Conflict if the lake is not empty, MissingExtra, and LakeUnavailable.

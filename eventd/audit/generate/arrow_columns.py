@@ -25,32 +25,32 @@ def table(book: Ledger, columns: dict[str, Any]) -> Any:
 
 
 def int64(values: Ints, missing: Missing = None) -> Any:
-    """Return a column of int64."""
+    """Return a column of int64, null in the rows marked `missing`."""
     return pa.array(values, mask=missing)
 
 
 def int32(values: Ints | Smalls, missing: Missing = None) -> Any:
-    """Return a column of int32."""
+    """Return a column of int32, null in the rows marked `missing`."""
     return pa.array(values.astype(np.int32, copy=False), mask=missing)
 
 
 def int16(values: Ints) -> Any:
-    """Return a column of int16."""
+    """Return a column of int16 without nulls."""
     return pa.array(values.astype(np.int16))
 
 
 def booleans(values: NDArray[np.bool_]) -> Any:
-    """Return a column of booleans."""
+    """Return a column of booleans without nulls."""
     return pa.array(values)
 
 
 def timestamps(values: Ints, missing: Missing = None) -> Any:
-    """Return a column of timestamps from microseconds."""
+    """Return a column of timestamps from microseconds since 1970, null in the rows marked `missing`."""
     return pa.array(values, mask=missing).view(_TIME)
 
 
 def dictionary(names: Sequence[str] | Any, codes: NDArray[Any], missing: Missing = None) -> Any:
-    """Return a dictionary column: row i is `names[codes[i]]`."""
+    """Return a dictionary column: row i is `names[codes[i]]`, or null if marked `missing`."""
     listed = pa.array(names, pa.string()) if isinstance(names, list | tuple) else names
     return pa.DictionaryArray.from_arrays(
         pa.array(codes.astype(np.int32, copy=False), mask=missing), listed, safe=False
@@ -58,7 +58,7 @@ def dictionary(names: Sequence[str] | Any, codes: NDArray[Any], missing: Missing
 
 
 def distinct(names: Sequence[str] | Any, empty: NDArray[np.bool_]) -> tuple[Any, Ints]:
-    """Return the arguments of `dictionary` for a column of `names`, with an empty string in the rows marked `empty`.
+    """Return `names` and `codes` of `dictionary` for a column of `names`, with "" in the rows marked `empty`.
 
     The names of the other rows must be distinct: a dictionary with a repeated entry would not be written as the same
     bytes every time.

@@ -34,7 +34,7 @@ class ReceiptsLedger:
         self.digests: list[str] = []
 
     def segments(self) -> Iterator[SegmentRows]:
-        """Yield the segments of the ledger."""
+        """Yield the segments of the receipts ledger, in order; reading their tables fills `digests`."""
         world, journal = self._world, self._batches.journal
         times, epoch_indexes = journal.at + world.skews[self._node], epochs_of(world, self._node, journal.at)
         for one in divide(np.ones(len(journal), np.int64), times, epoch_indexes, _segment_rows(world)):
@@ -96,7 +96,7 @@ class ReceiptsLedger:
         return [evidence(receipt, names[key], time) if receipt else "" for receipt, key, time in signed]
 
     def _selections(self, begin: int, end: int) -> tuple[list[str], Ints]:
-        """Return the distinct selections of the node's links as JSON, and for each batch the index of its selection."""
+        """Return the node's distinct selections as JSON, and the index of that of each batch, `begin` to `end` - 1."""
         world = self._world
         known: list[str] = []
         codes: dict[tuple[int, int, int], int] = {}
@@ -111,7 +111,7 @@ class ReceiptsLedger:
         return known, np.array([codes[one] for one in picked], np.int64)
 
     def _exceptions(self, begin: int, end: int) -> list[str]:
-        """Return for each batch a JSON list with [position, reason] for each event that was not delivered."""
+        """Return, for each of these batches, a JSON list of [position, reason] for events that were not delivered."""
         batches, journal = self._batches, self._batches.journal
         lines = batches.column(lambda c: np.diff(c.row_at))
         delivered = batches.column(lambda c: c.accepted + c.known)
@@ -123,13 +123,13 @@ class ReceiptsLedger:
 
 
 class InboundLedger:
-    """The ledger of the batches that one node received."""
+    """The inbound ledger of one node: a row for each batch that it received."""
 
     def __init__(self, world: World, node: int, batches: Batches) -> None:
         self._world, self._node, self._batches = world, node, batches
 
     def segments(self) -> Iterator[SegmentRows]:
-        """Yield the segments of the ledger."""
+        """Yield the segments of the inbound ledger, in order; their tables are built when they are read."""
         world, journal = self._world, self._batches.journal
         times, epoch_indexes = journal.at + world.skews[self._node], epochs_of(world, self._node, journal.at)
         for one in divide(np.ones(len(journal), np.int64), times, epoch_indexes, _segment_rows(world)):
@@ -194,7 +194,7 @@ def _range_columns(batches: Batches, some: slice) -> dict[str, Any]:
 
 
 def _epochs(batches: Batches, some: slice) -> Any:
-    """Return a column with the epoch that each batch's sender was in when it sent the batch."""
+    """Return a column with, for each batch of `some`, the name of the epoch in which its sender sent it."""
     world = batches.world
     names = [world.epoch(node, epoch_index) for node in range(len(world.names)) for epoch_index in (0, 1)]
     return arrow_columns.dictionary(

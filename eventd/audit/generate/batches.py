@@ -34,7 +34,8 @@ _SIGNED: Final = (
 class Receipt(NamedTuple):
     """The receipt of a peer: `digest` is the SHA-256 of `body` in hex.
 
-    `batch_digest` (base64) is in the place of the batch's SHA-256: a pseudo-random value, because no batch has a text.
+    `batch_digest` (base64) is in the place of the batch's SHA-256: pseudo-random, because no batch has a text;
+    zeros in an altered receipt.
     """
 
     body: str
@@ -43,7 +44,7 @@ class Receipt(NamedTuple):
 
 
 class Batches:
-    """The batches of a journal, column by column."""
+    """The batches of a journal, with their ids and, computed on demand, columns and receipts."""
 
     def __init__(self, world: World, journal: Journal) -> None:
         self.world, self.journal = world, journal
@@ -60,7 +61,7 @@ class Batches:
         return len(self.journal)
 
     def column(self, of: Callable[[Flow], Any], kind: type = np.int64) -> Any:
-        """Return a value for each batch; `of` returns one value per batch of a flow, or one for all of them."""
+        """Return an array, a value for each batch; `of` returns one per batch of a flow, or one for all of them."""
         found: Any = np.zeros(len(self.journal), kind)
         for flow, places in self._flows:
             values = of(flow)
@@ -132,7 +133,7 @@ def batch_ids(world: World, flow: Flow) -> Bytes:
 
 
 def key_id(world: World, node: int, at: Ints) -> Ints:
-    """Return the number of the key that a node signs with at each true time; see `key_ids`.
+    """Return the index in `key_ids` of the key that a node signs with at each true time.
 
     Each node rotates its key once, in the middle of the simulated period.
     """
@@ -153,5 +154,5 @@ def refused_in(world: World, flow: Flow, batch: int) -> list[tuple[int, str]]:
 
 
 def id_of(world: World, source: int, number: int) -> str:
-    """Return the id of one event."""
+    """Return the id of event `number` of the emitter with index `source`."""
     return str(world.emitters[source].events_of(number, number + 1).id[0].tobytes(), "ascii")

@@ -22,7 +22,7 @@ class EventRows(NamedTuple):
 
 
 class EventCatalogue:
-    """Looks up the events of a block of rows."""
+    """Holds the columns of the events of all emitters in memory, to look up those of a block of rows."""
 
     def __init__(self, world: World) -> None:
         self._emitters = world.emitters

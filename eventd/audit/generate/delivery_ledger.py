@@ -1,4 +1,4 @@
-"""The ledger of deliveries: a row for each event of each batch to a peer."""
+"""The `deliveries` ledger: a row for each event of each batch to a peer, delivered or not."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class DeliveriesLedger:
         self._fed = batches.column(lambda c: c.feed is not None, np.bool_)
 
     def segments(self) -> Iterator[SegmentRows]:
-        """Yield the segments of the ledger."""
+        """Yield the segments of the deliveries ledger; batches without rows count to the range of the next segment."""
         done, epoch_indexes = self._columns["done"], epochs_of(self._world, self._node, self._journal.at)
         after, epoch_index = 0, 0
         for one in divide(self._lines, done, epoch_indexes, self._world.segment_rows):

@@ -47,7 +47,7 @@ class DeliverySimulator:
         return numbers
 
     def delay(self, link: Link, pending: PendingBatches, numbers: Ints, random: np.random.Generator) -> None:
-        """Merge and delay the pending batches that are ready during an outage of the peer until after it."""
+        """Merge the pending batches that get ready during an outage of the peer, and make them ready after its end."""
         for begin, end in reversed(self.world.outages[link.peer]):
             pending.hold_back(numbers, begin, end)
         pending.ready = np.maximum.accumulate(pending.ready)
@@ -82,7 +82,10 @@ class DeliverySimulator:
         )
 
     def _pending_batches(self, link: Link, numbers: Ints) -> PendingBatches:
-        """Return a pending batch for each commit of the sender to the link's group, ready at the time of the commit."""
+        """Return a pending batch for each commit of the sender to the link's group, ready at its time.
+
+        Commits after the end of the simulated period are left out.
+        """
         emitter = self.world.emitters[link.sender]
         commits = np.flatnonzero((emitter.group == link.group) & (emitter.at < self.world.settings.end))
         edges = np.append(emitter.first[commits], numbers[-1] + 1)

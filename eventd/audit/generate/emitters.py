@@ -37,7 +37,7 @@ _PACE: Final = 60_000
 class EventColumns(NamedTuple):
     """Columns of n events. Times are by the clock of their source.
 
-    `id` is text, [n, 36]; `type` and `subject` are the numbers of names; an `expires_at` of 0 means that the event
+    `id` is text, [n, 36]; `type` and `subject` are indexes of names; an `expires_at` of 0 means that the event
     never expires.
     """
 
@@ -55,13 +55,12 @@ class EventColumns(NamedTuple):
 
 @dataclass(eq=False)
 class Emitter:
-    """The source of events. Commit k has the events from `first[k]` up to but not including `first[k + 1]`, all of
-    `group[k]`, at true time `at[k]`.
+    """A source of events: commit k has those from `first[k]` up to but not including `first[k + 1]`, of one group.
 
-    The last of these events was observed about `lag[k]` before that. `skew`: how far the node's clock is ahead. Times
-    are in microseconds. `expiring` are the numbers of events that expire before they can be sent. `position` and `seq`
-    are those of each commit's first event, set once the whole log is known. A ghost emits forged events: the node that
-    they name never recorded them.
+    The commit is of `group[k]`, at true time `at[k]`; its last event was observed about `lag[k]` before that.
+    `skew`: how far the node's clock is ahead. Times are in microseconds. `expiring` are the numbers
+    of events that expire before they can be sent. `position` and `seq` are those of each commit's first event, set once
+    the whole log is known. A ghost emits forged events: the node that they name never recorded them.
     """
 
     node: int
@@ -84,20 +83,20 @@ class Emitter:
 
     @property
     def events(self) -> int:
-        """Return the number of events."""
+        """Return the number of the emitter's events."""
         return int(self.first[-1])
 
     def commit_of(self, number: int) -> int:
-        """Return the index of the commit with an event."""
+        """Return the index of the commit with event `number`."""
         return int(np.searchsorted(self.first, number, "right")) - 1
 
     def numbers(self, group: int) -> Ints:
-        """Return the numbers of a group's events."""
+        """Return the numbers of the emitter's events in a group."""
         commits = np.repeat(self.group, np.diff(self.first))
         return np.flatnonzero(commits == group)
 
     def events_of(self, begin: int, end: int) -> EventColumns:
-        """Return the events with numbers from `begin` up to but not including `end`."""
+        """Return the columns of the events with numbers from `begin` up to but not including `end`."""
         numbers = np.arange(begin, end)
         commits, counts = self._commits(begin, end)
         offset = numbers - np.repeat(self.first[commits], counts)

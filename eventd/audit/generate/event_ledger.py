@@ -60,7 +60,7 @@ class EventsLedger:
         return self._paths.index(path)
 
     def segments(self) -> Iterator[SegmentRows]:
-        """Yield the segments of the ledger."""
+        """Yield the segments of the events ledger, in order; their tables are built when they are read."""
         world, node = self._world, self._node
         epoch_indexes = epochs_of(world, node, self._journal.at)
         times = self._journal.at + world.skews[node]
@@ -115,7 +115,7 @@ class EventsLedger:
 
 
 def _characters(texts: Iterable[str]) -> Bytes:
-    """Convert texts of equal length to ASCII bytes, [n, length]."""
+    """Return texts of equal length as ASCII bytes, [n, length]."""
     return np.array([list(text.encode()) for text in texts], np.uint8)
 
 

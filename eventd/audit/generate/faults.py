@@ -75,7 +75,7 @@ class FaultInjector:
         return set(range(self.world.settings.nodes))
 
     def kinds(self) -> list[tuple[int, Callable[[int], Iterator[Fault]]]]:
-        """Return, for each kind, the number of faults and the function that injects that many."""
+        """Return, for each kind, the number of faults, and the function that injects and yields that many."""
         settings = self.world.settings
         return [
             (settings.lose, self._lose),
@@ -96,7 +96,7 @@ class FaultInjector:
     # ------------------------------------------------------------------------------------------------
 
     def _lose(self, count: int) -> Iterator[Fault]:
-        """Lose events at one peer each, one to three adjacent ones together, as a real failure does."""
+        """Yield faults for `count` events, each missing at one peer, in runs of up to 3; `inject` drops them."""
         left = count
         while left:
             target = self.pick(among=self.sent)
@@ -107,9 +107,9 @@ class FaultInjector:
                 left -= 1
 
     def _neighbours(self, target: Target, most: int) -> Iterator[int]:
-        """Yield the number of the target's event, and of up to `most` - 1 next ones in its batch until one has a fault.
+        """Yield the number of the target's event, and of up to `most` - 1 events that follow without a break.
 
-        The next ones are marked as used.
+        They are in the same batch and have no fault; the events that follow are marked as used.
         """
         rows = target.flow.rows
         at = int(np.searchsorted(rows, target.number))
@@ -122,7 +122,7 @@ class FaultInjector:
             yield number
 
     def _duplicate(self, count: int) -> Iterator[Fault]:
-        """Deliver events twice: in turn by an operator's repair, and by a batch that is sent again."""
+        """Send `count` events once more, in turn by a repair and in a batch sent again, and yield a fault for each."""
         for at in range(count):
             target = self.pick(among=self.sent)
             self._send_again(target.flow, target.flow, target, int(target.flow.acked[target.batch]), repair=at % 2 == 0)
@@ -134,7 +134,7 @@ class FaultInjector:
             yield self._forge_receipt(target) if at % 2 else self._forge_event(target)
 
     def _forge_event(self, target: Target) -> Fault:
-        """Forge an event: the peer accepts it although its source never emitted it."""
+        """Add an event that the peer accepts although its source never emitted it, and return the fault."""
         world, flow = self.world, target.flow
         at = np.array([self.time_after(int(flow.acked[target.batch]))])
         serial = len(world.emitters)
@@ -145,7 +145,7 @@ class FaultInjector:
         return Fault(Kind.FORGED, flow.group, serial, flow.peer, 0, NO_ORIGIN, nodes, forged)
 
     def _forge_receipt(self, target: Target) -> Fault:
-        """Forge a receipt: the sender holds one that the peer never gave."""
+        """Add a receipt that the sender holds although the peer never gave it, and return the fault."""
         at = np.array([self.time_after(int(target.flow.acked[target.batch]))])
         batch = self._add_batch(target.flow, at, number=target.number, given=False, probe=True)
         nodes = (batch.sender, batch.peer)
@@ -199,7 +199,7 @@ class FaultInjector:
         raise Invalid("the ledgers have too few events for these faults", hint="raise --events or --nodes")
 
     def _sends_to(self, flow: Flow, peer: int, number: int) -> bool:
-        """Return whether the flow's sender also sends the event to `peer`."""
+        """Return whether the flow's sender also sends event `number` to `peer`."""
         direct = self.by_link.get((flow.sender, peer, flow.group))
         return direct is not None and number in direct.rows[np.searchsorted(direct.rows, number) :][:1]
 

@@ -73,12 +73,12 @@ class Flow:
 
     @property
     def batches(self) -> int:
-        """Return the number of batches."""
+        """Return the number of the flow's batches."""
         return len(self.sent)
 
     @property
     def commit_times(self) -> Ints:
-        """Return the true time at which each batch entered the peer's log."""
+        """Return the true time at which the peer recorded each batch."""
         return self.recorded
 
     @property
@@ -88,7 +88,7 @@ class Flow:
         return nothing & (not self.probe)
 
     def batch_of(self, number: int) -> int:
-        """Return the index of the batch with an event."""
+        """Return the index of the batch whose range of numbers has the event `number`."""
         return int(np.searchsorted(self.edges, number, "right")) - 1
 
     def count_events(self, expiring: Ints) -> None:

@@ -23,7 +23,7 @@ from eventd.lake.writer import Segment
 
 
 def write_lake(settings: GeneratorSettings, url: str, *, progress: Callable[[int], None]) -> Truth:
-    """Write the ledgers of all nodes, and return what a correct audit of them reports.
+    """Write the ledgers of all nodes to an empty lake, and return the findings and totals to expect of an audit.
 
     Raises Invalid, Conflict, LakeUnavailable and MissingExtra.
     """
@@ -39,7 +39,7 @@ def write_lake(settings: GeneratorSettings, url: str, *, progress: Callable[[int
 
 
 def connect_empty(url: str) -> Storage:
-    """Connect to an empty lake. Raises Conflict if it is not empty."""
+    """Return the storage at an address. Raises Conflict if it is not empty."""
     storage = connect(url)
     if storage.list(""):
         raise Conflict(f"{storage.url} is not empty", hint="choose an empty folder")
@@ -47,14 +47,13 @@ def connect_empty(url: str) -> Storage:
 
 
 def write_head(storage: Storage, settings: GeneratorSettings) -> None:
-    """Write the lake's head, with an id derived from the settings, so that an audit never resumes from the state of a
-    different lake."""
+    """Write the lake's head, with an id derived from the settings: no audit resumes from another lake's state."""
     lake = hashlib.sha256(msgspec.msgpack.encode(settings)).hexdigest()[:16]
     storage.put(HEAD, encode(LakeHead(id=lake, made_at=settings.start)))
 
 
 def totals(world: World, segments: Sequence[Segment], found: Sequence[Finding]) -> dict[str, int]:
-    """Return the totals of the ledgers, named like those of a report."""
+    """Return the numbers of events, deliveries and findings, named as in a report, and of rows, as `rows_LEDGER`."""
     rows: dict[Ledger, int] = dict.fromkeys(Ledger, 0)
     for _, manifest in segments:
         rows[manifest.book] += manifest.rows

@@ -44,7 +44,7 @@ class SegmentRange(NamedTuple):
 
 
 def divide(rows: Ints, times: Ints, epoch_indexes: Ints, most: int) -> Iterator[SegmentRange]:
-    """Yield segments of whole items, of up to `most` rows within one day and epoch; a larger item is one by itself."""
+    """Yield segments of whole items, of up to `most` rows within one day and epoch; a larger item is one segment."""
     total = np.append(0, np.cumsum(rows))
     bounds = np.flatnonzero((np.diff(times // _DAY) != 0) | (np.diff(epoch_indexes) != 0)) + 1
     for begin, end in zip(np.append(0, bounds), np.append(bounds, len(rows)), strict=True):

@@ -19,7 +19,7 @@ TAIL: Final = 20 * MINUTE
 
 
 class GeneratorSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings. Equal settings generate equal files, byte for byte. Times are in microseconds.
+    """The settings of a generator. Equal settings generate equal files, byte for byte. Times are in microseconds.
 
     All nodes together emit `events`; each is sent to every other node. A node's clock is wrong by up to `skew` in
     either direction. Faults: `lose` events at one peer each, `duplicate` deliveries, `forge` events or receipts, `loop`

@@ -9,9 +9,9 @@ from eventd.audit.report.findings import Finding
 
 
 class Truth(msgspec.Struct, frozen=True, kw_only=True):
-    """The injected findings in the order of a report, and the totals of the ledgers.
+    """The settings, the findings to expect, in the order of a report, and the totals of the ledgers.
 
-    `totals` uses the names of a report's totals for figures that the generator and an audit count alike.
+    `totals` uses the names of a report's totals where there is one, and `rows_LEDGER` for the rows of a ledger.
     """
 
     settings: GeneratorSettings

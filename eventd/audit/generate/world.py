@@ -26,7 +26,7 @@ class SelectionTerms(NamedTuple):
 
 @dataclass(frozen=True)
 class Link:
-    """A link of a node to a peer in a group. Its terms may change over time."""
+    """A link of a node to a peer in a group. `terms` are its selections over time."""
 
     group: int
     sender: int

@@ -1,4 +1,4 @@
-"""Formats numbers for readers. Shares are never rounded in a favourable direction."""
+"""Formats numbers, durations and times for readers. Shares are always rounded down."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def some(value: int) -> str:
 def percent(part: int, total: int, *, exact: bool = False) -> str:
     """Format a share with two decimals, rounded down: 100 % is shown only if nothing is missing.
 
-    `exact` adds decimals until the share differs from 100 %. A `total` of 0 gives a dash.
+    `exact` adds decimals until the shortfall shows: `99.9999 %` for 999,999 of 1,000,000. A `total` of 0 gives a dash.
     """
     if total <= 0:
         return NONE
@@ -45,8 +45,7 @@ def _decimals(part: int, total: int) -> int:
 
 
 def span(seconds: float | None) -> str:
-    """Format a duration with three digits or two units: `850 µs`, `12.3 ms`, `1.24 s`, `2 min 5 s`, `3 h 12 min`, `2 d
-    4 h`."""
+    """Format a duration: `850 µs`, `12.3 ms`, `1.24 s`, `2 min 5 s`, `3 h 12 min`, `2 d 4 h`; None as a dash."""
     if seconds is None:
         return NONE
     if seconds < 0:

@@ -1,4 +1,4 @@
-"""The findings of an audit: one for each run of adjacent events of one pair, with their ids."""
+"""The findings of an audit: of runs of adjacent events, of batches, of corrupt segments, and of changes of epoch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_IDS = 10_000
 
 
 class Kind(StrEnum):
-    """The kind of a finding."""
+    """The kinds of findings, in the order in which a report lists them."""
 
     MISSING = "missing"  # due at the peer, which does not hold it; no ledger records a delivery
     DUPLICATE = "duplicate"  # delivered more than once by one sender to one peer
@@ -35,9 +35,9 @@ TWO_SENDERS = "delivered to one peer by several senders"
 
 
 class Discrepancy(NamedTuple):
-    """One discrepancy. `seq` is the event's seq at its source, 0 if unknown.
+    """One thing wrong with an event at one peer, or with a batch. `seq`: the event's seq at its source, 0 if unknown.
 
-    `id` is the id of the event, batch or segment; empty for none. Discrepancies with different `detail` never share a
+    `id` is the id of the event or batch; empty for none. Discrepancies with different `detail` never share a
     finding.
     """
 
@@ -51,10 +51,10 @@ class Discrepancy(NamedTuple):
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Discrepancies of one (kind, group, source, peer) with adjacent `seq`, from `first` to `last` inclusive.
+    """Discrepancies of one kind, group, source, peer and detail with adjacent seqs, `first` to `last` inclusive.
 
-    `first` and `last` of a CORRUPT finding are row numbers of the ledger. `ids` are distinct, in the order of `seq`.
-    `count` is the number of ids before `ids` was shortened, 0 if it was not.
+    Of a CORRUPT finding, `first` and `last` are row numbers of the ledger; 0: unknown. `source` is the node in CORRUPT
+    and EPOCH findings. `ids` are distinct, in the order of `seq`; `count` is their number if some were cut off, or 0.
     """
 
     kind: Kind
@@ -83,23 +83,22 @@ _ORDER = {kind: place for place, kind in enumerate(Kind)}
 
 
 def corrupt_segment(node: str, name: str, after: int, upto: int, detail: str) -> Finding:
-    """Return the finding for a corrupt segment of a node, with the row numbers `(after, upto]`."""
+    """Return the finding for a node's corrupt or missing segment, rows (after, upto], or corrupt or missing state."""
     return Finding(Kind.CORRUPT, "", node, "", after + 1, upto, (name,) if name else (), detail)
 
 
 def epoch_change(node: str, detail: str) -> Finding:
-    """Return the finding for a node with another epoch, or for two nodes with one name."""
+    """Return the finding for a node that began a new epoch, or for two nodes with one name."""
     return Finding(Kind.EPOCH, "", node, "", 0, 0, (), detail)
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings in the order of a report: by kind as in `Kind`, then by group, source, peer, seq
-    and detail."""
+    """Return the findings sorted as in a report: by kind as in `Kind`, group, source, peer, first seq and detail."""
     return sorted(findings, key=lambda one: (_ORDER[one.kind], one.group, one.source, one.peer, one.first, one.detail))
 
 
 def group_findings(discrepancies: Iterable[Discrepancy]) -> list[Finding]:
-    """Group discrepancies, given in any order, into findings, listed `in_order`. Repeated discrepancies count once.
+    """Return the findings, `in_order`, that these discrepancies form; equal discrepancies count once.
 
     Discrepancies without a seq form one finding per (kind, group, source, peer, detail), with sorted ids.
     """
@@ -112,7 +111,7 @@ def group_findings(discrepancies: Iterable[Discrepancy]) -> list[Finding]:
 
 
 def _runs(discrepancies: Iterable[Discrepancy]) -> Iterable[list[Discrepancy]]:
-    """Split discrepancies, in order of seq, into runs of adjacent ones."""
+    """Yield runs of equal or adjacent seqs from discrepancies sorted by seq; those without a seq form one run."""
     run: list[Discrepancy] = []
     for one in discrepancies:
         if run and one.seq > run[-1].seq + 1:

@@ -22,7 +22,7 @@ _SHARE: Final = re.compile(r"completeness\s*<\s*(\d{1,3}(?:\.\d+)?)\s*%?")
 
 
 class Objective(NamedTuple):
-    """Bounds on the lag of deliveries in seconds: a warning above `warn`, missed above `fail`."""
+    """Bounds in seconds: a delivery or lag over `fail` misses the objective; a delivery over `warn` is noted."""
 
     warn: int = LAG_WARN
     fail: int = LAG_FAIL
@@ -33,7 +33,7 @@ Objectives = Mapping[str, Objective]
 
 
 def read_objectives(path: str | None) -> dict[str, Objective]:
-    """Return the objectives in the FederationSLO documents of a file or folder, and the default under ANY.
+    """Return, by group, the objectives in the FederationSLO documents of a file or folder, and the default under ANY.
 
     Without a path, the default is the only one. Raises Invalid with file and line of an invalid document, or of a
     second FederationSLO for a group; also if the path holds no FederationSLO.
@@ -70,7 +70,7 @@ def objective_of(objectives: Objectives, group: str) -> Objective:
 
 
 def judge_pair(pair: Pair, objective: Objective, *, late: int, sure: bool) -> Slo:
-    """Judge whether a pair met its objective; `late` is the number of its deliveries slower than `objective.fail`.
+    """Return whether a pair met its objective, and why; `late` counts its deliveries slower than `objective.fail`.
 
     If the ledgers do not reach far enough (`sure` is False), the verdict is missed or unproven, never met.
     """
@@ -87,15 +87,15 @@ def judge_pair(pair: Pair, objective: Objective, *, late: int, sure: bool) -> Sl
         return Slo(verdict="unproven", reason="the ledgers do not reach far enough")
     longest = pair.latencies.delivered.max
     if longest is None:
-        return Slo(verdict="met", reason="nothing was due")
+        return Slo(verdict="met", reason="no delivery was measured, and nothing is missing")
     slow = f", above the warning at {objective.warn} s" if longest > objective.warn else ""
-    return Slo(verdict="met", reason=f"the slowest took {longest:.3g} s of {objective.fail} s{slow}")
+    return Slo(verdict="met", reason=f"the slowest delivery took {longest:.3g} s of {objective.fail} s allowed{slow}")
 
 
 class Condition(NamedTuple):
     """A condition on which a run fails: a kind of finding, a completeness below a share, or `unproven`.
 
-    `text` is the text of the option.
+    `text` is how `--fail-on` names it.
     """
 
     text: str
@@ -116,15 +116,15 @@ class Condition(NamedTuple):
 
 
 def read_conditions(texts: Sequence[str]) -> list[Condition]:
-    """Parse the conditions of `--fail-on`: kinds of findings, `unproven`, `completeness<99.99`, separated by commas.
+    """Return the conditions in texts of `--fail-on`: kinds of findings, `unproven`, `completeness<99.99`, with commas.
 
-    Raises Invalid.
+    Raises Invalid for an unknown or empty condition.
     """
     return [_condition(part) for text in texts for part in _parts(text)]
 
 
 def _parts(text: str) -> list[str]:
-    """Split at commas, without empty parts.
+    """Return the parts between commas, without empty ones.
 
     An empty text yields one empty part, so that it is refused (an unset variable must not mean no conditions).
     """

@@ -80,7 +80,7 @@ def due(figures: Figures) -> int:
 
 
 def share_of(figures: Figures, *, exact: bool = False) -> str:
-    """Format the proven share of due deliveries; `?` instead of 100 % if the ledgers do not reach far enough."""
+    """Format the proven share of due deliveries; `?` instead of 100 % or a dash if `completeness` is None."""
     share = percent(figures.delivered, due(figures), exact=exact)
     return "?" if figures.completeness is None and figures.delivered == due(figures) else share
 
@@ -98,7 +98,7 @@ def findings_by_pair(findings: Iterable[Finding]) -> dict[PairKey, Counter[Kind]
 
 
 def status_of(pair: Pair, found: Counter[Kind]) -> PairStatus:
-    """Return the status of a pair with these findings."""
+    """Return the status of a pair; `found` has its discrepancies by kind, from `findings_by_pair`."""
     share = share_of(pair)
     wrong = found or Counter({Kind.MISSING: pair.missing, Kind.DISAGREEMENT: pair.disputed})
     if kind := next((kind for kind in Kind if wrong[kind]), None):
@@ -128,7 +128,7 @@ def is_idle(pair: Pair, status: PairStatus) -> bool:
 
 
 def is_waiting(pair: Pair) -> bool:
-    """Return whether events have been pending for at least `NOTABLE_LAG`, or are pending on a stopped link."""
+    """Return whether events have been pending for `NOTABLE_LAG`, or are pending on a link that is not running."""
     stopped = pair.state not in ("running", "")
     return pair.pending > 0 and (stopped or (pair.lag or 0) >= NOTABLE_LAG)
 
@@ -136,14 +136,14 @@ def is_waiting(pair: Pair) -> bool:
 def reused_segments(work: Work) -> str:
     """Return the end of a sentence, from `; ` on, about the segments that an audit did not read again.
 
-    It says how many, how many of them were checked, and the earliest read; empty if there were none.
+    It says how many, how many of them were checked, and since when all were read or checked; empty if there were none.
     """
     if not work.segments_known:
         return ""
     words = f"; {counted(work.segments_known, 'segment')} not read again"
     if work.segments_rechecked:
         words += f", {work.segments_rechecked:,} of them checked by digest"
-    return f"{words}, the oldest since {moment(work.oldest_read)}" if work.oldest_read else words
+    return f"{words}, each last read or checked at {moment(work.oldest_read)} or later" if work.oldest_read else words
 
 
 def short_count(value: int) -> str:

@@ -20,7 +20,7 @@ Verdict = Literal["met", "missed", "unproven"]
 
 
 class Figures(msgspec.Struct, kw_only=True):
-    """The deliveries of one source to one peer. Counts of events.
+    """Counts of deliveries (one event to one peer): of a pair, of an hour of a pair, or summed over all pairs.
 
     expected = delivered + expired + in_path + dead_lettered + pending + missing + disputed + unproven. `delivered`
     counts an event once however often it was sent; `disputed` events are delivered by the ledger of one side only.
@@ -43,10 +43,10 @@ class Figures(msgspec.Struct, kw_only=True):
 
 
 class Totals(Figures, kw_only=True):
-    """The whole lake. `events` counts those that entered a log at their source.
+    """The figures summed over all pairs, and counts over all ledgers, of the requested hours.
 
-    `deliveries` counts the rows of the ledgers of deliveries, `findings` findings, and `by_kind` the discrepancies in
-    them.
+    `events` counts those that entered a log at their source, `deliveries` the rows of all `deliveries` ledgers,
+    `findings` findings, and `by_kind` the discrepancies in them.
     """
 
     events: int = 0
@@ -56,7 +56,7 @@ class Totals(Figures, kw_only=True):
 
 
 class Bin(msgspec.Struct, array_like=True, frozen=True):
-    """The number of values in [low, high) seconds."""
+    """The number of values in [low, high) seconds; the highest possible bin has all longer ones, too."""
 
     low: float
     high: float
@@ -78,7 +78,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Latencies(msgspec.Struct, frozen=True, kw_only=True):
-    """The four legs of a delivery. Those that end at the peer are corrected by the skew of its clock."""
+    """The latencies of the four legs of a delivery; those to the peer's record are corrected by the skew, if known."""
 
     recorded: Latency = Latency()
     """From the event to its record at its source; the same for all peers."""
@@ -91,7 +91,7 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempts(msgspec.Struct, frozen=True, kw_only=True):
-    """Attempts per delivery: the median, the 95th percentile and the maximum; None without deliveries."""
+    """Attempts per acknowledged delivery, counted up to 64: median, 95th percentile, maximum; None without any."""
 
     p50: int | None = None
     p95: int | None = None
@@ -99,9 +99,9 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Skew(msgspec.Struct, frozen=True, kw_only=True):
-    """The offset of one clock to another (negative: behind), in milliseconds: `ms` ± `error_ms`.
+    """The offset of one clock to another (negative: behind), in milliseconds: `ms` ± `error_ms`, in the latest hour.
 
-    For a pair, the peer's clock against the sender's. `moved_ms` is the difference between the two most different
+    For a pair, the peer's clock against the sender's; `moved_ms` is the difference between the two most different
     hours.
     """
 
@@ -111,7 +111,7 @@ class Skew(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slo(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a pair met its objective, the reason in words, and the number of deliveries slower than its `fail`."""
+    """Whether a pair met its objective, the reason in words, and about how many deliveries exceeded its `fail`."""
 
     verdict: Verdict
     reason: str
@@ -119,7 +119,10 @@ class Slo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenGap(msgspec.Struct, frozen=True, kw_only=True):
-    """The oldest pending, missing or disputed event: the minute in which it was observed, and its age in seconds."""
+    """The oldest pending, missing or disputed event: when it was observed, and its age at the end of the ledger.
+
+    `since` is rounded down to the minute, `seconds` is from then to the end of the sender's ledger.
+    """
 
     since: str
     seconds: float
@@ -149,7 +152,7 @@ class Pair(Figures, kw_only=True):
 
 
 class Hour(Figures, kw_only=True):
-    """One pair, one type of event, one hour of the events' own time."""
+    """The figures of one pair, one type of event, and one hour by the events' own times, which starts at `hour`."""
 
     group: str
     source: str
@@ -173,8 +176,7 @@ class Hour(Figures, kw_only=True):
 
 
 class NodeReport(msgspec.Struct, kw_only=True):
-    """One node as its ledgers show it. `rows` counts rows per ledger; `states` maps a link (`group/peer`) to
-    its state."""
+    """One node as the lake shows it. `rows` counts rows per ledger; `states` is by link (`group/peer`)."""
 
     name: str
     epochs: tuple[str, ...]
@@ -197,7 +199,8 @@ class LostSpan(msgspec.Struct, frozen=True, kw_only=True):
     """A span of time in which events were or may have been lost.
 
     `kind` is `missing` (events that a peer should hold), or `declared` (a loss declared by a node, with its `reason`;
-    `since` and `until` are when it was recorded, and `events` is the length of the lost range of positions).
+    `since` and `until` are when it was recorded, and `events` is the length of the lost range of positions, or of row
+    numbers if the reason ends with `_forgotten`).
     """
 
     kind: Literal["missing", "declared"]
@@ -211,7 +214,7 @@ class LostSpan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The requests that a node signed with one key."""
+    """The number of requests of one group that a node signed with one key, and when it did so first and last."""
 
     node: str
     group: str
@@ -223,7 +226,7 @@ class KeyUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedByReason(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests that a node refused, by reason. `peer` is the sender that the requests named."""
+    """The number of requests that a node refused for one reason, and when. `peer` is the sender that they named."""
 
     node: str
     group: str
@@ -235,7 +238,7 @@ class RefusedByReason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipts(msgspec.Struct, frozen=True, kw_only=True):
-    """Receipts by the algorithm of their signature; empty for those of the older protocol, which are not signed."""
+    """The number of receipts with one signature algorithm; empty stands for protocol v1, which signs no receipts."""
 
     algorithm: str
     count: int
@@ -244,7 +247,7 @@ class Receipts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limitation(msgspec.Struct, frozen=True, kw_only=True):
-    """A limitation of the verdict, caused by something in the lake: place, reason, and the next step."""
+    """What limits the verdict without being a finding: its kind, the node or segment, the reason, and the next step."""
 
     kind: str
     where: str
@@ -255,7 +258,7 @@ class Limitation(msgspec.Struct, frozen=True, kw_only=True):
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The requested audit. `slo` has the objectives in seconds per group; '' is the default of all other groups.
 
-    After `patience` seconds, a node that does not report counts as silent.
+    A node that does not report for `patience` seconds, or 3 shipping intervals if longer, counts as silent.
     """
 
     slo: dict[str, dict[str, int]]
@@ -268,7 +271,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lake(msgspec.Struct, frozen=True, kw_only=True):
-    """The lake that was read."""
+    """The lake that was read: its address, and all its segments, with their rows and bytes, of any period."""
 
     url: str
     segments: int
@@ -278,7 +281,7 @@ class Lake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Period(msgspec.Struct, frozen=True, kw_only=True):
-    """The period of the events' own times, from the minute of the first event to the end of the last one's."""
+    """The period of the lake's events, by their own times, to the minute, within the requested hours; None if empty."""
 
     first: str | None = None
     last: str | None = None
@@ -287,8 +290,8 @@ class Period(msgspec.Struct, frozen=True, kw_only=True):
 class Work(msgspec.Struct, kw_only=True):
     """The work of an audit: segments read now and reused from earlier runs, seconds in all and per stage.
 
-    `segments_rechecked` of the reused ones had their digests checked again; `oldest_read` is the earliest time at which
-    a segment was last read or checked, None if all were read now.
+    `segments_rechecked` segments of earlier runs had their digests checked again; `oldest_read` is the earliest time at
+    which a segment was last read or checked, None if this run read or checked all.
     """
 
     segments_read: int = 0

@@ -1,4 +1,4 @@
-"""The report on a terminal: verdict, findings and matrix. report.html has all details."""
+"""The report on a terminal: verdict, first findings, matrices, and reasons for doubt. report.html has more."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _verdict(report: Report) -> Text:
 
 
 def _findings(found: Sequence[Finding]) -> Group:
-    """Render a line for each finding, and its first ids below it, one per line so that they can be copied."""
+    """Render the first `MOST_FINDINGS` findings, a line each, with the first ids below, one per line to be copied."""
     shown = found[:MOST_FINDINGS]
     ways = [printable(f"{one.source} → {one.peer}" if one.peer else one.source) for one in shown]
     width = min(max(map(len, ways)), LONG_WAY)
@@ -116,7 +116,7 @@ def _matrix(report: Report, group: str) -> RenderableType:
     for number, source in enumerate(shown, start=1):
         row = printable(source) if wide else f"{printable(source)} {number}"
         table.add_row(Text(row), *(_cell(by_pair.get((source, peer)), wide=wide) for peer in shown))
-    title = Text(f"group {printable(group)}: proven share of due deliveries, in percent", style="dim")
+    title = Text(f"group {printable(group)}: a figure is the proven share of due deliveries, in percent", style="dim")
     left_out = [Text(f"and {len(names) - MOST_NODES:,} more nodes", style="dim")] if names[MOST_NODES:] else []
     return Group(title, table, *left_out, _legend())
 
@@ -145,7 +145,7 @@ def _legend() -> Text:
 def _doubts(report: Report) -> Iterator[Text]:
     """Yield a line for each limitation of the verdict and each note on pairs, up to `MOST_DOUBTS`.
 
-    If there are more, a last line has their number.
+    A last line has the number of the others, if any.
     """
     lines = [f"{one.where}: {one.message}" for one in report.troubles]
     notes: dict[str, list[str]] = {}
@@ -156,7 +156,7 @@ def _doubts(report: Report) -> Iterator[Text]:
     for line in lines[:MOST_DOUBTS]:
         yield Text.assemble((f"{SIGNS['none']} ", _STYLES["none"]), printable(line))
     if more := len(lines[MOST_DOUBTS:]):
-        yield Text(f"  and {counted(more, 'more reason')}, in report.html", style="dim")
+        yield Text(f"  and {counted(more, 'more reason')} why deliveries are unproven, in report.json", style="dim")
 
 
 def _figures(report: Report) -> str:

@@ -45,5 +45,5 @@ class EventdSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format in a session that has not found it by itself."""
+    """Register the format "eventd" in a session whose Spark did not find it: only the code was sent along."""
     spark.dataSource.register(EventdSource)

@@ -31,7 +31,7 @@ PAGE_ROWS = 20_000
 
 
 class DatabaseOrigin(NumberedOrigin):
-    """The ledgers in the databases of one or many nodes."""
+    """An origin of rows: the ledgers in the databases of one or many nodes."""
 
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
@@ -111,4 +111,4 @@ def _address(path: str) -> str:
         return _as_url(Path(path).read_text(encoding="utf-8").strip())
     except (OSError, UnicodeDecodeError):
         message = f"the option databaseFile names {path}, which cannot be read"
-        raise SecretUnreadable(message, hint="the file must exist on every machine that runs tasks") from None
+        raise SecretUnreadable(message, hint="put the file, readable, on every machine that runs tasks") from None

@@ -28,7 +28,7 @@ class _LedgerSegments(NamedTuple):
 
 
 class LakeOrigin:
-    """The ledgers in one or many lakes."""
+    """An origin of rows: the ledgers in one or many lakes."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -90,8 +90,8 @@ class LakeOrigin:
     ) -> Iterator[pa.Table]:
         """Yield the rows of a segment whose file is corrupt or gone from other segments that hold them.
 
-        A file is gone if it was compacted after the read was planned. Rows that no segment holds raise RowsGone, or are
-        skipped with `onGap=skip`.
+        A file is gone if it was compacted after the read was planned. If the other segments lack any of the rows, this
+        raises RowsGone; with `onGap=skip`, it skips all rows of the segment.
         """
         place = bad.place
         span = Span(max(partition.after, place.after), min(partition.upto, place.upto))
@@ -137,9 +137,9 @@ class LakeOrigin:
             )
 
     def _survey(self, place: str) -> Survey:
-        """Return the survey of a lake.
+        """Return a survey of the lake `place`: the previous one if its files have the same paths and sizes.
 
-        Streams survey often, so manifests are read again only if the list of files or the size of a file has changed.
+        Streams survey often, so manifests are not read again then. Files of other ledgers are not compared.
         """
         storage = self._storage(place)
         book = self._options.book.value
@@ -162,7 +162,7 @@ def _ledger(segment: Segment) -> LedgerKey:
 
 
 def _reach(ledger: LedgerKey, held: _LedgerSegments) -> LedgerExtent:
-    """Return the extent from the first segment up to the first gap between segments that is not a known loss."""
+    """Return the extent from the first segment to the first gap between segments that is no known loss, or the end."""
     after = upto = held.segments[0].place.after
     for segment in held.segments:
         lost = [Span(loss.after, loss.upto) for loss in held.losses if loss.upto is not None]

@@ -41,7 +41,7 @@ _WAIT: Final = Backoff(base=0.3, cap=5.0)
 
 
 class NodeOrigin(NumberedOrigin):
-    """The ledgers of one or many running nodes."""
+    """An origin of rows: the ledgers of one or many running nodes."""
 
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
@@ -115,9 +115,10 @@ class _Api:
         self._connection: HTTPConnection | None = None
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """Return the node's response, decoded.
+        """Return the node's response, decoded from JSON.
 
-        Raises the error that the node responded with, and Unavailable after several attempts.
+        Raises the error that the node responded with, Unavailable after `TRIES` attempts, and EventdError if the
+        response is not JSON.
         """
         target = f"{self._address.prefix}{path}" + (f"?{urlencode(query)}" if query else "")
         for failures in range(1, TRIES + 1):

@@ -42,11 +42,11 @@ class OriginKind(StrEnum):
 
 
 class SourceOptions(NamedTuple):
-    """Validated options. Empty `nodes` and `epochs` select all.
+    """The validated options of a read or a stream. Empty `nodes` and `epochs` select all.
 
-    `rows_per_partition` is about how many rows a task reads, `rows_per_batch` how many a batch of a stream takes (0: no
-    limit). `places` are lakes, addresses of nodes or databases, depending on `where`; with `in_files`, they are files
-    that hold the address of a database. Tasks read secrets from files, because Spark sends options in clear text.
+    `rows_per_partition` is about how many rows a task reads, `rows_per_batch` about how many a stream's batch takes
+    (0: no limit). `places` are lakes, addresses of nodes or databases, as `where` says; with `in_files`, files that
+    hold the address of a database. Tasks read secrets from files, because Spark sends options in clear text.
     `states`: read the states of nodes instead of the ledger `book`.
     """
 
@@ -84,7 +84,7 @@ _PLACES: Final = ("lake", "url", "database", "databasefile", "path")
 
 
 def read_options(given: Mapping[str, str]) -> SourceOptions:
-    """Validate the options that Spark passes, and fill in defaults. Raises Invalid."""
+    """Return the validated options, with defaults, from those that Spark passes. Raises Invalid."""
     given = {name.lower().replace("_", ""): value.strip() for name, value in given.items()}
     for name in given:
         if name not in _KNOWN and name != "path":
@@ -124,7 +124,7 @@ def _origin(given: Mapping[str, str]) -> tuple[OriginKind, tuple[str, ...]]:
     if len(named) != 1:
         found = f"{' and '.join(_KNOWN.get(name, name) for name in named)} are given" if named else "none is given"
         raise Invalid(
-            f'the format "eventd" reads from one of lake, url and database, and {found}',
+            f'the format "eventd" reads from one of lake, url, database and databaseFile, and {found}',
             hint='write .option("lake", "/path"), .option("url", "http://node:8780") or .option("database", "sqlite:///…")',
         )
     (name,) = named

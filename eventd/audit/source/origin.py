@@ -20,7 +20,7 @@ _ROWS_OF_A_BATCH: Final = 256
 
 
 class RowsGone(EventdError):
-    """Requested rows are missing or corrupt."""
+    """Requested rows are missing or corrupt, or the state of a node in a lake cannot be read."""
 
     code = "rows_gone"
 
@@ -52,8 +52,8 @@ class Snapshot(NamedTuple):
 class LedgerPartition(InputPartition):
     """The rows that one task reads: numbers in (after, upto] of `ledger`, from one place of the options.
 
-    Only the origin interprets `hint`. `resumed`: the stream has read all rows up to `after`, so evicted rows are a
-    loss. A new stream loses nothing by earlier evictions.
+    Only the origin interprets `hint`. `resumed`: the stream has read rows of the ledger before, so rows that
+    retention evicted are a loss. A new stream loses nothing by earlier evictions.
     """
 
     resumed = False
@@ -67,7 +67,7 @@ class LedgerPartition(InputPartition):
 
 
 class LedgerSource(Protocol):
-    """The interface of a place that rows are read from.
+    """The interface of an origin of rows: lakes, running nodes or databases.
 
     `read` runs in tasks, `close` in tasks and on the driver, all other methods on the driver.
     """
@@ -80,7 +80,7 @@ class LedgerSource(Protocol):
         ...
 
     def limit(self, ledger: LedgerKey, after: int, upto: int, rows: int) -> int:
-        """Return a number in (after, upto], so that about `rows` rows have numbers after `after` and up to it."""
+        """Return the number in (after, upto] up to which there are about `rows` rows after `after`."""
         ...
 
     def split(self, ledger: LedgerKey, after: int, upto: int) -> list[LedgerPartition]:
@@ -95,7 +95,7 @@ class LedgerSource(Protocol):
         ...
 
     def close(self) -> None:
-        """Close connections."""
+        """Close all connections; a later call of another method opens them again."""
         ...
 
 
@@ -128,10 +128,11 @@ def numbers_for(book: Ledger, rows: int) -> int:
 def rows_gone(losses: Sequence[UnreadableRows]) -> RowsGone:
     """Return the error for one or more losses; it names the first."""
     first = losses[0]
-    more = f", and {len(losses) - 1} more" if len(losses) > 1 else ""
+    more = f"; unreadable ranges in all: {len(losses)}" if len(losses) > 1 else ""
     ledger = first.ledger
     span = f"after {first.after}" if first.upto is None else f"{first.after + 1} to {first.upto}"
     return RowsGone(
-        f"{ledger.book.value} {span} of {ledger.node} (epoch {ledger.epoch}) cannot be read: {first.reason}{more}",
+        f"rows with numbers {span} in the {ledger.book.value} ledger of {ledger.node} (epoch {ledger.epoch}) "
+        f"cannot be read: {first.reason}{more}",
         hint="onGap=skip skips rows that cannot be read",
     )

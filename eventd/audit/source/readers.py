@@ -39,7 +39,7 @@ Offset = dict[str, int]
 
 
 class LedgerReader(DataSourceReader):
-    """Reads all rows that exist when the query is planned."""
+    """Reads once all rows of the selected ledgers that exist when the query is planned."""
 
     def __init__(self, options: SourceOptions, schema: types.StructType) -> None:
         check_columns(options.book, schema)
@@ -62,7 +62,7 @@ class LedgerReader(DataSourceReader):
 
 
 class LedgerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Streams rows as they are recorded; without a checkpoint, the option `startingOffsets` says from where on."""
+    """Streams new rows of the selected ledgers; without a checkpoint, it begins where `startingOffsets` says."""
 
     def __init__(self, options: SourceOptions, schema: types.StructType) -> None:
         check_columns(options.book, schema)
@@ -86,7 +86,10 @@ class LedgerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = _ends(self._origin.snapshot().extents)
 
     def latestOffset(self, start: Mapping[str, int] | None = None, limit: ReadLimit | None = None) -> Offset:
-        """Return the offset at the end of the next batch. Spark before 4.2 passes neither argument."""
+        """Return the offset at the end of the next batch. Spark before 4.2 passes neither argument.
+
+        Raises RowsGone for unread rows that are lost, unless `onGap=skip`.
+        """
         began = dict(self._last if start is None else start)
         snapshot = self._origin.snapshot()
         ready = list(self._ready(began, snapshot))

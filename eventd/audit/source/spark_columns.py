@@ -47,16 +47,18 @@ def check_among(columns: types.StructType, book: str, schema: types.StructType) 
         if field.dataType != known[field.name]:
             wanted = known[field.name].simpleString()
             given = field.dataType.simpleString()
-            raise Invalid(f"the column {field.name} is of type {wanted} in the ledger, and {given} in the given schema")
+            raise Invalid(
+                f"the column {field.name} of the ledger {book} is of type {wanted}, not {given} as in the given schema"
+            )
 
 
 def arrow_names(schema: types.StructType) -> Sequence[str]:
-    """Return the columns to read. `number` is always among them: rows are selected by it."""
+    """Return the names of the columns to read. `number` is always among them: rows are selected by it."""
     return list(dict.fromkeys(["number", *schema.names]))
 
 
 def tabulate(book: Ledger, columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> pa.Table:
-    """Build a table of the columns `names` from lists: times in microseconds, digests as bytes."""
+    """Return an Arrow table of the columns `names`, built from lists: times in microseconds, digests as bytes."""
     import pyarrow as pa
 
     schema = arrow_schema(book)
@@ -67,7 +69,7 @@ def tabulate(book: Ledger, columns: Mapping[str, Sequence[Any]], names: Sequence
 
 
 def batches(table: pa.Table, schema: types.StructType, after: int, upto: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows with numbers in (after, upto] as Spark requires.
+    """Yield the rows with numbers in (after, upto], in batches for Spark of at most `BATCH_ROWS`.
 
     They have the columns of `schema` in its order, and exactly of its types.
     """

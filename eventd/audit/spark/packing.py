@@ -82,7 +82,7 @@ def pack(folder: Path, more: Sequence[str] = ()) -> tuple[Path, Path]:
 def write_code(path: Path) -> None:
     """Write the zip of our code, with entries for folders.
 
-    Without these, Python could not import packages that lack an `__init__.py`.
+    Without these entries, Python could not import packages that lack an `__init__.py`.
     """
     entries = list(code())
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -79,8 +79,9 @@ def open_session(
     part on a cluster. `progress` shows progress bars on stderr. `scratch` is the folder for data that does not fit into
     memory (default: the system's folder for temporary files). `packages` are zips of Python code for a cluster's
     executors. `conf` is applied last and may set anything. Under `spark-submit`, which chooses them itself,
-    `master`, `memory`, `scratch` and `packages` have no effect, and Java is left running. In a notebook that has a
-    session, that session is used, with the time zone UTC, and left open.
+    `master`, `memory`, `scratch` and `packages` have no effect, and Java is left running. If this process
+    has an active session, as in a notebook, that one is used, with the time zone set to UTC and no other argument
+    applied, and left open.
 
     Raises MissingExtra, JavaNotFound, Invalid for an invalid master, and SparkUnavailable.
     """
@@ -218,7 +219,10 @@ def last_cause(text: str) -> str:
 
 
 def _stop(*, keep_java: bool) -> None:
-    """Stop Spark and, unless `keep_java`, its Java process, which would otherwise run until this program exits."""
+    """Stop Spark and, unless `keep_java`, its Java process, which would otherwise run until this program exits.
+
+    Java is killed if it does not exit within `_EXIT_TIMEOUT`.
+    """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

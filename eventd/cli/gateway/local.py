@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check_params(model: type[Params] | None, params: Mapping[str, Any]) -> Any:
-    """Return an operation's parameters, checked, as its `model`. Raises `Invalid` with the messages of the API."""
+    """Return checked parameters as an instance of an operation's `model`. Raises `Invalid` with the API's messages."""
     from pydantic import ValidationError
 
     assert model is not None
@@ -34,7 +34,7 @@ def check_params(model: type[Params] | None, params: Mapping[str, Any]) -> Any:
 
 
 class LocalGateway:
-    """Works on the database of the settings.
+    """Runs operations of the API in this process, on the database of the settings.
 
     A missing SQLite database is created with `make`, counts as an empty one with `pretend`, and is an error otherwise.
     """
@@ -101,7 +101,7 @@ class LocalGateway:
         return load_ring(group, credentials=self._settings.credentials_directory)
 
     def _begin(self, database: Database, path: Path) -> Database:
-        """Return a temporary database with `pretend`; with `make` create the missing one. Else raises `NotFound`."""
+        """Return the missing database, created (`make`), or an empty temporary one (`pretend`); else raise NotFound."""
         from eventd.store.engine.database import Database
         from eventd.store.schema import migrations
 
@@ -120,7 +120,7 @@ class LocalGateway:
         return database
 
     def _require_schema(self, database: Database) -> None:
-        """Raise `DatabaseUnusable` for another schema version; for an older one, with the command that upgrades it."""
+        """Raise `DatabaseUnusable` for a foreign file, a newer schema, or an older one: with the upgrade command."""
         from eventd.store.schema import migrations
 
         migrations.require_current(database)

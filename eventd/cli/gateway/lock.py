@@ -43,7 +43,8 @@ def serving_lock(database: Database) -> Iterator[None]:
             holder = file.readline(32).strip()
             who = f"process {holder}" if holder.isdigit() else "another process"
             raise Conflict(
-                f"{who} serves this database and holds {path}", hint="stop it first, or use another data folder"
+                f"{who} serves, migrates or restores this database: it holds {path}",
+                hint="stop it first, or use another data folder",
             ) from None
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
@@ -72,9 +73,10 @@ def claimed(database: Database, group: str, *, wait: bool = False) -> Iterator[D
 
 
 def holder(database: Database) -> str:
-    """Return the id of the process that serves the database, `unknown` if only its lock shows it; empty without one.
+    """Return the id of the process that serves, migrates or restores a SQLite database; empty without one.
 
-    On Postgres: all processes with a claim, each as `ID on MACHINE`, separated by commas.
+    `unknown` if only the lock shows it. On Postgres: each process with a claim, as `ID on MACHINE` or `of another
+    user`, separated by commas.
     """
     path = lock_path(database)
     if path is None:

@@ -29,7 +29,7 @@ async def ask_readiness(database: Database) -> Mapping[str, str] | None:
     serving = read_serving(database)
     if serving is None:
         raise Unavailable(
-            f"process {process} serves this database, and only it knows whether it is ready",
+            f"process {process} serves this database, but the address of its API is unknown",
             hint="query it: routerctl doctor --server URL",
         )
     address = Address.parse(serving.address)
@@ -41,7 +41,7 @@ async def ask_readiness(database: Database) -> Mapping[str, str] | None:
 
 
 def _ask(address: Address) -> Mapping[str, str]:
-    """Return the readiness checks of the node at an address. Blocks: nothing else runs in this process."""
+    """Return the state of each readiness check of the node at an address. Blocks the event loop."""
     connection = HTTPConnection(_ANY.get(address.host, address.host), address.port, timeout=SECONDS)
     try:
         connection.request("GET", "/readyz")
@@ -53,7 +53,10 @@ def _ask(address: Address) -> Mapping[str, str]:
         raise ValueError(f"the answer is larger than {MAX_ANSWER_BYTES >> 20} MiB")
     if answer.status == 401:
         raise Unavailable("the node requires a key for its readiness", hint=_WITH_KEY)
-    checks = json.loads(content).get("checks", {})
+    told = json.loads(content)
+    checks = told.get("checks") if isinstance(told, dict) else None
+    if not isinstance(checks, dict):
+        raise ValueError("the answer has no checks: another program answers there")
     return {str(name): _WHICH if name == "groups" and state != "ok" else str(state) for name, state in checks.items()}
 
 

@@ -33,7 +33,7 @@ class RemoteGateway:
         return self._ask(method, target, body)
 
     def _ask(self, method: str, target: str, body: bytes | None) -> dict[str, Any]:
-        """Return the answer to one request. Blocks: nothing else runs in this process."""
+        """Return the decoded JSON answer to one request; raises the reported error. Blocks the event loop."""
         try:
             connection = self._connect()
             connection.request(method, f"{self._address.prefix}{target}", body, self._headers(body))
@@ -93,7 +93,7 @@ class RemoteGateway:
 
 
 def _request(route: Route, params: Mapping[str, Any]) -> tuple[str, str, bytes | None]:
-    """Return method, path with query, and body. Raises UnicodeEncodeError for a parameter that is not valid Unicode."""
+    """Return method, path with query, and body; for GET no body. UnicodeEncodeError: a value is not valid Unicode."""
     path, rest = _fill(route.path, {_outer_name(name): value for name, value in params.items()})
     if route.method == "GET":
         return route.method, path + _query(rest), None
@@ -107,7 +107,7 @@ def _outer_name(name: str) -> str:
 
 
 def _undecoded(params: Mapping[str, Any]) -> str:
-    """Return the API's name of the first parameter that is not valid UTF-8 on the command line."""
+    """Return the API's name of the first parameter that cannot be encoded as UTF-8; `the request` without one."""
     for name, value in params.items():
         try:
             json.dumps(value, ensure_ascii=False).encode()
@@ -125,7 +125,7 @@ def _fill(path: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
             name = part[1:-1]
             parts[at] = quote(str(rest.pop(name)), safe="")
             if not parts[at]:
-                raise NotFound(f"the {name} is empty: write its name")
+                raise NotFound(f"the value for {name} is empty: write one")
     return "/".join(parts), rest
 
 

@@ -1,4 +1,4 @@
-"""Options shared by several commands, and the groups that a command is about."""
+"""Shared options, the groups that a command is about, and lists read page by page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eventd.cli.terminal.output import note
 from eventd.errors import Forbidden, NotFound
 
 MOST = 1000
-"""Maximum number of entries in one answer of a list operation."""
+"""The largest `limit` that a list operation accepts."""
 
 GroupOption = Annotated[
     str, typer.Option("--group", "-g", metavar="NAME", help="The group. Optional if only one is declared.")
@@ -71,8 +71,8 @@ class Pages:
     """Reads a list operation, group by group: the newest `limit` entries of each (0: all), the oldest of these first.
 
     `oldest` selects the oldest entries instead, `after` the first ones after a token or id, `before` the last ones
-    before it; `newest_first` reverses the order, and `after` then selects older ones. `note_rest` reports the entries
-    that are not listed.
+    before it; `newest_first` reverses the order, and `after` then selects older ones. `note_rest` tells how to list
+    more.
     """
 
     def __init__(

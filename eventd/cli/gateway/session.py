@@ -45,7 +45,8 @@ class NodeChoice:
         key = self.key if self.key or self.key_file is None else self._read_key_file(self.key_file)
         if not (key.isascii() and key.isprintable()):
             raise Invalid(
-                "the API key contains characters that are not allowed in a key", hint="a key is printable ASCII"
+                "the API key contains characters that are not allowed in a key",
+                hint="correct --key, EVENTD_API_KEY or the key file: a key is printable ASCII",
             )
         return key
 
@@ -60,7 +61,10 @@ class NodeChoice:
         return key
 
     def flags(self) -> dict[str, Any]:
-        """Return the settings that these options set, by name; None for each that is absent. Raises `BadParameter`."""
+        """Return the settings that these options set, by name; None for an absent one.
+
+        Raises `BadParameter` for two databases.
+        """
         if self.database is not None and self.state_file is not None:
             raise typer.BadParameter("--database and --state-file both name the database: leave one out")
         url = f"sqlite:///{self.state_file.absolute()}" if self.state_file is not None else self.database
@@ -90,7 +94,7 @@ class Session:
 
     @property
     def gateway(self) -> LocalGateway | RemoteGateway:
-        """Return the access to the node, opened with the first call."""
+        """Return the access to the node, which the first use creates."""
         if self._gateway is None:
             self._gateway = self._connect()
         return self._gateway
@@ -106,7 +110,10 @@ class Session:
         return LocalGateway(load(self.node.flags()), make=self.make, pretend=self.pretend)
 
     async def client(self, *, again: bool = False) -> Client:
-        """Return the client of the node's API under /v0. It retries failed requests if the first call set `again`."""
+        """Return the client of the node's API under /v0. It retries failed requests if the first call set `again`.
+
+        That call then raises if a named server does not answer.
+        """
         from eventd.cli.gateway.local import LocalGateway
         from eventd.client import ONCE, USUAL, Client
 
@@ -141,7 +148,7 @@ def connected_without_table(command: Callable[..., Awaitable[None]]) -> Callable
 
 
 def offline(*names: str, **variants: tuple[Any, Any]) -> Decorator:
-    """Return a decorator that adds these shared options to a command that does not connect to a node.
+    """Return a decorator that adds these shared options to a command that is not async.
 
     The command runs without an event loop, so Ctrl-C ends it at once.
     """
@@ -186,7 +193,10 @@ def _named(context: typer.Context) -> list[str]:
 
 
 async def _run(command: Callable[..., Awaitable[None]], session: Session, given: dict[str, Any]) -> None:
-    """Run the command. A signal cancels it and sets the exit status; the access to the node is closed in any case."""
+    """Run the command, and close the access to the node in any case.
+
+    A signal cancels the command; the exit status is then 128 + its number unless the command catches that.
+    """
     with EndOnSignal() as signals:
         try:
             try:

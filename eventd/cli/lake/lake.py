@@ -91,13 +91,14 @@ async def status(session: Session) -> None:
     answer = await session.call("lake.status")
     session.out.rows(STATUS, answer["books"], name=lambda row: f"{row['node']}/{row['book']}")
     if not answer["books"] and session.out.is_table:
-        note("note: nothing is shipped: set EVENTD_LAKE for the node")
+        note("note: nothing is shipped: run the node with EVENTD_LAKE and at least one group")
 
 
 @offline(*SHOW)
 def check(session: Session, lake: LakeOption = "") -> None:
-    """Check a whole lake: list what each node has shipped, and the problems; exits with status 4 if rows are lost or
-    cannot be trusted.
+    """Check a whole lake: list what each node has shipped, and the problems.
+
+    Exits with status 4 for any problem except a new epoch.
     """
     from eventd.lake.reader import TroubleKind, survey
 
@@ -112,8 +113,11 @@ def check(session: Session, lake: LakeOption = "") -> None:
         session.out.rows(TROUBLES, troubles, name=lambda row: str(row["name"]))
     else:
         session.out.value({"lake": found.head.id, "books": held, "troubles": troubles})
-    if any(one.kind is not TroubleKind.EPOCHS for one in found.troubles):
-        raise CheckFailed(f"the lake has {counted(len(troubles), 'problem')}", hint="the column WHAT describes each")
+    if problems := sum(one.kind is not TroubleKind.EPOCHS for one in found.troubles):
+        raise CheckFailed(
+            f"the lake has {counted(problems, 'problem')}",
+            hint="the column WHAT, or the field `message`, describes each",
+        )
 
 
 @offline(*SHOW)
@@ -125,8 +129,9 @@ def compact(
         Duration, typer.Option("--after", metavar="AGE", help="Compact days that ended longer ago than this.")
     ] = DAY,
 ) -> None:
-    """Merge the segments of past days into few files of the archive, and delete segments that have been archived for
-    a day.
+    """Merge the segments of past days into few files of the archive.
+
+    Also deletes segments that have been archived for a day.
     """
     from eventd.lake.compaction import compacting
 
@@ -146,8 +151,9 @@ def retain(
     dry_run: DryRunOption = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Mark segments older than AGE as expired; a run at least 24 h later deletes them. On a terminal the command
-    asks before it changes anything.
+    """Mark segments older than AGE as expired; a run at least 24 h later deletes them.
+
+    On a terminal the command asks before it marks or deletes segments.
     """
     from eventd.lake.compaction import plan_retention, retaining
 
@@ -181,7 +187,7 @@ def _show_plans(session: Session, plans: Sequence[LedgerRetention]) -> None:
         note(
             "note: nothing was changed"
             if rows
-            else "note: nothing would change: no segment is that old, or all were marked as expired less than 24 h ago"
+            else "note: no segment would change: none is that old, or all were marked as expired less than 24 h ago"
         )
 
 

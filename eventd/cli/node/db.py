@@ -35,7 +35,7 @@ def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to create.")],
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
-    """Back up the database to a file, node up or down. The copy is consistent, checked and durable."""
+    """Back up a SQLite database to a file, node up or down. The copy is consistent, checked and durable."""
     with _sqlite(session, "pg_dump") as (database, place):
         from eventd.store.backup.backup import back_up
 
@@ -52,7 +52,7 @@ def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Replace the database with a backup and start a new epoch of the log. The node must be down."""
+    """Replace a SQLite database with a backup and start a new epoch of the log. The node must be down."""
     if not yes and not sys.stdin.isatty():
         raise typer.BadParameter("there is no terminal to ask on: add --yes to replace the database")
     with _sqlite(session, "pg_restore") as (database, place):

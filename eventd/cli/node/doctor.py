@@ -60,7 +60,7 @@ async def doctor(
         bool, typer.Option("--watch", "-w", help="Keep watching, and report when a check changes (Ctrl-C stops).")
     ] = False,
 ) -> None:
-    """Check the node and its links; exits with status 4 if a check fails."""
+    """Check the node and its links; without --watch, exits with status 4 if a check fails."""
     if watch and fix:
         raise typer.BadParameter("--watch and --fix exclude each other: leave one out")
     asked = {"area": area, "group": group, "remediation_plan": remediation_plan}

@@ -85,6 +85,6 @@ async def revoke(
         bool, typer.Option("--forget", help="Also remove it from the list, which frees its name.")
     ] = False,
 ) -> None:
-    """Revoke a key at once, and close every stream opened with it."""
+    """Revoke a key at once, and close every connection that is using it."""
     answer = await session.call("keys.revoke", name=name, forget=forget)
     session.out.outcome(answer, f"key/{name} {'forgotten' if forget else 'revoked'}", name=lambda row: str(row["name"]))

@@ -97,7 +97,7 @@ async def check(
 ) -> None:
     """Check a plugin with sample requests; exits with status 4 if it breaks the contract."""
     if sum((bool(name), executable is not None, bool(entry_point))) != 1:
-        raise typer.BadParameter("name what to check: NAME, --executable PATH or --entry-point NAME")
+        raise typer.BadParameter("name what to check, one of: NAME, --executable PATH or --entry-point NAME")
     if name:
         answer = await session.call("plugins.check", name=name, type=type)
     else:
@@ -107,7 +107,7 @@ async def check(
         _tell_stderr(next((row for row in answer["checks"] if row["stderr"]), None))
         raise CheckFailed(
             f"the plugin breaks the contract: {counted(answer['failed'], 'check')} failed",
-            hint="see the column REASON",
+            hint="the column REASON, or the field `reason`, says why",
         )
 
 
@@ -116,7 +116,7 @@ def _absolute(path: Path | None) -> str:
 
 
 async def _check_here(executable: Path | None, entry_point: str, type: str) -> dict[str, Any]:
-    """Check an undeclared plugin, with all capabilities and the default timeout; answers as `plugins.check` does."""
+    """Check an undeclared plugin on this machine, with all capabilities; return what `plugins.check` would."""
     from eventd.api.admin.plugins import make_checking, run_checks
     from eventd.plugins.run.check import undeclared
     from eventd.runtime.clock import SystemClock

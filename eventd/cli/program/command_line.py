@@ -34,7 +34,7 @@ class Leaf(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """A group of commands."""
+    """A group of commands, by name. A hidden one is not listed by the help."""
 
     help: str
     commands: Mapping[str, Leaf | Branch]
@@ -64,7 +64,7 @@ class Command(_OwnParams, TyperCommand):
         return [*super().get_params(ctx), *made.values()]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the command's arguments, including old option names; prints a notice for each old name."""
+        """Parse the command's arguments, including old option names; print a notice for each old name."""
         known = {name for param in self.get_params(ctx) for name in param.opts}
         old = {was: now for was, now in RENAMED_OPTIONS.items() if now in known and was not in known}
         words, notices = _renamed(args, old)
@@ -81,7 +81,7 @@ class Command(_OwnParams, TyperCommand):
         return ["[OPTIONS]", *[str(param.metavar or param.name) for param in arguments]]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Format the arguments and options, grouped by topic."""
+        """Format the arguments and options, each under the heading of its panel."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for param in self.get_params(ctx):
             if record := param.get_help_record(ctx):
@@ -119,9 +119,12 @@ class Group(_OwnParams, TyperGroup):
         return super().parse_args(ctx, _behind_command(args, _shared(ctx)))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the first argument names. For an unknown one, fail and suggest a similar name."""
+        """Return the name of the command in the first argument, the command, and the rest; fail if it is unknown."""
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            close = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
+            names = [
+                name for name in self.list_commands(ctx) if not getattr(self.get_command(ctx, name), "hidden", True)
+            ]
+            close = difflib.get_close_matches(args[0], names, 1)
             ctx.fail(f"no such command {quoted(args[0])}{f': did you mean {close[0]}?' if close else ''}")
         return super().resolve_command(ctx, args)
 
@@ -134,7 +137,7 @@ class Group(_OwnParams, TyperGroup):
 
 
 class CommandLine(Group):
-    """The root of a program's commands: reports wrong use and errors on stderr, and exits with their status."""
+    """The root of a program's commands: reports wrong use on stderr, with status 2; other errors pass through."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -194,7 +197,7 @@ def _renamed_notice(old: str, name: str) -> str:
 
 
 def _render(error: typer.TyperException, program: str) -> str:
-    """Format the error with the command whose help explains it."""
+    """Return the error as a line that names the command whose help explains it."""
     context: Any = getattr(error, "ctx", None)
     command = context.command_path if context is not None else program
     hint = ""

@@ -1,4 +1,4 @@
-"""Ends a command: one exit code for each kind of outcome, and errors in one readable line."""
+"""Ends a command: one exit code for each kind of outcome, and errors as readable text without a traceback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eventd.errors import CheckFailed, EventdError, NotFound, SettingsError
 
 
 class ExitCode(IntEnum):
-    """The exit codes. They are stable: scripts rely on them."""
+    """The exit codes of a command that no signal ended. They are stable: scripts rely on them."""
 
     OK = 0
     ERROR = 1
@@ -78,7 +78,7 @@ def tune() -> None:
     """Make the garbage collector run rarely.
 
     Imported code lives as long as the process, and events in flight form no cycles: frequent collections would cost
-    much time and free little. A growing node collects by `Garbage`.
+    much time and free little. A node collects by `Garbage` as its memory grows.
     """
     gc.set_threshold(100_000, 50, 100)
 

@@ -1,4 +1,4 @@
-"""Makes settings flags, except for those that must not be on a command line."""
+"""Turns settings into flags, except those that must not be on a command line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Flags:
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a command that takes `Flags` first: the settings `names` (default: all) become its flags."""
+    """Decorate a command that takes `Flags` first: it gets the flags of the settings `names` (default: of all)."""
     mirrored = {name: _parameter(name) for name in names or Settings.model_fields if flag_of(name)}
     file = typer.Option("--config", help="TOML or YAML file with settings. [EVENTD_CONFIG]", rich_help_panel=_PANEL)
     config = _keyword("config", Annotated[Path | None, file])

@@ -1,7 +1,7 @@
-"""Spellings of commands, options and values that the help no longer shows. This table is the only list of them.
+"""Spellings of commands, options and values that the help no longer shows. These tables are the only lists of them.
 
-Scripts use them, so each works as before and prints one notice on stderr; those that cannot work are refused with a
-remedy.
+Scripts use them, so each works as before and prints one notice on stderr, a synonym none; those that cannot work are
+refused with a remedy.
 """
 
 from __future__ import annotations

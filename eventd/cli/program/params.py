@@ -17,7 +17,7 @@ class _Parameter:
     """The base of `Argument` and `Option`, which parses values according to the declared type."""
 
     def process_value(self: Any, ctx: typer.Context, value: Any) -> Any:
-        """Return the value from the command line, a variable, or the default. Raises the library's `BadParameter`."""
+        """Return the converted value: of the command line, a variable, or the default. Raises typer's BadParameter."""
         value = self._read(ctx, value)
         if self.required and self.value_is_missing(value):
             return super().process_value(ctx, None)  # type: ignore[misc]  # which says what is missing
@@ -61,7 +61,7 @@ class _Parameter:
 
 
 class Argument(_Parameter, TyperArgument):  # type: ignore[misc]
-    """A positional parameter."""
+    """A positional parameter that parses its own value."""
 
     def get_help_record(self, ctx: Any) -> tuple[str, str] | None:
         """Return its name as in the usage line, and its description; None if it is hidden."""
@@ -69,7 +69,7 @@ class Argument(_Parameter, TyperArgument):  # type: ignore[misc]
 
 
 class Option(_Parameter, TyperOption):  # type: ignore[misc]
-    """A named option."""
+    """A named option that parses its own value."""
 
     def get_help_record(self, ctx: Any) -> tuple[str, str] | None:
         """Return its names with the placeholder of its value, and its description; None if it is hidden."""
@@ -81,7 +81,7 @@ class Option(_Parameter, TyperOption):  # type: ignore[misc]
 
     @property
     def value_name(self) -> str:
-        """Return the placeholder of its value: the choices, or a word."""
+        """Return the placeholder of its value: as declared, the choices, or the last word of its name."""
         if self.metavar:
             return self.metavar
         if choices := choices_of(self.type_descriptor.annotation):
@@ -105,7 +105,7 @@ class UnusedOption(Option):
         self._notice = f'note: {name} has no effect on "{command}"; leave it out'
 
     def process_value(self, ctx: Any, value: Any) -> None:
-        """Refuse an empty value, as the used option does, and print the notice."""
+        """If the option is given, print the notice; refuse an empty value, as the used option does."""
         if getattr(ctx.get_parameter_source(self.name), "name", "") == "COMMANDLINE":
             if _is_blank(value) and self.opts[0] not in EMPTY_SETTINGS:
                 raise typer.BadParameter(_blank_message(self), ctx=ctx, param=self)

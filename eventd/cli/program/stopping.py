@@ -27,7 +27,7 @@ class StopFlag:
         return self
 
     def listen(self) -> None:
-        """Install the handlers, also when a library has replaced them since."""
+        """Install the handlers; call it again after a library has replaced them."""
         for number in _SIGNALS:
             ignored = self._before[number] is signal.SIG_IGN  # as shells set it for background jobs
             signal.signal(number, signal.SIG_IGN if ignored else self._stop)
@@ -47,7 +47,7 @@ class EndOnSignal:
     """Within its block the first SIGTERM or SIGHUP cancels the current task, as Ctrl-C does.
 
     With `end`, SIGTERM, SIGHUP and Ctrl-C call that instead. A second signal of the same kind ends the command at once.
-    `number` is the signal that came, 0 before.
+    `number` is the last signal handled here, else 0.
     """
 
     def __init__(self, end: Callable[[], object] | None = None) -> None:

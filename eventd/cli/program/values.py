@@ -21,7 +21,7 @@ EMPTY_SETTINGS: Final = ("--lake",)
 
 
 class MayBeEmpty(OptionInfo):
-    """An option for which an empty value is meaningful. All other parameters refuse it."""
+    """An option for which an empty value is meaningful. All others refuse one on the command line."""
 
     def __init__(self, flag: str, **about: Any) -> None:
         super().__init__(default=..., param_decls=(flag,), **about)

@@ -50,7 +50,7 @@ async def list_parts(
     ] = "",
     watch: WatchOption = False,
 ) -> None:
-    """List the parts that plugins proposed, the latest first. Parts without effect show the reason."""
+    """List the parts that plugins proposed, the latest first, with the reason why one is left out."""
     if watch:
         show, seen = session.out.stream_rows(PARTS, name=_source), dict[str, Any]()
         async for answer in _answers(session, "dynamic.list", owner=owner):
@@ -100,7 +100,7 @@ async def describe(session: Session, source: SourceArgument) -> None:
             session.out.line(f"{label:<14}{printable(value)}".rstrip())
     if not parts:
         meant = "" if "/" in source else f" (did you mean EventSubscription/{source}?)"
-        note(f"note: no part has the source {source}; `routerctl dynamic list` shows the parts{meant}")
+        note(f"note: no part has the source or owner {source}; `routerctl dynamic list` shows the parts{meant}")
 
 
 def _block(part: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -218,7 +218,7 @@ def _diff_lines(answer: Mapping[str, Any]) -> list[str]:
 
 @connected_without_table
 async def delete(session: Session, source: SourceArgument) -> None:
-    """Delete a part. Its resources are not in effect until a plugin proposes them again."""
+    """Delete a part: its resources and masks end, until a plugin proposes them again."""
     answer = await session.call("dynamic.delete", source=source)
     gone = [f"{one['kind']}/{one['name']}" for one in answer["gave"]]
     more = f" and {len(gone) - 10} more" if len(gone) > 10 else ""

@@ -69,8 +69,10 @@ async def diff(
 
 
 def read_files(paths: list[str]) -> list[dict[str, Any]]:
-    """Return each file as a source for a request: its text, or why it cannot be read, so that all problems are reported
-    together."""
+    """Return each file as a source for a request: its text, or why it cannot be read.
+
+    So all problems are reported together.
+    """
     from eventd.resources.reading.documents import MAX_BYTES, read_file, read_sources
 
     texts: dict[str, bytes] = {}
@@ -132,7 +134,7 @@ def _full_name(row: Mapping[str, Any]) -> str:
     return f"{row['kind'].lower()}/{name}"
 
 
-def _age(row: Mapping[str, Any]) -> str:
+def _created(row: Mapping[str, Any]) -> str:
     return show_moment(row["metadata"]["creationTimestamp"])
 
 
@@ -163,7 +165,7 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("NODE", _spec("nodeName")),
         Column("LISTEN", _listen),
         Column("PROTOCOLS", _spec("protocols", "v1,v2")),
-        Column("CREATED", _age),
+        Column("CREATED", _created),
         _GENERATION,
     ),
     "EventPeer": (
@@ -172,7 +174,7 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("NODE", _spec("nodeName")),
         Column("ENDPOINT", _spec("endpoint")),
         Column("PROTOCOL", _spec("protocol", "auto")),
-        Column("CREATED", _age),
+        Column("CREATED", _created),
         Column("TYPES", _spec("types", "all"), wide=True),
         Column("SUBJECT_PREFIXES", _spec("subjectPrefixes", "all"), wide=True),
         _GENERATION,
@@ -182,7 +184,7 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("RUNS", lambda row: row["spec"].get("executable") or f"entry point {row['spec'].get('entryPoint')}"),
         Column("TIMEOUT", _spec("timeout", "10s")),
         Column("CAPABILITIES", _spec("capabilities")),
-        Column("CREATED", _age),
+        Column("CREATED", _created),
         Column("CONCURRENCY", _spec("concurrency", "4"), wide=True),
         _GENERATION,
     ),
@@ -191,7 +193,7 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("GROUP", _spec("groupRef")),
         Column("PLUGIN", _spec("trigger.pluginRef")),
         Column("TYPES", _spec("match.types")),
-        Column("CREATED", _age),
+        Column("CREATED", _created),
         Column("BATCH_WINDOW", _spec("trigger.batchWindow"), wide=True),
         Column("DEBOUNCE", _spec("trigger.debounce"), wide=True),
         Column("SUBJECT_PREFIXES", _spec("match.subjectPrefixes", "all"), wide=True),
@@ -202,23 +204,23 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("GROUP", _spec("groupRef")),
         Column("LAG_WARN", _spec("delivery.lagWarnSeconds", "60")),
         Column("LAG_FAIL", _spec("delivery.lagFailSeconds", "180")),
-        Column("CREATED", _age),
+        Column("CREATED", _created),
         _GENERATION,
     ),
     "DynamicConfigSource": (
         _NAME,
         Column("PLUGIN", _spec("pluginRef")),
         Column("TTL", _spec("ttl")),
-        Column("CREATED", _age),
+        Column("CREATED", _created),
         _GENERATION,
     ),
-    "DynamicOverridePolicy": (_NAME, Column("SOURCES", _sources), Column("CREATED", _age), _GENERATION),
+    "DynamicOverridePolicy": (_NAME, Column("SOURCES", _sources), Column("CREATED", _created), _GENERATION),
 }
 _OTHERS = (
     _NAME,
     Column("KIND", lambda row: row["kind"]),
     Column("APIVERSION", lambda row: row["apiVersion"]),
-    Column("CREATED", _age),
+    Column("CREATED", _created),
     _GENERATION,
 )
 """The columns of kinds of other programs."""
@@ -250,7 +252,7 @@ async def get(
 
 
 def _show_tables(session: Session, rows: list[dict[str, Any]]) -> None:
-    """Show a table for each kind and one for those of other programs, separated by an empty line."""
+    """Print a table for each of this program's kinds, and one for all others; a note if there are none."""
     tables = [(columns, [row for row in rows if row["kind"] == kind]) for kind, columns in _COLUMNS.items()]
     tables.append((_OTHERS, [row for row in rows if row["kind"] not in _COLUMNS]))
     shown = [(columns, those) for columns, those in tables if those]

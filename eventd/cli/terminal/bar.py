@@ -9,8 +9,9 @@ WIDTH = 30
 
 
 class Bar:
-    """A line on a terminal that each call of `show` replaces, erased at the end of the context. Without a terminal
-    nothing is shown.
+    """A line on a terminal that each call of `show` replaces, erased at the end of the context.
+
+    Without a terminal nothing is shown.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:

@@ -10,7 +10,7 @@ from eventd.errors import Invalid
 
 
 def read_documents(filename: str) -> list[Any]:
-    """Return the documents of a file, without empty ones. Raises `Invalid` with file and line."""
+    """Return the documents of a file, without empty ones. Raises `Invalid` with the file and any malformed line."""
     from eventd.resources.reading.documents import MAX_BYTES, read_file
     from eventd.resources.reading.nodes import Flaws, ParseError, plain
     from eventd.resources.reading.yaml_text import read_yaml

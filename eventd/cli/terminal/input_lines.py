@@ -13,14 +13,14 @@ AT_ONCE = 1 << 18
 
 
 class Line(NamedTuple):
-    """A line without its newline, numbered from 1. One over the limit may be cut, but stays over it."""
+    """A line without its newline, numbered from 1. One over the limit of `InputLines` may be cut, but stays over it."""
 
     number: int
     text: bytes
 
     @property
     def place(self) -> str:
-        """The line number for messages."""
+        """The place of the line for messages, such as `line 3 of the standard input`."""
         return f"line {self.number} of the standard input"
 
 
@@ -29,7 +29,7 @@ class InputLines:
 
     def __init__(self, stream: IO[bytes] | None = None, *, longest: int) -> None:
         self.finished = 0
-        """Lines that were read completely, including empty ones."""
+        """Number of lines that were read completely, including blank ones."""
         self._stream = sys.stdin.buffer if stream is None else stream
         self._longest = longest
         self._rest = bytearray()
@@ -60,7 +60,7 @@ class InputLines:
 
     @property
     def unfinished(self) -> bool:
-        """Return whether the input was stopped in the middle of a line."""
+        """Return whether the start of a line has been read, but not its end."""
         return bool(self._rest) and not self._ended
 
     def _split(self, chunk: bytes) -> list[Line]:

@@ -25,8 +25,9 @@ _STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its header, how a cell is made from a row, and whether only `wide` shows it. `uncut` makes the cell
-    for `wide` if the normal one is shortened.
+    """One column: its header, how a cell is made from a row, and whether only `wide` shows it.
+
+    `uncut` makes the cell for `wide` if the normal one is shortened.
     """
 
     header: str
@@ -71,7 +72,7 @@ def show_span(seconds: float) -> str:
 
 
 def printable_lines(words: str) -> str:
-    """Return a text of several lines with all characters but its newlines escaped as by `printable`."""
+    """Return a text of several lines with unprintable characters escaped, except its newlines."""
     return "\n".join(map(printable, words.split("\n")))
 
 
@@ -104,7 +105,7 @@ class Output:
             self.value(list(rows))
 
     def one(self, columns: Sequence[Column], row: Mapping[str, Any], *, name: Callable[..., str]) -> None:
-        """Print a single object: a table of one row, or the object itself."""
+        """Print a single object: a table of one row, its name, or the object as JSON or YAML."""
         if self.is_table or self.format == "name":
             self.rows(columns, [row], name=name)
         else:
@@ -117,7 +118,7 @@ class Output:
         name: Callable[..., str] = str,
         notes: Iterable[str] = (),
     ) -> None:
-        """Print what a command has changed: as a table, `lines`, and `notes` on stderr; in another format, `answer`."""
+        """Print what a command has changed: `lines` instead of a table, with `notes` on stderr; else `answer`."""
         if self.is_table:
             for line in lines:
                 self.line(line)
@@ -206,7 +207,7 @@ class Output:
             self.document(write_json(value, indent=2))
 
     def flush(self) -> None:
-        """Flush, because more output may come much later."""
+        """Write out buffered output: more may come much later."""
         self._stream.flush()
 
     def line(self, line: str = "") -> None:

@@ -37,7 +37,7 @@ def tell_gap(gap: Gap, topic: str) -> None:
     """Report a gap to stderr."""
     if gap.reason == "recreated":
         note(
-            f"gap: topic {topic} ends at {gap.head_seq}, before the given seq: it was recreated, or the seq is wrong;"
+            f"gap: topic {topic} was recreated or restored, or the given seq is after its end, {gap.head_seq};"
             " its records follow from the first one"
         )
     else:
@@ -83,7 +83,9 @@ def read_value(text: str | bytes, where: str) -> Any:
         raise Invalid(f"{where} is not valid UTF-8") from None
     except (msgspec.DecodeError, RecursionError) as error:
         why = str(error).removeprefix("JSON is malformed: ")
-        raise Invalid(f"{where} is not valid JSON: {why}", hint="a text needs double quotes: '\"hello\"'") from None
+        raise Invalid(
+            f"{where} is not valid JSON: {why}", hint="write JSON, with a text in double quotes: '\"hello\"'"
+        ) from None
     return msgspec.Raw(text.encode() if isinstance(text, str) else text)
 
 
@@ -144,7 +146,7 @@ def read_settings(words: Iterable[str]) -> dict[str, Any]:
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
-            raise Invalid(f"{word[:80]!r} is not FIELD=VALUE", hint="write it, such as ttl_ms=10m or type=queue")
+            raise Invalid(f"{word[:80]!r} is not FIELD=VALUE", hint="write both, such as ttl_ms=10m or type=queue")
         settings[name] = _setting(name, value)
     check_fields(settings)
     return settings

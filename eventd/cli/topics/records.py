@@ -85,7 +85,7 @@ async def _given(records: list[NewRecord]) -> AsyncIterator[list[NewRecord]]:
 
 
 async def _read_batches(made: Callable[[str, bytes], NewRecord]) -> AsyncIterator[list[NewRecord]]:
-    """Yield the lines of standard input as batches, each as soon as its lines arrive."""
+    """Yield the records on standard input, one per line, in batches as they arrive."""
     source = InputLines(longest=LONGEST_LINE)
     while (lines := await source.read()) is not None:
         for line in lines:
@@ -108,7 +108,7 @@ async def _write(
     except (EventdError, asyncio.CancelledError):  # also by Ctrl-C
         if rows:
             last = rows[-1]["last_seq"]
-            note(f"note: {counted(_records(rows), 'record')} written before the error, the last at seq {last}")
+            note(f"note: {counted(_records(rows), 'record')} confirmed as written, the last at seq {last}")
         raise
     return rows
 

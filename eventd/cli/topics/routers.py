@@ -41,7 +41,7 @@ RouterArgument = Annotated[str, typer.Argument(metavar="ROUTER", help="Name of t
 
 
 def show_filter(value: Any) -> str:
-    """Return the filter of a router as text; `-` if all records are copied."""
+    """Return the filter of a router as text; `-` if it has none."""
     return "-" if value is None else str(value) if isinstance(value, str) else " ".join(map(str, value))
 
 
@@ -95,7 +95,7 @@ async def put(
         ),
     ] = "",
 ) -> None:
-    """Create or change a router, which copies new records of one topic to another."""
+    """Create a router, which copies new records of one topic to another, or replace all its options."""
     from eventd.client import RouterSpec
 
     source, dest = ends_of(router, source, dest)
@@ -125,7 +125,7 @@ def ends_of(router: str, source: str = "", dest: str = "") -> tuple[str, str]:
     if not source or not dest:
         raise Invalid(
             f"router {router} has no source or no destination",
-            hint="add --source and --dest, or name it 'SOURCE->DEST'",
+            hint="name it 'SOURCE->DEST', or give both source and dest",
         )
     return source, dest
 

@@ -149,7 +149,7 @@ async def list_topics(
 
 @connected_without_table
 async def describe(session: Session, topic: TopicArgument) -> None:
-    """Show a topic in detail: configuration, contents, the routers from and to it."""
+    """Show a topic in detail: configuration, size, seqs, the routers from and to it."""
     client = await session.client()
     state = _state(await client.topics.get(topic, touch=False))
     routers = {

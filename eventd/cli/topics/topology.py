@@ -130,9 +130,11 @@ def _from_files(filenames: Sequence[str]) -> Iterator[Router]:
 
 
 def _from_entry(entry: Any, filename: str) -> Router:
-    """Return the router that an entry of a file describes, in the form of the API. Raises `Invalid`."""
+    """Return the router that an entry of a file describes in the API's form. Raises `Invalid`."""
     if not isinstance(entry, dict):
-        raise Invalid(f"{filename}: each router is a mapping", hint="router: a->b, or router, source and dest")
+        raise Invalid(
+            f"{filename}: each router is a mapping", hint="write `router: a->b`, or the fields router, source and dest"
+        )
     given = dict(entry)
     name, source, dest = (str(given.pop(key, "") or "") for key in ("router", "source", "dest"))
     name = name or f"{source}->{dest}"
@@ -148,7 +150,7 @@ def _from_entry(entry: Any, filename: str) -> Router:
 
 
 def _from_flag(word: str) -> Router:
-    """Parse `a->b` or `NAME=a->b`, followed by flags after commas, as in `a->b,fan_in`."""
+    """Return the router that `a->b` or `NAME=a->b` describes, with flags after commas, as in `a->b,fan_in`."""
     ends, *flags = (part.strip() for part in word.split(","))
     name, equals, named = ends.partition("=")
     if unknown := [flag for flag in flags if flag not in _FLAGS]:
@@ -176,20 +178,20 @@ def _join(present: dict[str, Router], added: Sequence[Router]) -> Iterator[Graph
 
 def _clashes(before: Router | None, graph: Graph, router: Router) -> Iterator[GraphProblem]:
     if before is not None and (before.source, before.dest) != (router.source, router.dest):
-        meaning = f"the name belongs to a router from {before.source} to {before.dest}: it would be refused"
+        meaning = f"the name belongs to a router from {before.source} to {before.dest}: the new router would be refused"
         yield GraphProblem("re-pointed", router.name, meaning)
     elif router.source == router.dest:
-        yield GraphProblem("cycle", router.name, "source and destination are the same: it would be refused")
+        yield GraphProblem("cycle", router.name, "source and destination are the same: the new router would be refused")
     else:
         if cycle := graph.cycle_closed_by(router):
-            yield GraphProblem("cycle", router.name, f"{' -> '.join(cycle)}: it would be refused")
+            yield GraphProblem("cycle", router.name, f"{' -> '.join(cycle)}: the new router would be refused")
         if other := graph.meets(router):
-            meaning = f"{other.name} also copies from {other.source} to {router.dest}: it would be refused"
+            meaning = f"{other.name} also copies from {other.source} to {router.dest}: the new router would be refused"
             yield GraphProblem("fan-in", router.name, meaning)
 
 
 def _predict(graph: Graph) -> Iterator[dict[str, Any]]:
-    """Yield, for each source topic, how many copies of one record written to it each topic gets."""
+    """Yield for each source topic and each topic it reaches how many copies of one record arrive there."""
     for topic in sorted({router.source for router in graph.routers.values()}):
         for dest, copies in graph.predict(topic).items():
             yield {"topic": topic, "dest": dest, **copies._asdict()}
@@ -199,7 +201,7 @@ def _loops(forecast: Iterable[Mapping[str, Any]]) -> Iterator[GraphProblem]:
     for row in forecast:
         at = f"{row['topic']} => {row['dest']}"
         if row["topic"] == row["dest"] and row["copies"]:
-            yield GraphProblem("loop", at, f"a record written to it returns {_times(row)}")
+            yield GraphProblem("loop", at, f"a record written to the topic returns {_times(row)}")
         elif row["duplicates"]:
             yield GraphProblem("duplicates", at, f"one record is copied there {_times(row)}")
 
@@ -214,7 +216,7 @@ def _advice(findings: Sequence[GraphProblem]) -> str:
     problems = {finding.problem for finding in findings}
     if problems & {"cycle", "fan-in", "loop", "duplicates"}:
         return "give each of these routers fan_in: they may then close cycles, as a topic accepts each record only once"
-    return "nothing was changed"
+    return "use another name, or delete the router of that name first"
 
 
 def _show(

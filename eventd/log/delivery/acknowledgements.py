@@ -12,10 +12,11 @@ from eventd.store.engine.database import fetch
 
 
 def first_acknowledged(conn: sa.Connection, cursor: str, positions: Sequence[int]) -> dict[int, int]:
-    """Return by position when a peer first acknowledged each of `positions` (ascending), in microseconds.
+    """Return when each of `positions` (ascending) was first acknowledged, by position, in microseconds.
 
-    Only normal delivery counts, not repairs; positions without it are left out. A range that is sent again, because the
-    peer turned out to have less, does not make its records late.
+    The first stored batch counts whose range has the position, even for a record that is not meant for the peer, and
+    does not leave it out; without one, the position is absent. Repairs do not count. A range that is sent again,
+    because the peer turned out to have less, does not make its records late.
     """
     if not positions:
         return {}
@@ -34,10 +35,10 @@ def first_acknowledged(conn: sa.Connection, cursor: str, positions: Sequence[int
 
 
 def oldest_proof(conn: sa.Connection, cursor: str) -> int | None:
-    """Return when the first of the cursor's stored batches was acknowledged (microseconds); None without one.
+    """Return when the first stored batch of a peer's cursor was acknowledged (microseconds); None if none is stored.
 
-    Batches are removed by age, so all those that were acknowledged later are still stored. The first is the one with
-    the lowest id: repairs, and a cursor that was moved back, acknowledge low positions late.
+    Batches are removed by age, so all that were acknowledged later are still stored. The first is the one with the
+    lowest id: repairs, and a cursor that was moved back, acknowledge low positions late.
     """
     sql = "SELECT acked_at FROM batches WHERE id = (SELECT min(id) FROM batches WHERE cursor = ?)"
     rows = fetch(conn, sql, (cursor,))

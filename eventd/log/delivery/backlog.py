@@ -40,9 +40,9 @@ class Backlog:
     """The events up to the position `upto` that are to be sent to a peer. Times in microseconds.
 
     `oldest` and `newest` are when the first and the last of them were recorded; `expires_first` is their earliest
-    expiry, if known. If not `exact`, there may be fewer events, and some may expire sooner; of a subscription, whose
-    backlog is one page, there may be more. Only a survey gives their exact `bytes`, and the numbers of other records:
-    `expired` are too late, `others` are not meant for the peer or have been at it.
+    expiry, if known. If not `exact`, there may be fewer events, and some may be newer or expire sooner; of a
+    subscription, whose backlog is one page, there may be more. Only a survey gives their exact `bytes`, and the numbers
+    of other records: `expired` are too late, `others` are not meant for the peer or have been at it.
     """
 
     upto: int
@@ -68,7 +68,7 @@ class Backlog:
         self.exact &= more.exact
 
     def count(self, events: int, size: int, oldest: int | None, newest: int | None, expires_first: int | None) -> None:
-        """Count further events that are to be sent."""
+        """Add further events that are to be sent."""
         self.events += events
         self.bytes += size
         self.oldest = _earlier(self.oldest, oldest)
@@ -76,7 +76,7 @@ class Backlog:
         self.expires_first = _earlier(self.expires_first, expires_first)
 
     def count_block(self, block: Block, records: int) -> None:
-        """Count this many of a block's records, and all of its `bytes`, which are exact only if all records count."""
+        """Count so many `records` of a block, and the bytes of all of it: too many unless all its records count."""
         self.count(records, block.bytes, block.recorded_at, block.recorded_at, block.expires_first)
 
 
@@ -144,7 +144,7 @@ def _count_ahead(conn: sa.Connection, topic_id: int, counters: Sequence[_Counter
 
 
 def survey(conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int, upto: int, now: int) -> Backlog:
-    """Count what a repair of `(after, upto]` would send, up to the limit of a step: to `upto` of the result.
+    """Return what a repair of `(after, upto]` would send, exactly, as far as one step reads: to the result's `upto`.
 
     A step is short: it holds a connection, and mostly the interpreter lock, which deliveries wait for.
     """
@@ -198,7 +198,7 @@ class _Counter:
         return True
 
     def estimate(self, records: int, oldest: int | None) -> None:
-        """Count records that are to be sent as far as their types show; the backlog is not `exact` any more."""
+        """Count records that may have to be sent, recorded from `oldest` on; the backlog is not `exact` any more."""
         self.found.count(records, 0, oldest, None, None)
         self.found.exact = False
 
@@ -270,10 +270,10 @@ def _within(positions: Sequence[int], first: int, last: int) -> int:
 def read_stale(
     conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int, now: int, cursor: str = ""
 ) -> list[Record]:
-    """Return the refreshes that wait for a peer whose cursor is at `after`, if it has passed the event's first record.
+    """Return the refreshes that wait for a peer whose cursor, at `after`, has passed the event's first record.
 
-    The peer has these events with an earlier expiry, or refused them. With the name of the `cursor`, refreshes that
-    repairs have delivered are left out.
+    The peer usually has these events, with an earlier expiry. Only the latest record of an event counts. With the name
+    of the `cursor`, refreshes that repairs have delivered are left out.
     """
     sql = "SELECT position FROM event_ids WHERE topic_id = ? AND first_position <= ? AND position > ?"
     refreshed = [position for (position,) in fetch(conn, sql, (topic_id, after, after))]

@@ -87,7 +87,7 @@ class Columns(NamedTuple):
     shift: int
 
     def without(self, left_out: Collection[int]) -> Columns:
-        """Return the columns without some positions."""
+        """Return the columns without the positions `left_out`."""
         kept = [(at, body) for at, body in zip(self.positions, self.bodies, strict=True) if at not in left_out]
         return Columns([at for at, _ in kept], [body for _, body in kept], self.shift)
 
@@ -123,7 +123,10 @@ def read_exclusions(conn: sa.Connection, cursor: str) -> Exclusions:
 
 
 class DigestStep(NamedTuple):
-    """The position that a step reached, and how many records it added to the totals and left out (by reason)."""
+    """The position that a step reached, and how many records it included and left out, the latter by reason.
+
+    Records that are in no bucket count as included.
+    """
 
     upto: int
     records: int
@@ -140,7 +143,7 @@ def sum_step(
     totals: dict[int, int],
     left_out: Exclusions = NO_EXCLUSIONS,
 ) -> DigestStep:
-    """Add the included records of `(after, until]`, as far as one step reads, to `totals`, by bucket."""
+    """Add the fingerprints of the included records of `(after, until]` to `totals`, by bucket, within one step."""
     records, reasons = 0, Counter[str]()
     plan = _plan(conn, topic_id, after, until, chosen)
     for columns in _columns(conn, plan, after, until, chosen):

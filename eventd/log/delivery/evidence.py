@@ -1,4 +1,4 @@
-"""The signed receipts of peers, as the sender keeps them: decoded, not verified again."""
+"""Decodes the receipts of batches, as the sender and the receiver store them; verifies no signature."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from federation.structured import InnerList, parse_dictionary
 
 
 class Proof(NamedTuple):
-    """A receipt. `digest` is the SHA-256 of its text in hex, the same at both ends; `upto` is the peer's mark.
+    """A receipt. `digest` is the SHA-256 of its text in hex, the same at both ends; `upto` is the receiver's mark.
 
     `upto` is None if the receipt names no mark. `accepted`, `duplicates` and `refused` are numbers of events;
-    `recorded_at` is in microseconds, by the peer's clock.
+    `recorded_at` is in microseconds, by the receiver's clock.
     """
 
     digest: str
@@ -63,7 +63,7 @@ def read_proof(evidence: str) -> Proof | None:
 
 
 def read_signer(evidence: str) -> tuple[str, str] | None:
-    """Return the id of the key that signed the receipt, and the algorithm; None without a signature."""
+    """Return the key id and the algorithm that the signature in the stored evidence names; None without one."""
     try:
         signed = (
             parse_dictionary(_EVIDENCE.decode(evidence).headers["signature-input"]).get(LABEL) if evidence else None

@@ -1,4 +1,4 @@
-"""Stores refused requests as a few summed rows, however many were refused."""
+"""Stores counts of refused requests: one row stands for any number of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eventd.store.schema.tables import refusals
 
 
 class RefusedRequests(NamedTuple):
-    """Requests, or events of a batch, that were refused for one reason. Times in microseconds.
+    """How many requests, or events, of one group, peer and key were refused for one reason. Times in microseconds.
 
     `peer` is a peer's node, `?` for a node that is not a peer, empty if none was named; `key_id` is empty if unknown.
     """

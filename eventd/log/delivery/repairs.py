@@ -1,7 +1,7 @@
 """Repairs: the range of records to send again, the cursor that sends them, and the dead letters to retry.
 
-A repair is a cursor beside the peer's own, over a range of positions with an end. The node sends the selected records,
-marked as a repair, and deletes the cursor at its end.
+A repair is a cursor beside the peer's own, over a range of positions with an end. The node sends the selected records
+(by v2, marked as a repair), and then deletes the cursor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_POSITIONS = 10_000
 
 
 def read_placed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[str, int | None]:
-    """Return the position of the latest record of each known id; None if retention removed that record.
+    """Return by id the position of the latest record of each known id; None if retention removed that record.
 
     An id alone proves nothing: one whose record is lost, because the database was damaged, counts as unknown.
     """
@@ -45,9 +45,9 @@ def read_refreshed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> se
 
 
 def recorded_between(conn: sa.Connection, topic_id: int, since: int | None, until: int | None) -> tuple[int, int]:
-    """Return the range of positions `(after, upto]` recorded from `since` to `until`, inclusive; (0, 0) if none was.
+    """Return the positions `(after, upto]` of a topic's records recorded from `since` to `until`; (0, 0) without any.
 
-    Times in microseconds; None: no bound.
+    Times in microseconds, both inclusive; None: no bound.
     """
     conditions = (
         ["topic_id = ?"] + ["recorded_at >= ?"] * (since is not None) + ["recorded_at <= ?"] * (until is not None)
@@ -59,7 +59,7 @@ def recorded_between(conn: sa.Connection, topic_id: int, since: int | None, unti
 
 
 def numbered_between(conn: sa.Connection, topic_id: int, first: int, last: int) -> tuple[int, int]:
-    """Return the range of positions `(after, upto]` of the stored seqs from `first` to `last`; (0, 0) if none is."""
+    """Return the positions `(after, upto]` of a topic's stored seqs from `first` to `last`; (0, 0) without any."""
     begin, end = _place_of(conn, topic_id, first), _place_of(conn, topic_id, last + 1)
     if begin is None or begin == end:
         return (0, 0)
@@ -93,9 +93,9 @@ def start_repair(
     now: int,
     kind: str = "repair",
 ) -> str:
-    """Create the cursor of a repair of the positions `(after, upto]`, and return its name.
+    """Create the cursor of a repair, or of a subscription's backfill, over `(after, upto]`; return its name.
 
-    The processes of the node are notified at commit.
+    The processes of the node are notified at commit. Locks the head.
     """
     announce(conn)  # locks the head, which is always locked before cursors
     name = next_repair_name(conn, group, node, kind=kind)
@@ -106,7 +106,7 @@ def start_repair(
 class StoredDeadLetter(NamedTuple):
     """A dead letter with parts of its record. Times in microseconds.
 
-    `tag` and `subject` are None if the record is not stored any more, as is `expires_at`.
+    `tag`, `subject` and `expires_at` are None if the record is not stored any more, `expires_at` also without expiry.
     """
 
     id: int
@@ -134,7 +134,7 @@ def read_dead_letters(
     limit: int,
     newest: bool = False,
 ) -> list[StoredDeadLetter]:
-    """Return a topic's dead letters with row ids above `after`, oldest first; with `newest`, below it, newest first.
+    """Return a topic's dead letters with row ids above `after`, oldest first; `newest`: below `after`, newest first.
 
     `after` 0: no bound. `kind` is that of their cursors. `ids`: only these, oldest first, without regard to `limit`.
     """

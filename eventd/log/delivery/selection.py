@@ -1,4 +1,4 @@
-"""The selection of a peer: its selector, and for a repair the listed positions. Pure."""
+"""The selection of a peer: its selector and `relay`, and for a repair the listed positions. Pure."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ class Selection:
         return True if whole and not (self.selector.subject_prefixes or self.selector.sources) else None
 
     def wanted_by(self, peer: str) -> PeerFilter:
-        """Return the filter of this selection by which the log is read for the node `peer`."""
+        """Return the filter of what to send to the node `peer`: this selection without records expired or in path."""
         return PeerFilter(peer, self)
 
     def widens(self, earlier: Selection) -> bool:
-        """Return whether this may select a record that `earlier` did not, by the selectors and `relay` alone."""
+        """Return whether this may select a record that `earlier` did not; compares only the selectors and `relay`."""
         return self.selector.widens(earlier.selector) or (self.relay and not earlier.relay)
 
     def to_json(self) -> dict[str, Any]:
-        """Return its stored form, which lacks the `sources` of the selector: no peer's declaration has any."""
+        """Return the selection's stored form, which lacks the selector's `sources`: no peer's declaration has any."""
         found: dict[str, Any] = {}
         if self.selector.types:
             found["types"] = list(self.selector.types)

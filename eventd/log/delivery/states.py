@@ -42,7 +42,8 @@ class DeliveryState(StrEnum):
 class Delivery(NamedTuple):
     """The state of one record at one peer. Times in microseconds.
 
-    `delivered_at` is the latest acknowledgement, `first_at` the first one.
+    `delivered_at` is the acknowledgement by the latest repair, or without a repair by the batch that covers the record;
+    `first_at` that by the batch, or without it by the first repair.
     """
 
     state: DeliveryState
@@ -75,7 +76,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A running repair: its cursor, and the selection of the records that are sent again up to the cursor's `until`."""
+    """A running repair: its cursor, and the selection of the records that it sends, up to the cursor's `until`."""
 
     cursor: Cursor
     selection: Matcher
@@ -212,7 +213,7 @@ def _batch(row: Sequence[object]) -> _LedgerRow:
 class UniformDelivery(NamedTuple):
     """One state for all records of a block.
 
-    `first_at` is when the last of them was first acknowledged, in microseconds; None if they are not `delivered`.
+    `first_at`: the latest acknowledgement of the batches that delivered them (not repairs), in microseconds; else None.
     """
 
     state: DeliveryState
@@ -220,7 +221,7 @@ class UniformDelivery(NamedTuple):
 
 
 class BlockLedger:
-    """A peer's delivery ledger over a range of blocks: for sums, which would otherwise decode millions of records."""
+    """This node's ledger of deliveries to one peer, for sums over blocks without decoding millions of records."""
 
     def __init__(self, ledger: LinkLedger, proofs: _Proofs) -> None:
         self._ledger = ledger
@@ -228,7 +229,7 @@ class BlockLedger:
 
     @classmethod
     def read(cls, conn: sa.Connection, ledger: LinkLedger, first: int, last: int) -> BlockLedger:
-        """Read the ledger rows about the positions from `first` to `last`, inclusive."""
+        """Return the ledger with its rows about the positions from `first` to `last`, inclusive."""
         return cls(ledger, _Proofs.read(conn, ledger, first, last))
 
     def uniform(self, block: Block) -> UniformDelivery | None:
@@ -324,9 +325,9 @@ def _was_tried(cursor: Cursor, record: Record) -> bool:
 def _unproven(ledger: LinkLedger, record: Record, *, excluded: bool) -> Delivery:
     """Return the delivery of a record that the cursor has passed without a batch for it: expired or unknown.
 
-    It may not have been meant for the peer then: `excluded` by the batch's version of the selection, or passed without
-    a batch under one. When the selection became wider, a repair sent the records that were still live; the others were
-    too late.
+    The record may not have been meant for the peer when the cursor passed it: `excluded` by the selection of the batch
+    that covers it, or passed without a batch. When the selection became wider, a repair sent the records that were
+    still live; the others were too late.
     """
     versions = [ledger.versions[number] for number in sorted(ledger.versions)]
     for version, successor in pairwise(versions):

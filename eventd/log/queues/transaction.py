@@ -1,6 +1,7 @@
 """The changes of one transaction to a queue: claimed jobs, finished jobs, and jobs that become dead letters.
 
-All units of a transaction on one queue share it, so that counters are written, and finished jobs compacted, once.
+All units of a transaction on one queue share one `QueueTransaction`, so that counters are written, and finished jobs
+compacted, once.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class QueueTransaction:
                 yield AvailableJob(self._claimed_seq, 0, content_size(record[1]), *record)
 
     def remove(self, leases: Sequence[Lease]) -> None:
-        """Subtract jobs that are marked as done from the topic's counters; `settle` compacts their blocks."""
+        """Count finished jobs as deleted in the topic's row, and subtract their bytes; `settle` compacts blocks."""
         size = sum(lease.size for lease in leases)
         sql = "UPDATE topics SET deleted = deleted + ?, bytes = bytes - ? WHERE id = ?"
         execute(self.conn, sql, (len(leases), size, self.topic_id))
@@ -172,7 +173,7 @@ class QueueTransaction:
 
 
 def _read_claimed(conn: sa.Connection, topic_id: int) -> int:
-    """Return the seq up to which all jobs were claimed at least once; create the queue's row if it is missing."""
+    """Return the seq up to which all jobs were claimed or removed; create the queue's row if it is missing."""
     sql = "SELECT claimed_seq FROM queues WHERE topic_id = ?"
     if not (rows := fetch(conn, sql, (topic_id,))):
         fresh = {"topic_id": topic_id, "claimed_seq": 0, "held": 0, "delayed": 0, "dead_lettered": 0}
@@ -279,7 +280,7 @@ class DeadLetters:
             apply_limits_once(tx, self._dest)
 
     def _takes(self, tx: Transaction, dest: TopicRow, drafts: Drafts) -> bool:
-        """Return whether a topic takes these records, which leave the queue; a group's topic takes none."""
+        """Return whether a topic takes these records, and reserve their room; a group's topic takes none."""
         if dest.of_group:
             return False
         try:
@@ -312,7 +313,7 @@ def _letters(queue: str, jobs: Sequence[AvailableJob]) -> Drafts:
 
 
 def _stamped(meta: str | None, queue: str, job: AvailableJob) -> str:
-    """Return the meta of a dead letter as a JSON text: that of the job, and where the job came from."""
+    """Return the meta of a dead letter as a JSON text: that of the job, with its queue, seq and deliveries."""
     try:
         given = {} if meta is None else msgspec.json.decode(meta, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:

@@ -1,8 +1,8 @@
-"""Units of queues: competing nodes claim jobs for a time, and ack, nack or extend them.
+"""Units of queues: competing clients claim jobs for a time, and ack or nack them, or extend their leases.
 
-A queue is a topic; a job is one of its records. A claim takes the returned jobs, the oldest first, and then those that
-were never claimed. Nothing is kept in memory: a lease is a row, written before the claim is answered, so no two nodes
-ever hold one job. The errors are those of `eventd.log.topics.errors`.
+A queue is a topic; a job is one of its records. The `node` of a claim is the client's name. A claim takes the returned
+jobs, the oldest first, and then those that were never claimed. Nothing is kept in memory: a lease is a row, written
+before the claim is answered, so a job never has two leases at a time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_SEQ = 2**63 - 1
 
 
 class JobRequest(NamedTuple):
-    """A node's request: at most `most` jobs for `lease_ms` milliseconds; None: for as long as the queue's default."""
+    """A request of the client `node`: up to `most` jobs for `lease_ms` milliseconds; None: for the queue's default."""
 
     node: str
     most: int
@@ -136,19 +136,20 @@ def bounded(lease_ms: int | None, line: TopicRow) -> int:
 
 
 def require_node(node: str) -> None:
-    """Raise `Invalid` for a node name that cannot hold a job: empty, too long, or with U+0000."""
+    """Raise `Invalid` for a client name (`node`) that is empty, too long, or cannot be stored, as with U+0000."""
     if not node:
-        raise Invalid("`node` is empty", hint="name the node that claims the jobs")
+        raise Invalid("`node` is empty", hint="name the client that claims the jobs")
     if not is_plain(node) or len(node.encode()) > MOST_NODE_BYTES:
-        raise Invalid(f"`node` is over {MOST_NODE_BYTES} bytes, or contains U+0000")
+        problem = f"`node` is over {MOST_NODE_BYTES} bytes, or contains U+0000 or bytes that are not UTF-8"
+        raise Invalid(problem, hint="shorten the name of the client, and leave out such characters")
 
 
 class ClaimJobs(_ClaimUnit):
-    """Assign jobs to several nodes in turn, one to each, as long as there are any.
+    """Assign jobs to several requests in turn, one to each, until all are met or no job is left.
 
-    Result: `ClaimResult`. Also raises `Invalid` for a node that cannot hold a job. `gathered`: the claims were
-    collected already; otherwise, a queue with `claim_jitter_ms` only answers with `gather_ms`. Jobs that were claimed
-    as often as the queue allows become dead letters instead, if it has a topic for them and `ceilings` leave room.
+    Result: `ClaimResult`. Also raises `Invalid` as `require_node` does. `gathered`: the claims were collected already;
+    otherwise, a queue with `claim_jitter_ms` only answers with `gather_ms`. Jobs that were claimed as often as a queue
+    with a topic of dead letters allows are written to that topic instead, or delayed if it or `ceilings` refuse them.
     """
 
     def __init__(
@@ -183,7 +184,7 @@ class ClaimJobs(_ClaimUnit):
 
 
 class JobHolder(NamedTuple):
-    """A node that receives jobs over a stream: how many it wants to hold at a time, and its lease ids, by seq."""
+    """A client that gets jobs over SSE: how many it wants to hold at a time, and its lease ids, by seq."""
 
     wish: JobRequest
     held: Mapping[int, str]
@@ -192,7 +193,8 @@ class JobHolder(NamedTuple):
 class RefillResult(NamedTuple):
     """For each holder, in order, the seqs of the jobs it still holds (`kept`), and its new jobs.
 
-    `look_at`: when the next lease or delay of the queue ends, in microseconds of the steady clock; None: there is none.
+    `look_at`: when the first lease or delay of the queue ends (microseconds of the steady clock), perhaps in the past;
+    None: there is none.
     """
 
     kept: Sequence[frozenset[int]]
@@ -238,14 +240,14 @@ class Refill(_ClaimUnit):
 
 
 class JobHandle(NamedTuple):
-    """A job as its holder names it. An empty `lease_id` stands for whichever lease the node holds on the job."""
+    """A job as its holder names it. An empty `lease_id` stands for any lease of its client on the job."""
 
     seq: int
     lease_id: str = ""
 
 
 class SettlementResult(NamedTuple):
-    """The seqs of a request, in its order: settled ones (`done`), and `skipped` ones, not held by its node or repeated.
+    """The seqs of a request, in its order: settled (`done`), and `skipped` as repeated or not held by its client.
 
     `deadline` is the new end of extended leases (wall clock, microseconds); 0 for any other settlement. `room`: the
     queue is one that refuses writes when it is full (`discard: reject`); this settlement may have freed none.
@@ -260,9 +262,9 @@ class SettlementResult(NamedTuple):
 
 
 class _SettlementUnit(ABC):
-    """Base of the units that ack, nack or extend jobs that one node holds. Result: `SettlementResult`.
+    """Base of the units that ack, nack or extend jobs that one client holds. Result: `SettlementResult`.
 
-    Jobs that the node does not hold are skipped. Raises `TopicNotFound` and `NotAQueue`.
+    Jobs that the client does not hold are skipped. Raises `TopicNotFound` and `NotAQueue`.
     """
 
     topic_id = None

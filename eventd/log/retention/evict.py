@@ -1,7 +1,8 @@
 """Evicts the oldest events of a group's topic, and deletes old rows of other tables.
 
-Only a prefix of a topic is evicted, in small transactions. Unexpired events of this node that a peer lacks are kept,
-unless the group is configured otherwise; readers behind an evicted prefix are notified of the gap.
+Only a prefix of a topic is evicted, in small transactions. Unexpired events that entered the log here are kept until
+the cursors of all peers have passed them, unless the group is configured otherwise; readers behind an evicted prefix
+are notified of the gap.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ CHUNK_BYTES = 16 << 20
 class EvictionLimits:
     """How much of a group's topic is kept. `None`: unlimited; `max_age` in microseconds.
 
-    `keep_undelivered`: unexpired events that entered the log at this node and that a peer lacks are kept, whatever the
-    limits say.
+    `keep_undelivered`: unexpired events that entered the log at this node are kept, whatever the limits say, until the
+    cursors of all peers and repairs have passed them.
     """
 
     max_records: int | None = None
@@ -56,7 +57,7 @@ class EvictionLimits:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """How many events one step evicted, up to which seq, and whether more is due."""
+    """How many events one step evicted, up to which seq, and whether the next step can evict `more`."""
 
     records: int
     upto_seq: int
@@ -72,7 +73,7 @@ def evict(
     chunk: int = CHUNK,
     topic_deleted: bool = False,
 ) -> Eviction:
-    """Evict the next few records of a group's topic over the limits, oldest first, in the open transaction.
+    """Evict the next few events of a group's topic over the limits, oldest first, in the open transaction.
 
     The ids of evicted events stay known, each with a digest. `topic_deleted`: the ids are deleted, too, and no losses
     are recorded. Locks the head.
@@ -118,7 +119,8 @@ def _by_age(conn: sa.Connection, topic_id: int, window: Window, limits: Eviction
 class _Prefix(NamedTuple):
     """The oldest blocks, which one step removes. `whole` is the last one as it is stored, possibly with more records.
 
-    `held`: they end before a record that must be kept; `undelivered`: a peer lacks one of their records.
+    `held`: they end before a record that must be kept; `undelivered`: the cursor of a peer or repair has not
+    passed one of their unexpired records.
     """
 
     blocks: Sequence[Block]
@@ -160,7 +162,7 @@ def _next_prefix(
 
 
 def _first_undelivered(block: Block, passed: int, now: int) -> int | None:
-    """Return the position of a block's first unexpired record after the position `passed`, which a peer lacks.
+    """Return the position of a block's first unexpired record after `passed`, the lowest cursor of a peer or repair.
 
     None if there is none, or the block's records came from other nodes.
     """
@@ -232,7 +234,7 @@ def _losses(block: Block, expiries: Sequence[int | None], now: int, expired: int
 class RowRetention:
     """For how long old rows are kept, in microseconds; `ids` only applies to ids of removed records.
 
-    `batches` also applies to gaps, refusals and id conflicts.
+    `batches` also applies to gaps, refusals and id conflicts, `receipts` to the ledger rows of received batches.
     """
 
     ids: int
@@ -247,7 +249,7 @@ def delete_old_rows(
     """Delete rows older than the limits, and nonces and idempotency keys that have expired; return their number.
 
     Deletes at most `chunk` rows of each table in the open transaction: repeat until 0. `steady` is the present time of
-    the steady clock, by which idempotency keys (`write_keys`) expire; None: `now` is. Locks the head.
+    the steady clock, by which idempotency keys (`write_keys`) expire; None: equal to `now`. Locks the head.
     """
     lock_head(conn)  # an append in another process may just have read one of the ids, and be about to use it again
     ages = (

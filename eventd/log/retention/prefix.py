@@ -35,7 +35,7 @@ class PrefixNotes(NamedTuple):
 
     `live`: how many of its records are neither deleted nor finished jobs. `losses`: those reported to readers.
     `ids`: how many ids no longer have a record. `done_bytes`: bytes of finished jobs, which `topics.bytes` does not
-    include any more. `undelivered`: a peer lacks one of the records.
+    include any more. `undelivered`: a peer's or repair's cursor has not passed an unexpired one.
     """
 
     live: int

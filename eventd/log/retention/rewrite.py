@@ -77,7 +77,7 @@ def rewrite_blocks(
 
 
 def copies_in(block: Block, seqs: Collection[int]) -> list[Copy]:
-    """Return those records at these `seqs` of a block that are routers' copies and keep a record id."""
+    """Return (record id, position) of the records at these `seqs` of a block that are copies and keep a record id."""
     shift = block.position - block.seq
     entries = enumerate(block.entries(), block.seq)
     return [(read_provenance(path).id, seq + shift) for seq, (path, _) in entries if " " in path and seq in seqs]

@@ -51,9 +51,10 @@ class GroupAdmission(NamedTuple):
 class RouterStep(NamedTuple):
     """One router's step over a page: from `position`, under `version` of its options, to `upto` at most.
 
-    `lost`: the number of records that the source lost before they were copied, which leave a hole in the seqs of the
-    destination. `admission` is set if the destination is a group's topic. `held`: in the last step, there was no room
-    for some of the router's copies. `durable`: its destination does not lose acknowledged records.
+    `lost`: how many records were lost before they were copied, by the source or before they reached it; they leave a
+    hole in the destination's seqs, or in the case of a group, a dead letter. `admission` is set if the destination is a
+    group's topic. `held`: in the last step, there was no room for some of the router's copies. `durable`: its
+    destination has the durability `fsync`.
     """
 
     router: int
@@ -143,7 +144,7 @@ def _note_lost(tx: Transaction, move: RouterStep) -> None:
         skip_seqs(tx.conn, move.dest_id, move.lost)
         return
     lost = counted(move.lost, "record was", "records were")
-    detail = f"{lost} removed from the source before {'it was' if move.lost == 1 else 'they were'} copied"
+    detail = f"{lost} lost before {'it was' if move.lost == 1 else 'they were'} copied"
     _insert_dead_letters(tx, move, [CopyFailure(move.position, "", TRIMMED, detail)])
 
 
@@ -156,7 +157,7 @@ def _insert_dead_letters(tx: Transaction, move: RouterStep, failures: Iterable[C
 
 @dataclass(slots=True)
 class _Destination:
-    """A destination, and what this transaction has added to it so far."""
+    """A destination, and the numbers of records and bytes, and the ids, that this transaction adds to it."""
 
     line: TopicRow
     config: TopicConfig
@@ -310,7 +311,7 @@ class _Pass:
         return StepResult(move.copies.positions[end] - 1, move.copies.seqs[end] - 1, count, len(failures), FULL)
 
     def write(self, dests: Iterable[_Destination]) -> None:
-        """Write the blocks and ids of all steps and the rows of their destinations, and apply the caps of these."""
+        """Write the blocks and ids of copies for topics of records and the rows of these topics; apply their caps."""
         conn, now = self._tx.conn, self._tx.now
         write_blocks(conn, self._blocks)
         bulk_insert(conn, event_ids, IDS, self._ids)
@@ -346,19 +347,19 @@ def _some(drafts: Drafts, indexes: Sequence[int]) -> Drafts:
 
 
 def _unfit(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> Sequence[CopyFailure]:
-    """Return the failures of the page, without those of records whose ids the group has already."""
+    """Return the failures of the page, without those of records whose ids the group knows already."""
     known = _known(conn, dest, [one.id for one in copies.failures]) if copies.keeps and copies.failures else frozenset()
     return [one for one in copies.failures if one.id not in known]
 
 
 def _known(conn: sa.Connection, dest: _Destination, ids: Sequence[str]) -> frozenset[str]:
-    """Return those of the ids that the destination has."""
+    """Return those of the ids that the destination knows, even if the record was removed."""
     sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND event_id {in}"
     return frozenset(event_id for (event_id,) in fetch_in(conn, sql, (dest.line.id,), ids))
 
 
 def _find_repeats(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> frozenset[int]:
-    """Return the indexes of copies to leave out: the destination, or an earlier copy of the page, has their record."""
+    """Return the indexes of copies to leave out: the destination, or an earlier copy, has or had their record."""
     ids = copies.drafts.event_ids
     known = _known(conn, dest, ids) | dest.ids
     first = {event_id: index for index, event_id in reversed([*enumerate(ids)])}
@@ -369,8 +370,8 @@ def _find_repeats(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> 
 def _written_here(conn: sa.Connection, copies: CopyPage, line: TopicRow) -> set[int]:
     """Return the indexes of the copies of records that were first written to this topic.
 
-    A copy is not included if a record of another time now has that seq: the topic was restored from a backup, and lost
-    the record with the id.
+    A copy is not included if the topic has not reached that seq, or has a record of another time there: it was restored
+    from a backup, and lost the record with the id.
     """
     claims = {at: known for at, known in copies.made_here.get(line.instance, {}).items() if known.seq <= line.head_seq}
     if not claims:

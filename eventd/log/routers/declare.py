@@ -43,7 +43,7 @@ class RouterRules(Protocol):
         ...
 
     def require_no_cycle(self, beyond: Sequence[RouterRow]) -> None:
-        """Raise `RouterCycle` if the router would close a cycle with `beyond`, the routers downstream of it."""
+        """Raise `RouterCycle` if the router would close a forbidden cycle with `beyond`, the routers downstream."""
         ...
 
 
@@ -142,7 +142,7 @@ class PutRouter(ChangeUnit[RouterPut]):
 def _require_same_ends(before: RouterRow, wanted: RouterSpec) -> None:
     if (before.source, before.dest) != (wanted.source, wanted.dest):
         raise Incompatible(
-            f"the router {wanted.name!r} leads from {before.source!r} to {before.dest!r}",
+            f"the router {wanted.name!r} leads from {before.source!r} to {before.dest!r}, which cannot be changed",
             hint="delete it first, or use another name",
             detail={
                 "router": wanted.name,

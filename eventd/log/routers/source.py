@@ -70,7 +70,7 @@ class Copy(NamedTuple):
 
 
 class CopyFailure(NamedTuple):
-    """An original that can never be copied, and the reason. `id`: the id its copy would have; empty if not known."""
+    """An original that can never be copied, or a loss, and the reason. `id`: that of its copy; empty if unknown."""
 
     position: int
     id: str
@@ -158,8 +158,8 @@ def _made_here(ids: Sequence[str]) -> dict[int, dict[int, RecordId]]:
 class SourcePage(NamedTuple):
     """A page of a source after a router's position. Everything up to `upto` and `upto_seq` was read.
 
-    Before the first original, `lost` records were removed from the source, and `trimmed` never reached it, because a
-    router's source had lost them. `full`: the source may have more.
+    Before the first original, `lost` records were removed or had exceeded their time to live, and `trimmed` never
+    reached the source, because a router's source had lost them. `full`: the source may have more.
     """
 
     line: TopicRow
@@ -185,9 +185,9 @@ def read_source(
 ) -> SourcePage | None:
     """Return the next page of a topic after `position` and `seq`; None if the topic is deleted.
 
-    It ends at the position `until` (None: at the head), or with at most `limit` originals and about `max_bytes` of
-    their bodies. Records that have exceeded the topic's time to live are lost; deleted records, and expired events, are
-    skipped.
+    It ends at the position `until` (None: at the head), before lost records that follow an original, or with at most
+    `limit` originals and about `max_bytes` of their bodies. Records that have exceeded the topic's time to live are
+    lost; deleted records, and expired events, are skipped.
     """
     line = find_topic_by_id(conn, topic_id)
     if line is None:

@@ -62,17 +62,17 @@ class NotAQueue(DetailedError, Conflict):
 
 
 class RouterCycle(DetailedError, Conflict):
-    """The router would close a cycle of topics; `cycle` lists them in order, the first one again at the end."""
+    """The router would close a forbidden cycle; `cycle` lists its topics in order, the first one again at the end."""
 
     code = "router_cycle"
 
     def __init__(self, cycle: list[str]) -> None:
-        hint = "leave the router out, or allow it with allow_cycle or fan_in"
+        hint = "set fan_in in every router of the cycle or, if it contains no group, allow_cycle in this router"
         super().__init__(f"records would circulate: {' -> '.join(cycle)}", hint=hint, detail={"cycle": cycle})
 
 
 class BatchTooLarge(DetailedError, Invalid):
-    """A request with too many records or bytes."""
+    """A request with too many records, seqs or bytes."""
 
     code = "batch_too_large"
 
@@ -90,7 +90,7 @@ class TopicFull(DetailedError):
 
 
 class Throttled(DetailedError):
-    """A limit of the node is reached; the same request may succeed later."""
+    """A limit of the node, an API key or a connection is reached; the same request may succeed later."""
 
     code = "throttled"
 

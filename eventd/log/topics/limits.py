@@ -30,7 +30,7 @@ TOPICS_PER_STEP = 100
 
 @dataclass(frozen=True, slots=True)
 class TopicSize:
-    """The size of a topic at some time: the number of live records, and the bytes of their data and meta.
+    """The size of a topic at some time: the number of live records, and the bytes of their data and meta, or of events.
 
     `earliest_seq` is that of the oldest live record; in an empty topic, that of the next record.
     """
@@ -126,7 +126,7 @@ def apply_ttl_fully(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
 def _remove_expired(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
     """Remove records that have exceeded their time to live, within one step; return the topic's new row.
 
-    Sets `due_at`: at once if more are left, else when the oldest remaining record exceeds its time to live.
+    Sets `due_at` to `now` if more are left, else to when the oldest remaining record exceeds its time to live.
     """
     upto = expired_upto(conn, topic, now)
     if upto > topic.evicted_seq:
@@ -174,7 +174,7 @@ def _remove_surplus(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
 
 
 def _surplus(topic: TopicRow) -> tuple[int, int] | None:
-    """Return by how many records, and by how many bytes, the topic exceeds its caps; None if it does not."""
+    """Return by how many records and bytes the topic exceeds its caps; None if it does not, or refuses such writes."""
     config = topic.config
     if config.discard == "reject":
         return None

@@ -1,4 +1,4 @@
-"""Converts stored records to JSON texts for readers; it decodes them only to leave out data or meta. Pure."""
+"""Converts stored records to JSON texts for readers, and blocks of events to blocks of records. Pure."""
 
 from __future__ import annotations
 

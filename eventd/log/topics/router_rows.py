@@ -25,7 +25,7 @@ class RouterRow(NamedTuple):
     """A router. It has read its source up to `position` and `seq`.
 
     `source` and `dest` are the names of its topics. `state` and `reason` show whether it has to wait; `forwarded`
-    counts copies, and records that its source lost before they were copied; `refused` counts those it could not copy.
+    counts copies, and records that were lost before they were copied; `refused` counts those it could not copy.
     `source_head` is the last seq of its source, `durability` that of its destination, `version` the version of its
     options. Times in microseconds.
     """

@@ -31,7 +31,7 @@ def read_state(conn: sa.Connection, name: str, at: Moment) -> TopicState | None:
 def list_states(
     conn: sa.Connection, *, prefixes: Sequence[str], prefix: str, after: str, limit: int, at: Moment
 ) -> tuple[list[TopicState], bool]:
-    """Return at most `limit` topics, of groups and of records, and whether there are more.
+    """Return the states of at most `limit` topics, of groups and of records, and whether there are more.
 
     They are ordered by the bytes of their names, after the name `after`; for `prefixes` and `prefix` see `list_topics`.
     """
@@ -59,7 +59,7 @@ class TopicFigures(NamedTuple):
 
 
 def read_figures(conn: sa.Connection) -> TopicFigures:
-    """Return the totals, which the tables `topics`, `routers` and `queues` hold: no record is read."""
+    """Return the `TopicFigures`, from the tables `topics`, `routers` and `queues`: no record is read."""
     rows = fetch(
         conn,
         "SELECT durability, count(*), coalesce(sum(next_seq - 1 - evicted_seq - deleted), 0), coalesce(sum(bytes), 0)"

@@ -227,8 +227,9 @@ def _read_missing(conn: sa.Connection, line: TopicRow, start: int, floor: _Floor
 
 
 class _PageEnd(NamedTuple):
-    """The seq at which a page ends at the latest, and the run of losses, if any, that it reports as one tombstone if
-    it reaches the end of the run.
+    """The seq at which a page ends at the latest, and the one run of losses, if any, that it can report.
+
+    It reports the run, as one tombstone, only if it reaches the end of the run.
     """
 
     stop: int
@@ -243,7 +244,7 @@ class _PageEnd(NamedTuple):
 
 
 def _page_end(missing: list[_LossRun], start: int, floor: _Floor, head_seq: int, *, apart: bool) -> _PageEnd:
-    """Return where a page ends: before the second run of losses.
+    """Return where a page ends: before the second run of losses, if there is one, or at the head.
 
     With `apart`, it also ends before the first run, if records precede it.
     """

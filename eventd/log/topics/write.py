@@ -196,7 +196,7 @@ def require_fit(tx: Transaction, line: TopicRow, drafts: Drafts, max_bytes: int,
 
 
 def _waiting(tx: Transaction, line: TopicRow) -> tuple[int, int]:
-    """Return the records and bytes that this transaction adds to a topic so far; only kept if it refuses writes."""
+    """Return the numbers of records and bytes that earlier units reserved in a topic; 0 unless it can refuse writes."""
     found: tuple[int, int] = tx.shared.get(("room", line.id), (0, 0))
     return found
 
@@ -233,7 +233,7 @@ def full(line: TopicRow) -> TopicFull:
 
 
 def total_bytes(tx: Transaction) -> int:
-    """Return the bytes of data and meta in all topics of records, with those that the transaction has placed so far."""
+    """Return the bytes of data and meta in all topics of records, with those that this transaction has added."""
     return int(fetch(tx.conn, "SELECT record_bytes FROM log_heads WHERE id = 1")[0][0]) + tx.record_bytes
 
 

@@ -1,9 +1,9 @@
 """The values that a plugin's function takes and returns: events come in, proposals go out.
 
-A plugin is a function in the entry point group `eventd.plugins`. It is called with the events of a batch, or with one
-event after another if its first parameter is called `event`, and with the resources of its context if it has a
-parameter `context`, or a second one without a default. It returns or yields any of the values here, or plain mappings
-of the same shape; it may be asynchronous.
+A plugin in Python is a function in the entry point group `eventd.plugins`. It is called with the events of a batch, or
+with one event after another if its first parameter is called `event`, and with the resources of its context if it has a
+parameter `context`, or a second one without a default. It returns or yields any of the values here, or mappings in the
+JSON form of a PluginResult or its members; it may be asynchronous.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class Emit(Struct, frozen=True, kw_only=True):
-    """An event to publish in the group of the batch.
+    """An event to emit into the group of the batch.
 
     `attributes`, and the message under the key `message`, become the payload unless `payload` is given. `ttl` is a
-    timedelta or a text such as `5m`.
+    timedelta or a text such as `5m`; without it and `expires_at`, that of the result applies.
     """
 
     type: str
@@ -72,7 +72,7 @@ class Emit(Struct, frozen=True, kw_only=True):
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """Several proposals at once, and how long they last.
+    """Several proposals at once, and the `ttl` and `observed_at` of the whole result of the run.
 
     `ttl` is a timedelta or a text such as `10m`; None: the `ttl` of the Plugin.
     """
@@ -95,7 +95,7 @@ def write_time(time: datetime | str) -> str:
     if isinstance(time, str):
         return time
     if time.tzinfo is None:
-        raise ValueError("a time needs a time zone: datetime.now(UTC), not datetime.now()")
+        raise ValueError(f"the time {time} has no time zone: write datetime.now(UTC), not datetime.now()")
     return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -112,7 +112,7 @@ def resource_document(resource: Resource, subject: str = "") -> dict[str, Any]:
 
 
 def mask_document(mask: Mask) -> dict[str, Any]:
-    """Return the directive that requests the mask."""
+    """Return the mask as a directive, one document of a result."""
     target = {"apiVersion": mask.api_version, "kind": mask.kind, "name": mask.name}
     return {"op": "mask", "target": target, **({"reason": mask.reason} if mask.reason else {})}
 
@@ -147,5 +147,5 @@ def event_document(emit: Emit | Event) -> dict[str, Any]:
 
 
 def is_many(value: object) -> bool:
-    """Return whether a value is an iterable of proposals, and not a single one, a mapping or a text."""
+    """Return whether a value is an iterable, and not a single proposal, a mapping, a text or bytes."""
     return isinstance(value, Iterable) and not isinstance(value, Mapping | str | bytes | Struct)

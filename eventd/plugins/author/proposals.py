@@ -1,4 +1,4 @@
-"""Collects what a plugin's function returned into the `status` of a result. Runs in the host process."""
+"""Collects what a plugin's function returned or yielded as the `status` of a result. Runs in the host process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ProposalTooLarge(Exception):
 
 
 class ProposalWriter:
-    """Collects proposals one by one, so that a function that never stops yielding is stopped here.
+    """Collects proposals one by one, so that a function that yields ever more is stopped at `MAX_BYTES`.
 
     With `latest` a resource replaces an earlier one of the same apiVersion, kind and name.
     """
@@ -59,8 +59,8 @@ class ProposalWriter:
     def add(self, value: Any, subject: str = "") -> None:
         """Add a returned value, or each of several; None adds nothing. Resources without a subject get `subject`.
 
-        Raises TypeError for an unsupported type, ValueError for a ttl or observedAt unlike an earlier one and for a
-        number that is not finite, and ProposalTooLarge beyond 4 MiB in all.
+        Raises TypeError for an unsupported type, ValueError for a ttl or observedAt unlike an earlier one, a number
+        that is not finite and a time without a time zone, and ProposalTooLarge beyond `MAX_BYTES` in all.
         """
         if value is None:
             return
@@ -128,7 +128,7 @@ class ProposalWriter:
         elif value.keys() & _STATUS or not value:
             self._add_status(value, subject)
         else:
-            raise TypeError(f"returned a mapping with {', '.join(map(str, value))[:80]}; {_EXPECTED}")
+            raise TypeError(f"returned a mapping of unknown form, with {', '.join(map(str, value))[:80]}; {_EXPECTED}")
 
     def _add_status(self, status: Mapping[str, Any], subject: str) -> None:
         for name in _LISTS:
@@ -145,7 +145,7 @@ class ProposalWriter:
         """Keep ttl and observedAt, unless empty. Raises ValueError if another value was kept before."""
         for name, value in (("_ttl", ttl), ("_observed_at", observed_at)):
             if value and getattr(self, name) not in ("", value):
-                raise ValueError("returned two different ttl or observedAt; one run is one result")
+                raise ValueError("returned two different ttl or observedAt; return one for all proposals of a run")
             if value:
                 setattr(self, name, value)
 
@@ -172,7 +172,7 @@ def _for_subject(document: dict[str, Any], subject: str) -> dict[str, Any]:
 
 
 def _status_of_part(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the spec of a part, which has an end, to a status, which has a duration."""
+    """Return the spec of a part as a status: `ttl` is the time from observedAt to expiresAt, if both are given."""
     status = {name: spec[name] for name in _LISTS if name in spec}
     observed, expires = spec.get("observedAt"), spec.get("expiresAt")
     if observed:

@@ -1,4 +1,4 @@
-"""Creates a plugin to start from: a folder that works unchanged, with a test, and the resources that use it."""
+"""Creates a plugin to start from: a folder that works unchanged, with a test, and the resources to apply."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ _REQUEST: Final = """\
 
 
 def skeleton(name: str, folder: Path, *, shell: bool) -> dict[str, str]:
-    """Return the texts of a new plugin's files by path within `folder`: a Python package, or with `shell` a script.
+    """Return the texts of a new plugin's files, by path in `folder`: a Python package, or with `shell` a script.
 
     Raises Invalid for a name that is not valid for a plugin and its package.
     """
@@ -230,7 +230,7 @@ def _shell_files(file: str) -> dict[str, str]:
 
 
 def write_skeleton(files: dict[str, str], folder: Path) -> None:
-    """Write the files, by path within `folder`, into this new or empty folder. Raises Conflict if it is neither."""
+    """Write these files, scripts executable, into a new or empty folder. Raises Conflict if it is neither."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Conflict(f"{folder} exists and is not an empty folder", hint="name another folder with --directory")
     for path, text in files.items():

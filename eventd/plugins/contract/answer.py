@@ -32,7 +32,7 @@ _EMITTING: Final = frozenset(("emit.events", "observe.cloud", "observe.providerP
 
 
 class _Refused(Exception):
-    """An answer cannot be used: its `reason` is `undecodable`, or `refused` if it was decoded."""
+    """An answer cannot be used. `reason` is `undecodable`, or `refused` if the answer was decoded."""
 
     def __init__(self, reason: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class _Refused(Exception):
 
 
 def read_answer(stdout: bytes, *, now: int) -> Result:
-    """Read the PluginResult that an executable wrote to standard output, as JSON or YAML. Raises PluginFailed.
+    """Return the result in the PluginResult that an executable wrote, as JSON or YAML. Raises PluginFailed.
 
     `now`, in microseconds, replaces an absent `observedAt`. Capabilities are not checked here.
     """
@@ -52,7 +52,7 @@ def read_answer(stdout: bytes, *, now: int) -> Result:
 
 
 def read_status(status: bytes, *, now: int, ttl: int) -> Result:
-    """Read the `status` that an entry point returned, as JSON. Raises PluginFailed.
+    """Return the result in the `status` that an entry point returned, as JSON. Raises PluginFailed.
 
     `now` and `ttl`, in microseconds, replace an absent `observedAt` and `ttl`. Capabilities are not checked here.
     """
@@ -73,7 +73,7 @@ def _failure(refused: _Refused) -> PluginFailed:
 
 
 def decode(stdout: bytes) -> dict[str, Any]:
-    """Decode an answer, JSON or YAML, which must be one mapping, and check its values. Raises _Refused."""
+    """Return an answer, JSON or YAML, as the one mapping that it must be, with checked values. Raises _Refused."""
     if not stdout.strip():
         raise _Refused("undecodable", "the plugin wrote nothing to its standard output", "it must write a PluginResult")
     value = _decode(stdout)
@@ -115,7 +115,7 @@ def _read_yaml(text: str) -> Any:
     try:
         node, another = next(documents, None), next(documents, None)
     except ParseError as error:
-        message = f"the plugin's output is neither JSON nor YAML: line {error.line}: {error.message}"
+        message = f"the plugin's output cannot be read as JSON or YAML: line {error.line}: {error.message}"
         raise _Refused("undecodable", message) from None
     if flaws:
         raise _Refused("undecodable", f"the plugin's output, line {flaws[0].line}: {flaws[0].message}")
@@ -141,7 +141,8 @@ def check_values(value: Any) -> None:
                 characters += _check_scalar(inner)
         values += len(following)
         if values > 2 * MAX_VALUES or characters > MAX_TEXT:
-            raise _Refused("refused", "the plugin's answer is too large with its aliases expanded")
+            message = f"the plugin's answer has more than {2 * MAX_VALUES} keys and values, or {MAX_TEXT} characters"
+            raise _Refused("refused", f"{message}, aliases expanded", "propose less in one run")
         if not following:
             return
         level = following
@@ -155,7 +156,7 @@ def _check_scalar(value: Any) -> int:
             raise _Refused("refused", "the plugin's answer contains the character U+0000 or half of a surrogate pair")
         return len(value)
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-        raise _Refused("refused", "the plugin's answer contains a whole number of more than 64 bits")
+        raise _Refused("refused", "the plugin's answer contains a whole number outside the signed 64-bit range")
     if isinstance(value, float) and value - value != 0:
         raise _Refused("refused", "the plugin's answer contains a number that is not finite")
     return 0
@@ -197,7 +198,7 @@ def _distinct(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
             message = (
                 f"the plugin's answer: status.resources[{index}] defines {'/'.join(identity)} again with other content"
             )
-            raise _Refused("refused", message, "return only the result of the last event about it")
+            raise _Refused("refused", message, "propose each resource only once")
     return list(found.values())
 
 
@@ -209,7 +210,7 @@ def _check_kind(index: int, resource: ProposedResource) -> None:
         return
     place = f"the plugin's answer: status.resources[{index}]"
     if known is not None:
-        raise _Refused("refused", f"{place}.apiVersion {kind} is not known in {version}", f"write {known.api_version}")
+        raise _Refused("refused", f"{place}.apiVersion: {kind} is not known in {version}", f"write {known.api_version}")
     if not is_ours(version):
         raise _Refused("refused", f"{place} must have an apiVersion and a kind such as net.example/v1 and IPv4Route")
     raise _Refused("refused", f"{place}.kind {kind} is unknown in {version}", known_kinds(kind))

@@ -1,6 +1,6 @@
 """The input and output of a plugin as plain values, the same for executables and entry points.
 
-A plugin changes nothing itself: it receives events and returns a proposal, which the node checks before it is used.
+A plugin does not change the configuration itself: it receives events and returns a proposal, which the node checks.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A checked proposal. `observed_at` and `ttl` are in microseconds, `ttl` is above 0.
+    """The proposal of an answer in valid form. `observed_at` and `ttl` are in microseconds, `ttl` is above 0.
 
     `resources` are whole documents with metadata, each once; `directives` and `action_plans` are mappings as in an
-    answer. `events` are as the plugin wrote them: they are checked only when they are emitted.
+    answer. `events` are as the plugin wrote them: most of their fields are checked only when they are emitted.
     """
 
     observed_at: int
@@ -98,7 +98,7 @@ class Outcome:
 
 
 class PluginFailed(EventdError):
-    """A run without a result. `reason` is a stable slug.
+    """A run failed, or its result cannot be used. `reason` is a stable slug.
 
     `about_plugin`: the plugin cannot run at all, so that no event is the cause. `transient`: the same run may succeed
     later without a change.

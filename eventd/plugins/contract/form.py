@@ -1,4 +1,4 @@
-"""The structure of a plugin's answer as models; the JSON Schemas are generated from them.
+"""The structure of a plugin's answer as models; the JSON Schema of answers is generated from them.
 
 Fields are checked in their order. Unknown members are not refused, so that a plugin written for a later version works
 here: they are ignored, but kept in action plans, their targets and undos, and in events.
@@ -42,7 +42,7 @@ def _ttl(value: str) -> str:
 
 
 def read_time(text: str) -> int | None:
-    """Parse an RFC 3339 time to microseconds since 1970; None for the zero time. Raises BadEvent."""
+    """Return an RFC 3339 time as microseconds since 1970; None for 0001-01-01T00:00:00Z. Raises BadEvent."""
     time = parse_time(text)
     return None if time == UNSET else micros(time)
 
@@ -71,19 +71,19 @@ Time = Annotated[str, AfterValidator(_time), WithJsonSchema({"type": "string", "
 
 
 class Form(Spec):
-    """The base class of the models."""
+    """The base of the models of the contract: ignores unknown members, and takes a member that is null as absent."""
 
     model_config = ConfigDict(extra="ignore")
 
     @model_validator(mode="before")
     @classmethod
     def _drop_null(cls, value: Any) -> Any:
-        """Treat null as absent, because programs in some languages write absent members as null."""
+        """Return the members that are not null: programs in some languages write absent members as null."""
         return {key: inner for key, inner in value.items() if inner is not None} if isinstance(value, dict) else value
 
 
 class Metadata(Form):
-    """The name and annotations of a resource."""
+    """The name, owners and annotations of a resource."""
 
     name: Name = Field(description="Identifies the resource, together with apiVersion and kind.")
     owner_refs: tuple[Fields, ...] | None = Field(default=None, description="Stored unchanged.")
@@ -175,12 +175,12 @@ def _field(target: PlanTarget, name: str) -> str:
 
 
 class EmittedEvent(Form):
-    """An event to publish in the group; its content is checked when it is emitted."""
+    """An event to emit in the group of the run's events. Other members are checked only when it is emitted."""
 
     model_config = ConfigDict(extra="allow")
 
     type: Name = Field(description="The type of the event, with dots.")
-    message: str = Field(default="", description="The member `message` of the payload.")
+    message: str = Field(default="", description="The member `message` of the payload, unless `payload` is given.")
     attributes: dict[str, str] = Field(default={}, description="The payload, unless `payload` is given.")
 
 

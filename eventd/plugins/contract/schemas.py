@@ -1,4 +1,4 @@
-"""JSON Schemas of the plugin contract, generated from the models that check it.
+"""JSON Schemas of the plugin contract, generated from models; that of the answer also checks answers.
 
 `python -m eventd.plugins.contract.schemas FOLDER` writes them.
 """
@@ -78,7 +78,7 @@ class PluginName(Form):
 
 
 class Request(Form):
-    """What a plugin reads: one JSON object on its standard input."""
+    """What an executable plugin reads: one JSON object on its standard input."""
 
     api_version: Literal["plugin.routerd.net/v1alpha1"] = Field(description="The version of this form.")
     kind: Literal["PluginRequest"] = Field(description="What this is.")
@@ -87,21 +87,21 @@ class Request(Form):
 
 
 class PartName(Form):
-    """The part."""
+    """The metadata of the part."""
 
     name: Name = Field(description="The source with dashes, and the generation.")
 
 
 class PartSpec(Form):
-    """The proposal of a plugin and its end."""
+    """A plugin's proposal, its source, and the time at which it ends."""
 
     source: str = Field(
         description="EventSubscription/NAME/DIGEST; without events Plugin/NAME or DynamicConfigSource/NAME."
     )
-    generation: int = Field(description="Counts the results of this source.")
+    generation: int = Field(description="Rises with each run without events, else with each result that differs.")
     observed_at: Time = Field(description="When the result was observed.")
     expires_at: Time = Field(description="It is in effect before this time.")
-    digest: str = Field(description="SHA-256 of resources and directives, in hex.")
+    digest: str = Field(description="SHA-256, in hex, of resources and directives as proposed.")
     resources: list[ProposedResource] = Field(description="Added resources.")
     directives: list[Directive] = Field(description="Changes of declared resources.")
     action_plans: list[ActionPlan] = Field(default=[], description="Proposed actions at providers.")
@@ -120,7 +120,7 @@ FILES: Final[dict[str, type[BaseModel]]] = {"request.json": Request, "result.jso
 
 
 def schema_text(form: type[BaseModel]) -> str:
-    """Return the schema as the text of its file."""
+    """Return the JSON Schema of a model as the text of its file."""
     schema: dict[str, Any] = form.model_json_schema(by_alias=True)
     return json.dumps({"$schema": _DIALECT, **schema}, indent=2, ensure_ascii=False) + "\n"
 

@@ -1,4 +1,4 @@
-"""Checks whether a plugin keeps the contract: sends requests that every plugin must accept, and judges each answer."""
+"""Checks whether a plugin keeps the contract: sends it valid and invalid requests, and judges each answer."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ State = Literal["ok", "failed", "skipped"]
 class PluginCheck:
     """The result of one check.
 
-    `took` in microseconds, 0 if not measured; `reason` is the fault or the observation. `stderr` is what the plugin
-    wrote to standard error if the run failed.
+    `took` in microseconds, 0 if not measured; `reason` is the fault or the observation. `stderr`: the end of the
+    standard error of a failed run; empty for a check with an invalid request.
     """
 
     check: str
@@ -160,9 +160,9 @@ class Checking:
         return PluginCheck(name, "ok", took, _summary(outcome))
 
     async def _same_again(self) -> PluginCheck:
-        """Send one request twice, and check that both results are equal apart from events.
+        """Send one request twice, and check that both results have equal resources, directives and action plans.
 
-        A node that repeats a batch must get the same result.
+        A node that repeats a batch must get the same proposals.
         """
         name = "the same twice"
         request = self._request([self._event(number) for number in range(3)])
@@ -193,10 +193,10 @@ class Checking:
         return PluginCheck(name, "ok", 0, f"{count} runs")
 
     def _leaves_what_is_declared(self) -> PluginCheck:
-        """Check that no result of an earlier check defines a resource of the context: those are declared."""
+        """Check that no result of `_requested` defines a resource of the context, all of which are declared."""
         name = "does not redefine declared resources"
         if not self.context:
-            return PluginCheck(name, "skipped", 0, "spec.context names no resource that is declared")
+            return PluginCheck(name, "skipped", 0, "the plugin receives no declared resources")
         shown = {(found["apiVersion"], found["kind"], found["name"]) for found in self.context}
         for outcome in self._outcomes.values():
             for found in outcome.result.resources:

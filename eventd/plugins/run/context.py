@@ -27,7 +27,7 @@ _PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?----
 
 
 def context_of(config: PluginConfig, stored: Iterable[StoredResource]) -> list[dict[str, Any]]:
-    """Return the declared resources that the Plugin names, in its order, without secrets; others are left out.
+    """Return the resources that the Plugin names, in its order, without secrets; undeclared ones are left out.
 
     Each is `{apiVersion, kind, name, spec}`.
     """
@@ -42,9 +42,9 @@ def context_of(config: PluginConfig, stored: Iterable[StoredResource]) -> list[d
 def redact(value: Any) -> Any:
     """Return a copy without the values of keys whose names, in any spelling, denote secrets or their sources.
 
-    Such a value becomes empty; a mapping, or the path of a key file, is left out. In other texts, users and passwords
-    in URLs and assigned secrets are removed; a text with a private key becomes empty. In a mapping with `name` and
-    `value`, the name decides about the value.
+    Such a value becomes empty; the key of a mapping or of a key file's path is left out. In other texts, users and
+    passwords in URLs and assigned secrets are removed; a text with a private key becomes empty. In a mapping with
+    `name` and `value`, the name decides about the value.
     """
     if isinstance(value, str):
         return _redact_text(value)

@@ -1,6 +1,6 @@
 """Plugins that are functions of installed packages. They run in host processes that are reused.
 
-A host that takes too long or writes too much is killed, and the next run gets another one.
+A host whose run fails is killed, and the next run gets another one.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Host:
             raise self._failure(failed)
 
     async def run(self, request: bytes, longest: int) -> RawAnswer:
-        """Run one request for up to `longest` microseconds. Raises PluginFailed; the caller then kills the host."""
+        """Return the answer to a request, within `longest` microseconds. If it fails, the caller kills the host."""
         self._out.clear()
         self._err.clear()
         self._frame = self._loop.create_future()
@@ -163,7 +163,7 @@ class Host:
         about_plugin = failed.reason in _ABOUT_PLUGIN
         hint = LOOK
         if failed.reason == "no_entry_point":
-            hint = "install its package where the node runs; the name is the one in its pyproject.toml"
+            hint = "install, where the node runs, exactly one package whose pyproject.toml has this entry point"
         message = shorten(failed.message, 400)
         return self._failed(message, failed.reason, hint, about_plugin=about_plugin)
 
@@ -182,7 +182,7 @@ class Host:
 
 
 class Hosts:
-    """The hosts of one plugin in its current declaration. Each run has a host to itself."""
+    """The hosts of one plugin in one declaration. Each run has a host to itself."""
 
     def __init__(self, config: PluginConfig, clock: Clock, environment: Mapping[str, str], guards: Guards) -> None:
         self._config = config
@@ -194,9 +194,9 @@ class Hosts:
         self._retired = False
 
     async def run(self, request: RunRequest) -> RawAnswer:
-        """Run the plugin once. Cancelling kills the host.
+        """Run the plugin once, and return its answer. Cancelling kills the host of the run.
 
-        Raises PluginFailed, and then kills this host and the idle ones.
+        Raises PluginFailed, after killing the host of the run and all idle ones.
         """
         host = self._take() or await self._start()
         try:
@@ -224,7 +224,7 @@ class Hosts:
             self._discard(host)
 
     async def close(self) -> None:
-        """Kill idle hosts, and wait until all hosts are gone, busy ones after their runs."""
+        """Kill idle hosts, and wait a few seconds for each host to end; a busy one is killed only after its run."""
         self.retire()
         for host in list(self._all):
             await host.process.wait_gone()

@@ -46,7 +46,7 @@ _SHORTAGES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RawAnswer:
-    """The unparsed answer of a plugin; `exit_code` is None for an entry point."""
+    """The unparsed answer of a plugin. For an entry point, `stdout` is the `status` as JSON, and `exit_code` None."""
 
     exit_code: int | None
     stdout: bytes
@@ -60,7 +60,7 @@ def environment_of(common: Mapping[str, str], own: tuple[tuple[str, str], ...]) 
 
 
 def kept_stderr(raw: bytes | bytearray) -> str:
-    """Return the last `MAX_STDERR_KEPT` characters of a standard error, where programs report failures."""
+    """Return the end of a standard error as text, at most `MAX_STDERR_KEPT` characters: failures are reported last."""
     text = bytes(raw).decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
     return text if len(text) <= MAX_STDERR_KEPT else "…" + text[-(MAX_STDERR_KEPT - 1) :]
 
@@ -71,16 +71,17 @@ def digest_of(stdout: bytes | bytearray) -> str:
 
 
 def check_executable(path: str) -> None:
-    """Raise PluginFailed if the file is missing, unreadable, not a regular file, or not executable for this user."""
+    """Raise PluginFailed if the file is missing, cannot be examined, or is not a file that this user can execute."""
     try:
         found = os.stat(path)
     except OSError as error:
         missing = isinstance(error, FileNotFoundError | NotADirectoryError)
         what = "does not exist" if missing else f"cannot be examined: {error.strerror}"
         reason = "missing" if missing else "unreadable"
-        raise _unusable(path, what, reason, "install it there, or change spec.executable of the Plugin") from None
+        hint = "install it there" if missing else "let the node's user access its directory"
+        raise _unusable(path, what, reason, f"{hint}, or change spec.executable of the Plugin") from None
     if not stat.S_ISREG(found.st_mode):
-        raise _unusable(path, "is not a regular file", "not_a_file", "spec.executable names a program")
+        raise _unusable(path, "is not a regular file", "not_a_file", "name a program in spec.executable of the Plugin")
     if not found.st_mode & 0o111 or not os.access(path, os.X_OK):
         hint = "make it executable for the node's user: chmod 755"
         raise _unusable(path, "is not executable", "not_executable", hint)
@@ -129,7 +130,7 @@ def _no_interpreter(path: str) -> tuple[str, str]:
 async def run_executable(
     path: str, request: bytes, *, longest: int, environment: Mapping[str, str], clock: Clock, guards: Guards
 ) -> RawAnswer:
-    """Run a program once, for up to `longest` microseconds. Raises PluginFailed.
+    """Run a program once, for up to `longest` microseconds, and return its answer. Raises PluginFailed.
 
     However the run ends, also by cancelling, the program is killed with its descendants.
     """

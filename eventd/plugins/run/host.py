@@ -1,8 +1,8 @@
 """The program of a host process, which runs the function of one entry point for a node.
 
-Requests and answers are frames with a length of four bytes in front, over the two pipes this process was started with.
-The pipes are moved to other descriptors first: what the plugin prints goes to standard error and cannot mix with
-answers.
+Requests and answers are frames with a length of four bytes in front, over the pipes that were standard input and output
+at the start. They are moved to other descriptors first: what the plugin prints goes to standard error and cannot mix
+with answers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Failed(Exception):
 
 
 class Function:
-    """The plugin's function, in any of the supported forms."""
+    """The plugin's function: for one event or all, with or without context, plain, asynchronous or a generator."""
 
     def __init__(self, call: Any) -> None:
         if not callable(call):
@@ -101,10 +101,10 @@ async def _drain(gathered: ProposalWriter, values: Any, subject: str) -> None:
 
 
 def _parameters(call: Any) -> tuple[str, str]:
-    """Return the name of the first parameter, and how the context is passed.
+    """Return the name of the first positional parameter, and how the context is passed.
 
-    That is `named`, `placed`, or empty if it is not passed. Raises Failed for a signature that cannot be called with
-    the events, or with the events and the context.
+    The latter is `named`, `placed`, or empty if it is not passed. Raises Failed for a signature without such a
+    parameter, or that cannot be called with the events, or with the events and the context.
     """
     try:
         signature = inspect.signature(call)
@@ -159,7 +159,7 @@ def _others() -> str:
 
 
 def find(name: str) -> Sequence[Any]:
-    """Return the entry points of this name in all installed packages, one for each distinct object; none are loaded."""
+    """Return the installed entry points of this name, one for each distinct `module:function`; none are loaded."""
     from importlib.metadata import entry_points
 
     return list({entry.value: entry for entry in entry_points(group=GROUP, name=name)}.values())
@@ -229,7 +229,7 @@ def _put_pipes_aside() -> tuple[int, int]:
 
 
 def main(name: str, lifeline: int) -> NoReturn:
-    """Load the entry point `name`, report whether that succeeded, answer requests until their pipe ends, and exit.
+    """Load the entry point `name` and report the outcome; if loaded, answer requests until their pipe ends; exit.
 
     `lifeline` is a pipe whose other end the node holds and never writes to; -1 if a guard ends this process.
     """

@@ -1,4 +1,4 @@
-"""The plugins of one node: every run of a plugin starts here, for executables and entry points."""
+"""The plugins that one process runs: every run of a plugin starts here, for executables and entry points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READERS: Final = 4
 
 
 class _PluginRuns:
-    """The runs of one plugin in its current declaration: the limit of concurrent runs, and the hosts that are kept."""
+    """The runs of one plugin in one declaration: the limit of concurrent runs, and the hosts of an entry point."""
 
     def __init__(self, config: PluginConfig, clock: Clock, environment: Mapping[str, str], guards: Guards) -> None:
         self.config = config
@@ -32,7 +32,7 @@ class _PluginRuns:
 
 
 class Plugins:
-    """Runs plugins. `environment` is what each gets in addition to its own `env`: PATH, from the settings.
+    """Runs plugins. `environment` is what each gets beside its own `env`, which wins: the PATH of this process.
 
     `threads` creates the pool that parses the answers.
     """
@@ -110,7 +110,7 @@ class Plugins:
         self._retire(name)
 
     def _retire(self, name: str) -> None:
-        """Start no more runs in this declaration of a plugin; kill its idle hosts now, busy ones after their runs."""
+        """Let the next run of a plugin use a new limit and hosts; kill idle hosts now, busy ones after their runs."""
         runs = self._current.pop(name, None)
         self._retired = [hosts for hosts in self._retired if hosts.any_left]
         if runs is not None and runs.hosts is not None:
@@ -118,7 +118,7 @@ class Plugins:
             self._retired.append(runs.hosts)
 
     async def close(self) -> None:
-        """Kill every process and wait. No run may be under way."""
+        """Kill every process, and wait a few seconds at most for each to end. No run may be under way."""
         for name in list(self._current):
             self._retire(name)
         for hosts in self._retired:

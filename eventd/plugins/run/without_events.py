@@ -1,6 +1,6 @@
 """Runs of plugins without events, started by an operator or a schedule.
 
-The part of a run replaces that of the same owner's last run. It is stored in one transaction with the end of the run.
+The part of a run replaces that of the same owner's last run, in one transaction that also stores the end of the run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from eventd.store.rows.generations import read_noted
 from eventd.store.rows.registry import StoredResource, read_resources
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run, read_run
 
-BROKEN_OFF: Final = "the run was interrupted: the node or command that ran it was stopped, or its declaration changed"
+BROKEN_OFF: Final = "the run was interrupted: the node or command was stopped, or the plugin or its schedule changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class RunResult:
 
 
 def prepare_manual_run(conn: Connection, name: str, now: int, *, kept: bool) -> RunOrder:
-    """Prepare a run that an operator starts; nothing is written. Raises NotFound if the plugin is not declared."""
+    """Return the order for a run that an operator starts. Raises NotFound if the plugin is not declared."""
     stored = read_resources(conn)
     config = find_plugin(stored, name)
     owner = plugin_owner(name)
@@ -64,7 +64,7 @@ def prepare_manual_run(conn: Connection, name: str, now: int, *, kept: bool) -> 
 
 
 def prepare_due_run(conn: Connection, schedule: ScheduleConfig, now: int) -> RunOrder:
-    """Prepare a run that is due by a schedule; nothing is written. Raises NotFound for an undeclared plugin."""
+    """Return the order for a run that is due by a schedule. Raises NotFound for an undeclared plugin."""
     stored = read_resources(conn)
     config = find_plugin(stored, schedule.plugin)
     request = _request(conn, stored, config, schedule.owner, INTERVAL_TRIGGER, now)
@@ -107,7 +107,7 @@ def _hash(stored: Sequence[StoredResource]) -> str:
 async def run_without_events(database: Database, clock: Clock, running: Plugins, asked: RunOrder) -> RunResult:
     """Run a plugin without events. If `asked.kept`, store the run, also a failed one, and the part of its result.
 
-    Raises PluginFailed, and Invalid for a result that cannot be stored.
+    Events in the result are not emitted. Raises PluginFailed, and Invalid for a result that cannot be stored.
     """
     run_id = await database.write(_begin, asked, clock.now()) if asked.kept else None
     ending = RunEnd(status=RunStatus.INTERRUPTED, completed_at=0, error=BROKEN_OFF)

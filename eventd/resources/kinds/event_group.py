@@ -84,7 +84,7 @@ class Retention(Spec):
     )
     undelivered: Literal["keep", "drop"] = Field(
         default="keep",
-        description="Whether this node's live events that a peer has not received are kept (`keep`) or evicted.",
+        description="Whether this node's live events are kept (`keep`) or evicted while they wait for a peer.",
     )
     max_bytes: Annotated[Size, size_between(0, LARGEST)] = Field(
         default=0, description="New events are refused while the group holds this many bytes; 0: no limit."
@@ -200,7 +200,7 @@ class Listen(Spec):
 
 
 class GroupLimits(Spec):
-    """Limits of what this node accepts from other nodes."""
+    """Limits of what this node accepts from other nodes; maxEventBytes also limits events emitted here."""
 
     max_event_bytes: Annotated[Size, size_between(KIB, 64 * MIB)] = Field(
         default=MIB, description="The largest event in bytes."
@@ -212,7 +212,7 @@ class GroupLimits(Spec):
         default=10_000, description="Maximum number of events in a batch."
     )
     max_hops: Annotated[Whole, Field(ge=1, le=64)] = Field(
-        default=8, description="Maximum number of nodes that an event may have come through."
+        default=8, description="Maximum number of nodes that an event may have come through, its sender included."
     )
     max_waiting_bytes: Annotated[Size, size_between(KIB, 16 * GIB)] = Field(
         default=64 * MIB,

@@ -57,7 +57,7 @@ class Trigger(Spec):
 
     plugin_ref: GroupName = Field(description="Name of the Plugin.")
     batch_window: _Wait = Field(
-        default=0, description="Collect events for this long after the first one; 0 or less: not set."
+        default=0, description="Collect events for at most this long after the first one; 0 or less: not set."
     )
     debounce: _Wait = Field(
         default=0, description="Run when no further event has arrived for this long; 0 or less: not set."
@@ -68,7 +68,8 @@ class RunRetry(Spec):
     """What happens after a failed run; the wait doubles with each failure in a row."""
 
     max_attempts: Annotated[Whole, Field(ge=1, le=100)] = Field(
-        default=3, description="After this many failed runs an event becomes a dead letter."
+        default=3,
+        description="After this many failed runs, a batch is halved; an event at fault becomes a dead letter.",
     )
     base_backoff: Annotated[Duration, duration_between(MILLISECOND, HOUR)] = Field(
         default=SECOND, description="The wait after the first failure."

@@ -50,10 +50,14 @@ class DeliverySlo(Spec):
 
 
 class SubscriptionSlo(Spec):
-    """Bounds of the subscriptions' runs."""
+    """Bounds of the runs of each subscription of the group."""
 
-    max_pending_runs: _Count = Field(default=0, description="More pending runs than this are a warning.")
-    max_failed_runs: _Count = Field(default=0, description="More failed runs than this are a failure.")
+    max_pending_runs: _Count = Field(
+        default=0, description="More pending runs of a subscription than this are a warning."
+    )
+    max_failed_runs: _Count = Field(
+        default=0, description="More failed runs of a subscription than this are a failure."
+    )
 
 
 class FederationSloSpec(Spec):

@@ -36,11 +36,11 @@ class PluginTrigger(Spec):
     type: Literal["interval", "event"] = Field(
         description="interval runs the plugin at intervals; event is accepted and has no effect."
     )
-    every: _Span | None = Field(default=None, description="The time between two runs; for type interval.")
+    every: _Span | None = Field(default=None, description="The time between the starts of two runs; for type interval.")
     topic: str = Field(default="", description="For type event; has no effect.")
 
     def findings(self) -> Iterator[Finding]:
-        """Yield fields that do not fit the type."""
+        """Yield `every` or `topic`, if the type requires it or does not allow it."""
         if self.type == "interval" and self.every is None:
             yield Finding(("every",), "is required for a trigger whose type is interval")
         if self.type == "interval" and self.topic.strip():
@@ -89,7 +89,7 @@ class PluginSpec(Spec):
     context: PluginContext = Field(default=PluginContext(), description="The resources that the plugin receives.")
 
     def findings(self) -> Iterator[Finding]:
-        """Require executable or entryPoint, not both, and ttl only with entryPoint: an executable sets it by result."""
+        """Require executable or entryPoint, not both; refuse ttl with executable, which sets it in each result."""
         if self.executable and self.entry_point:
             yield Finding(("entryPoint",), "executable and entryPoint exclude each other", "leave one of them out")
         elif not (self.executable or self.entry_point):

@@ -77,7 +77,7 @@ def is_group_version(api_version: str) -> bool:
 
 
 def is_ours(api_version: str) -> bool:
-    """Return whether an apiVersion belongs to a group whose kinds this program knows."""
+    """Return whether the part of an apiVersion before the slash is one that kinds of this program have."""
     return api_version.partition("/")[0].lower() in _OUR_GROUPS
 
 
@@ -85,8 +85,8 @@ def is_ours(api_version: str) -> bool:
 def is_foreign(api_version: str, kind: str) -> bool:
     """Return whether this is the kind of another program, whose resources are kept unchanged.
 
-    Its apiVersion has the form `group/version` and a group without kinds of this program, and its name is not the name
-    of one of them.
+    Its apiVersion has the form `group/version`, with a `group` that no kind of this program has, and its name is not
+    that of a kind of this program.
     """
     return (
         is_group_version(api_version)

@@ -12,7 +12,7 @@ from eventd.resources.kinds.spec import Spec, defaults_of, name_of, walk
 
 
 def kind_schema(kind: Kind) -> dict[str, Any]:
-    """Return the schema of one resource of this kind."""
+    """Return the JSON Schema of a resource of this kind."""
     spec = kind.spec.model_json_schema(by_alias=True)
     sections = {kind.spec.__name__: spec, **spec.pop("$defs", {})}
     for section in dict.fromkeys(field.section for field in walk(kind.spec)):
@@ -35,7 +35,7 @@ def kind_schema(kind: Kind) -> dict[str, Any]:
 
 
 def _write_defaults(section: type[Spec], schema: dict[str, Any]) -> None:
-    """Replace the defaults in a section's schema by their canonical text; remove empty defaults, and all titles."""
+    """Replace the defaults in a section's schema by their canonical form; remove empty defaults, and all titles."""
     schema.pop("title", None)
     defaults = defaults_of(section)
     for info in section.model_fields.values():

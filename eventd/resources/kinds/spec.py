@@ -70,7 +70,7 @@ def name_of(info: FieldInfo) -> str:
 
 
 def defaults_of(section: type[Spec]) -> dict[str, Any]:
-    """Return the defaults of a section by name, as canonical text: `5m0s`, `8MiB`, `auto`; without nested sections."""
+    """Return the defaults of a section by field, in canonical form: `5m0s`, `8MiB`, 4; without nested sections."""
     written = section.model_construct().model_dump(mode="json", by_alias=True)
     inner = {name_of(info) for info in section.model_fields.values() if section_of(info)}
     return {name: value for name, value in written.items() if name not in inner and value is not None}
@@ -82,7 +82,7 @@ def section_of(info: FieldInfo) -> type[Spec] | None:
 
 
 def section_under(section: type[Spec], name: str) -> type[Spec] | None:
-    """Return the model of the section, or list of sections, in the field `name` of a section; None if it holds none."""
+    """Return the model of the section, or list of sections, in the field `name` of a section; None if there is none."""
     return next((section_of(info) for info in section.model_fields.values() if name_of(info) == name), None)
 
 

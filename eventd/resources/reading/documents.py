@@ -1,6 +1,6 @@
 """Parses files to drafts: one draft per resource, with its source and the line of each field.
 
-Nothing is validated here. A source contains single resources in YAML documents, a Router document with
+The resources are not validated here. A source contains single resources in YAML documents, a Router document with
 `spec.resources[]`, a List with `items[]`, or the same in JSON. Problems are collected, so one bad file does not hide
 the problems of another.
 """
@@ -78,7 +78,7 @@ class Draft:
         return "/".join(part for part in (self.node.text("kind"), self.name) if part)
 
     def line_of(self, path: FieldPath) -> int:
-        """Return the line of the field at `path`; if it is absent, that of the nearest enclosing field that is not."""
+        """Return the line of the field at `path`; if that is absent, of the nearest enclosing field that exists."""
         return line_of(self.node, path)
 
     def problem(self, path: FieldPath, message: str, hint: str = "") -> Problem:
@@ -112,14 +112,15 @@ def read_sources(
 ) -> ReadResult:
     """Read files, folders (their *.yaml, *.yml and *.json, sorted, not recursively) and `-`, standard input.
 
-    Never raises: a missing, unreadable or malformed source becomes a problem of the result.
+    Does not raise: a missing, unreadable or malformed file becomes a problem of the result.
     """
     budget = _Budget(read)
     try:
         return _read_all(paths, budget, read_stdin)
     except _BudgetExceeded as error:
         most = MAX_TOTAL_BYTES // 1024 // 1024
-        return _unreadable(f"{error.source} and what was read before", f"is larger than {most} MiB: split it")
+        message = f"are larger than {most} MiB together: name fewer files at once"
+        return _unreadable(f"{error.source} and what was read before", message)
 
 
 class _BudgetExceeded(Exception):
@@ -165,7 +166,7 @@ def _read_all(paths: Iterable[str], budget: _Budget, read_stdin: Callable[[], by
 
 def _load_stdin(budget: _Budget, read_stdin: Callable[[], bytes] | None) -> ReadResult:
     if read_stdin is None:
-        return _unreadable("-", "standard input can be read only once, and not in an API request")
+        return _unreadable("-", "standard input was read already, or is not read by this command: name a file")
     return load_bytes("<stdin>", budget.spend(read_stdin(), "<stdin>"))
 
 
@@ -203,7 +204,7 @@ def _unreadable(source: str, message: str) -> ReadResult:
 def load_bytes(source: str, content: bytes) -> ReadResult:
     """Return the drafts in the bytes of a source; bytes that are not UTF-8, or over `MAX_BYTES`, are a problem."""
     if len(content) > MAX_BYTES:
-        return _unreadable(source, f"is larger than {MAX_BYTES // 1024 // 1024} MiB, the most that is read")
+        return _unreadable(source, f"is larger than {MAX_BYTES // 1024 // 1024} MiB, the most that is read: split it")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -275,7 +276,7 @@ class _Unpacker:
         draft = Draft(self.source, node)
         metadata, spec = node.get("metadata"), node.get("spec")
         if node.text("apiVersion") != ROUTER[0]:
-            self._note(draft.problem(("apiVersion",), f"a Router is {ROUTER[0]}"))
+            self._note(draft.problem(("apiVersion",), f"must be {ROUTER[0]} for a Router"))
         if not isinstance(metadata, Mapping) or not metadata.text("name"):
             self._note(draft.problem(("metadata", "name"), "is required"))
         self._refuse_others(draft, node, (), ("apiVersion", "kind", "metadata", "spec", "status"))

@@ -26,7 +26,7 @@ _BLANK = re.compile(r"[ \t\n\r]*")
 
 
 def read_json(text: str, flaws: list[Flaw], most: int = MAX_VALUES) -> Node:
-    """Parse a JSON text; mistakes after which it can still be parsed are added to `flaws`.
+    """Return a JSON text as a tree; mistakes after which it can still be parsed are added to `flaws`.
 
     Raises ParseError for any other mistake, and for a text with more than `most` values.
     """
@@ -94,7 +94,7 @@ class _Reader:
         return items
 
     def _closes(self, bracket: str, *, first: bool) -> bool:
-        """Return whether the structure ends here; otherwise the comma before the next member has been consumed."""
+        """Return whether the structure ends here. Moves past its bracket, or past the comma before the next member."""
         if self._text[self._at : self._at + 1] == bracket:
             self._step()
             return True

@@ -150,7 +150,7 @@ def plain(node: Node) -> Any:
 
 
 def line_of(node: Node, path: FieldPath) -> int:
-    """Return the line of the field at `path`; if it is absent, that of the nearest enclosing field that is not."""
+    """Return the line of the field at `path`; if that is absent, of the nearest enclosing field that exists."""
     line = node.line
     for step in path:
         if isinstance(node, Mapping) and isinstance(step, str) and step in node.entries:

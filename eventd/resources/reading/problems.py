@@ -13,7 +13,7 @@ FieldPath = tuple[str | int, ...]
 
 
 def render_path(path: FieldPath) -> str:
-    """Return `spec.auth.keys[0].id`; a key that is no identifier is quoted: `metadata.annotations["a.b/c"]`."""
+    """Return a path as text: `spec.auth.keys[0].id`; other keys than identifiers are quoted: `annotations["a.b/c"]`."""
     text = ""
     for step in path:
         if isinstance(step, int):

@@ -214,7 +214,7 @@ def _start(event: Any) -> tuple[int, int]:
 
 
 def _mappings(node: Node, line: int, column: int) -> list[dict[str, Entry]]:
-    """Return the mappings that a merge key refers to."""
+    """Return the entries of each mapping that a merge key refers to. Raises ParseError for anything else."""
     parts = node.items if isinstance(node, Sequence) else (node,)
     mappings = [part.entries for part in parts if isinstance(part, Mapping)]
     if len(mappings) != len(parts):
@@ -223,7 +223,7 @@ def _mappings(node: Node, line: int, column: int) -> list[dict[str, Entry]]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes every text that this reader, or another one, would read as another type."""
+    """Writes YAML without aliases, and quotes every text that a YAML 1.1 or 1.2 reader would take for another type."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)

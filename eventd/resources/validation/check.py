@@ -160,7 +160,7 @@ def _check_name(draft: Draft, metadata: Mapping) -> Iterator[Problem]:
 
 
 def _check_texts(draft: Draft, metadata: Mapping, member: str) -> Iterator[Problem]:
-    """Yield the problems of `annotations` or `labels`: values that are not text, or too many characters in all."""
+    """Yield the problems of `annotations` or `labels`: not a mapping, values that are not text, or too long."""
     node = metadata.get(member)
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return
@@ -172,7 +172,7 @@ def _check_texts(draft: Draft, metadata: Mapping, member: str) -> Iterator[Probl
             hint = "put it in quotes" if isinstance(node.get(key), Scalar) else ""
             yield draft.problem(("metadata", member, key), "must be text", hint)
     if sum(len(key) + len(node.text(key) or "") for key in node.entries) > _MAX_ANNOTATIONS:
-        yield draft.problem(("metadata", member), f"is longer than {_MAX_ANNOTATIONS // 1024} KiB")
+        yield draft.problem(("metadata", member), f"is longer than {_MAX_ANNOTATIONS} characters")
 
 
 def _read_spec(draft: Draft, kind: Kind, problems: list[Problem]) -> Spec | None:

@@ -30,7 +30,7 @@ FOREIGN_RULE = "is not a group and version such as net.example/v1, which kinds o
 
 
 def is_foreign_draft(draft: Draft) -> bool:
-    """Return whether the draft is of another program's kind."""
+    """Return whether the draft is of another program's kind; False if its kind is a misspelt one of this program."""
     version, kind = draft.node.text("apiVersion") or "", draft.node.text("kind") or ""
     return is_foreign(version, kind) and kind != PART and not is_misspelt(version, kind)
 
@@ -87,7 +87,7 @@ KindId = tuple[str, str]
 
 
 def meant_kinds(word: str, stored: Iterable[StoredResource]) -> Sequence[KindId]:
-    """Return the kinds that a word means: the one of this program, else the foreign kinds of stored resources.
+    """Return apiVersion and kind of what a word means: this program's kind, else foreign kinds of stored resources.
 
     A foreign kind is also found as `Kind.group` and `Kind.version.group`. Raises NotFound.
     """

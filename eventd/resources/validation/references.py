@@ -93,7 +93,7 @@ class _ReportPlace:
 def check(drafts: Sequence[Draft], stored: Sequence[StoredResource], *, complete: bool) -> Iterator[Problem]:
     """Yield problems between the drafts, and between them and stored resources that stay.
 
-    Without `complete` a part of the input could not be read, so nothing is reported as missing.
+    Without `complete` a part of the input could not be read, so no resource is reported as not declared.
     """
     groups = {group.name: group for group in _declared(EVENT_GROUP, drafts, stored)}
     peers = _declared(EVENT_PEER, drafts, stored)
@@ -247,7 +247,7 @@ def _key_places(group: PlannedResource, members: list[PlannedResource], use: str
 
 
 def _signs(key: dict[str, Any], node: str, algorithms: tuple[str, ...] = ("hmac-sha256", "ed25519")) -> bool:
-    """Return whether `node` signs with this key, which is active and of one of these `algorithms`."""
+    """Return whether this key is active, of one of these `algorithms`, and belongs to `node` or to all members."""
     owner = key.get("owner", key.get("node"))
     active = key.get("state", "active") == "active"
     return owner in (node, ANY) and active and key.get("algorithm", "hmac-sha256") in algorithms

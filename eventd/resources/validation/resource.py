@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from eventd.errors import Invalid
-from eventd.resources.kinds.registry import KINDS, Kind, is_foreign, known_kinds
+from eventd.resources.kinds.registry import KINDS, Kind, is_foreign
 from eventd.resources.kinds.spec import Spec, section_under
 from eventd.resources.reading.documents import Identity
 from eventd.resources.reading.problems import render_path
@@ -92,7 +92,7 @@ Declaration = Resource | ForeignResource
 
 
 def _text(spec: Mapping[str, Any]) -> str:
-    """Return the spec as text, because 1 equals True in Python."""
+    """Return the spec as JSON text to compare, because 1 equals True in Python."""
     return json.dumps(spec, sort_keys=True)
 
 
@@ -111,7 +111,7 @@ def from_stored(stored: StoredResource) -> Declaration:
     kind = KINDS.get(stored.kind)
     if kind is None or kind.api_version != stored.api_version:
         what = f"the stored {identity_of(stored)} is of {stored.api_version} {stored.kind}"
-        raise Invalid(f"{what}, which this program does not know", hint=known_kinds(stored.kind))
+        raise Invalid(f"{what}, which this program does not know", hint="run the version that stored it")
     try:
         spec = kind.spec.model_validate(dict(stored.spec))
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Words the problems that pydantic finds for people who write resources.
+"""Words the problems that pydantic finds in specs, for people who write resources.
 
 Values are shown only where they help and cannot be a secret.
 """

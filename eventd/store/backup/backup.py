@@ -1,7 +1,7 @@
 """Backups of a SQLite database as single files: made while a node writes, inspected, and restored.
 
 No incomplete file ever has the final name. A file is written beside it under a temporary name, made durable, and
-renamed. The next command removes the temporary files of a killed one.
+renamed. The next command with the same target removes the temporary files of a killed one.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class BackupCopy:
 
 
 def back_up(database: Database, target: Path, *, force: bool = False) -> BackupCopy:
-    """Copy a SQLite database at one moment while others write to it; the copy is verified and durable.
+    """Copy a SQLite database at one moment while others write to it; return the copy, verified and durable.
 
     Raises `Conflict` when the target exists (unless `force`) or belongs to a database in use, `Invalid` when it is not
     a regular file, `NotFound` when its folder is missing, and `DatabaseUnusable` when the database, and so the copy, is
-    damaged or belongs to another program.
+    damaged, has a newer schema, or belongs to another program.
     """
     source = database.path
     assert source is not None, "only a SQLite database is a file"
@@ -78,18 +78,16 @@ def _require_free(target: Path, source: Path, *, force: bool) -> None:
         raise Conflict(f"{target} belongs to the database itself", hint="name another file")
     for suffix in SIDECARS:
         if Path(f"{target}{suffix}").exists():
-            raise Conflict(
-                f"{target} is a database in use: {target.name}{suffix} exists next to it", hint="name another file"
-            )
+            raise Conflict(f"{target}{suffix} exists, so {target} may be a database in use", hint="name another file")
     if target.exists() and not force:
         raise Conflict(f"{target} exists already", hint="name another file, or replace it with --force")
 
 
 @contextmanager
 def part_of(target: Path) -> Iterator[Path]:
-    """Yield a new empty file beside `target`, to be filled and renamed; delete it after the block unless renamed.
+    """Yield the path of a new empty file beside `target`, which is deleted after the block unless renamed.
 
-    It is locked, so that a file without a lock is known to be left over.
+    Left-over ones of the same target are deleted first. Each is locked: one without a lock is known to be left over.
     """
     _sweep(target)
     handle, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
@@ -117,7 +115,7 @@ def _remove(part: Path) -> None:
 
 
 def copy_pages(conn: Connection, part: Path) -> None:
-    """Fill the empty file `part` with the database in this snapshot.
+    """Fill the empty file `part` with the database as the open transaction sees it.
 
     The snapshot is held over all steps; without it each commit of a node would restart the copy.
     """
@@ -131,16 +129,16 @@ def copy_pages(conn: Connection, part: Path) -> None:
 
 
 def copy_file(file: Path, part: Path) -> None:
-    """Fill the empty file `part` with the database in `file` and its write-ahead log."""
+    """Fill the empty file `part` with the database in `file`, and with what only its write-ahead log holds."""
     with _reading(file) as conn:
         copy_pages(conn, part)
 
 
 def examine(path: Path, *, name: str = "") -> BackupCopy:
-    """Inspect a copy; errors call it `name`. Reads the whole file and writes nothing beside it.
+    """Return a copy that was checked as a whole; write nothing, except perhaps the index (`-shm`) of its log.
 
     Raises `NotFound`, `Invalid` when it is not a regular file, `OSError` when it cannot be opened, and
-    `DatabaseUnusable` when it is damaged, has a newer schema, or is not a database of a node.
+    `DatabaseUnusable`, which calls it `name`, when it is damaged, has a newer schema, or is not a database of a node.
     """
     name = name or str(path)
     if not path.is_file():
@@ -178,10 +176,11 @@ def _reading(path: Path) -> Iterator[Connection]:
 
 
 def put_in_place(part: Path, place: Path, stamp: str) -> Path | None:
-    """Replace the database at `place` by the file `part`. Returns where the old one is kept, None if there was none.
+    """Replace the database at `place` with the file `part`. Returns the path of the old one, None if there was none.
 
-    No node may serve the old one. At every moment either the old or the new database is at `place`, complete. Raises
-    `DatabaseUnavailable` when another process has it open, and `DatabaseUnusable` when `part` is damaged.
+    Deletes the head file of the old one, which no node may serve. At every moment either the old or the new database is
+    at `place`, complete. Raises `DatabaseUnavailable` when another process has it open, and `DatabaseUnusable` when
+    `part` is damaged.
     """
     with _alone(part):
         pass
@@ -206,7 +205,7 @@ def put_in_place(part: Path, place: Path, stamp: str) -> Path | None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Move the write-ahead log into the file, and keep other processes out during the block.
+    """Move a database's write-ahead log into its file, and keep other processes out during the block.
 
     A process that has opened the old file and waits must not continue with the new file's write-ahead log; SQLite turns
     it away when it sees that the file was renamed.
@@ -223,7 +222,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _has_header(path: Path) -> bool:
-    """Return whether the file looks like SQLite's. SQLite would delete the write-ahead log of any other file."""
+    """Return whether a file exists and begins as SQLite's do. SQLite would delete the log of any other file."""
     if not path.exists():
         return False
     with path.open("rb") as file:
@@ -231,9 +230,9 @@ def _has_header(path: Path) -> bool:
 
 
 def _give_to_owner(part: Path, place: Path) -> None:
-    """Give `part` the owner and mode of the old file, so that the node can open it regardless of who restores.
+    """Give `part` the mode of the file at `place` and, if permitted, its owner, so that the node can open it.
 
-    Without an old file, it gets the owner of the folder.
+    Without such a file, it gets the owner of the folder, if permitted.
     """
     if place.exists():
         part.chmod(stat.S_IMODE(place.stat().st_mode))
@@ -243,9 +242,9 @@ def _give_to_owner(part: Path, place: Path) -> None:
 
 
 def _keep(place: Path, stamp: str) -> Path | None:
-    """Give the database at `place` a second name, so that the first can be replaced in one step.
+    """Give the database at `place`, with its logs, a second name, so that the first can be replaced in one step.
 
-    Returns the second name; None if there is no database.
+    Returns the second name; None if there is no database. A file system without links gets a copy.
     """
     for left in place.parent.iterdir():
         # After an interrupted command: two names of one database in use would destroy it.

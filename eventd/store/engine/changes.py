@@ -26,7 +26,7 @@ RELISTEN = 1.0
 
 
 class ChangeSource(Protocol):
-    """Interface of a source of signals that another process may have written."""
+    """Interface of a source of signals that another connection may have written."""
 
     async def wait(self) -> None:
         """Return when another connection may have committed; also after an error, or after `RELISTEN` on Postgres."""
@@ -38,7 +38,7 @@ class ChangeSource(Protocol):
 
 
 class FileChanges:
-    """SQLite's `data_version`, which changes after every commit of any other connection.
+    """Polls SQLite's `data_version`, which changes after every commit of any other connection, also of this process.
 
     The counter is in shared memory and is read on the loop: twenty thread switches a second would cost an idle node a
     hundred times as much.

@@ -91,7 +91,10 @@ def _who(name: str) -> str:
 
 
 async def _to_the_end(work: Callable[[], T]) -> T:
-    """Run work in a thread. A cancellation waits for it: otherwise it opens a session after its owner has closed it."""
+    """Return the result of `work`, run in a thread.
+
+    A cancelled caller waits for the work: otherwise it could open a session that is never closed.
+    """
     working = asyncio.get_running_loop().run_in_executor(None, work)
     try:
         return await asyncio.shield(working)
@@ -168,19 +171,19 @@ class DatabaseClaim:
         )
 
     def end_silent(self, holder: ClaimHolder) -> bool:
-        """End a holder's session if it has not checked its claim since `holder` was read; return whether it was ended.
+        """End a holder's session; False if it has ended, checked its claim since `holder` was read, or does not end.
 
         Raises `DatabaseUnavailable`.
         """
         with translated(self._label), closing(open_session(self._url, "eventd-standby")) as session:
             ended = session.execute(_END_SILENT, (ENDING_MILLISECONDS, holder.pid, holder.name, holder.checked))
-            return bool(ended.fetchall())
+            return any(gone for (gone,) in ended.fetchall())  # false: the session did not end in time
 
     async def keep(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """Check the claim every `CHECK_SECONDS`, until cancelled. Raises `Conflict` when another node has taken it.
 
-        The session ends with the server, or with the network. Then no node holds the claim, and it is taken again as
-        soon as the server is back: a restart of the server is no reason to stop.
+        A claim that was lost with the server or the network is taken again as soon as the server is back: a restart of
+        the server is no reason to stop.
         """
         while True:
             await sleep(CHECK_SECONDS)
@@ -192,7 +195,7 @@ class DatabaseClaim:
             logger.info("claim regained")
 
     def _holds(self) -> bool:
-        """Return whether the session still holds the claim's locks; False if a connection pooler has replaced it."""
+        """Return whether the session still holds an exclusive lock; False if it failed, or a pooler has replaced it."""
         import psycopg
 
         with suppress(psycopg.Error):

@@ -1,7 +1,7 @@
 """Opening the database and running plain functions over it. Callers need not know which database it is.
 
 A storage function takes an open `sqlalchemy.Connection` and commits nothing. `Database.write` runs one on the single
-writer thread inside one transaction; `Database.read` runs one on a few reader threads over one snapshot. Durability is
+writer thread inside one transaction; `Database.read` runs one on a reader thread over one snapshot. Durability is
 the database's strictest by default: an answer given after `write` returned survives a power cut.
 """
 
@@ -89,7 +89,7 @@ class Database:
         self.threads = threads
         self.claim_name = claim
         self.restarts = 0
-        """How often SQLite's write-ahead log was restarted."""
+        """How often a restart of SQLite's write-ahead log was tried."""
         self.kind: Kind = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
         self.file_guard = FileGuard(self.path)
         self._label = self.label()
@@ -154,7 +154,10 @@ class Database:
             return fn(conn, *args, **kwargs)
 
     def start_write(self, fn: Callable[[sa.Connection], T], *, durable: bool = True) -> Future[T]:
-        """Queue `fn` for the writer thread, which runs one transaction after the other, in the order of the calls."""
+        """Queue `fn` for the writer thread, as a transaction of its own; return a future of its result.
+
+        The transactions run one after the other, in the order of the calls.
+        """
         return self._writer.submit(self._write, fn, durable)
 
     def _write(self, fn: Callable[[sa.Connection], T], durable: bool) -> T:
@@ -176,7 +179,7 @@ class Database:
         return await asyncio.wrap_future(self._delivering.submit(partial(self.read_now, fn, *args, **kwargs)))
 
     def change_source(self, sleep: Callable[[float], Awaitable[None]]) -> ChangeSource:
-        """Return the source of signals that another process has committed.
+        """Return a new source of signals that another connection, also of this process, may have committed.
 
         A lost signal costs a poll, never a record.
         """
@@ -208,8 +211,8 @@ class Database:
     async def checkpoint(self, *, patient_bytes: int = 8 << 20, urgent_bytes: int = 64 << 20) -> None:
         """Move SQLite's write-ahead log into the file, outside of appends, if it has more than `patient_bytes`.
 
-        Postgres does this by itself. The head file is flushed too: after a power loss it is behind by at most the time
-        between two checkpoints. Under constant writes a passive checkpoint never reaches the end, and the write-ahead
+        Postgres does this by itself. Each call flushes the head file: after a power loss it is behind by at most the
+        time between two calls. Under constant writes a passive checkpoint never reaches the end, and the write-ahead
         log would grow without limit; beyond `urgent_bytes` the writer thread finishes the rest and restarts the log. It
         hardly waits for readers, because appends wait for it, and a backup may read one snapshot for long.
         """
@@ -223,7 +226,7 @@ class Database:
             await asyncio.wrap_future(self._readers.submit(self._head_file.flush))
 
     def wal_bytes(self) -> int:
-        """Return the size of SQLite's write-ahead log in bytes; 0 on Postgres."""
+        """Return the size of SQLite's write-ahead log in bytes; 0 without one, as on Postgres."""
         try:
             return Path(f"{self.path}-wal").stat().st_size if self.path else 0
         except OSError:
@@ -280,7 +283,7 @@ def execute_many(conn: sa.Connection, sql: str, rows: Sequence[Sequence[Any]]) -
 
 
 def insert(conn: sa.Connection, table: sa.Table) -> Any:
-    """Return an INSERT with `on_conflict_do_nothing` and `on_conflict_do_update`, which both databases support."""
+    """Return an INSERT into `table` with the methods `on_conflict_do_nothing` and `on_conflict_do_update`."""
     # Only the dialect in use is loaded: commands have to start quickly.
     return import_module(f"sqlalchemy.dialects.{conn.dialect.name}").insert(table)
 
@@ -313,7 +316,7 @@ _NUMBERED = {
 
 
 def listed_texts(conn: sa.Connection, column: str) -> str:
-    """Return an item for FROM, after the table of `column`: a row for each text in its JSON lists, as `value`."""
+    """Return SQL for a FROM, after the table of `column`: it adds a row for each text in its JSON list, as `value`."""
     return _LISTED[conn.dialect.name].format(column=column)
 
 
@@ -404,7 +407,7 @@ def savepoint(conn: sa.Connection) -> Iterator[None]:
 def in_transaction(conn: sa.Connection) -> bool:
     """Return whether the transaction is still open.
 
-    A full disk makes SQLite roll it back, and so does a lost connection to Postgres. A statement executed after that
+    SQLite rolls it back when the disk is full, Postgres when the connection is lost. A statement executed after that
     would be its own transaction, without the locks of the first.
     """
     raw = driver_of(conn)
@@ -425,7 +428,7 @@ def chance_of(conn: sa.Connection) -> Chance:
 
 
 def run_of_system(conn: sa.Connection) -> str:
-    """Return an id of the run of the system that flushes commits: a boot of this machine, or of the Postgres server.
+    """Return an id of the run of the system that flushes commits: this machine's boot, or the Postgres server's run.
 
     When one of its processes is killed, Postgres restarts by itself without commits that were not flushed. Its start
     time stays unchanged then, but its statistics are reset.

@@ -1,8 +1,8 @@
-"""The fence on Postgres: of all nodes, only the one that holds the claim has sessions that can write.
+"""The fence on Postgres: of all nodes, only those that hold their claim have sessions that can write.
 
 Each session of a node is named after the node's claim. A node that takes a claim ends the sessions of every claim that
 is not held, including their transactions, and a node without its claim gets no new session. So a process that was
-frozen or cut off cannot write when it runs again.
+frozen or cut off cannot write any more once another has taken its claim.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def is_held(session: Any, claim: str) -> bool:
 
 
 def end_unclaimed(session: Any) -> int:
-    """End all sessions of nodes that do not hold their claim. Returns their number. Raises `psycopg.Error`."""
+    """Tell all sessions of nodes without their claim to end, log each, return their number. Raises `psycopg.Error`."""
     ended = session.execute(_END_UNCLAIMED, (ENDING_MILLISECONDS,)).fetchall()
     for name, gone in ended:
         about = {"session": name}
@@ -76,7 +76,7 @@ def require_claim(session: Any, claim: str) -> None:
 
 
 class ClaimCheck:
-    """Asks the database, in each call of `ask`, whether the claim is held. Call `close` at the end."""
+    """Asks the database, over a session of its own, whether the claim is held. Call `close` at the end."""
 
     def __init__(self, url: sa.URL, claim: str) -> None:
         self._url = url

@@ -24,8 +24,9 @@ def refuse_foreign(path: Path | None) -> None:
     """Raise `DatabaseUnusable` if the file at `path` is not a node's database; change neither it nor its folder.
 
     An empty file is refused if the head file beside it is of a log that was in use: a new log would overwrite what the
-    head file proves. Any other empty file passes, and so does a missing or unreadable one, because opening it gives the
-    better error. None (Postgres) passes: migrations need a command there, and a database may be shared.
+    head file proves. Any other file without content or tables passes, and so does a missing or unreadable one, because
+    opening it gives the better error. None (Postgres) passes: migrations need a command there, and a database may be
+    shared.
     """
     if path is None or not path.is_file():
         return

@@ -2,8 +2,8 @@
 
 A restored older copy of the database cannot know that it is one; this file shows it. It is written after each commit,
 before any caller is answered, into memory of the system: that survives the process and costs no flush. After a power
-loss the file may lag behind the database, but never lead it: it can miss a recent copy, and cannot take a sound
-database for an older one.
+loss the file may lag behind the database, but leads it only if commits were lost: it can miss a recent copy, and cannot
+take a sound database for an older one.
 
 Danger: if the file were mapped into memory, truncating it would end the process with a signal.
 """
@@ -23,7 +23,7 @@ _FORM = b"eventd-head-1"
 
 
 class HeadMark(NamedTuple):
-    """`last` is the last position that was acknowledged in an epoch of the database `instance`."""
+    """The content of a head file: `last` is the last position acknowledged in an epoch of the database `instance`."""
 
     instance: str
     epoch: str
@@ -52,7 +52,7 @@ class HeadFile:
         return _parse(self._content())
 
     def write(self, mark: HeadMark) -> None:
-        """Write the mark, unless another process has written a later position of the same epoch. Raises `OSError`."""
+        """Write the mark, unless the file has the same or a later one of its instance and epoch. Raises `OSError`."""
         begin = f"{_FORM.decode()} {mark.instance or '-'} {mark.epoch} ".encode()
         at = len(begin)
         known = self._content()
@@ -100,7 +100,7 @@ def _parse(content: bytes) -> HeadMark | None:
 
 
 def forget_head(database: Path) -> None:
-    """Delete the head file before another database takes this path."""
+    """Delete the head file of a database that was replaced or has a new epoch, if there is one."""
     Path(f"{database}{SUFFIX}").unlink(missing_ok=True)
 
 

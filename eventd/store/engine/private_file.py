@@ -27,8 +27,8 @@ def close_to_others(database: Path) -> Iterator[Path]:
     """Remove permissions of users outside the files' group; yields each file that was changed.
 
     Danger: this is a generator, so a file is changed only when the result is iterated. Older versions of the program
-    made them readable by every user. What the group may do is the operator's choice. Files of other users are left
-    unchanged.
+    made them readable by every user. What the group may do is the operator's choice. Files that this process may
+    not change stay as they are.
     """
     for suffix in _FILES:
         file = Path(f"{database}{suffix}")

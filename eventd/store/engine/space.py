@@ -10,7 +10,7 @@ LEAST_BYTES = 1 << 20
 
 
 def bytes_left(folder: Path) -> int | None:
-    """Return the bytes that this process may still write below a folder; None if the system does not report it."""
+    """Return the free bytes of a folder's file system, for root with its reserve; None if they are unknown."""
     try:
         found = os.statvfs(folder)
     except OSError:
@@ -20,7 +20,7 @@ def bytes_left(folder: Path) -> int | None:
 
 
 def shortage(database: Path | None) -> str:
-    """Return why the next event may not fit into this SQLite file; empty if there is room, or if it is unknown."""
+    """Return why the next event may not fit into this SQLite file; empty if there is room, or that is unknown."""
     left = bytes_left(database.parent) if database is not None else None
     if left is None or left >= LEAST_BYTES:
         return ""

@@ -15,7 +15,7 @@ class ThreadConnections:
     """The connections of one engine. A thread that called `keep` has its own; any other checks one out for each use.
 
     `begin` is a statement that is executed on each kept connection before its first use, and so are the statements of
-    `configure`. After an error on one kept connection all are replaced: a lost server affects all of them.
+    `configure`. When a block that uses one of them raises, all are replaced: a lost server affects all of them.
     """
 
     def __init__(self, engine: sa.Engine, begin: str = "") -> None:
@@ -51,7 +51,7 @@ class ThreadConnections:
             raise
 
     def _take_own(self) -> sa.Connection:
-        """Return this thread's connection, or a new one after an error."""
+        """Return this thread's connection, or a new one: at its first use, and after an error of any thread."""
         own: tuple[sa.Connection | None, int] = getattr(self._of_thread, "own", (None, 0))
         conn, troubles = own
         if conn is not None and troubles == self._troubles:

@@ -18,9 +18,9 @@ from eventd.errors import DatabaseUnavailable
 
 
 class WriterLock:
-    """The write lock of one file; a writer waits at most `patience` seconds, because the holder may hang.
+    """The lock that processes of a node take to write to one SQLite file; a wait for it ends after `patience` seconds.
 
-    For one thread at a time; other programs may write without it.
+    One object serves one thread at a time; other programs may write without the lock.
     """
 
     def __init__(self, database: Path, patience: float) -> None:
@@ -59,7 +59,7 @@ class WriterLock:
         self._waits.put(wait)
         if not wait.done.acquire(timeout=self._patience) and wait.give_up():
             raise DatabaseUnavailable(
-                f"another process of this node has held {self._path} for {self._patience:g} s",
+                f"other processes held {self._path} for {self._patience:g} s",
                 hint="a hanging worker is killed and restarted; if another program holds it, stop that program",
             )
         return wait.held

@@ -1,6 +1,6 @@
 """Which resources a part claims to define or to mask, and for how long. Pure.
 
-A resource of a part is identified by its key. It ends with its part, or earlier when the event it is about has expired.
+A resource of a part is identified by its key. It ends with its part, or earlier with the subject that it is about.
 Masking a declared resource is a claim too: the next part of the same owner that masks it takes the claim over.
 """
 
@@ -22,7 +22,7 @@ _MASKING = "mask "
 
 
 class ResourceKey(NamedTuple):
-    """The key that identifies a resource."""
+    """The apiVersion, kind and name that identify a resource; as a text, `kind/name`."""
 
     api_version: str
     kind: str
@@ -50,7 +50,7 @@ def target_of(directive: Any) -> ResourceKey:
 
 
 class ResourceClaim(NamedTuple):
-    """A claim of a part: when its resource ends, in microseconds, and the address it captures; empty for none."""
+    """A claim of a part: when its resource ends, in microseconds, and the address that `captured_by` returns."""
 
     ends_at: int
     captures: str
@@ -82,9 +82,9 @@ def claims_of(
     subjects: Collection[str],
     expires_at: int,
 ) -> dict[ResourceKey, ResourceClaim]:
-    """Return the claims of a part, by key. A resource about a subject in `ends` ends then, others with the part.
+    """Return the claims of a part, by key. A resource about a subject ends as `ends` says, at the latest with the part.
 
-    For one about no single subject, see `end_of_rest`.
+    Masks, and resources about no single subject, end at `end_of_rest`.
     """
     rest = end_of_rest(ends=ends, subjects=subjects, expires_at=expires_at)
     claims = {masking(target_of(directive)): ResourceClaim(rest, "") for directive in directives}

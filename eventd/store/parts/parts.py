@@ -1,7 +1,8 @@
 """Rows of parts: what plugins derived, and which part defines which resource.
 
 Each function that writes takes the open transaction, in which the head is locked, and raises the version of the parts,
-so that running nodes notice. A resource is defined by one part of its owner at a time: the latest that named it.
+so that running nodes notice. A resource is defined by one part of its owner at a time: the latest that named it,
+unless an earlier one is from newer events.
 """
 
 from __future__ import annotations
@@ -109,8 +110,9 @@ def _ids(text: str) -> frozenset[str]:
 def put_part(conn: sa.Connection, part: NewPart, now: int, *, later: NewerEvents | None = None) -> int:
     """Write the part, replacing that of its source, and give it the claims on its resources; return its generation.
 
-    The generation rises with each manual run of a plugin, otherwise with each changed content; 0 if nothing is stored.
-    Parts of the owner that define nothing any more are deleted. Parts that `later` events produced keep their claims.
+    The generation rises with each run without events, otherwise with each changed content; 0 if nothing is stored. An
+    empty part of a subscription only deletes the one before. Parts of the owner that define nothing any more are
+    deleted. Parts that `later` events produced keep their claims.
     """
     revision = _move_version(conn)
     before = fetch(conn, "SELECT id, generation, digest FROM parts WHERE source = ?", (part.source,))
@@ -195,7 +197,7 @@ def _claim(
     now: int,
     later: NewerEvents | None,
 ) -> set[int]:
-    """Give the part the claims on its resources, and no others. Returns the parts that lose claims, perhaps this one.
+    """Give the part the claims on its resources only. Returns the ids of parts that lose claims, perhaps its own.
 
     An owner holds a claim without interruption only if it has not ended meanwhile, because another owner may have taken
     it since. A resource that has ended already takes nothing from a part that still defines it.
@@ -241,7 +243,7 @@ def _read_held(conn: sa.Connection, owner: str, keys: Iterable[ResourceKey]) -> 
 
 
 def _settle_losers(conn: sa.Connection, losers: Collection[int], revision: int) -> None:
-    """Update parts that have lost claims; delete those that define nothing any more."""
+    """Set the revision of parts that have lost claims; delete those that have no claim any more."""
     if not losers:
         return
     bare = fetch_in(

@@ -60,10 +60,10 @@ def create_key(conn: sa.Connection, line: KeyRow) -> None:
     """Insert a key. The head must be locked. Raises `Conflict` when a key of its name is stored, even a revoked one."""
     taken = {known.name: known for known in read_keys(conn)}.get(line.name)
     if taken is not None:
-        state = "revoked" if taken.revoked_at is not None else "in use"
+        owner = "a revoked key" if taken.revoked_at is not None else "another key"
         raise Conflict(
-            f"the name {line.name} belongs to a key that is {state}",
-            hint="choose another name, or free this one: routerctl key revoke NAME --forget",
+            f"the name {line.name} belongs to {owner}",
+            hint="choose another name, or delete that key: routerctl key revoke NAME --forget",
         )
     conn.execute(
         api_keys.insert().values(

@@ -1,8 +1,8 @@
-"""The leases of a queue's jobs: which jobs are handed out, to which node and until when, and which are done.
+"""The leases of a queue's jobs: which jobs are handed out, to which client and until when, and which are done.
 
 The head must be locked to write. A job that was never handed out has no row; one that was has a row until its record is
-deleted. `free_at` is when it may be handed out again: 0 means now; a time in the future is the end of a lease if a node
-holds it, and of a delay if not; NULL means that it is done (acked, or moved to the dead letters), and its record, which
+deleted. `free_at` is when it may be handed out again: 0 means now; a time in the future is the end of a lease if a
+client holds it, and of a delay if not; NULL means that it is done (acked, or a dead letter), and its record, which
 readers no longer see, waits for compaction.
 
 Storage functions take the open transaction and commit nothing. Times are microseconds by the steady clock: setting the
@@ -32,7 +32,7 @@ _COUNTS = "count(*), coalesce(sum(CASE WHEN node <> '' THEN 1 ELSE 0 END), 0)"
 
 
 class Lease(NamedTuple):
-    """A job that was handed out at least once; `node` and `lease_id` are empty unless a node holds it.
+    """A job that was handed out at least once; `node`, its client, and `lease_id` are empty unless it is leased.
 
     `deliveries` counts how often it was handed out; `size` is the bytes of its data and meta.
     """
@@ -45,7 +45,7 @@ class Lease(NamedTuple):
     size: int
 
     def is_held(self, node: str, lease_id: str, now: int) -> bool:
-        """Return whether `node` holds the job at `now`; a `lease_id` that is not empty must be that of its lease."""
+        """Return whether the client `node` holds the job at `now`, by the lease `lease_id` if that is not empty."""
         valid = self.free_at is not None and now < self.free_at
         return valid and self.node == node and lease_id in ("", self.lease_id)
 
@@ -115,7 +115,7 @@ def free(conn: sa.Connection, topic_id: int, seqs: Sequence[int], free_at: int) 
 
 
 def read_free(conn: sa.Connection, topic_id: int, after: int, limit: int) -> list[Lease]:
-    """Return the first `limit` jobs after the seq `after` that were handed out before and may be handed out again."""
+    """Return the rows of the first `limit` jobs after the seq `after` that were freed (`free_at` is 0)."""
     names = ", ".join(Lease._fields)
     sql = f"SELECT {names} FROM leases WHERE topic_id = ? AND free_at = 0 AND seq > ? ORDER BY seq LIMIT ?"
     return [Lease(*row) for row in fetch(conn, sql, (topic_id, after, limit))]

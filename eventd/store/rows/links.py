@@ -1,7 +1,7 @@
 """The receiving end of a link: marks, nonces that were seen, receipts that were given, gaps that senders reported.
 
-All of it is written in the transaction that stores the events, under the locked head, so reading before writing is
-safe.
+What belongs to a batch is written in the transaction that stores its events, under the locked head, so reading before
+writing is safe.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def read_inbound_gaps(
 
 
 def count_inbound_gaps(conn: sa.Connection, topic_id: int) -> list[tuple[str, str, int, int]]:
-    """Return the senders that reported gaps, and why: (node, reason, number of gaps, time of the last), sorted.
+    """Return (node, reason, number of gaps, time of the last) for each sender and reason, sorted.
 
     Times in microseconds.
     """

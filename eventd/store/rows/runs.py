@@ -1,4 +1,4 @@
-"""Rows of plugin runs: one for each start of a plugin, with its input and outcome.
+"""Rows of plugin runs, with input and outcome: one for each start of a plugin, and for events lost before one.
 
 A row is written before the plugin starts, so that a run that crashes the node is counted.
 """
@@ -34,7 +34,7 @@ class NewRun:
     """A run that begins. Times in microseconds.
 
     The plugin gets the events `event_ids` of the log positions `(after, upto]`; `coalesced` are the ids of events that
-    later ones replaced. `cursor` and `subscription` are empty for a manual run.
+    later ones replaced. A run without events has no `subscription`, and a `cursor` only if it ran at an interval.
     """
 
     plugin: str
@@ -68,7 +68,7 @@ class RunEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A stored run."""
+    """A stored run; `events` counts its `event_ids`, and `completed_at` is None while it runs."""
 
     id: int
     plugin: str

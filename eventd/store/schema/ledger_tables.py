@@ -1,6 +1,6 @@
-"""The tables of the delivery ledger: rows from which an audit verifies this node, and losses that peers reported.
+"""Tables of the delivery ledger: inbound batches, refused requests, id conflicts, and losses of senders and here.
 
-For the other tables see `eventd.store.schema.tables`.
+For the other tables, such as outbound batches, see `eventd.store.schema.tables`.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def pending(conn: sa.Connection) -> list[str]:
 
 
 def upgrade(conn: sa.Connection, *, now: int) -> list[str]:
-    """Apply every pending migration in the open transaction and create the head row of a new log.
+    """Apply every pending migration in the open transaction; create the head row if it is missing.
 
     Returns the applied revisions, oldest first.
     """

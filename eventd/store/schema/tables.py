@@ -1,7 +1,7 @@
 """Every table, declared once. Migrations in `migrations/` must lead to exactly this schema; a test compares the two.
 
-Times are microseconds since 1970, UTC. `position` is the node-wide place of a record in the log, in commit order and
-without gaps; `seq` has no gaps within a topic.
+Times are microseconds since 1970, UTC. `position` is the node-wide number of an entry in the log, in commit order and
+without holes; `seq` has no holes within a topic.
 """
 
 from __future__ import annotations
@@ -258,9 +258,9 @@ plugin_runs = sa.Table(
     metadata,
     sa.Column("id", serial, primary_key=True),
     sa.Column("plugin", sa.Text, nullable=False),
-    sa.Column("trigger", sa.Text, nullable=False),  # federation-subscription | manual
-    sa.Column("subscription", sa.Text, nullable=False),  # its name; empty for a manual run
-    sa.Column("cursor", sa.Text, nullable=False),  # the cursor that collected the events; empty for a manual run
+    sa.Column("trigger", sa.Text, nullable=False),  # federation-subscription | manual | interval
+    sa.Column("subscription", sa.Text, nullable=False),  # its name; empty for a run without events
+    sa.Column("cursor", sa.Text, nullable=False),  # that collected the events; of an interval: the owner; else empty
     sa.Column("after", sa.BigInteger, nullable=False),  # the cursor's position before
     sa.Column("upto", sa.BigInteger, nullable=False),  # the cursor's position afterwards
     sa.Column("group_name", sa.Text, nullable=False),

@@ -59,7 +59,7 @@ leases = sa.Table(
     metadata,
     sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("node", sa.Text, nullable=False),  # the node that holds it; empty: none
+    sa.Column("node", sa.Text, nullable=False),  # the client that holds it; empty: none
     sa.Column("lease_id", sa.Text, nullable=False),
     sa.Column("free_at", Micros),  # when it can be handed out again; 0: now; null: it is done, and still in its block
     sa.Column("deliveries", sa.BigInteger, nullable=False),

@@ -132,7 +132,9 @@ def test_a_spoilt_segment_is_an_error_that_names_it_or_is_left_out(lake: Storage
     bad = ship(lake, 10, 20)
     spoil(lake, bad)
     strict, lenient = reader(lake), reader(lake, onGap="skip")
-    with pytest.raises(RowsGone, match=rf"events 11 to 20 of site-a .*{bad.place.name}") as refused:
+    with pytest.raises(
+        RowsGone, match=rf"numbers 11 to 20 in the events ledger of site-a .*{bad.place.name}"
+    ) as refused:
         rows(strict, strict.partitions())
     assert "onGap=skip" in str(refused.value)
     assert rows(lenient, lenient.partitions()) == list(range(1, 11))
@@ -143,7 +145,7 @@ def test_a_hole_is_an_error_or_is_left_out(lake: Storage) -> None:
     ship(lake, 20, 30)
     ship_state(lake, 30)
     lenient = reader(lake, onGap="skip")
-    with pytest.raises(RowsGone, match="events 11 to 20 of site-a"):
+    with pytest.raises(RowsGone, match="numbers 11 to 20 in the events ledger of site-a"):
         reader(lake).partitions()
     assert rows(lenient, lenient.partitions()) == [*range(1, 11), *range(21, 31)]
 
@@ -221,7 +223,9 @@ def test_a_stream_may_begin_with_what_comes_next(lake: Storage) -> None:
 
 def test_what_retention_took_before_it_was_read_is_an_error_or_is_left_out(lake: Storage) -> None:
     ship(lake, 20, 30)
-    with pytest.raises(RowsGone, match=r"events 11 to 20 of site-a .* retention has evicted them"):
+    with pytest.raises(
+        RowsGone, match=r"numbers 11 to 20 in the events ledger of site-a .* retention has evicted them"
+    ):
         follow(stream(lake), {LINE: 10})
     assert follow(stream(lake, onGap="skip"), {LINE: 10}) == ({LINE: 30}, list(range(21, 31)))
     assert follow(stream(lake), {})[1] == list(range(21, 31))  # who never read any of it has lost nothing
@@ -240,7 +244,7 @@ def test_a_new_history_goes_on_beside_the_old_one(lake: Storage) -> None:
 
 def test_an_old_history_that_is_nowhere_any_more_is_an_error_once(lake: Storage) -> None:
     ship(lake, 0, 4, epoch="b" * 16)
-    with pytest.raises(RowsGone, match=f"events after 10 of site-a .* epoch, {'b' * 16}"):
+    with pytest.raises(RowsGone, match=f"numbers after 10 in the events ledger of site-a .* epoch, {'b' * 16}"):
         follow(stream(lake), {LINE: 10})
     offset, got = follow(stream(lake, onGap="skip"), {LINE: 10})
     assert got == [1, 2, 3, 4]

@@ -239,7 +239,7 @@ async def test_a_keeper_that_is_stopped_holds_one_start_and_is_replaced(tmp_path
     clock.advance(START_SECONDS - 1)
     assert not late.done()
     clock.advance(1)
-    with pytest.raises(PluginFailed, match="it was not started within 10 s") as caught:
+    with pytest.raises(PluginFailed, match="the guard did not start it within 10 s") as caught:
         await late
     assert (caught.value.reason, caught.value.transient) == ("cannot_start", True)
     assert (await run(plugins, path)).exit_code == 0

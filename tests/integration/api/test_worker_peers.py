@@ -91,7 +91,7 @@ async def test_a_process_that_ends_before_it_answers_is_told(tmp_path: Path) -> 
     async with killed_after(tmp_path, b""), proxying(tmp_path) as server:
         got = await heard(server)
     assert got.startswith(b"HTTP/1.1 503 ")
-    assert b"the worker that holds this session does not answer" in got
+    assert b"the worker that holds this watch session does not answer" in got
 
 
 @pytest.mark.parametrize("error", [Unavailable("the database is away"), RuntimeError("a fault"), MemoryError()])

@@ -164,8 +164,9 @@ async def test_its_end_waits_for_what_is_on_its_way(client: Client, server: Serv
         await asyncio.sleep(0)
     assert await asyncio.gather(*emitted) == ["new"] * 100
     assert len(await stored(server)) == 100
-    with pytest.raises(Unavailable, match="the publisher is not open"):
-        await publisher.emit(NewEvent("t"))
+    for _ in range(8):  # one more than the window has room for
+        with pytest.raises(Unavailable, match="the publisher is not open"):
+            await publisher.emit(NewEvent("t"))
 
 
 async def test_an_end_in_trouble_waits_for_nothing(far: Client) -> None:
@@ -181,7 +182,9 @@ async def test_an_end_in_trouble_waits_for_nothing(far: Client) -> None:
     with pytest.raises(ZeroDivisionError):
         await fail()
     fates = await asyncio.gather(*emitted, return_exceptions=True)
-    assert {str(fate) for fate in fates} == {"the publisher was closed before the event was confirmed"}
+    assert {str(fate).partition(" (")[0] for fate in fates} == {
+        "the publisher was closed before the event was confirmed"
+    }
     async with publisher:
         assert await asyncio.gather(*map(publisher.emit, facts(9))) == ["new"] * 9, "it can be opened again"
 

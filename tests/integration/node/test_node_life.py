@@ -110,6 +110,17 @@ async def test_a_listener_whose_address_is_taken_later_is_had_as_soon_as_it_is_f
     assert not _listeners(a.port)
 
 
+async def test_an_address_that_is_no_longer_declared_is_no_trouble(sites: MakeSites) -> None:
+    (a,) = sites("a")
+    await a.start()
+    await a.join()
+    with socket.create_server(("127.0.0.1", port := free_port())):
+        await a.apply(group("a", port=port, secret=a.secret))
+        assert "cannot listen" in a.running.readiness()["group edge"]
+        await a.apply(group("a", secret=a.secret))
+        assert a.running.readiness()["group edge"] == "ok"
+
+
 async def test_a_group_that_does_not_listen_yet_is_not_ready(sites: MakeSites, monkeypatch: pytest.MonkeyPatch) -> None:
     (a,) = sites("a")
     await a.start()

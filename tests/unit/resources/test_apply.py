@@ -171,7 +171,8 @@ def test_pruning_with_an_empty_input_needs_to_be_meant() -> None:
     with pytest.raises(Conflict) as refused:
         plan([], rows(EVERYTHING), prune=True)
     assert str(refused.value) == (
-        "the input contains no resources: pruning would delete all 2 that are stored (check the input, or use --force)"
+        "the input contains no resources: pruning would delete all 2 that are stored "
+        "(check the input, or use --force, in the API allowEmpty)"
     )
     assert outcome(plan([], rows(EVERYTHING), prune=True, allow_empty=True)) == [
         "EventPeer/cloud deleted",

@@ -56,11 +56,15 @@ def test_a_duration_is_read_and_written(text: str, microseconds: int, canonical:
     [
         ("", "'' is not a duration; write 30s, 5m or 168h (units are ns, us, ms, s, m, h and d, without blanks)"),
         ("300", "'300' is not a duration; write 30s, 5m or 168h (a unit is missing: 300s?)"),
+        (
+            "1.2.3",
+            "'1.2.3' is not a duration; write 30s, 5m or 168h (units are ns, us, ms, s, m, h and d, without blanks)",
+        ),
         ("2w", "'2w' is not a duration; write 30s, 5m or 168h (weeks are not a unit; write 14d)"),
         ("5 m", "'5 m' is not a duration; write 30s, 5m or 168h (units are ns, us, ms, s, m, h and d, without blanks)"),
         ("5M", "'5M' is not a duration; write 30s, 5m or 168h (units are ns, us, ms, s, m, h and d, without blanks)"),
         ("٣s", "'٣s' is not a duration; write 30s, 5m or 168h (units are ns, us, ms, s, m, h and d, without blanks)"),
-        ("100ns", "'100ns' is finer than a microsecond (the shortest duration is 1us)"),
+        ("100ns", "'100ns' is shorter than a microsecond (the shortest is 1us)"),
         ("2562048h", "'2562048h' is longer than 292 years"),
         (
             "9" * 80 + "h",

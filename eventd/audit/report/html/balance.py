@@ -1,4 +1,4 @@
-"""Deliveries by pair: expected deliveries and their outcomes, attempts, and objectives."""
+"""Two sections of the page: by pair, the outcomes of deliveries, and the attempts and objectives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The evidence: receipts, the use of keys, and refused requests."""
+"""The section on evidence: the proofs of deliveries, receipts, the use of keys, and refused requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The findings by kind, with ids, and the whole list as two files embedded in the page."""
+"""The findings by kind, with ids, and as embedded files: CSV, cut off if too long, and JSON, omitted if too long."""
 
 from __future__ import annotations
 
@@ -60,8 +60,7 @@ def number_range(one: Finding) -> str:
 
 
 def _files(found: Sequence[Finding]) -> tuple[list[dict[str, str]], int]:
-    """Return download links of the embedded files, and how many ids did not fit in the CSV. A JSON that is too long is
-    omitted."""
+    """Return name and data URL of the CSV and, if not too long, the JSON, and the number of ids that the CSV lacks."""
     text, left_out = _as_csv(found)
     whole = spelled_out(msgspec.json.format(msgspec.json.encode(found), indent=1).decode()).encode()
     files = [("findings.csv", "text/csv", text.encode("utf-8", "backslashreplace"))]
@@ -73,7 +72,7 @@ def _files(found: Sequence[Finding]) -> tuple[list[dict[str, str]], int]:
 
 
 def _as_csv(found: Iterable[Finding]) -> tuple[str, int]:
-    """Return the findings as CSV, one line per id, and the number of ids that did not fit."""
+    """Return the findings as CSV, one line per id (or finding without ids), and the number of ids that it lacks."""
     out, left_out = io.StringIO(), 0
     write = csv.writer(out).writerow
     write(("kind", "group", "source", "peer", "first", "last", "id", "detail"))

@@ -1,4 +1,4 @@
-"""Latencies: distributions on a common logarithmic scale, so that the charts can be compared."""
+"""The section of latencies: charts by leg on one logarithmic scale, and charts by pair on another."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PairChart(NamedTuple):
 
 
 def latencies(report: Report) -> dict[str, Any] | None:
-    """Return the template's data for the section of latencies; None if nothing was measured."""
+    """Return the template's data for the section of latencies; None if no delivery was measured."""
     measured = sorted(
         (pair for pair in report.pairs if _longest(pair).bins), key=lambda p: (-(_longest(p).p99 or 0), pair_key(p))
     )
@@ -73,16 +73,16 @@ def latencies(report: Report) -> dict[str, Any] | None:
 
 
 def overall(report: Report) -> Latency | None:
-    """Return the latency of all pairs together, to the peer's record or, where unmeasured, to its acknowledgement.
+    """Return one latency for all pairs: from event to peer's record, or if unmeasured, from record to acknowledgement.
 
-    None if nothing was measured.
+    None if no delivery was measured.
     """
     measured = [_longest(pair) for pair in report.pairs if _longest(pair).bins]
     return merge(measured) if measured else None
 
 
 def merge(latencies: Iterable[Latency]) -> Latency:
-    """Merge distributions. Their percentiles are the upper ends of bins, so they are never too low."""
+    """Merge distributions into one, whose percentiles are upper ends of bins, or the maximum, and so never too low."""
     counts: Counter[tuple[float, float]] = Counter()
     slowest: float | None = None
     for latency in latencies:
@@ -105,7 +105,7 @@ def _percentile(bins: Sequence[Bin], share: float, slowest: float | None) -> flo
 
 
 def _longest(pair: Pair) -> Latency:
-    """Return the leg from the event to the peer's record; if it was not measured, the one to the acknowledgement."""
+    """Return the leg from event to peer's record; if unmeasured, the one from source's record to acknowledgement."""
     return pair.latencies.whole if pair.latencies.whole.bins else pair.latencies.delivered
 
 
@@ -116,7 +116,7 @@ def _describe_skew(report: Report) -> str:
     worst, moved = max(skews, key=lambda one: abs(one.ms)), max(abs(one.moved_ms) for one in skews)
     words = (
         f"Corrected for the clocks: the difference between two nodes' clocks, up to {span(abs(worst.ms) / 1e3)} "
-        f"(± {span(worst.error_ms / 1e3)}), has been subtracted from every leg that ends at the peer."
+        f"(± {span(worst.error_ms / 1e3)}), where known, is subtracted from the legs that end at the peer's record."
     )
     drift = f" It was measured hour by hour; within a pair it moved by up to {span(moved / 1e3)}."
     return words + (drift if moved else "")
@@ -152,8 +152,7 @@ def _ticks(scale: LogScale, left: float, right: float, skip: int = 1) -> list[Ti
 
 
 def _columns(latency: Latency, scale: LogScale) -> list[float]:
-    """Return the share of deliveries in each column of the chart; a bin that spans several columns is spread
-    over them."""
+    """Return the share of deliveries in each column of the chart; a bin wider than a column is spread over several."""
     decades = math.log10(scale.last / scale.first)
     number_of = round(max(decades * PER_DECADE, min(decades * FINEST, LEAST)))
     columns = [0.0] * number_of
@@ -169,7 +168,7 @@ def _columns(latency: Latency, scale: LogScale) -> list[float]:
 
 
 def _area_chart(latency: Latency, scale: LogScale, left: float, right: float, base: float, height: float) -> AreaChart:
-    """Draw a distribution that has bins above a base line, its peak at the given height."""
+    """Return a distribution, which must not be empty, as an area above the line y=`base`, with a peak of `height`."""
     columns = _columns(latency, scale)
     peak, width = max(columns), (right - left) / len(columns)
     filled = [place for place, column in enumerate(columns) if column]
@@ -188,7 +187,7 @@ def _pair_chart(pair: Pair, scale: LogScale, *room: float) -> PairChart:
 
 
 def _leg_charts(report: Report) -> dict[str, Any]:
-    """Return the template's data for the charts of all pairs together: one per leg, one below the other."""
+    """Return the template's data for the charts of all pairs together: one per measured leg, one below the other."""
     legs = [(words, [getattr(pair.latencies, name) for pair in report.pairs]) for name, words in LEGS.items()]
     scale = _scale(leg for _, each in legs for leg in each)
     ridges: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""The matrix: rows are sources, columns are peers; a cell shows the proven share and the lag."""
+"""The matrix: rows are sources, columns are peers; a cell shows the proven share, and the lag or the problem."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Statuses = dict[tuple[str, str], PairStatus]
 
 
 class Cell(NamedTuple):
-    """One cell: its CSS class, its figure, a note below it, and a full sentence as its title."""
+    """One cell: its CSS class, its sign and figure, a note below these, and its tooltip; empty for none."""
 
     class_: str
     figure: str = ""
@@ -47,7 +47,7 @@ def _grid(report: Report, group: str) -> dict[str, Any]:
 
 
 def _names(by_pair: Statuses) -> list[str]:
-    """Return the nodes to show, sorted by name: the `MOST_NODES` that are in most pairs with a problem."""
+    """Return the names of the nodes to show, sorted: the `MOST_NODES` in the most pairs whose state is not good."""
     problems: Counter[str] = Counter()
     for (source, peer), status in by_pair.items():
         problems.update({source: status.state != "good", peer: status.state != "good"})
@@ -68,7 +68,7 @@ def _cell(pairs: dict[tuple[str, str], Pair], by_pair: Statuses, source: str, pe
 
 
 def _in_full(pair: Pair) -> str:
-    """Return the sentence that a cell shows as a tooltip. The table of deliveries by pair has the same figures."""
+    """Return the tooltip of a cell: how many due deliveries are proven, the counts that are not 0, and the lag."""
     parts = [f"{pair.source} → {pair.peer}: {pair.delivered:,} of {due(pair):,} ({share_of(pair, exact=True)})"]
     counts = {
         "missing": pair.missing,

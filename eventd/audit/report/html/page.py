@@ -1,7 +1,7 @@
 """The HTML page: first the verdict, then the findings, then the figures behind them.
 
-Names, subjects and ids come from other nodes. Every value that a template prints is escaped, and characters that are
-invisible or change the direction of text are spelled out; the environment below does both.
+Names, subjects and ids come from other nodes. Every value that a template prints, unless it is Markup, is escaped, and
+characters that are invisible or change the direction of text are spelled out; the environment below does both.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none';
 
 
 def _shown(value: object) -> object:
-    """Return a value as it is printed, before it is escaped; a float is a coordinate."""
+    """Return the printable text of a value, still to be escaped; a float as a coordinate, Markup as it is."""
     if isinstance(value, Markup):
         return value
     return coordinate(value) if isinstance(value, float) else printable(str(value))
@@ -58,8 +58,7 @@ TEMPLATES: Final = _environment()
 
 
 class Section(NamedTuple):
-    """A section of the page: its anchor, which is also the name of its template, its heading, and the data for the
-    template."""
+    """A section of the page: its anchor (also the name of its template), its heading, and the template's data."""
 
     name: str
     title: str
@@ -89,7 +88,7 @@ def _kicker(report: Report) -> Iterator[str]:
 
 
 def _shares(report: Report) -> list[tuple[str, int, str]]:
-    """Return the parts of all expected deliveries that are not 0: fill, number and label."""
+    """Return the parts of all expected deliveries, without empty ones, each as its fill, number and label."""
     totals = report.totals
     parts = (
         ("good", totals.delivered, "proven"),

@@ -1,4 +1,4 @@
-"""Scales of charts: positions of durations and moments, and their labelled ticks."""
+"""Scales of charts: the coordinates of durations and moments, and where to draw ticks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def coordinate(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LogScale:
-    """A logarithmic scale of durations (or any positive values) between two pixels."""
+    """A logarithmic scale that maps durations (any positive values) to coordinates from `left` to `right`."""
 
     first: float
     last: float
@@ -45,7 +45,7 @@ class LogScale:
     right: float
 
     def at(self, value: float) -> float:
-        """Return the pixel of a value; values outside the scale are placed at its edge."""
+        """Return the coordinate of a value; values outside the scale are placed at its edge."""
         inside = min(max(value, self.first), self.last)
         share = math.log(inside / self.first) / math.log(self.last / self.first)
         return self.left + share * (self.right - self.left)
@@ -73,8 +73,7 @@ class TimeScale:
         return self.left + (inside - self.first) / max(self.last - self.first, 1) * (self.right - self.left)
 
     def ticks(self, most: int = 8) -> list[tuple[int, str]]:
-        """Return up to `most` + 1 round moments, each with its label: the time of day, or the date at the start
-        of a day."""
+        """Return up to `most` + 1 round moments, each with its label: the time of day, or at midnight the date."""
         length = max(self.last - self.first, 1)
         step = next(
             (step for step in _STEPS if length / step <= most), _STEPS[-1] * math.ceil(length / _STEPS[-1] / most)

@@ -19,14 +19,14 @@ MOST_NAMES = 6
 
 
 class Doubt(NamedTuple):
-    """A reason why something is unproven: a sentence of the names of `pairs`, if any, followed by `words`."""
+    """A line of the section `Unproven`: the names of `pairs`, if any, followed by `words`."""
 
     words: str
     pairs: tuple[Pair, ...] = ()
 
 
 def doubts(report: Report) -> dict[str, Any]:
-    """Return the template's data for the section with the reasons why deliveries are unproven."""
+    """Return the template's data for the section `Unproven`: what is not proven, and which evidence is weak."""
     return {"doubts": [*_of_totals(report), *_of_notes(report.pairs), *map(Doubt, _of_evidence(report))]}
 
 
@@ -37,11 +37,13 @@ def _of_totals(report: Report) -> Iterator[Doubt]:
         share = percent(report.totals.unproven, report.totals.expected, exact=True)
         pairs = counted(sum(1 for pair in report.pairs if pair.unproven), "pair")
         deliveries = counted(report.totals.unproven, "delivery", "deliveries")
-        yield Doubt(f"{deliveries} ({share}) on {pairs} are unproven: the ledgers do not reach far enough.")
+        yield Doubt(
+            f"Unproven: {deliveries} ({share} of the expected ones) on {pairs}; the ledgers do not reach far enough."
+        )
 
 
 def _of_notes(pairs: Iterable[Pair]) -> Iterator[Doubt]:
-    """Yield each note once with its pairs, up to `MOST_NOTES`, and then a line that counts the others."""
+    """Yield each note once with its pairs, up to `MOST_NOTES`, and then a line with the number of other notes."""
     noted: dict[str, list[Pair]] = defaultdict(list)
     for pair in sorted(pairs, key=lambda one: (-one.unproven, pair_key(one))):
         for note in pair.notes:
@@ -86,7 +88,7 @@ def _links(node: NodeReport) -> str:
 
 
 def without_secrets(url: str) -> str:
-    """Return the address of a lake without parts that may be secret: user, query and fragment."""
+    """Return the address of a lake without parts that may be secret: user, password, query, fragment."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The timeline: expected deliveries in each hour, and the spans in which events were missing or pending."""
+"""The timeline: expected deliveries in each hour, and spans with missing, pending or declared lost events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEY = {"bad": "missing", "open": "pending", "none": "a loss declared by the nod
 
 
 class TimelineSpan(NamedTuple):
-    """Part of a lane: its start and end (microseconds), its fill, and its title."""
+    """A bar of a lane before it is scaled: its start and end (microseconds since 1970), its fill, and its tooltip."""
 
     since: int
     until: int
@@ -30,7 +30,7 @@ class TimelineSpan(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A rectangle of the chart."""
+    """A rectangle of the chart, in pixels, with its tooltip; `fill` is empty in the volume by hour."""
 
     x: float
     y: float
@@ -86,14 +86,14 @@ def _summary(report: Report, lanes: Lanes) -> str:
     lost = sum(gap.events for gap in report.gaps if gap.kind == "missing")
     parts = [f"{counted(lost, 'event')} missing"] if lost else []
     if declared := sum(gap.events for gap in report.gaps if gap.kind == "declared"):
-        parts.append(f"up to {counted(declared, 'event')} lost before they were sent, as nodes declared")
+        parts.append(f"up to {counted(declared, 'event')} in ranges that nodes declared as lost")
     if report.totals.pending:
         parts.append(f"{report.totals.pending:,} pending")
     return f"On {counted(len(lanes), 'pair')}: {', '.join(parts) or 'a gap without events'}."
 
 
 def _lanes(report: Report, last: int) -> Lanes:
-    """Return the spans of each pair that has any, in the order of drawing: pending, declared, missing."""
+    """Return the spans of each pair, or node (peer ''), with any, in order of drawing: pending, declared, missing."""
     lanes: Lanes = defaultdict(list)
     for pair in report.pairs:
         open_since = micros(pair.oldest_open_gap.since) if pair.oldest_open_gap else None
@@ -138,7 +138,7 @@ def _lane(name: PairKey, spans: Sequence[TimelineSpan], top: float, scale: TimeS
 
 
 def _volume(report: Report) -> Counter[int]:
-    """Return the expected deliveries of each hour, by its start in microseconds; empty if only one hour has any."""
+    """Return the number of expected deliveries by start of the hour (microseconds); empty for fewer than two hours."""
     expected: Counter[int] = Counter()
     for hour in report.hours:
         if (at := micros(hour.hour)) is not None:

@@ -55,10 +55,10 @@ async def test_every_change_moves_the_version_that_running_nodes_look_at(log: Ev
 
 async def test_a_name_is_given_once_until_it_is_forgotten(log: EventLog) -> None:
     await ask(log, "create", name="ci")
-    with pytest.raises(Conflict, match="the name ci belongs to a key that is in use"):
+    with pytest.raises(Conflict, match="the name ci belongs to another key"):
         await ask(log, "create", name="ci")
     await ask(log, "revoke", name="ci")
-    with pytest.raises(Conflict, match="the name ci belongs to a key that is revoked"):
+    with pytest.raises(Conflict, match="the name ci belongs to a revoked key"):
         await ask(log, "create", name="ci")
     assert (await ask(log, "revoke", name="ci", forget=True))["forgotten"]
     await ask(log, "create", name="ci")

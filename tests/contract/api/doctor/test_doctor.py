@@ -474,7 +474,7 @@ def runs_of(found: Report) -> tuple[str, str]:
 async def test_the_runs_of_a_subscription_are_those_of_its_events(books: GroupLedger, clock: ManualClock) -> None:
     await subscribe(books)
     await books.declare()
-    assert runs_of(await examine(books)) == ("skip", "the subscription has not run yet")
+    assert runs_of(await examine(books)) == ("skip", "no run of the subscription is counted, and none is due")
     await books.publish(draft("e1"), draft("e2"), draft("x", type="other"), draft("e3"))
     assert runs_of(await examine(books))[0] == "skip", "they are gathered until the window closes"
     clock.advance(6)
@@ -533,7 +533,7 @@ async def test_runs_of_another_group_are_not_counted(books: GroupLedger) -> None
         end_run(conn, begin_run(conn, new), RunEnd(status=RunStatus.SUCCEEDED, completed_at=2))
 
     await books.log.database.write(write)
-    assert runs_of(await examine(books)) == ("skip", "the subscription has not run yet")
+    assert runs_of(await examine(books)) == ("skip", "no run of the subscription is counted, and none is due")
 
 
 @on_sqlite
@@ -642,7 +642,10 @@ async def test_fixing_tries_dead_letters_again_and_ends_the_back_off(books: Grou
     left, (action, changed, result) = await fix(books)
     assert left == ("align-keys", False, "not done: this action needs an operator's approval")
     assert (action, changed) == ("retry-failed-deliveries", True)
-    assert result.startswith("2 dead letters are sent again; the link is tried again at once; until now it was blocked")
+    assert result.startswith(
+        "2 dead letters are sent again; the link and its repairs, unless paused, are tried again at once; until now it"
+        " was blocked"
+    )
     (repair,) = await books.repairs("b")
     assert repair.selection["positions"] == [1, 2]
     assert (await log.database.read(read_cursor, link_name("g", "b"))).state is LinkState.RUNNING

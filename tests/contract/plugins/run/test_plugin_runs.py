@@ -213,7 +213,7 @@ async def test_an_answer_is_checked_whatever_the_kind(bench: Bench) -> None:
     """See `test_answers` for what is refused."""
     failed = await bench.fail("done({'resources': [{**RES, 'spec': {'a': 2**70}}]})")
     assert (failed.reason, failed.about_plugin) == ("refused", False)
-    assert failed.message == "the plugin's answer contains a whole number of more than 64 bits"
+    assert failed.message == "the plugin's answer contains a whole number outside the signed 64-bit range"
 
 
 async def test_what_is_not_declared_may_not_be_proposed(bench: Bench) -> None:

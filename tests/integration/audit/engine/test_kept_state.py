@@ -125,7 +125,8 @@ def test_evidence_that_changed_after_it_was_audited_is_found(
     assert unread.work.oldest_read is not None
     assert unread.work.oldest_read < sound.made_at
     assert reused_segments(unread.work) == (
-        f"; {unread.lake.segments} segments not read again, the oldest since {moment(unread.work.oldest_read)}"
+        f"; {unread.lake.segments} segments not read again, "
+        f"each last read or checked at {moment(unread.work.oldest_read)} or later"
     )
 
     report = audited(tmp_path, **how)

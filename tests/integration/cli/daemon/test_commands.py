@@ -112,7 +112,7 @@ def test_beside_a_running_node_a_second_is_refused_by_name_and_all_checks_pass(
     node = processes.serve("node")
     told = one_line(daemon.run("serve"), 1)
     assert told == (
-        f"process {node.pid} serves this database and holds {daemon.file}.lock"
+        f"process {node.pid} serves, migrates or restores this database: it holds {daemon.file}.lock"
         " (stop it first, or use another data folder)"
     )
     assert one_line(daemon.run("migrate", "--new-epoch"), 1) == told

@@ -202,7 +202,7 @@ def test_lists_have_limits_tokens_and_filters(edge: Control) -> None:
     ):
         assert edge("fed", "event", "list", *arguments, "-o", "name").lines == expected.split(), arguments
     gap = edge("fed", "event", "list", "--after", "0011223344556677:3", "-o", "name")
-    assert gap.err == "gap: group edge: the token belongs to another epoch of this log\n"
+    assert gap.err == "gap: group edge: the token is of another epoch of this log, or beyond its end\n"
     for option in ("--after", "--before"):
         told = edge("fed", "event", "list", option, "x", code=1).err
         assert told.startswith("error: 'x' is not a token of this list (")

@@ -46,7 +46,7 @@ def test_a_key_for_one_group_works_where_the_group_is_named(api: Api, control: C
     at = ("--server", api.url, "--key")
     control("apply", "-f", control.file(EDGE), *at, "admin-key-0001")
     refused = control("fed", "event", "list", *at, "writer-key-0001", code=1)
-    assert refused.err.endswith("(name one of them, or use a key without a limit)\n")
+    assert refused.err.endswith("(name the group if the request takes one, else use a key without prefixes)\n")
     control("fed", "event", "emit", "--group", "edge", "--type", "t", "--id", "i", *at, "writer-key-0001")
     assert control("fed", "event", "list", "--group", "edge", "-o", "name", *at, "writer-key-0001").lines == ["i"]
 
@@ -55,8 +55,9 @@ def test_a_key_for_one_group_works_where_the_group_is_named(api: Api, control: C
 @pytest.mark.parametrize("key", ["ключ", "two\nlines", "caf\udce9"])
 def test_a_key_that_can_be_none_is_not_sent(control: Control, command: tuple[str, ...], key: str) -> None:
     told = control(*command, "--server", "http://127.0.0.1:1", "--key", key, code=1)
-    assert (
-        told.err == "error: the API key contains characters that are not allowed in a key (a key is printable ASCII)\n"
+    assert told.err == (
+        "error: the API key contains characters that are not allowed in a key"
+        " (correct --key, EVENTD_API_KEY or the key file: a key is printable ASCII)\n"
     )
 
 
@@ -74,7 +75,8 @@ def test_a_key_that_may_only_write_is_told_to_name_the_group(sqlite_url: str, co
         control("apply", "-f", control.file(EDGE), *at, "admin-key-0001")
         emit = ("fed", "event", "emit", "--type", "t", "--id", "i", "-o", "name")
         told = control(*emit, *at, "sensor-key-0001", code=1)
-        assert told.err == "error: this key lacks the scope read (it has write; name the group with --group)\n"
+        hint = "use a key with this scope; this one has write; name the group with --group"
+        assert told.err == f"error: this key lacks the scope read ({hint})\n"
         assert control(*emit, "--group", "edge", *at, "sensor-key-0001").lines == ["i"]
 
 

@@ -47,7 +47,7 @@ def written(routerctl: Control, routerctl_url: str) -> Iterator[Database]:
 
 def test_without_a_lake_nothing_is_shipped(routerctl: Control) -> None:
     assert routerctl("lake", "status", "-o", "json").json == []
-    assert "set EVENTD_LAKE for the node" in routerctl("lake", "status").err
+    assert "run the node with EVENTD_LAKE" in routerctl("lake", "status").err
     assert "lake" not in routerctl("doctor").out
 
 

@@ -43,7 +43,7 @@ def test_a_key_ends_when_it_is_revoked_and_its_name_is_free_when_it_is_forgotten
     at = ("--database", migrated_sqlite_url)
     control("key", "create", "ci", *at)
     told = control("key", "create", "ci", *at, code=1).err
-    assert told.startswith("error: the name ci belongs to a key that is in use (choose another name, or free this one:")
+    assert told.startswith("error: the name ci belongs to another key (choose another name, or delete that key:")
     assert control("key", "revoke", "ci", *at).out == "key/ci revoked\n"
     assert control("key", "list", *at).lines[1].split()[3] == "revoked"
     assert control("key", "revoke", "ci", "--forget", *at).out == "key/ci forgotten\n"
@@ -91,7 +91,7 @@ def test_keys_over_the_api_need_the_scope_admin(control: Control, sqlite_url: st
         control("key", "create", "ci", *at, "admin-key-0001")
         assert control("key", "list", "-o", "name", *at, "admin-key-0001").lines == ["ci"]
         told = control("key", "list", *at, "reader-key-0001", code=1).err
-        assert told == "error: this key lacks the scope admin (it has read)\n"
+        assert told == "error: this key lacks the scope admin (use a key with this scope; this one has read)\n"
         told = control("key", "create", "more", *at, "some-key-0001", code=1).err
         assert told.startswith("error: this key is limited to some names")
 

@@ -132,7 +132,7 @@ def test_describe_of_what_is_not_there(routerctl: Control) -> None:
     """A program gets an empty list, a person a sentence."""
     described = routerctl("dynamic", "describe", "EventSubscription/none/x", "-o", "json")
     assert described.json == []
-    assert "no part has the source EventSubscription/none/x" in described.err
+    assert "no part has the source or owner EventSubscription/none/x" in described.err
     bare = routerctl("dynamic", "describe", "claims").err
     assert bare.endswith("shows the parts (did you mean EventSubscription/claims?)\n")
     assert routerctl("dynamic", "describe", "x").out == ""

@@ -45,7 +45,7 @@ MISTAKES = [
     (
         ("put", "ghost"),
         1,
-        "error: router ghost has no source or no destination (add --source and --dest, or name it",
+        "error: router ghost has no source or no destination (name it 'SOURCE->DEST', or give both",
     ),
     (("put", "x->x"), 1, "error: "),
     (("put", "b->a"), 1, "error: "),
@@ -99,7 +99,7 @@ def test_what_a_node_would_refuse_is_found_before_it_is_asked(routerctl: Control
     assert problems(routerctl, "--add", "a->b=a->z") == [("re-pointed", "a->b")]
     assert problems(routerctl, "--add", "x->y", "--add", "y->x") == [("cycle", "y->x")]
     told = routerctl("topology", "check", "--add", "c->a", code=4)
-    assert "cycle    c->a  c -> a -> b -> c: it would be refused" in told.lines
+    assert "cycle    c->a  c -> a -> b -> c: the new router would be refused" in told.lines
     assert told.err == (
         "error: 1 problem found"
         " (give each of these routers fan_in: they may then close cycles, as a topic accepts each record only once)\n"

@@ -158,4 +158,4 @@ def test_a_write_that_waits_for_more_ends_when_it_is_told_to(there: Control) -> 
         wait_for(lambda: len(there("topic", "read", "jobs", "-o", "name").lines) == 2, "another record")
         process.terminate()
         assert process.wait(20) == 128 + 15
-        assert process.communicate()[1] in ("", "note: 1 record written before the error, the last at seq 2\n")
+        assert process.communicate()[1] in ("", "note: 1 record confirmed as written, the last at seq 2\n")

@@ -165,7 +165,7 @@ MISTAKES = [
     (("delete", "ghost"), 3, "error: topic ghost does not exist ("),
     (("write", "ghost", "1", "--no-create"), 3, "error: topic 'ghost' does not exist"),
     (("put", "_x"), 1, "error: "),
-    (("put", "x", "--set", "ttl_ms"), 1, "error: 'ttl_ms' is not FIELD=VALUE (write it"),
+    (("put", "x", "--set", "ttl_ms"), 1, "error: 'ttl_ms' is not FIELD=VALUE (write both"),
     (("put", "x", "--set", "capp_records=1"), 1, "error: a topic has no field 'capp_records' (did you mean"),
     (("put", "x", "--set", "cap_records=many"), 1, "error: the configuration is not valid: Expected `int`, got"),
     (("put", "x", "--set", "cap_records=-1"), 1, "error: "),
@@ -205,7 +205,7 @@ def test_a_full_topic_says_how_much_was_written_before(routerctl: Control) -> No
     lines = "".join(f"{n}\n" for n in range(2500))
     told = routerctl("topic", "write", "jobs", "-", stdin=lines, code=1)
     note, error = told.err.splitlines()
-    assert note == "note: 1,000 records written before the error, the last at seq 1000"
+    assert note == "note: 1,000 records confirmed as written, the last at seq 1000"
     assert error.startswith("error: ")
 
 

@@ -14,7 +14,7 @@ from eventd.errors import DatabaseUnavailable
 from eventd.store.engine.database import Database, fetch
 from eventd.store.engine.writer_lock import WriterLock
 
-HELD = r"another process of this node has held .*eventd\.db\.turn for 0\.1 s"
+HELD = r"other processes held .*eventd\.db\.turn for 0\.1 s"
 
 
 @pytest.fixture

@@ -87,8 +87,9 @@ def test_lag_is_judged_at_its_two_limits(lag: float, status: str) -> None:
 
 
 def test_lag_is_skipped_where_nothing_was_delivered() -> None:
-    assert one("delivery-lag", pending=1) == ("skip", "no live event has been delivered yet")
-    assert one("delivery-lag", delivered=1) == ("skip", "all deliveries were repairs, which do not count as lag")
+    assert one("delivery-lag", pending=1) == ("skip", "none of the counted live events is delivered yet")
+    why = "no delivery counts as lag: each was a repair, or its refresh waits"
+    assert one("delivery-lag", delivered=1) == ("skip", why)
 
 
 def test_expiry_is_judged_by_the_event_that_expires_and_not_by_another_one() -> None:
@@ -120,7 +121,7 @@ def test_other_endings_are_told_apart_and_are_not_missing() -> None:
     status, detail = one("expected-delivery", delivered=1, expired=2, in_path=3, refused=4, unproven=5)
     assert status == "pass"
     assert detail == (
-        "no event is missing: each is delivered or pending; besides, 2 expired before the peer had them, 3 came from or"
+        "no event is missing: each is delivered or waits; besides, 2 expired before the peer had them, 3 came from or"
         " through the peer, 4 refused by the peer, 5 without stored evidence of their delivery"
     )
 
@@ -154,6 +155,7 @@ def test_a_filter_that_leaves_everything_out_is_no_fault() -> None:
 def test_a_peer_that_cannot_be_read_fails_alone() -> None:
     checks = named(list(check_group(group(PeerFacts("edge", "bad", "http://x", trouble="no"), peer(delivered=1)))))
     assert checks["edge/bad delivery summary"] == "fail"
+    assert "edge/bad expected delivery" not in checks, "nothing is known of them"
     assert checks["edge/cloud failed deliveries"] == "pass"
 
 

@@ -117,7 +117,7 @@ def test_a_scope_that_is_missing_is_named() -> None:
     only("k:rw").require_scope("write")
     with pytest.raises(Forbidden, match="lacks the scope delete") as caught:
         only("k:rw").require_scope("delete")
-    assert caught.value.hint == "it has read, write"
+    assert caught.value.hint == "use a key with this scope; this one has read, write"
 
 
 def test_a_key_for_some_groups_is_held_to_them() -> None:

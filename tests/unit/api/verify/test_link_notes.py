@@ -27,7 +27,7 @@ def test_gaps_of_this_epoch_are_noted(gaps: int, told: str) -> None:
         cursor=SimpleNamespace(position=2, sent_upto=2, sent_epoch="e"),
         head=SimpleNamespace(epoch="e", last=2),
         peer=SimpleNamespace(node_name="hub"),
-        after=0,
+        removed_by_peer=0,
         state=State(history="h", upto=2, mark=mark, gaps=(GAP,) * gaps),
     )
     assert show_link(scope)["notes"] == [told]

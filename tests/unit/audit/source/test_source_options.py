@@ -55,7 +55,7 @@ def test_commas_within_the_address_of_a_database_part_nothing() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({}, "reads from one of lake, url and database, and none is given"),
+        ({}, "reads from one of lake, url, database and databaseFile, and none is given"),
         ({"lake": "/a", "url": "http://b"}, "lake and url are given"),
         ({"lake": "/a", "boook": "events"}, "has no option boook: did you mean book?"),
         ({"lake": "/a", "book": "cooks"}, "the option book is cooks, and must be one of events, deliveries"),

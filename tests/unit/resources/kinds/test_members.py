@@ -73,7 +73,7 @@ METADATA = "metadata: {name: edge}"
         (
             METADATA,
             f"metadata: {{name: edge, annotations: {{a: {'x' * 262144}}}}}",
-            "3: EventGroup/edge metadata.annotations: is longer than 256 KiB",
+            "3: EventGroup/edge metadata.annotations: is longer than 262144 characters",
         ),
         (
             "spec:",

@@ -87,7 +87,10 @@ def test_a_draft_names_the_line_of_a_field_in_the_file_not_in_the_resource() -> 
         ("just text\n", "a.yaml:1: a resource is a mapping with apiVersion, kind, metadata and spec"),
         ("a: 1\n---\n- b\n", "a.yaml:3: a resource is a mapping with apiVersion, kind, metadata and spec"),
         ("a: 1\na: 2\n", "a.yaml:2:1: the key a stands twice in one mapping, first on line 1"),
-        (ROUTER.replace("v1alpha1", "v2"), "a.yaml:1: Router/demo apiVersion: a Router is routerd.net/v1alpha1"),
+        (
+            ROUTER.replace("v1alpha1", "v2"),
+            "a.yaml:1: Router/demo apiVersion: must be routerd.net/v1alpha1 for a Router",
+        ),
         (ROUTER.replace("{name: demo}", "{}"), "a.yaml:3: Router metadata.name: is required"),
         (ROUTER + "  others: 1\n", "a.yaml:6: Router/demo spec.others: unknown field; known here: resources"),
         (
@@ -122,7 +125,7 @@ def test_a_broken_json_file_is_not_mistaken_for_yaml() -> None:
 def test_what_is_not_utf8_or_too_large_is_refused() -> None:
     assert complaints(load_bytes("a.yaml", b"a: 1\nb: \xff\n")) == ["a.yaml:2: is not UTF-8 text"]
     assert complaints(load_bytes("a.yaml", b"#" * (MAX_BYTES + 1))) == [
-        "a.yaml: is larger than 16 MiB, the most that is read"
+        "a.yaml: is larger than 16 MiB, the most that is read: split it"
     ]
 
 
@@ -173,7 +176,7 @@ def test_a_path_that_cannot_exist_is_a_problem_not_a_crash() -> None:
 def test_the_standard_input_is_read_once() -> None:
     loaded = read_sources(["-", "-"], read_stdin=lambda: GROUP.encode())
     assert labels(loaded) == ["EventGroup/edge"]
-    assert complaints(loaded) == ["-: standard input can be read only once, and not in an API request"]
+    assert complaints(loaded) == ["-: standard input was read already, or is not read by this command: name a file"]
     assert len(read_sources(["-"]).problems) == 1
 
 

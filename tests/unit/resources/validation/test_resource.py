@@ -17,7 +17,8 @@ def test_a_kind_of_another_version_is_named() -> None:
     with pytest.raises(Invalid) as refused:
         from_stored(StoredResource("x/v9", "EventGroup", "edge", {}, {}, 1, 1, 1))
     assert str(refused.value) == (
-        "the stored EventGroup/edge is of x/v9 EventGroup, which this program does not know (did you mean EventGroup?)"
+        "the stored EventGroup/edge is of x/v9 EventGroup, which this program does not know "
+        "(run the version that stored it)"
     )
 
 
