@@ -207,7 +207,9 @@ async def test_a_group_that_the_key_is_not_for_is_refused_before_the_body_is_rea
 async def test_a_node_short_of_memory_refuses_bodies_and_answers_the_rest(
     start_api: StartApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(BodyMemory, "of_process", classmethod(lambda cls, largest: cls(largest, MemoryLimit(1, 1))))
+    monkeypatch.setattr(
+        BodyMemory, "of_process", classmethod(lambda cls, largest: cls(largest, MemoryLimit(8 << 20, 1)))
+    )
     api = await start_api()
     body = json.dumps({"data": {"x": "y" * 100_000}}).encode()
     status, told, headers = await api.ask("POST", "/api/v1/groups/g/echo", data=body, headers=JSON)

@@ -418,7 +418,7 @@ def test_a_restore_refuses_while_a_node_serves_and_takes_the_write_ahead_log_whe
     a.emit(*late)
     refused = processes.control("db", "restore", str(copy), "--yes", env=around)
     assert refused.returncode == 1
-    assert refused.stderr.startswith(f"error: process {a.process.pid} serves this database")
+    assert refused.stderr.startswith(f"error: process {a.process.pid} serves, migrates or restores this database")
     assert a.ids() == ["e1", *late]
     a.kill9()
     assert Path(f"{a.file}-wal").stat().st_size > 0

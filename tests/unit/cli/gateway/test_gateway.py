@@ -49,7 +49,7 @@ def test_what_was_not_said_is_not_asked_for() -> None:
 
 
 def test_nothing_in_a_path_would_be_another_path() -> None:
-    with pytest.raises(NotFound, match="the group is empty"):
+    with pytest.raises(NotFound, match="the value for group is empty"):
         _fill("/api/v1/groups/{group}/links", {"group": ""})
 
 
