@@ -318,7 +318,7 @@ class _Bases(dict[str, int]):
 
 
 def count_in(total: int) -> int:
-    """Return the number of events in a total."""
+    """Return the number of events that a total, which packs a count and a sum, is of."""
     return total >> 96
 
 

@@ -223,7 +223,7 @@ def require_moment(time: datetime) -> None:
     if time.tzinfo is None:
         raise ValueError(f"{time.isoformat()} has no zone")
     if not _FIRST <= micros(time) <= _LAST:
-        raise ValueError(f"{time.isoformat()} is outside the years 1 to 9999")
+        raise ValueError(f"{time.isoformat()} is outside the years 1 to 9999 in UTC")
 
 
 def from_micros(time: int) -> datetime:

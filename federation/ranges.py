@@ -123,7 +123,7 @@ class Step(NamedTuple):
 
 
 class RangeAhead(Conflict):
-    """An earlier batch of the link has not arrived. `mark` is the link's present mark."""
+    """The batch begins beyond the link's present `mark`: an earlier one has not arrived, or the receiver lost it."""
 
     code = "range_ahead"
 

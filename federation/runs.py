@@ -46,7 +46,8 @@ def read_runs(body: bytes) -> Iterator[Run]:
         # Bytes that are not UTF-8 become surrogates, which no path contains.
         run = Run(position, records, head[4].decode("utf-8", "surrogateescape"), body[head.end() : start])
         if len(run.events) < size or not run.events.endswith(b"\n"):
-            raise Malformed(f"the run at position {position} does not have the {size} bytes that its head states")
+            words = f"the {size} bytes of the run at position {position} are not all there, or end without a line feed"
+            raise Malformed(words)
         yield run
 
 

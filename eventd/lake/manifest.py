@@ -26,7 +26,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     `bytes` and `sha256` (hex) are of the Parquet file. `slots` are the first and last slot (minute) of the events' own
     times, None for ledgers other than `SLOTTED`; `times` are the earliest and latest `OWN_TIME` of the rows. `replaces`
-    names the segments whose rows this one contains, until they are deleted. `payloads`: rows of `events` may have them.
+    names the segments whose rows this one contains; it is emptied when those are deleted. `payloads`: rows of `events`
+    may have them.
     """
 
     schema: int = SCHEMA_VERSION

@@ -16,7 +16,7 @@ SCHEMA_VERSION: Final = 1
 
 
 class Ledger(StrEnum):
-    """An append-only table of what one node recorded.
+    """The names of the ledgers: the append-only tables of what a node recorded.
 
     Fields, options, parameters and paths with the name `book` or `books` are about ledgers.
     """
@@ -80,7 +80,7 @@ _EVENTS = (
     Column(
         "payload",
         ColumnType.STRING,
-        "payload of the event as JSON; only where EVENTD_LAKE_PAYLOADS asks for it",
+        "payload of the event as JSON; null unless the node runs with EVENTD_LAKE_PAYLOADS on",
         null=True,
     ),
 )
@@ -98,7 +98,7 @@ _DELIVERIES = (
     Column("status", ColumnType.INT16, "HTTP status of the last answer; 0: the event was not sent"),
     Column("error", ColumnType.WORD, "reason of the refusal; empty for another outcome"),
     Column("protocol", ColumnType.WORD, "`v1` or `v2`"),
-    Column("key_id", ColumnType.WORD, "id of the key that signed the request"),
+    Column("key_id", ColumnType.WORD, "id of the key with which this node signed the batch"),
     Column("batch_id", ColumnType.WORD, "id of the batch that carried it or left it out"),
     Column("repair", ColumnType.BOOL, "whether a repair sent the batch"),
     Column("bytes", ColumnType.INT32, "size in bytes of the canonical event"),
@@ -148,7 +148,7 @@ _RECEIPTS = (
     ),
     Column("status", ColumnType.INT16, "HTTP status of the answer; 0: nothing was sent"),
     Column("protocol", ColumnType.WORD, "`v1` or `v2`"),
-    Column("key_id", ColumnType.WORD, "id of the key that signed the request"),
+    Column("key_id", ColumnType.WORD, "id of the key with which this node signed the batch"),
     Column("receipt_key_id", ColumnType.WORD, "id of the key that signed the receipt", null=True),
     Column("receipt_alg", ColumnType.WORD, "signature algorithm: `hmac-sha256` or `ed25519`", null=True),
     Column(
@@ -180,7 +180,7 @@ _INBOUND = (
     Column("accepted", ColumnType.INT32, "events that this node recorded"),
     Column("duplicates", ColumnType.INT32, "events that this node had already"),
     Column("refused", ColumnType.INT32, "events that this node refused"),
-    Column("key_id", ColumnType.WORD, "id of the key that signed the request"),
+    Column("key_id", ColumnType.WORD, "id of the key with which the sender signed the batch"),
     Column("body_digest", ColumnType.WORD, "Content-Digest of the batch, as it was sent"),
     Column("recorded_at", ColumnType.TIME, "time this node recorded the batch"),
     Column("receipt", ColumnType.STRING, "body of the answer that this node signed"),

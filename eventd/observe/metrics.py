@@ -54,7 +54,7 @@ class Metrics:
         )
         self._conflicts = self._gauge(
             "id_conflicts",
-            "Events not stored because another event has their id, within the retention of these counts.",
+            "Events not stored because another event has their id; counts go `batch_retention` after the last one.",
             *("group", "owner", "owner_key", "source", "key"),
         )
         self._conflicting: dict[str, set[tuple[str, ...]]] = {}

@@ -73,12 +73,12 @@ def _show(letter: StoredDeadLetter) -> dict[str, Any]:
 
 
 class ChooseDeadLetters(Params):
-    """Some dead letters of a group: by id, all of one peer, or all."""
+    """Some dead letters of a group's peers, not of its subscriptions: by id, all of one peer, or all."""
 
     group: str
     ids: list[int] = Field(default=[], max_length=MOST_POSITIONS, description="The ids of the dead letters.")
     peer: str = Field(default="", description="All dead letters of this peer, by its node name.")
-    all: bool = Field(default=False, description="All dead letters of the group.")
+    all: bool = Field(default=False, description="All dead letters of the group's peers.")
 
     @model_validator(mode="after")
     def _one_way_to_choose(self) -> Self:

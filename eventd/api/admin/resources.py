@@ -117,9 +117,9 @@ def _apply_now(conn: Connection, loaded: ReadResult, params: Apply, now: int) ->
 
 
 def _match_cursors(conn: Connection, planned: Plan, now: int, *, dry_run: bool) -> Plan:
-    """Match the cursors to the changed resources, except in a dry run, even if no node runs; return the plan.
+    """Match the cursors, and the parts of deleted owners, to the resources, unless it is a dry run; return the plan.
 
-    From then on, retention keeps events for a new peer.
+    No node needs to run for it. From then on, retention keeps events for a new peer.
     """
     if planned.writes and not dry_run:
         reconcile(conn, read_resources(conn), now)

@@ -52,7 +52,8 @@ def answering(
             logger.error("memory exhausted", extra={"route": route_of(request)})
             if _has_begun(request):
                 return _cut(request, "the process has no memory left")
-            return answer(Throttled("the node is short of memory: retry later, or with a smaller request"), form)
+            words = "the node ran out of memory on this request: retry later, or with a smaller one"
+            return answer(Throttled(words), form)
         except (ConnectionError, asyncio.CancelledError):
             raise  # the client disconnected, or the node stops: no response can be sent
         except Exception:

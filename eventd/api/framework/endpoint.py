@@ -51,7 +51,7 @@ def _find(place: str) -> Handler:
 
 
 def _model(hint: Any) -> Any:
-    """Return the model in `Annotated`, or the type hint itself if it is a model or a dict; else None."""
+    """Return the model in the metadata of an `Annotated` hint, or the hint if it is a model or a dict; else None."""
     if get_origin(hint) is Annotated:
         return get_args(hint)[1]
     is_model = hasattr(hint, "__struct_fields__") or get_origin(hint) is dict

@@ -169,7 +169,7 @@ class ConnectionLimiter:
             await _Site(runner, self, sock=listening).start()
 
     def shut(self) -> None:
-        """Admit no more connections: one that was accepted before and arrives only now would never be closed."""
+        """Admit no more connections, not even one that was accepted before and arrives now: nothing would close it."""
         self._shut = True
 
     def close(self) -> None:

@@ -216,7 +216,7 @@ class _BatchReader:
 
 
 def _require_readable(data: Raw, meta: bytes) -> None:
-    """Raises `RecordTooLarge` for a text that could only fit after removing very many blanks."""
+    """Raises `RecordTooLarge` for a text of `_BLANKS` times the largest record: it has too many blanks to remove."""
     size = len(memoryview(data)) + len(meta)
     if size > _BLANKS * MAX_RECORD_BYTES:
         raise RecordTooLarge(f"its data and meta have {size} bytes, more than {MAX_RECORD_BYTES}")

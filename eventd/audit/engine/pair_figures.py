@@ -199,7 +199,7 @@ def read_figures(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, PairFigures
 
 
 def read_waiting(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, OldestPending]:
-    """Return `OldestPending` of each pair with pending events, over the rows of all parts."""
+    """Return the earliest record time and slot of the pending events of each pair, over the tables of all tasks."""
     found: dict[PairKey, OldestPending] = {}
     for row in rows:
         pair = PairKey(row["group"], row["source"], row["peer"])

@@ -64,7 +64,7 @@ def group_uneven(tables: Sequence[pa.Table]) -> UnevenSlots:
 
 @dataclass(frozen=True)
 class Marks:
-    """Segments of a lake in shares, and the uneven slots.
+    """Makes the marks of one share of a lake's segments: of their rows in the slots whose sums differ (uneven ones).
 
     Called with the index of a share, it yields tables with the marks of that share's rows in these slots. Raises
     BadSegment and LakeUnavailable.
@@ -93,7 +93,7 @@ class Marks:
 
 
 def keys(marks: Columns) -> Numbers:
-    """Return keys that bring all marks of an event and a peer together."""
+    """Return one key for each mark, the same for all marks of an event and a peer, to group them by."""
     return keys_of(marks, ("group", "source", "peer"), marks.numbers("fingerprint"))
 
 

@@ -48,7 +48,7 @@ def check_settings(settings: Settings) -> Iterator[Check]:
         yield Check("api keys", "failed", str(error))
         return
     except DatabaseUnavailable:
-        yield Check("api keys", "warning", "the keys in the database are unknown: it does not answer")
+        yield Check("api keys", "warning", "the database does not answer, so its API keys are unknown")
         return
     if keys:
         yield Check("api keys", "ok", "an API key is required")

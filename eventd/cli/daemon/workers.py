@@ -81,7 +81,10 @@ class Workers:
         self._stopped = asyncio.Event()
 
     async def start(self) -> None:
-        """Start all workers; returns when all are ready. Raises OSError, and `EventdError` for one that fails."""
+        """Start all workers; returns when all are ready. Raises OSError, and `EventdError` if one fails.
+
+        One that ends or hangs before it is ready has failed; all are then stopped.
+        """
         try:
             await self._start()
         except BaseException:

@@ -74,7 +74,7 @@ async def runs(
         typer.Option(
             "--subscription",
             metavar="NAME",
-            help="Name of the EventSubscription, instead of NAME; `EventSubscription/NAME` is accepted, too.",
+            help="The EventSubscription, as NAME or `EventSubscription/NAME`; instead of the argument.",
         ),
     ] = "",
     group: GroupsOption = "",

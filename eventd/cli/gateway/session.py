@@ -63,7 +63,7 @@ class NodeChoice:
     def flags(self) -> dict[str, Any]:
         """Return the settings that these options set, by name; None for an absent one.
 
-        Raises `BadParameter` for two databases.
+        Raises `BadParameter` if both --database and --state-file are given.
         """
         if self.database is not None and self.state_file is not None:
             raise typer.BadParameter("--database and --state-file both name the database: leave one out")

@@ -232,7 +232,7 @@ async def logs(
 ) -> None:
     """Show the output of a plugin's run: error, standard error, traceback."""
     if not name and run is None:
-        raise typer.BadParameter("name the plugin or the run: NAME or --run RUN")
+        raise typer.BadParameter("name the plugin, the run, or both: NAME, --run RUN")
     further = {} if run is None else {"before": run + 1, "limit": 1}
     found = (await session.call("plugins.runs", plugin=name, status=[], **further))["runs"]
     failed = [one for one in found if one["error"] or one["stderr"]] or found

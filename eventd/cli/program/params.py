@@ -105,7 +105,10 @@ class UnusedOption(Option):
         self._notice = f'note: {name} has no effect on "{command}"; leave it out'
 
     def process_value(self, ctx: Any, value: Any) -> None:
-        """If the option is given, print the notice; refuse an empty value, as the used option does."""
+        """If the option is given on the command line, print the notice that it has no effect.
+
+        An empty value is refused, as by the commands on which the option has an effect.
+        """
         if getattr(ctx.get_parameter_source(self.name), "name", "") == "COMMANDLINE":
             if _is_blank(value) and self.opts[0] not in EMPTY_SETTINGS:
                 raise typer.BadParameter(_blank_message(self), ctx=ctx, param=self)

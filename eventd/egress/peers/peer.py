@@ -95,7 +95,7 @@ class PeerSink:
         return self._room.window(self._peer.in_flight if wide else 1)
 
     def await_room(self, nudge: asyncio.Future[None]) -> None:
-        """Set the result of `nudge` when the budget has room for a batch again, and it is this link's turn."""
+        """Have `nudge` completed when it is this link's turn and the budget has room for a batch; perhaps at once."""
         self._room.wait(nudge)
 
     @property

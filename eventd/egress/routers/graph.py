@@ -198,7 +198,7 @@ def _of_group(topic: str) -> bool:
 
 
 def _way(came: dict[_Step, _Step | None], step: _Step | None) -> list[str]:
-    """Return the topics on the path to a step."""
+    """Return the topics from the start of the search to a step, in order."""
     topics: list[str] = []
     while step is not None:
         topics.append(step.topic)

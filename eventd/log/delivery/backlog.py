@@ -108,10 +108,10 @@ def read_backlogs(
 
 
 def _count_ahead(conn: sa.Connection, topic_id: int, counters: Sequence[_Counter], *, own: bool) -> int:
-    """Let the counters, in the order of their cursors, count up to the head; return how many of the first have done so.
+    """Let the counters, in the order of their cursors, count up to the head; return how many of the first are done.
 
-    The others begin beyond the bound from which the rest is estimated. With `own`, they count only blocks whose records
-    entered the log at this node.
+    Beyond a bound, these estimate; the others, which begin beyond it, are left to the next call. With `own`, all count
+    only blocks whose records entered the log at this node.
     """
     first, starts = counters[0], [counter.after for counter in counters]
     kinds: dict[tuple[int, str, str, str, bool], _Kind] = {}

@@ -63,7 +63,7 @@ def read_proof(evidence: str) -> Proof | None:
 
 
 def read_signer(evidence: str) -> tuple[str, str] | None:
-    """Return the key id and the algorithm that the signature in the stored evidence names; None without one."""
+    """Return the key id and the algorithm that the signature in the stored evidence names; None without a signature."""
     try:
         signed = (
             parse_dictionary(_EVIDENCE.decode(evidence).headers["signature-input"]).get(LABEL) if evidence else None

@@ -135,7 +135,7 @@ def _remove_expired(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
 
 
 def _next_due(conn: sa.Connection, topic: TopicRow, now: int) -> int | None:
-    """Return when the oldest record will exceed its time to live, at the earliest `now + 1`; None if none ever will."""
+    """Return when (µs) the oldest record will exceed its time to live, at the earliest `now + 1`; None if none will."""
     if not topic.config.ttl_ms or not topic.live:
         return None
     oldest = fetch(

@@ -345,7 +345,10 @@ class _PageBuilder:
         return not self.hidden or node_text(body) not in self.hidden
 
     def _fitting(self, block: Block, bodies: Sequence[str]) -> int:
-        """Return how many of the bodies fit, at least one if the page is empty, and count their bytes in `size`."""
+        """Return how many of the bodies fit, at least one if the page is empty.
+
+        Adds their bytes to `size`, or those of the whole block if it fits.
+        """
         if self.size + block.bytes <= self.ask.max_bytes:
             self.size += block.bytes
             return len(bodies)

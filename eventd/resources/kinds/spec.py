@@ -70,7 +70,10 @@ def name_of(info: FieldInfo) -> str:
 
 
 def defaults_of(section: type[Spec]) -> dict[str, Any]:
-    """Return the defaults of a section by field, in canonical form: `5m0s`, `8MiB`, 4; without nested sections."""
+    """Return the defaults of a section by field, in canonical form: `5m0s`, `8MiB`, 4.
+
+    Nested sections, and fields without a default, are omitted.
+    """
     written = section.model_construct().model_dump(mode="json", by_alias=True)
     inner = {name_of(info) for info in section.model_fields.values() if section_of(info)}
     return {name: value for name, value in written.items() if name not in inner and value is not None}

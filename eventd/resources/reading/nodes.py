@@ -111,7 +111,9 @@ def _measure(line: int, column: int, children: list[Node]) -> tuple[int, int]:
     size = 1 + sum(child.size for child in children)
     height = 1 + max((child.height for child in children), default=0)
     if size > MAX_VALUES:
-        raise ParseError(line, column, f"contains more than {MAX_VALUES} values once its aliases are expanded")
+        raise ParseError(
+            line, column, f"contains more than {MAX_VALUES} values (each use of an alias counts all of its values)"
+        )
     if height > MAX_DEPTH:
         raise too_deep(line, column)
     return size, height

@@ -137,7 +137,9 @@ class _Composer:
     def _count(self, values: int, line: int, column: int) -> None:
         self._values += values
         if self._values > self._most:
-            raise ParseError(line, column, f"contains more than {self._most} values once its aliases are expanded")
+            raise ParseError(
+                line, column, f"contains more than {self._most} values (each use of an alias counts all of its values)"
+            )
 
     def _alias(self, name: str, line: int, column: int) -> Node:
         node = self._anchors.get(name)

@@ -287,7 +287,9 @@ def withdraw(
 
 
 def _earlier(part: StoredPart, subjects: Collection[str], now: int) -> dict[str, int]:
-    """Return the ends of a part's subjects after these subjects were withdrawn; none is later than before."""
+    """Return the ends of a part's subjects if `subjects` are withdrawn now: these end after the grace, or as before if
+    that is sooner.
+    """
     end = now + part.grace
     going = {subject for subject in part.subjects if subject in subjects}
     sooner = {s: min(end, part.ends.get(s, part.expires_at)) for s in going}

@@ -19,7 +19,7 @@ class Generation(NamedTuple):
 
 
 def read_noted(conn: sa.Connection) -> Generation | None:
-    """Return the latest stored generation; None before the first."""
+    """Return the latest stored generation of the effective configuration; None before the first."""
     rows = fetch(conn, "SELECT generation, etag, changed_at FROM effective_config WHERE id = 1")
     return Generation(*rows[0]) if rows else None
 

@@ -192,7 +192,7 @@ def test_what_a_run_said_is_shown_whole(control: Control, somewhere: list[str], 
     assert control("plugin", "logs", "claims", "-o", "json", *somewhere).json["id"] == 1
     gone = control("plugin", "logs", "claims", "--run", "9", *somewhere, code=3)
     assert gone.err == "error: no run 9 of claims is kept (`routerctl plugin runs` lists the runs)\n"
-    assert "name the plugin or the run" in control("plugin", "logs", *somewhere, code=2).err
+    assert "name the plugin, the run, or both" in control("plugin", "logs", *somewhere, code=2).err
 
 
 def test_wide_shows_errors_whole(control: Control, tmp_path: Path) -> None:

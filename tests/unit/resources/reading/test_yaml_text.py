@@ -143,7 +143,7 @@ def test_aliases_cannot_make_a_text_deeper() -> None:
 def test_a_billion_laughs_are_not_laughed() -> None:
     text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
     text += "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))
-    with pytest.raises(ParseError, match="more than 500000 values once its aliases are expanded") as refused:
+    with pytest.raises(ParseError, match=r"more than 500000 values \(each use of an alias") as refused:
         read(text)
     assert refused.value.line == 6
 
