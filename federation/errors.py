@@ -184,8 +184,8 @@ V1_REFUSALS = {
 class V1Refused(MessageError):
     """A refusal with the text that v1 senders know.
 
-    `reason` is one of the keys of V1_REFUSALS. `text` is the answer's only line, `body` its bytes with the line feed, to
-    be sent as `text/plain; charset=utf-8`.
+    `reason` is one of the keys of V1_REFUSALS. `text` is the answer's only line, `body` its bytes with the line feed,
+    to be sent as `text/plain; charset=utf-8`.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:
