@@ -66,11 +66,11 @@ $(VENV)/.audit: requirements-audit.lock $(VENV)/.locked | $(VENV)/.ready
 demo: venv ## three nodes on this machine: federate, cut one off, prove that nothing is lost
 	@$(BIN)/routerd-eventd demo $(ARGS)
 
-# Fast first: a mistake in a pure function should not have to wait for the processes. The first five use one core each; the
-# two last ones wait for much of their time and run side by side, each in its own tree of processes.
+# Fast first: a mistake in a pure function should not have to wait for the processes. The first five use one core each.
 test: venv-audit ## everything the CI asks: lint, types, all tests, Postgres and Spark included
 	@$(MAKE) --no-print-directory --jobs 2 $(filter --output-sync,$(.FEATURES:%=--%)) types lint collection unit properties
-	@$(MAKE) --no-print-directory --jobs 2 suite spark WORKERS=3
+	@$(MAKE) --no-print-directory suite
+	@$(MAKE) --no-print-directory spark
 
 lint: venv ## ruff: rules and format
 	@echo "lint"
@@ -100,11 +100,11 @@ suite: venv-audit ## all other tests, on both databases, WORKERS=4 processes
 	  tests --ignore tests/unit --ignore tests/test_architecture.py $(ARGS)
 
 # On their own: a process that has used Spark keeps a Java, which tests of processes would find. Only files with such
-# tests are collected. Two processes: each has a Java of its own to start.
+# tests are collected. Three processes: they wait for half of their time, and each has a Java of its own to start.
 SPARK_TESTS = $(shell grep -rlE "mark\.spark|: SparkSession" tests --include='test_*.py')
 spark: venv-audit ## those that work with Spark
 	@echo "tests with Spark"
-	@$(PYTEST) --quiet --numprocesses 2 --dist worksteal --hypothesis-profile steady -m spark $(SPARK_TESTS) $(ARGS)
+	@$(PYTEST) --quiet --numprocesses 3 --dist worksteal --hypothesis-profile steady -m spark $(SPARK_TESTS) $(ARGS)
 
 # What a process that is killed has run is not counted: it writes its figures when it ends.
 coverage: PYTEST = $(BIN)/coverage run -m pytest

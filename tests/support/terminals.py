@@ -23,13 +23,14 @@ _SHELL_ONLY = re.compile(r"^\S*bash: line \d+:.*\n", re.MULTILINE)
 def make_commands(folder: Path, *, forks: bool = True) -> str:
     """Write both commands, and a Python that has the package, into a folder; return the PATH that has them.
 
-    With `forks`, both are forks, for a shell that is started with `shell_files`; otherwise ordinary programs.
+    With `forks`, `routerctl` is a fork, for a shell that is started with `shell_files`. A node never is: a page kills
+    it, and a killed fork ends a moment after the process that the shell sees.
     """
     folder.mkdir()
     python = f'"{sys.executable}"'
     programs = {
-        "routerd-eventd": _command("eventd.cli.routerd_eventd", forks),
-        "routerctl": _command("eventd.cli.routerctl", forks),
+        "routerd-eventd": f"{python} -m eventd.cli.routerd_eventd",
+        "routerctl": shell_command("eventd.cli.routerctl") if forks else f"{python} -m eventd.cli.routerctl",
         "python": python,
     }
     for name, program in programs.items():
@@ -37,10 +38,6 @@ def make_commands(folder: Path, *, forks: bool = True) -> str:
         file.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec {program} "$@"\n')
         file.chmod(0o755)
     return f"{folder}:/usr/local/bin:/usr/bin:/bin"
-
-
-def _command(module: str, forks: bool) -> str:
-    return shell_command(module) if forks else f'"{sys.executable}" -m {module}'
 
 
 class Terminal:
