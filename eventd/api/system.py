@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -11,13 +11,14 @@ from aiohttp import web
 from eventd.api.errors.problems import success
 from eventd.api.framework.auth import ApiKey, Keys
 from eventd.api.framework.calls import Call
-from eventd.api.framework.models import NoQuery
+from eventd.api.framework.models import NoQuery, Query
 from eventd.api.framework.operations import GROUP
 from eventd.api.framework.route import TOPICS, surface_of
 from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.errors import Unauthorized
 from eventd.observe.metrics import METRICS_CONTENT_TYPE
 from eventd.runtime.clock import Clock
+from eventd.text.invisible import printable
 
 
 class System(NamedTuple):
@@ -39,10 +40,28 @@ class System(NamedTuple):
     describe_topics: Callable[[], bytes]
 
 
-class SystemCall(Call[System, NoQuery, None]):
+Q = TypeVar("Q")
+B = TypeVar("B")
+
+
+class SystemCall(Call[System, Q, B], Generic[Q, B]):
     """One request for health, readiness, metrics or OpenAPI."""
 
     __slots__ = ()
+
+
+class ProbeQuery(Query, frozen=True):
+    """`verbose`, unless it is `false` or `0`: answer in plain text, one line for each check, as kubectl's probes do.
+
+    `standby`: with `ok`, a standby, which is not ready, answers 200; a node that serves ignores it.
+    """
+
+    verbose: str = "0"
+    standby: str = ""
+
+    @property
+    def in_lines(self) -> bool:
+        return self.verbose not in ("0", "false")
 
 
 class Health(msgspec.Struct, kw_only=True):
@@ -66,14 +85,24 @@ class Readiness(msgspec.Struct, kw_only=True):
     topics: int | msgspec.UnsetType = msgspec.UNSET
 
 
-async def show_health(call: SystemCall) -> Annotated[web.Response, Health]:
-    """GET /healthz and /v0/health: version and uptime."""
+def in_lines(name: str, checks: Mapping[str, str], *, passed: bool) -> web.Response:
+    """Return the checks of a probe in plain text: `[+]CHECK ok` or `[-]CHECK: PROBLEM`, and the result last."""
+    lines = [f"[+]{check} ok" if state == "ok" else f"[-]{check}: {state}" for check, state in checks.items()]
+    lines.append(f"{name} {'passed' if passed else 'failed'}")
+    text = "".join(f"{printable(line)}\n" for line in lines)
+    return web.Response(text=text, status=200 if passed else 503, headers={} if passed else {"Retry-After": "1"})
+
+
+async def show_health(call: SystemCall[ProbeQuery, None]) -> Annotated[web.Response, Health]:
+    """GET /healthz and /v0/health: version and uptime. It proves that the event loop turns, and nothing else."""
     system = call.context
+    if call.query.in_lines:
+        return in_lines("healthz", {"loop": "ok"}, passed=True)
     uptime = round((system.clock.monotonic() - system.started) * 1000)
     return success(Health(status="ok", version=system.version, uptime_ms=uptime))
 
 
-async def show_ready(call: SystemCall) -> Annotated[web.Response, Readiness]:
+async def show_ready(call: SystemCall[ProbeQuery, None]) -> Annotated[web.Response, Readiness]:
     """GET /readyz and /v0/ready: status 503 unless all checks are `ok`.
 
     What /readyz shows of groups depends on the caller's key.
@@ -81,9 +110,12 @@ async def show_ready(call: SystemCall) -> Annotated[web.Response, Readiness]:
     system, under_v0 = call.context, surface_of(call.request.path) is TOPICS
     checks = await system.workers.readiness()
     ready = all(state == "ok" for state in checks.values())
+    readable = _readable(checks, _caller(system.keys, call.request))
+    if call.query.in_lines:
+        return in_lines("readyz", readable, passed=ready)
     answer = Readiness(status="ready" if ready else "not ready")
     if not under_v0:
-        answer.checks = _readable(checks, _caller(system.keys, call.request))
+        answer.checks = readable
     if system.count_topics is not None and (ready or under_v0):
         # The node listens only after its log is open, so there is never anything left to replay.
         answer.wal_replay_complete, answer.topics = True, await system.count_topics()
@@ -110,7 +142,7 @@ def _readable(checks: dict[str, str], key: ApiKey | None) -> dict[str, str]:
     return shown
 
 
-async def show_metrics(call: SystemCall) -> web.Response:
+async def show_metrics(call: SystemCall[NoQuery, None]) -> web.Response:
     """GET /metrics, of all workers that answer.
 
     A key that is limited to name prefixes gets only samples labelled with a group it may access.
@@ -119,11 +151,11 @@ async def show_metrics(call: SystemCall) -> web.Response:
     return web.Response(body=body, headers={"Content-Type": METRICS_CONTENT_TYPE})
 
 
-async def describe_all(call: SystemCall) -> Annotated[web.Response, dict[str, Any]]:
+async def describe_all(call: SystemCall[NoQuery, None]) -> Annotated[web.Response, dict[str, Any]]:
     """GET /openapi.json."""
     return web.Response(body=call.context.describe_all(), content_type="application/json")
 
 
-async def describe_topics(call: SystemCall) -> Annotated[web.Response, dict[str, Any]]:
+async def describe_topics(call: SystemCall[NoQuery, None]) -> Annotated[web.Response, dict[str, Any]]:
     """GET /v0/openapi.json."""
     return web.Response(body=call.context.describe_topics(), content_type="application/json")

@@ -13,7 +13,9 @@ from aiohttp import web
 from eventd.api.errors.faults import answering
 from eventd.api.errors.problems import answer, success
 from eventd.api.framework.auth import Keys
+from eventd.api.framework.decoding import read_query
 from eventd.api.framework.route import surface_of
+from eventd.api.system import ProbeQuery, in_lines
 from eventd.errors import Unavailable
 from eventd.observe.metrics import METRICS_CONTENT_TYPE, Metrics
 from eventd.runtime.chance import Chance
@@ -24,11 +26,17 @@ def build_waiting(
 ) -> web.Application:
     """Return the application of a standby; `holder` names, for messages, the process that serves the database."""
 
-    async def show_health(_request: web.Request) -> web.Response:
+    async def show_health(request: web.Request) -> web.Response:
+        if read_query(request, ProbeQuery).in_lines:
+            return in_lines("healthz", {"loop": "ok"}, passed=True)
         return success({"status": "ok", "version": version, "standby": True})
 
-    async def show_ready(_request: web.Request) -> web.Response:
-        return success({"status": "standing by", "checks": {"database": f"served by {holder()}"}}, ready=False)
+    async def show_ready(request: web.Request) -> web.Response:
+        query, checks = read_query(request, ProbeQuery), {"database": f"served by {holder()}"}
+        ready = query.standby == "ok"
+        if query.in_lines:
+            return in_lines("readyz", checks, passed=ready)
+        return success({"status": "standing by", "checks": checks}, ready=ready)
 
     async def show_metrics(request: web.Request) -> web.Response:
         keys.identify(request.headers.get("Authorization", "")).require_scope("read")

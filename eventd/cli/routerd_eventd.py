@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import sys
+
 from eventd.cli.program.interrupt import end_quietly_on_interrupt
 
 
 def main() -> None:
     """Run `routerd-eventd` with the arguments of this process, and exit."""
     end_quietly_on_interrupt()
+    if sys.argv[1:2] == ["probe"]:
+        _probe(sys.argv[2:])
     from eventd.cli.program.exits import run
     from eventd.cli.routerd_eventd_commands import app
 
     run(app, "routerd-eventd", needs_output=False)
+
+
+def _probe(words: list[str]) -> None:
+    """Run `probe` and exit, without loading the other commands; return if they must read its arguments."""
+    from eventd.cli.daemon.probe import ProbeFailed, read_words, run_probe
+
+    probe = read_words(words)
+    if probe is None:
+        return
+    try:
+        print(run_probe(probe))
+    except ProbeFailed as error:
+        sys.exit(f"error: {error}")  # status 1
+    sys.exit(0)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,11 @@ import typer
 import eventd
 from eventd.cli.program.command_line import Command, CommandLine, program
 from eventd.cli.program.flags import Flags, shared_flags, with_settings
+from eventd.cli.program.values import Duration
 from eventd.cli.terminal.output import Column, Format, Output, text
-from eventd.errors import CheckFailed, SettingsError
+from eventd.errors import CheckFailed, EventdError, SettingsError
 from eventd.runtime.chance import SYSTEM
-from eventd.runtime.clock import SystemClock
+from eventd.runtime.clock import SECOND, SystemClock
 from eventd.settings.model import BadSettings, Endpoint, SettingRow, Settings, service_environment
 
 if TYPE_CHECKING:  # a command that needs no database does not load the libraries for it
@@ -43,6 +44,7 @@ app = typer.Typer(
 app.callback()(program)
 logger = logging.getLogger("eventd.serve")
 
+TWO_SECONDS = Duration(2 * SECOND)
 SETTINGS = (Column("SETTING", text("name")), Column("VALUE", text("value")), Column("FROM", text("origin")))
 CHECKS = (Column("CHECK", text("name")), Column("STATE", text("state")), Column("DETAIL", text("detail")))
 
@@ -199,6 +201,35 @@ def demo(
     from eventd.cli.demo import demo as play
 
     play.run(keep=keep)
+
+
+@app.command(cls=Command)
+def probe(
+    ready: Annotated[bool, typer.Option("--ready", help="Ask whether the node is ready, not only alive.")] = False,
+    standby_ok: Annotated[bool, typer.Option("--standby-ok", help="With --ready, accept a standby.")] = False,
+    server: Annotated[
+        str, typer.Option("--server", metavar="URL", help="API of the node (default: the node on this machine).")
+    ] = "",
+    data_dir: Annotated[
+        str, typer.Option("--data-dir", metavar="PATH", help="Folder of the node on this machine. [EVENTD_DATA_DIR]")
+    ] = "",
+    key_file: Annotated[
+        str, typer.Option("--key-file", metavar="PATH", help="File that holds an API key. [EVENTD_API_KEY_FILE]")
+    ] = "",
+    timeout: Annotated[
+        Duration, typer.Option("--timeout", metavar="DURATION", help="Maximum time for each step.")
+    ] = TWO_SECONDS,
+) -> None:
+    """Exit with status 0 if a node is alive, or with --ready if it is ready; for health checks of containers."""
+    from eventd.cli.daemon.probe import Probe, ProbeFailed, run_probe
+
+    if timeout <= 0:
+        raise typer.BadParameter("--timeout must be longer than 0s")
+    asked = Probe(ready, standby_ok, server, data_dir, key_file, timeout / SECOND)
+    try:
+        print(run_probe(asked))
+    except ProbeFailed as error:
+        raise EventdError(str(error)) from None
 
 
 @app.command(cls=Command)

@@ -439,7 +439,10 @@ RULES = [
         "the environment in settings",
         "a variable read elsewhere is a setting that no flag, no file and no documentation knows.",
         environment_in_settings,
-        {"eventd/settings/model.py": "reads the settings"},
+        {
+            "eventd/settings/model.py": "reads the settings",
+            "eventd/settings/environment.py": "reads variables without loading the settings",
+        },
     ),
     Rule(
         "time through the clock",

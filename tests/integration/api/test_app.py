@@ -291,6 +291,18 @@ async def test_readiness_names_what_is_wrong(api: Api) -> None:
     assert told["checks"] == {"database": "ok", "group edge": "the secret file is missing"}
 
 
+async def test_probes_have_a_line_for_each_check_if_they_are_asked_for(start_api: StartApi) -> None:
+    api = await start_api("k::ed")
+    alive = (200, "[+]loop ok\nhealthz passed\n")
+    assert (await api.ask("GET", "/healthz?verbose"))[:2] == (await api.ask("GET", "/healthz?verbose=1"))[:2] == alive
+    assert (await api.ask("GET", "/healthz?verbose=false"))[1]["status"] == "ok"
+    assert (await api.ask("GET", "/readyz?verbose"))[:2] == (200, "[+]database ok\nreadyz passed\n")
+    api.checks.update({"group edge": "two\nlines", "group core": "cannot read a key"})
+    status, text, headers = await api.ask("GET", "/readyz?verbose&standby=ok", **bearer("k"))
+    assert (status, headers["Retry-After"], headers["Content-Type"]) == (503, "1", "text/plain; charset=utf-8")
+    assert text == "[+]database ok\n[-]group edge: two\\nlines\n[-]groups: not ready\nreadyz failed\n"
+
+
 async def test_metrics(api: Api) -> None:
     api.metrics.head(42)
     status, text, headers = await api.ask("GET", "/metrics")

@@ -45,6 +45,16 @@ async def test_it_shows_that_it_stands_by(ask: Ask) -> None:
     assert [(await ask(path, method="HEAD"))[0] for path in ("/healthz", "/readyz")] == [200, 503]
 
 
+async def test_a_probe_may_accept_it(ask: Ask) -> None:
+    assert (await ask("/readyz?standby=ok"))[:2] == (
+        200,
+        {"status": "standing by", "checks": {"database": "served by b"}},
+    )
+    assert (await ask("/readyz?verbose"))[:2] == (503, "[-]database: served by b\nreadyz failed\n")
+    assert (await ask("/readyz?verbose&standby=ok"))[:2] == (200, "[-]database: served by b\nreadyz passed\n")
+    assert (await ask("/healthz?verbose"))[:2] == (200, "[+]loop ok\nhealthz passed\n")
+
+
 async def test_its_metrics_need_a_key_that_may_read(ask: Ask) -> None:
     assert [(await ask("/metrics", key))[0] for key in ("", "writer-key-0001")] == [401, 403]
     status, text, _ = await ask("/metrics", "reader-key-0001")

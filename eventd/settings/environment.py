@@ -1,0 +1,14 @@
+"""Variables that programs read before, or without, loading the settings. Imports nothing slow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+_OF_PROBES = ("EVENTD_SERVER", "EVENTD_API_KEY", "EVENTD_API_KEY_FILE", "EVENTD_DATA_DIR", "EVENTD_API_LISTEN")
+
+
+def probe_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the variables that name the node to probe, and the API key; without those that are empty."""
+    environ = os.environ if environ is None else environ
+    return {name: environ[name].strip() for name in _OF_PROBES if environ.get(name, "").strip()}
