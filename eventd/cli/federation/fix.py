@@ -9,7 +9,6 @@ from typing import Any
 from eventd.cli.gateway.session import Session
 from eventd.cli.terminal.bar import Bar
 from eventd.errors import Conflict, NotFound
-from eventd.runtime.clock import SystemClock
 from eventd.text.plural import counted
 
 LONG = 1000
@@ -122,6 +121,8 @@ async def _wait(session: Session, group: str, peer: str, bar: Bar) -> str:
 
     If the peer is paused, or makes no progress, stop waiting and return the reason.
     """
+    from eventd.runtime.clock import SystemClock
+
     clock, most, left, moved = SystemClock(), 0, 0, SystemClock().monotonic()
     while True:
         [link] = (await session.call("links.status", group=group, peer=peer))["outbound"]

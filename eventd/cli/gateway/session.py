@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,9 +13,8 @@ import typer
 
 from eventd.cli.gateway.options import LOCAL, NODE, SHARED, SHOW, chosen, parameters
 from eventd.cli.program.declaring import declare
-from eventd.cli.program.stopping import EndOnSignal
 from eventd.cli.terminal.output import Output
-from eventd.errors import Invalid, NotFound
+from eventd.errors import Invalid
 
 if TYPE_CHECKING:
     from eventd.cli.gateway.local import LocalGateway
@@ -156,7 +154,9 @@ def offline(*names: str, **variants: tuple[Any, Any]) -> Decorator:
 
 
 def _begin_connected(command: Callable[..., Any], session: Session, given: dict[str, Any]) -> None:
-    asyncio.run(_run(command, session, given))
+    from eventd.cli.gateway.event_loop import run_to_end  # loads asyncio, which help and completion do not need
+
+    run_to_end(lambda: command(session, **given), session.close)
 
 
 def _with_options(
@@ -190,27 +190,6 @@ def _named(context: typer.Context) -> list[str]:
                 flag = other.replace("_", "-")
                 raise typer.BadParameter(f"--{one} and --{flag} contradict each other: leave one out")
     return named
-
-
-async def _run(command: Callable[..., Awaitable[None]], session: Session, given: dict[str, Any]) -> None:
-    """Run the command, and close the access to the node in any case.
-
-    A signal cancels the command; the exit status is then 128 + its number unless the command catches that.
-    """
-    with EndOnSignal() as signals:
-        try:
-            try:
-                await command(session, **given)
-            except NotFound as error:
-                if error.code == "topic_not_found" and not error.hint:
-                    error.hint = "`routerctl topic list` shows the topics"
-                raise
-            finally:
-                await session.close()
-        except asyncio.CancelledError:  # also after a command, while the node is being closed
-            if not signals.number:
-                raise
-            raise SystemExit(128 + signals.number) from None
 
 
 def may_colour() -> bool:

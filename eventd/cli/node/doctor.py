@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -13,7 +12,6 @@ from eventd.cli.gateway.selecting import GroupsOption
 from eventd.cli.gateway.session import Session, connected
 from eventd.cli.program.exits import ExitCode
 from eventd.cli.terminal.output import GAP, Column, note, text
-from eventd.runtime.clock import SystemClock
 
 CHECKS = (
     Column("AREA", text("area")),
@@ -88,6 +86,10 @@ def _is_served(session: Session) -> bool:
 
 
 async def _watch(session: Session, asked: dict[str, Any]) -> None:
+    from asyncio import CancelledError
+
+    from eventd.runtime.clock import SystemClock
+
     show = session.out.stream_rows((), name=lambda row: str(row["summary"]["overall"]))
     clock, seen = SystemClock(), None
     try:
@@ -103,7 +105,7 @@ async def _watch(session: Session, asked: dict[str, Any]) -> None:
                     show([answer])
             seen = found
             await clock.sleep(PAUSE)
-    except asyncio.CancelledError:
+    except CancelledError:
         return  # Ctrl-C is how it ends
 
 

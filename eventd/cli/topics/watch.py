@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import aclosing
 from typing import Annotated
 
@@ -26,6 +25,8 @@ async def watch(
     ] = None,
 ) -> None:
     """Show the records of topics, then new ones as they are written, until Ctrl-C or until all topics are deleted."""
+    from asyncio import CancelledError
+
     from eventd.client import Batch, Gap, TopicDeleted
 
     starts = dict(_start(word, tail=tail) for word in topics)
@@ -42,7 +43,7 @@ async def watch(
                         tell_gap(sight, sight.topic)
                     case TopicDeleted():
                         note(f"deleted: topic {sight.topic}")
-    except asyncio.CancelledError:
+    except CancelledError:
         return  # Ctrl-C is how it ends
 
 

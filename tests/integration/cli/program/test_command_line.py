@@ -18,7 +18,7 @@ import typer.main
 from typer._click.core import ParameterSource
 
 from eventd.cli import routerctl_commands, routerd_eventd_commands
-from eventd.cli.gateway.session import _run
+from eventd.cli.gateway.event_loop import _run
 from eventd.testing import NOW
 from tests.integration.cli.conftest import Control
 from tests.integration.cli.program.test_reference import commands
@@ -168,16 +168,15 @@ def sigterm_ends() -> Iterator[None]:
 
 @pytest.mark.usefixtures("sigterm_ends")
 async def test_a_signal_while_a_command_lets_go_of_its_node_ends_it_without_a_traceback() -> None:
-    class Closing:
-        async def close(self) -> None:
-            os.kill(os.getpid(), signal.SIGTERM)
-            await asyncio.get_running_loop().create_future()
+    async def close() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.get_running_loop().create_future()
 
-    async def nothing(session: object) -> None:
+    async def nothing() -> None:
         """Done at once."""
 
     with pytest.raises(SystemExit) as ended:
-        await _run(nothing, Closing(), {})  # type: ignore[arg-type]
+        await _run(nothing, close)
     assert ended.value.code == 128 + signal.SIGTERM
 
 
