@@ -313,8 +313,8 @@ TOPIC_ROUTES: Final = (
         upgrade=True,
         refusals=(400, 401, 403, 429),
     ),
-    Route("GET", "/v0/health", (), "Show whether the process answers.", "system:show_health", probe=True),
-    Route("GET", "/v0/ready", (), "Show whether the node is ready.", "system:show_ready", probe=True, unready=True),
+    Route("GET", "/v0/health", (), "Show whether the process answers.", "system:show_v0_health", probe=True),
+    Route("GET", "/v0/ready", (), "Show whether the node is ready.", "system:show_v0_ready", probe=True, unready=True),
     Route("GET", "/v0/metrics", _READ, "Metrics of topics.", "topics.metrics:show_metrics", media="text/plain"),
     Route("GET", "/v0/openapi.json", (), "Describe /v0 as OpenAPI 3.1.", "system:describe_topics"),
 )

@@ -13,7 +13,6 @@ from eventd.api.framework.auth import ApiKey, Keys
 from eventd.api.framework.calls import Call
 from eventd.api.framework.models import NoQuery, Query
 from eventd.api.framework.operations import GROUP
-from eventd.api.framework.route import TOPICS, surface_of
 from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.errors import Unauthorized
 from eventd.observe.metrics import METRICS_CONTENT_TYPE
@@ -94,32 +93,55 @@ def in_lines(name: str, checks: Mapping[str, str], *, passed: bool) -> web.Respo
 
 
 async def show_health(call: SystemCall[ProbeQuery, None]) -> Annotated[web.Response, Health]:
-    """GET /healthz and /v0/health: version and uptime. It proves that the event loop turns, and nothing else."""
-    system = call.context
+    """GET /healthz: version and uptime. It proves that the event loop turns, and nothing else."""
     if call.query.in_lines:
         return in_lines("healthz", {"loop": "ok"}, passed=True)
+    return success(_health(call.context))
+
+
+async def show_v0_health(call: SystemCall[NoQuery, None]) -> Annotated[web.Response, Health]:
+    """GET /v0/health: version and uptime."""
+    return success(_health(call.context))
+
+
+def _health(system: System) -> Health:
     uptime = round((system.clock.monotonic() - system.started) * 1000)
-    return success(Health(status="ok", version=system.version, uptime_ms=uptime))
+    return Health(status="ok", version=system.version, uptime_ms=uptime)
 
 
 async def show_ready(call: SystemCall[ProbeQuery, None]) -> Annotated[web.Response, Readiness]:
-    """GET /readyz and /v0/ready: status 503 unless all checks are `ok`.
-
-    What /readyz shows of groups depends on the caller's key.
-    """
-    system, under_v0 = call.context, surface_of(call.request.path) is TOPICS
+    """GET /readyz: status 503 unless all checks are `ok`. What it shows of groups depends on the caller's key."""
+    system = call.context
     checks = await system.workers.readiness()
-    ready = all(state == "ok" for state in checks.values())
-    readable = _readable(checks, _caller(system.keys, call.request))
+    ready, shown = _all_ok(checks), _readable(checks, _caller(system.keys, call.request))
     if call.query.in_lines:
-        return in_lines("readyz", readable, passed=ready)
-    answer = Readiness(status="ready" if ready else "not ready")
-    if not under_v0:
-        answer.checks = readable
-    if system.count_topics is not None and (ready or under_v0):
-        # The node listens only after its log is open, so there is never anything left to replay.
-        answer.wal_replay_complete, answer.topics = True, await system.count_topics()
+        return in_lines("readyz", shown, passed=ready)
+    answer = Readiness(status=_STATUS[ready], checks=shown)
+    if system.count_topics is not None and ready:
+        await _add_topics(answer, system.count_topics)
     return success(answer, ready=ready)
+
+
+async def show_v0_ready(call: SystemCall[NoQuery, None]) -> Annotated[web.Response, Readiness]:
+    """GET /v0/ready: status 503 unless all checks are `ok`, without naming them."""
+    system = call.context
+    ready = _all_ok(await system.workers.readiness())
+    answer = Readiness(status=_STATUS[ready])
+    if system.count_topics is not None:
+        await _add_topics(answer, system.count_topics)
+    return success(answer, ready=ready)
+
+
+_STATUS = {True: "ready", False: "not ready"}
+
+
+def _all_ok(checks: Mapping[str, str]) -> bool:
+    return all(state == "ok" for state in checks.values())
+
+
+async def _add_topics(answer: Readiness, count_topics: Callable[[], Awaitable[int]]) -> None:
+    # The node listens only after its log is open, so there is never anything left to replay.
+    answer.wal_replay_complete, answer.topics = True, await count_topics()
 
 
 def _caller(keys: Keys, request: web.Request) -> ApiKey | None:
