@@ -106,6 +106,10 @@ class Publisher:
         return [_result_of(future) for future in emitted]
 
     def _put(self, event: NewEvent) -> asyncio.Future[str]:
+        """Queue an event, for which there is room. Raises `Unavailable`, and frees the room, if it is not open."""
+        if self._senders is None:  # perhaps closed after the room was given: the event would never be sent
+            self._release(1)
+            raise Unavailable("the publisher is not open", hint="async with client.publisher(GROUP) as publisher: …")
         future: asyncio.Future[str] = self._loop.create_future()
         self._waiting.append((event, future))
         if self._idle and self._is_due:
@@ -118,9 +122,7 @@ class Publisher:
         return len(self._waiting) >= FULL if self._busy else bool(self._waiting)
 
     async def _room(self) -> None:
-        """Wait until the window has room for one more event, and take that room. Raises `Unavailable` if not open."""
-        if self._senders is None:
-            raise Unavailable("the publisher is not open", hint="async with client.publisher(GROUP) as publisher: …")
+        """Wait until the window has room for one more event, and take that room."""
         if self._open < self._window:
             self._open += 1
             return

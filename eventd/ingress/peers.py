@@ -289,7 +289,7 @@ class PeerIngress:
             return _own_trouble(error)
 
     def _alive(self, verified: VerifiedRequest) -> None:
-        """Cache the nonce of a request that is no replay, and report that its sender is up."""
+        """Cache the nonce of a request that is not a replay, and report that its sender is up."""
         self._nonces.remember(verified)
         self._metrics.alive(self.config.name, verified.header.from_node)
 

@@ -164,7 +164,7 @@ class Metrics:
         self._turned_away.labels(group, reason).inc()
 
     def alive(self, group: str, node: str) -> None:
-        """Do nothing; `NodeMetrics` learns here that a peer is up, because it sent a request that is no replay."""
+        """Do nothing; `NodeMetrics` learns here that a peer is up, because it sent a new request, not a replay."""
 
     def started(self, group: str, node: str) -> None:
         """Do nothing; `NodeMetrics` learns here that a peer asked for its mark, perhaps after a restart."""

@@ -1,4 +1,4 @@
-"""Verifies a peer: compares the deliveries recorded for it with the events that it holds; a receipt is no proof.
+"""Verifies a peer: compares the deliveries recorded for it with the events that it holds; receipts do not count.
 
 May import: api.admin, api.framework, egress.peers, groups, log.core, log.cursors, log.delivery, resources, runtime,
 store.engine, text.

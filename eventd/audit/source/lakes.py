@@ -162,7 +162,7 @@ def _ledger(segment: Segment) -> LedgerKey:
 
 
 def _reach(ledger: LedgerKey, held: _LedgerSegments) -> LedgerExtent:
-    """Return the extent from the first segment to the first gap between segments that is no known loss, or the end."""
+    """Return the extent from the first segment to the end, or to the first gap without a known loss."""
     after = upto = held.segments[0].place.after
     for segment in held.segments:
         lost = [Span(loss.after, loss.upto) for loss in held.losses if loss.upto is not None]

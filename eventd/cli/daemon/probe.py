@@ -15,7 +15,8 @@ SECONDS = 2.0
 """How long each step may take by default: to connect, and until the next part of the answer."""
 MOST_BYTES = 64 << 10
 """Maximum bytes of an answer that are read."""
-_LISTEN = "127.0.0.1:8780"
+_PORT = "8780"
+_LISTEN = f"127.0.0.1:{_PORT}"
 _DATA_DIR = "eventd-data"
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # a listener on all addresses is probed on this machine
 _FLAGS = {"--ready": "ready", "--standby-ok": "standby_ok"}
@@ -110,7 +111,7 @@ def _split(server: str) -> tuple[bool, str, int, str]:
     tls = bool(marked) and scheme == "https"
     host, colon, port = place.rpartition(":")
     if not colon or place.endswith("]"):
-        host, port = place, "443" if tls else "80"
+        host, port = place, "443" if tls else _PORT
     if (marked and scheme not in ("http", "https")) or not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ProbeFailed(f"{server!r} is not an address of a node: write http://HOST:PORT")
     host = host.strip("[]")

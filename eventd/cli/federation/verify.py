@@ -91,7 +91,7 @@ async def compare(session: Session, group: str, peer: str, bar: Bar) -> dict[str
 
 
 async def _not_compared(session: Session, group: str, peer: str, report: Mapping[str, Any]) -> None:
-    """Show the summary of the delivery ledger, and raise `Conflict` with the reason why there is no comparison."""
+    """Show the summary of the delivery ledger, and raise `Conflict` with the reason if nothing was compared."""
     summary = await session.call("deliveries.summary", group=group, peer=peer, include_expired=True)
     if session.out.is_table:
         session.out.rows(SUMMARY, summary["summary"], name=lambda row: str(row["peer"]))

@@ -92,7 +92,7 @@ class ClearStep(NamedTuple):
 
 
 def clear_deleted(conn: sa.Connection, after: str = "", *, now: int, chunk: int = STEP_ROWS) -> ClearStep | None:
-    """Remove about `chunk` rows and records of deleted topics with names after `after`; None if there is no such topic.
+    """Remove about `chunk` rows and records of deleted topics with names after `after`; None if none is left.
 
     Call it again with `upto` until it returns None. No step handles more than `TOPICS_AT_ONCE` topics, so its cost does
     not depend on their number. The row in `topics` stays for now: a reader that still has the id must find an empty

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from eventd.cli.daemon.probe import MOST_BYTES, Probe, ProbeFailed, read_words, run_probe
+from eventd.cli.daemon.probe import MOST_BYTES, Probe, ProbeFailed, _split, read_words, run_probe
 from eventd.cli.routerd_eventd_commands import app
+from eventd.net.address import Address
 from tests.support.declared import group
 from tests.support.ports import free_port
 from tests.support.processes import DAEMON, Processes
@@ -132,6 +133,14 @@ def test_an_odd_answer_is_no_sign_of_life(answer: bytes, told: str) -> None:
 def test_a_wrong_address_is_quoted(server: str) -> None:
     with pytest.raises(ProbeFailed, match=r"is not an address of a node|cannot reach"):
         run_probe(Probe(server=server or " ", seconds=1), {})
+
+
+@pytest.mark.parametrize(
+    "server", ["http://a:1", "http://a", "http://a/base/", "https://a", "http://[::1]:7", "http://[::1]"]
+)
+def test_an_address_means_what_it_means_to_routerctl(server: str) -> None:
+    asked = Address.parse(server)
+    assert _split(server) == (asked.secure, asked.host, asked.port, asked.prefix)
 
 
 def test_a_silent_port_is_given_up() -> None:
