@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 from eventd.client.connection import USUAL, Connection, Pause, Retry, pause
 from eventd.client.publishing import Publisher
@@ -17,14 +17,22 @@ from eventd.client.watching import Options, Watch
 class Client:
     """A node's API for programs: `server` is `http://HOST:PORT`, `key` an API key, `socket` a Unix socket of the node.
 
+    `headers` are sent with every request.
     A request that may succeed later is retried according to `retry`, but not sooner than the node asks for. Use a
     client as a context manager, on one loop. A refusal is an `EventdError` with the node's `code`.
     """
 
     def __init__(
-        self, server: str, key: str = "", *, socket: Path | None = None, retry: Retry = USUAL, pause: Pause = pause
+        self,
+        server: str,
+        key: str = "",
+        *,
+        socket: Path | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        retry: Retry = USUAL,
+        pause: Pause = pause,
     ) -> None:
-        self._connection = Connection(server, key, socket=socket, retry=retry, pause=pause)
+        self._connection = Connection(server, key, socket=socket, headers=headers, retry=retry, pause=pause)
         self.topics = Topics(self._connection)
         self.routers = Routers(self._connection)
         self.queues = Queues(self._connection)

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from decimal import Decimal
 from math import isfinite
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -105,6 +106,7 @@ class Connection:
         key: str = "",
         *,
         socket: Path | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
         retry: Retry = USUAL,
         pause: Pause = pause,
         chance: Chance = SYSTEM,
@@ -115,7 +117,8 @@ class Connection:
         self.chance = chance
         self._key = key
         self._socket = socket
-        self._transport = Transport(self.address, key, socket)
+        self._headers = headers
+        self._transport = Transport(self.address, key, socket, headers)
         self._session: ClientSession | None = None
 
     def delay(self, failures: int, wanted: float = 0.0) -> float:
@@ -207,7 +210,7 @@ class Connection:
         from aiohttp import ClientSession
 
         if self._session is None:
-            headers = {"Accept": "application/json", "User-Agent": "routerd-eventd-client"}
+            headers = {"Accept": "application/json", "User-Agent": "routerd-eventd-client", **self._headers}
             if self._key:
                 headers["Authorization"] = f"Bearer {self._key}"
             self._session = ClientSession(connector=self._connector(), headers=headers, auto_decompress=False)

@@ -12,6 +12,7 @@ from eventd.api.doctor.facts import AREA
 from eventd.api.doctor.fixing import carry_out
 from eventd.api.doctor.lake import check_shipping
 from eventd.api.doctor.links import check_links
+from eventd.api.doctor.local_socket import check_local_socket
 from eventd.api.doctor.plan import Action, plan_actions, show_plan
 from eventd.api.doctor.readiness import check_readiness
 from eventd.api.doctor.reading import read_groups
@@ -58,6 +59,7 @@ async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, An
     groups = await read_groups(services, params.group)
     checks = [check for group in groups for check in (*check_group(group), *check_links(group))]
     checks += await check_readiness(services.readiness, params.group)
+    checks += check_local_socket(services.local_socket())
     if not params.group:
         checks += check_shipping((await services.database.read(read_shipping))["books"])
     if not groups:

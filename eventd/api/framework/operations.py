@@ -44,7 +44,8 @@ class Services:
     processes notice changes by themselves. `metrics` are those of a running node's process; a command has none.
     `following`: see `effective`. `ring` returns the signing keys of a group; it may read files, and raises
     `SecretUnreadable`. `readiness` returns the readiness checks of the running node, by name, each "ok" or a problem;
-    None if no node runs. It raises `Unavailable` if a node runs and cannot be queried.
+    None if no node runs. It raises `Unavailable` if a node runs and cannot be queried. `local_socket` returns why
+    commands do not reach the running node over its local socket; empty if they do, or if no node runs.
     """
 
     log: EventLog
@@ -53,6 +54,7 @@ class Services:
     following: Following | None = None
     ring: Callable[[GroupConfig], KeyRing] = _keys_in_files
     readiness: Callable[[], Awaitable[Mapping[str, str] | None]] = _nothing
+    local_socket: Callable[[], str] = str
 
     @property
     def effective(self) -> Following:
