@@ -32,27 +32,43 @@ class HttpConnection:
         self._headers = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         self._socket = connected
         self._reader: BinaryIO = connected.makefile("rb")
+        self._is_last = False
+
+    def is_open(self) -> bool:
+        """Return whether another request can be sent: the node has not closed the connection, as when it stops."""
+        if self._is_last:
+            return False
+        self._socket.setblocking(False)
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False  # closed, or an answer that was not asked for
 
     def ask(self, method: str, target: str, body: bytes | None, seconds: float, most: int) -> tuple[int, bytes]:
         """Return the status and the body of the answer, of which at most one byte more than `most` is read.
 
         Raises `_Broken` and OSError, after which the connection must not be used again.
         """
+        self._is_last = True  # until the answer is complete
         self._socket.settimeout(seconds)
         content = "" if body is None else f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         self._socket.sendall(f"{method} {target} HTTP/1.1\r\n{self._headers}{content}\r\n".encode() + (body or b""))
         first = self._line().split(b" ", 2)
         if len(first) < 2 or not first[0].startswith(b"HTTP/1.") or not first[1].isdigit():
             raise _Broken("not an answer in HTTP")
-        size = self._read_head()
+        size, is_last = self._read_head()
         answer = self._reader.read(min(size, most + 1))
         if len(answer) < min(size, most + 1):
             raise _Broken("the answer is incomplete")
+        self._is_last = is_last or size > most
         return int(first[1]), answer
 
-    def _read_head(self) -> int:
-        """Read the headers of an answer; return the length of its body."""
-        size = b""
+    def _read_head(self) -> tuple[int, bool]:
+        """Read the headers of an answer; return the length of its body, and whether the connection ends with it."""
+        size, is_last = b"", False
         for _ in range(_MOST_HEADERS):
             line = self._line()
             if not line:
@@ -60,9 +76,10 @@ class HttpConnection:
             name, _, value = line.partition(b":")
             if name.lower() == b"content-length":
                 size = value.strip()
+            is_last |= name.lower() == b"connection" and value.strip().lower() == b"close"
         if not size.isdigit():
             raise _Broken("the answer has no length")
-        return int(size)
+        return int(size), is_last
 
     def _line(self) -> bytes:
         line = self._reader.readline(_MOST_LINE_BYTES)
@@ -92,6 +109,8 @@ class SocketGateway(ApiGateway):
         return Path(self._folder.address(NAME))
 
     def exchange(self, method: str, target: str, body: bytes | None, most: int) -> tuple[int, bytes]:
+        if not self._connection.is_open():
+            raise NodeGone(f"the node at {self.server} closed the connection")
         try:
             return self._connection.ask(method, target, body, REQUEST_SECONDS, most)
         except (OSError, _Broken) as error:

@@ -82,6 +82,7 @@ class Session:
     """Treat a missing database as an empty one, without creating it."""
     _gateway: LocalGateway | ApiGateway | None = field(default=None)
     _client: Client | None = field(default=None)
+    _ended: list[LocalGateway | ApiGateway] = field(default_factory=list)
 
     @property
     def is_remote(self) -> bool:
@@ -90,14 +91,15 @@ class Session:
     async def call(self, operation: str, **params: Any) -> Any:
         """Run an operation of the API on the node; returns its answer.
 
-        If the node at the local socket ends meanwhile, the operation runs on the next node or on the database.
+        If the node at the local socket ended after the previous operation, this one runs on the next node, or on the
+        database.
         """
         from eventd.cli.gateway.api_gateway import NodeGone
 
         try:
             return await self.gateway.call(operation, **params)
         except NodeGone:
-            await self.gateway.close()
+            self._ended.append(self.gateway)  # a client may still use its address
             self._gateway = None
         return await self.gateway.call(operation, **params)
 
@@ -172,8 +174,9 @@ class Session:
         """Close the access to the node."""
         if self._client is not None:
             await self._client.close()
-        if self._gateway is not None:
-            await self._gateway.close()
+        for gateway in (*self._ended, self._gateway):
+            if gateway is not None:
+                await gateway.close()
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., None]]
