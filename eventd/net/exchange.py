@@ -8,6 +8,7 @@ the body.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, cast
 
@@ -190,6 +191,9 @@ class Exchange(asyncio.Protocol):
         answer = self._reading.end() if error is None else None
         if answer is not None:
             self._asked.set_result(answer)
+            return
+        if isinstance(error, ssl.SSLError):  # an alert: it says why the other end refuses the connection
+            self._asked.set_exception(error)
             return
         message = "the peer closed the connection without an answer"
         self._asked.set_exception(NoAnswer(message if error is None else f"{message}: {error}"))

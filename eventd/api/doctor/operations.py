@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from eventd.api.admin.lake import read_shipping
+from eventd.api.doctor.certificates import check_certificates, check_handshakes
 from eventd.api.doctor.checks import check_group
 from eventd.api.doctor.facts import AREA
 from eventd.api.doctor.fixing import carry_out
@@ -55,8 +56,11 @@ async def fix(services: Services, params: FixParams) -> dict[str, Any]:
 
 
 async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, Any], list[Action]]:
-    groups = await read_groups(services, params.group)
-    checks = [check for group in groups for check in (*check_group(group), *check_links(group))]
+    groups, now = await read_groups(services, params.group), services.clock.now()
+    checks = [
+        check for group in groups for check in (*check_group(group), *check_links(group), *check_handshakes(group))
+    ]
+    checks += check_certificates(dict.fromkeys(each for group in groups for each in group.certificates), now)
     checks += await check_readiness(services.readiness, params.group)
     if not params.group:
         checks += check_shipping((await services.database.read(read_shipping))["books"])

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from eventd.api.listener.connections import listen
+from eventd.api.listener.addresses import listen
 from eventd.errors import EventdError
 from eventd.processes.process import Process
 from eventd.runtime.backoff import Backoff
