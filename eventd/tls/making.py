@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import ipaddress
 import os
 from collections.abc import Sequence
@@ -36,6 +37,8 @@ def make_pair(folder: Path, node: str, hosts: Sequence[str], days: int, now: dat
     cert_file, key_file = folder / CERT_NAME, folder / KEY_NAME
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if cert_file.exists():
+            raise FileExistsError(errno.EEXIST, "exists", str(cert_file))
         _write(key_file, key, 0o600)
         _write(cert_file, certificate, 0o644)
     except FileExistsError as error:
@@ -58,8 +61,11 @@ def _sign(node: str, hosts: Sequence[str], days: int, now: datetime.datetime) ->
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, node[:64])])
     try:
         names = [x509.UniformResourceIdentifier(NODE_URI + node), *map(_host, hosts)]
-    except ValueError as error:
-        raise Invalid(f"a certificate cannot hold this name: {error}") from None
+    except ValueError:
+        raise Invalid(
+            f"{', '.join(hosts)[:200]}: not all of these are host names or IP addresses",
+            hint="write a name with other characters than ASCII in its form xn--…",
+        ) from None
     signed = (
         x509.CertificateBuilder()
         .subject_name(subject)

@@ -78,7 +78,7 @@ _OF_CLIENT: Final = {
 }
 
 
-def of_server(error: ssl.SSLError | ssl.CertificateError) -> HandshakeFailed:
+def of_server(error: Exception) -> HandshakeFailed:
     """Return why the connection to a server failed, as seen by the client."""
     code = getattr(error, "verify_code", None)
     if code in _WRONG_NAME:

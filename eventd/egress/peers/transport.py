@@ -21,6 +21,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from eventd.egress.loop.sink import Blocked, LinkError, LinkUnavailable
+from eventd.net.connecting import connect
 from eventd.net.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
 from eventd.runtime.clock import SECOND, Clock
 from eventd.tls.contexts import ClientTls
@@ -129,29 +130,12 @@ class Transport:
                 pool.close()
 
     async def _connect(self, attempt: _Attempt) -> Exchange:
-        origin, loop = attempt.origin, asyncio.get_running_loop()
+        origin = attempt.origin
         attempt.is_connecting = True
+        tls = self.tls_of(origin.tls) if origin.secure else None
         async with asyncio.timeout(attempt.connect_seconds):
-            if origin.secure:
-                exchange = await self._connect_securely(origin)
-            else:
-                _, exchange = await loop.create_connection(Exchange, origin.host, origin.port)
+            exchange = await connect(origin.host, origin.port, tls, origin.node)
         attempt.is_connecting = False
-        return exchange
-
-    async def _connect_securely(self, origin: ConnectionOrigin) -> Exchange:
-        tls = self.tls_of(origin.tls)
-        if tls.present is None:
-            await asyncio.to_thread(lambda: tls.value)
-        name = tls.server_name(origin.host)
-        transport, exchange = await asyncio.get_running_loop().create_connection(
-            Exchange, origin.host, origin.port, ssl=tls.value.context, server_hostname=name
-        )
-        try:
-            tls.check(transport.get_extra_info("ssl_object"), origin.node)
-        except BaseException:
-            exchange.close()
-            raise
         return exchange
 
     def link_error(self, answer: Answer, endpoint: str, *, code: str = "", detail: str = "") -> LinkError:
