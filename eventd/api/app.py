@@ -50,7 +50,7 @@ def build_app(
         clock,
         workers,
         version,
-        callers.keys,
+        callers,
         count_topics,
         clock.monotonic(),
         describe_all=partial(_describe, version, whole=True),

@@ -9,12 +9,12 @@ import msgspec
 from aiohttp import web
 
 from eventd.api.errors.problems import success
-from eventd.api.framework.auth import ApiKey, Keys
+from eventd.api.framework.auth import ApiKey
+from eventd.api.framework.callers import Callers
 from eventd.api.framework.calls import Call
 from eventd.api.framework.models import NoQuery, Query
 from eventd.api.framework.operations import GROUP
 from eventd.api.framework.worker_peers import WorkerPeers
-from eventd.errors import Unauthorized
 from eventd.observe.metrics import METRICS_CONTENT_TYPE
 from eventd.runtime.clock import Clock
 from eventd.text.invisible import printable
@@ -32,7 +32,7 @@ class System(NamedTuple):
     clock: Clock
     workers: WorkerPeers
     version: str
-    keys: Keys
+    callers: Callers
     count_topics: Callable[[], Awaitable[int]] | None
     started: float
     describe_all: Callable[[], bytes]
@@ -113,7 +113,7 @@ async def show_ready(call: SystemCall[ProbeQuery, None]) -> Annotated[web.Respon
     """GET /readyz: status 503 unless all checks are `ok`. What it shows of groups depends on the caller's key."""
     system = call.context
     checks = await system.workers.readiness()
-    ready, shown = _all_ok(checks), _readable(checks, _caller(system.keys, call.request))
+    ready, shown = _all_ok(checks), _readable(checks, system.callers.recognise(call.request))
     if call.query.in_lines:
         return in_lines("readyz", shown, passed=ready)
     answer = Readiness(status=_STATUS[ready], checks=shown)
@@ -142,13 +142,6 @@ def _all_ok(checks: Mapping[str, str]) -> bool:
 async def _add_topics(answer: Readiness, count_topics: Callable[[], Awaitable[int]]) -> None:
     # The node listens only after its log is open, so there is never anything left to replay.
     answer.wal_replay_complete, answer.topics = True, await count_topics()
-
-
-def _caller(keys: Keys, request: web.Request) -> ApiKey | None:
-    try:
-        return keys.identify(request.headers.get("Authorization", ""))
-    except Unauthorized:
-        return None
 
 
 def _readable(checks: dict[str, str], key: ApiKey | None) -> dict[str, str]:

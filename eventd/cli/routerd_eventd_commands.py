@@ -105,7 +105,8 @@ def serve(
 
 def _announce(database: Database, origin: int, api: Endpoint) -> None:
     """Write the API's address and clock origin (µs) into the lock file of the database; nothing on Postgres."""
-    from eventd.cli.gateway.lock import ServingNode, write_serving
+    from eventd.cli.gateway.lock import write_serving
+    from eventd.cli.gateway.serving_file import ServingNode
 
     write_serving(database, ServingNode(str(api), origin))
 
@@ -115,13 +116,16 @@ def _service(settings: Settings, claim: DatabaseClaim | None, prepare: Callable[
     clock = SystemClock()
 
     def make(sockets: Sequence[socket.socket] = ()) -> Service:
+        from eventd.api.listener.local_socket import bind_local_socket
+
+        local = bind_local_socket(settings.data_dir, SYSTEM) if settings.local_socket else None
         if settings.workers > 1:
             from eventd.cli.daemon.workers import Workers
 
-            return Workers(settings, clock=clock, claim=claim, sockets=sockets)
+            return Workers(settings, clock=clock, claim=claim, sockets=sockets, local=local)
         from eventd.node.node import Node
 
-        return Node(settings, clock=clock, chance=SYSTEM, claim=claim, sockets=sockets)
+        return Node(settings, clock=clock, chance=SYSTEM, claim=claim, sockets=sockets, local=local)
 
     if not settings.standby or claim is None:
         return make

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 from eventd.client.connection import USUAL, Connection, Pause, Retry, pause
 from eventd.client.publishing import Publisher
@@ -19,7 +19,7 @@ class Client:
     """A node's API for programs: `server` is `http://HOST:PORT`, `key` an API key, `socket` a Unix socket of the node.
 
     For `https://HOST:PORT`, `tls` says how the node's certificate is verified and which one is shown; without it, the
-    system's CAs count.
+    system's CAs count. `headers` are sent with every request.
 
     A request that may succeed later is retried according to `retry`, but not sooner than the node asks for. Use a
     client as a context manager, on one loop. A refusal is an `EventdError` with the node's `code`.
@@ -32,10 +32,11 @@ class Client:
         *,
         socket: Path | None = None,
         tls: ClientTlsConfig | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
         retry: Retry = USUAL,
         pause: Pause = pause,
     ) -> None:
-        self._connection = Connection(server, key, socket=socket, tls=tls, retry=retry, pause=pause)
+        self._connection = Connection(server, key, socket=socket, tls=tls, headers=headers, retry=retry, pause=pause)
         self.topics = Topics(self._connection)
         self.routers = Routers(self._connection)
         self.queues = Queues(self._connection)

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from decimal import Decimal
 from math import isfinite
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -110,6 +111,7 @@ class Connection:
         *,
         socket: Path | None = None,
         tls: ClientTlsConfig | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
         retry: Retry = USUAL,
         pause: Pause = pause,
         chance: Chance = SYSTEM,
@@ -120,7 +122,9 @@ class Connection:
         self.chance = chance
         self._key = key
         self._socket = socket
-        self._transport = Transport(self.address, key, socket, ClientTls(tls, None, SystemClock().now) if tls else None)
+        self._headers = headers
+        of_tls = ClientTls(tls, None, SystemClock().now) if tls else None
+        self._transport = Transport(self.address, key, socket, headers, of_tls)
         self._session: ClientSession | None = None
 
     def delay(self, failures: int, wanted: float = 0.0) -> float:
@@ -216,7 +220,7 @@ class Connection:
         from aiohttp import ClientSession
 
         if self._session is None:
-            headers = {"Accept": "application/json", "User-Agent": "routerd-eventd-client"}
+            headers = {"Accept": "application/json", "User-Agent": "routerd-eventd-client", **self._headers}
             if self._key:
                 headers["Authorization"] = f"Bearer {self._key}"
             self._session = ClientSession(connector=self._connector(), headers=headers, auto_decompress=False)

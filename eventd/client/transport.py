@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -26,7 +27,9 @@ MOST_BYTES = 1 << 30
 class Transport:
     """Sends requests to one node, over TCP or a Unix `socket`; any number of requests may be under way."""
 
-    def __init__(self, address: Address, key: str, socket: Path | None, tls: ClientTls | None = None) -> None:
+    def __init__(
+        self, address: Address, key: str, socket: Path | None, headers: Mapping[str, str], tls: ClientTls | None = None
+    ) -> None:
         """`tls` applies to an https address; without one, the system's CAs verify the node."""
         if not key.isprintable():
             raise Invalid(
@@ -38,6 +41,7 @@ class Transport:
         host = f"[{address.host}]" if ":" in address.host else address.host
         lines = [f"Host: {host}:{address.port}", "Accept: application/json", "User-Agent: routerd-eventd-client"]
         lines += [f"Authorization: Bearer {key}"] if key else []
+        lines += [f"{name}: {value}" for name, value in headers.items()]
         self._lines = "\r\n".join(lines)
         self._pool = Pool(lambda: asyncio.get_running_loop().time())  # a client may be created before there is a loop
         self.tls = (tls or ClientTls(SYSTEM_CAS, None, SystemClock().now)) if address.secure else None

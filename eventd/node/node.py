@@ -19,6 +19,8 @@ from eventd.api.framework.operations import GROUP, Services
 from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.api.listener.addresses import listen
 from eventd.api.listener.connections import ConnectionLimiter
+from eventd.api.listener.local_connections import LocalListener
+from eventd.api.listener.local_socket import LocalSocket
 from eventd.api.listener.parsing_time import ParsingTime
 from eventd.api.listener.runner import Runner
 from eventd.api.listener.sites import open_site_at
@@ -30,6 +32,7 @@ from eventd.egress.routers.pump import Routing
 from eventd.egress.subscriptions.runner import SubscriptionDependencies
 from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
+from eventd.net.local_socket import DATABASE_HEADER, LISTEN_HEADER
 from eventd.node import lake_shipping
 from eventd.node.certificates import Certificates
 from eventd.node.garbage import Garbage
@@ -47,6 +50,7 @@ from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import Chore, Supervisor
 from eventd.runtime.threads import THREADS, ThreadFactory
 from eventd.runtime.worker_share import ALL, Share
+from eventd.settings.identity import identify_file, identify_server
 from eventd.settings.model import Settings, plugin_environment
 from eventd.store.engine.claim import DatabaseClaim
 from eventd.store.engine.database import Database
@@ -82,8 +86,9 @@ class Node:
 
     Call `start`, then `run_until_stopped`; `stop` drains and closes. The node ends with an error when another node
     takes over its `claim` on the database. The API is served on `sockets`, which listen already, or else on the
-    configured address. `threads` creates every thread pool but the loop's default executor, which the loop itself
-    provides, and `boot_id` identifies the boot of the machine (empty: it is read): a simulation passes its own.
+    configured address, and also on the `local` socket, if there is one, which a whole node publishes and closes.
+    `threads` creates every thread pool but the loop's default executor, which the loop itself provides, and `boot_id`
+    identifies the boot of the machine (empty: it is read): a simulation passes its own.
     """
 
     def __init__(
@@ -95,6 +100,7 @@ class Node:
         claim: DatabaseClaim | None = None,
         share: Share = ALL,
         sockets: Sequence[socket.socket] = (),
+        local: LocalSocket | None = None,
         threads: ThreadFactory = THREADS,
         boot_id: str = "",
     ) -> None:
@@ -108,6 +114,7 @@ class Node:
         self._claim = claim
         self._share = share
         self._sockets = sockets
+        self._local = local
         self._open_database = partial(Database, settings.database_url, chance=chance, threads=threads, boot_id=boot_id)
         self._workers = WorkerPeers(share, self.readiness, self.metrics)
         self._stopped = asyncio.Event()
@@ -239,7 +246,8 @@ class Node:
         limiter = ConnectionLimiter(
             "", settings.max_connections + settings.max_sse_connections, self.metrics, self._dependencies.parsing
         )
-        callers = Callers(self.keys, limiter)
+        local = self._make_local_listener()
+        callers = Callers(self.keys, limiter, local)
         app = build_app(
             Services(
                 self.log,
@@ -250,6 +258,7 @@ class Node:
                 self._workers.readiness,
                 settings.credentials_directory,
                 self.certificates.read,
+                local.local.look if local else lambda: "",
             ),
             callers,
             self._workers,
@@ -263,7 +272,21 @@ class Node:
         await open_site_at(runner, limiter, sockets, self._tls)
         self.api_address = runner.addresses[0][:2]
         self._started.append(self._workers.close)
-        await self._workers.open(runner)
+        if local is not None:
+            await local.open(runner)
+        await self._workers.open(runner, local)
+        if self._local is not None and self._share.is_whole and not self._local.publish():
+            self.supervisor.keep(partial(self._local.keep_publishing, self._clock.sleep), "local socket")
+
+    def _make_local_listener(self) -> LocalListener | None:
+        """Return what serves the API on the local socket; None without a socket."""
+        if self._local is None:
+            return None
+        path = self.log.database.path
+        database = identify_server(self.settings.database_url) if path is None else identify_file(path)
+        intended = {DATABASE_HEADER: database, LISTEN_HEADER: str(self.settings.api_listen)}
+        most = self.settings.max_connections
+        return LocalListener(self._local, most, self.metrics, self._dependencies.parsing, intended)
 
     def _make_v0(self, callers: Callers) -> V0:
         limits = Limits(**{name: getattr(self.settings, name) for name in Limits._fields})
@@ -347,11 +370,15 @@ class Node:
     # --- being asked ------------------------------------------------------------------------------------------
 
     def readiness(self) -> dict[str, str]:
-        """Return "ok" or the problem for each check of this process: `database`, and one for each group it serves."""
+        """Return "ok" or the problem for each check of this process: `database`, and one for each group it serves.
+
+        From the first moment of a stop there is the failed check `stopping`.
+        """
         groups = {GROUP + name: group.problem or "ok" for name, group in self.groups.items()}
         trouble = self._database_trouble or self.topics.trouble or self.log.work.trouble
         trouble = trouble or shortage(self.log.database.path)
-        return {"database": trouble or "ok", **groups}
+        stopping = {"stopping": "the node stops"} if self._stopped.is_set() else {}
+        return {**stopping, "database": trouble or "ok", **groups}
 
     # --- stopping ---------------------------------------------------------------------------------------------
 
@@ -370,6 +397,8 @@ class Node:
         self._stopped.set()
         if self._started and not self._stopping.done():
             self._stopping.set_result(None)
+        if self._local is not None and self._share.is_whole:
+            self._local.close()  # a command that starts now finds no socket, and opens the database
         while self._started:
             await self._started.pop()()
 

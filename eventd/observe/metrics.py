@@ -67,10 +67,12 @@ class Metrics:
         self._turned_away = self._counter(
             "listener_turned_away_total",
             "Connections that this node refused or aborted: displaced by others, full (peers and clients with a key"
-            " held all), slow_head, vanished (the other end acknowledged nothing for 60 s), tls… (a failed handshake).",
+            " held all), slow_head, vanished (the other end acknowledged nothing for 60 s), tls… (a failed handshake);"
+            " over the local socket, local_full, local_slow_head, and local_other_user for a user who may not use it.",
             "group",
             "reason",
         )
+        self._local = self._gauge("local_socket_connections", "Open connections over the local socket.")
 
     def _sending(self) -> None:
         self._delivery = self._counter(
@@ -164,6 +166,10 @@ class Metrics:
             self._connections.remove(group)
         else:
             self._connections.labels(group).set(count)
+
+    def local_connections(self, count: int) -> None:
+        """Set the number of open connections over the local socket."""
+        self._local.set(count)
 
     def turned_away(self, group: str, reason: str) -> None:
         """Count a connection that this node refused or aborted; `reason` is a short fixed word."""

@@ -127,6 +127,9 @@ class Settings(BaseModel):
         Endpoint("127.0.0.1", 8780),
         description="`HOST:PORT` of the API, health checks and metrics; port 0 chooses a free one.",
     )
+    local_socket: Switch = Field(
+        True, description="Serve the API on `eventd.sock` in the data folder, without a key, to the folder's owner."
+    )
     port_file: AnyPath = Field(
         None, description="File to write the API's `HOST:PORT` to once it listens; deleted when the node stops."
     )

@@ -13,6 +13,7 @@ from eventd.api.doctor.facts import AREA
 from eventd.api.doctor.fixing import carry_out
 from eventd.api.doctor.lake import check_shipping
 from eventd.api.doctor.links import check_links
+from eventd.api.doctor.local_socket import check_local_socket
 from eventd.api.doctor.plan import Action, plan_actions, show_plan
 from eventd.api.doctor.readiness import check_readiness
 from eventd.api.doctor.reading import read_groups
@@ -62,6 +63,7 @@ async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, An
     ]
     checks += check_certificates(dict.fromkeys(each for group in groups for each in group.certificates), now)
     checks += await check_readiness(services.readiness, params.group)
+    checks += check_local_socket(services.local_socket())
     if not params.group:
         checks += check_shipping((await services.database.read(read_shipping))["books"])
     if not groups:

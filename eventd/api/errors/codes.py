@@ -66,6 +66,12 @@ class NotAcceptable(Invalid):
     code = "not_acceptable"
 
 
+class WrongNode(Invalid):
+    """A request over the local socket is meant for another node, or for a node with another database."""
+
+    code = "wrong_node"
+
+
 class UnsupportedVersion(Invalid):
     """The client speaks another WebSocket version than `WEBSOCKET_VERSION`."""
 
@@ -109,6 +115,7 @@ _STATUS = {
     FenceLost.code: 409,
     TooLarge.code: 413,
     WrongMediaType.code: 415,
+    WrongNode.code: 421,
     CheckFailed.code: 422,
     "topic_full": 422,
     THROTTLED: 429,
@@ -195,7 +202,15 @@ def _by_code(code: str) -> type[EventdError] | None:
         from eventd.plugins.contract.contract import PluginFailed
 
         return PluginFailed
-    known: list[type[EventdError]] = [NoSuchRoute, WrongMethod, WrongMediaType, SlowBody, NotAcceptable, Internal]
+    known: list[type[EventdError]] = [
+        NoSuchRoute,
+        WrongMethod,
+        WrongMediaType,
+        SlowBody,
+        NotAcceptable,
+        WrongNode,
+        Internal,
+    ]
     known += [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, EventdError)]
     return next((kind for kind in known if kind.code == code), None)
 

@@ -86,6 +86,8 @@ class ApiKey(NamedTuple):
 
 
 ANYONE = ApiKey(b"", frozenset(SCOPES), ())
+OWNER = ApiKey(b"local socket", frozenset(SCOPES), (), name="local socket")
+"""The caller over the local socket, which only the owner of the node's folder and root can use."""
 
 
 class Keys:
@@ -195,6 +197,8 @@ class Keys:
         """Return whether a key is still valid with the same permissions; `ANYONE`: whether callers need no key."""
         if key is ANYONE:
             return not self
+        if key is OWNER:
+            return True
         return key in (*self._said, *self._clients.values(), *self._made) and not self._has_expired(key)
 
     @contextmanager

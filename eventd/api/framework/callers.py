@@ -1,4 +1,4 @@
-"""Identifies callers by their keys; without keys, refuses browsers that a foreign web page drives."""
+"""Identifies callers by their keys or by the local socket; without a key, refuses browsers that foreign pages drive."""
 
 from __future__ import annotations
 
@@ -9,35 +9,64 @@ from typing import Any
 
 from aiohttp import web
 
-from eventd.api.framework.auth import ApiKey, Keys, require_local_name, require_own_page
+from eventd.api.framework.auth import OWNER, ApiKey, Keys, require_local_name, require_own_page
 from eventd.api.listener.connections import ConnectionLimiter
+from eventd.api.listener.local_connections import LocalListener
+from eventd.errors import Unauthorized
 from eventd.settings.model import Endpoint
 from eventd.tls.certificate import Certificate
 
 
 class Callers:
-    """Identifies the callers of one listener, and reports trusted connections to its limiter."""
+    """Identifies the callers of one listener and of the `local` socket, if there is one.
 
-    def __init__(self, keys: Keys, limiter: ConnectionLimiter) -> None:
+    Reports trusted connections to the limiter of the listener.
+    """
+
+    def __init__(self, keys: Keys, limiter: ConnectionLimiter, local: LocalListener | None = None) -> None:
         self.keys = keys
         self._limiter = limiter
+        self._local = local
 
     def heard(self, request: web.Request) -> None:
-        """Note that the head of a request has arrived: the time for the first head no longer limits its connection."""
-        self._limiter.heard(request.transport)
+        """Note that the head of a request has arrived: the time for the first head no longer limits its connection.
+
+        Raises `WrongNode` for a request over the local socket that is meant for another node.
+        """
+        if self._local is not None and self.is_local(request):
+            self._local.heard(request.transport, request.headers)
+        else:
+            self._limiter.heard(request.transport)
+
+    def is_local(self, request: web.Request) -> bool:
+        """Return whether the request came over the local socket."""
+        return self._local is not None and self._local.holds(request.transport)
+
+    def recognise(self, request: web.Request) -> ApiKey | None:
+        """Return the caller's key, as `identify` does, for a route that needs none; None for an unknown caller."""
+        if self.is_local(request):
+            return OWNER
+        try:
+            return self.keys.identify(request.headers.get("Authorization", ""))
+        except Unauthorized:
+            return None
 
     def identify(self, request: web.Request, *, token: str = "") -> ApiKey:
         """Return the caller's key: that of the header, else of `token`, else what its certificate stands for.
 
         Returns `ANYONE` if callers need none.
 
-        Then the connection is trusted. Raises `Unauthorized`; if callers need no key, `Forbidden` for a page of another
-        origin, and over a loopback address for a foreign Host header.
+        Over the local socket it is `OWNER`. Then the connection is trusted. Raises `Unauthorized`; if callers need no
+        key, `Forbidden` for a page of another origin, and over the local socket or a loopback address for a foreign
+        Host header.
         """
-        if not self.keys:
+        is_local = self.is_local(request)
+        if is_local or not self.keys:
             require_own_page(request.headers.get("Origin", ""), request.headers.get("Host", ""))
-            if _is_local(request.transport.get_extra_info("sockname") if request.transport else None):
+            if is_local or _is_loopback(request.transport.get_extra_info("sockname") if request.transport else None):
                 _require_local_name(request.headers.get("Host", ""))
+        if is_local:
+            return OWNER
         authorization = request.headers.get("Authorization", "") or (f"Bearer {token}" if token else "")
         key = None if authorization else self._client(request.transport)
         key = key or self.keys.identify(authorization)
@@ -74,6 +103,6 @@ def _names_in(certificate: bytes) -> frozenset[str]:
 
 
 @lru_cache(maxsize=64)
-def _is_local(address: Any) -> bool:
+def _is_loopback(address: Any) -> bool:
     """Return whether the local `address` of a connection is a loopback address."""
     return isinstance(address, tuple) and Endpoint(address[0], address[1]).is_loopback

@@ -52,7 +52,8 @@ class Services:
     `SecretUnreadable`. `readiness` returns the readiness checks of the running node, by name, each "ok" or a problem;
     None if no node runs. It raises `Unavailable` if a node runs and cannot be queried. `credentials` is the folder of
     the service manager's secrets. `certificates` reads the certificates of a running node, those for these groups
-    included; a command, whose user may not be the node's, has none.
+    included; a command, whose user may not be the node's, has none. `local_socket` returns why
+    commands do not reach the running node over its local socket; empty if they do, or if no node runs.
     """
 
     log: EventLog
@@ -63,6 +64,7 @@ class Services:
     readiness: Callable[[], Awaitable[Mapping[str, str] | None]] = _nothing
     credentials: Path | None = None
     certificates: Callable[[Iterable[GroupConfig]], Sequence[CertificateState]] = _no_certificates
+    local_socket: Callable[[], str] = str
 
     @property
     def effective(self) -> Following:

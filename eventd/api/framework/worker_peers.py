@@ -1,13 +1,15 @@
 """The worker processes of one node: each of them reports the readiness and the metrics of all.
 
-Of several workers, each has two sockets in a folder that only the node's own user can enter. One serves its state to
-the other workers; the other serves the whole API, for requests that only this worker can answer.
+Of several workers, each has three sockets in a folder that only the node's own user can enter. One serves its state to
+the other workers; the others serve the whole API, for requests that only this worker can answer: one those that came
+over TCP, the other those that came over the node's local socket, which need no key.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from prometheus_client.samples import Sample
 
 from eventd.api.errors.faults import Handler
 from eventd.api.framework.exposition import render
+from eventd.api.listener.local_connections import LocalListener
 from eventd.api.listener.runner import Runner
 from eventd.errors import Unavailable
 from eventd.observe.metrics import Metrics
@@ -30,6 +33,8 @@ PATIENCE_SECONDS = 2.0
 """How long to wait for another worker's state before answering without it."""
 _CHECKS = "/checks"
 _FIGURES = "/figures"
+_STATE, _API, _LOCAL = "state", "api", "local"
+"""The names of a worker's sockets, after its number."""
 _EARLIEST = "process_start_time_seconds"
 _ALIKE = "process_max_fds"
 _HOP_BY_HOP = frozenset(("connection", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"))
@@ -47,8 +52,9 @@ class WorkerPeers:
         self.check_claim: Callable[[], Awaitable[str]] | None = None
         """Checks that the node holds its claim on the database: `ok`, or the problem. None if it needs no claim."""
         self._runner: Runner | None = None
+        self._local: LocalListener | None = None
 
-    async def open(self, api: Runner) -> None:
+    async def open(self, api: Runner, local: LocalListener | None = None) -> None:
         """Open the sockets for the other workers; none if this is the node's only worker."""
         if self._share.is_whole:
             return
@@ -57,10 +63,16 @@ class WorkerPeers:
         app.router.add_get(_FIGURES, self._serve_metrics)
         self._runner = Runner(app, api.chance)
         await self._runner.setup()
-        for runner, what in ((self._runner, "state"), (api, "api")):
-            place = self._socket(self._share.worker, what)
+        places = {what: self._socket(self._share.worker, what) for what in (_STATE, _API, _LOCAL)}
+        for place in places.values():
             place.unlink(missing_ok=True)  # left by a worker that was killed
-            await web.UnixSite(runner, str(place)).start()
+        await web.UnixSite(self._runner, str(places[_STATE])).start()
+        await web.UnixSite(api, str(places[_API])).start()
+        if local is not None:
+            listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            listening.bind(str(places[_LOCAL]))
+            await local.open_at(api, listening)
+            self._local = local
 
     async def close(self) -> None:
         """Close the socket for the state; the runner of the API closes the other one."""
@@ -102,7 +114,7 @@ class WorkerPeers:
         return {index: await self._ask(index, path) for index in others}
 
     async def _ask(self, index: int, path: str) -> str | None:
-        place = UnixConnector(str(self._socket(index, "state")))
+        place = UnixConnector(str(self._socket(index, _STATE)))
         try:
             async with (
                 ClientSession(connector=place, timeout=ClientTimeout(PATIENCE_SECONDS)) as session,
@@ -136,7 +148,8 @@ class WorkerPeers:
         if index == self._share.worker or index >= self._share.workers:
             return await handler(request)
         headers = _end_to_end(request.headers)
-        place = UnixConnector(str(self._socket(index, "api")))
+        is_local = self._local is not None and self._local.holds(request.transport)
+        place = UnixConnector(str(self._socket(index, _LOCAL if is_local else _API)))
         async with ClientSession(connector=place, timeout=ClientTimeout(None), auto_decompress=False) as session:
             try:
                 asked = await session.request(

@@ -79,6 +79,10 @@ class ConnectionLimiter:
         self._closed = True
         self._watcher.connections(self.group, None)
 
+    def holds(self, transport: asyncio.Transport | None) -> bool:
+        """Return whether this is an admitted connection of the listener."""
+        return transport in self._connections
+
     def heard(self, transport: asyncio.Transport | None) -> None:
         """Note that the head of a request has arrived on this connection: it is no longer closed as too slow."""
         if transport is not None and transport in self._connections:

@@ -38,7 +38,7 @@ async def open_site(
 ) -> None:
     """Listen at an address. Raises OSError with the message of the system instead of that of the event loop."""
     try:
-        await _Site(runner, limiter, tls, host=host, port=port).start()
+        await Site(runner, limiter, tls, host=host, port=port).start()
     except OSError as error:
         if (error.errno or 0) <= 0:  # an unknown host name
             raise
@@ -53,7 +53,7 @@ async def open_site_at(
 ) -> None:
     """Accept connections at listening sockets, which other processes may share."""
     for listening in sockets:
-        await _Site(runner, limiter, tls, sock=listening).start()
+        await Site(runner, limiter, tls, sock=listening).start()
 
 
 class ServerProtocol(Protocol):
@@ -245,7 +245,7 @@ class Connection(asyncio.BufferedProtocol):
             self._served.connection_lost(exc)
 
 
-class _Site(web.BaseSite):
+class Site(web.BaseSite):
     """aiohttp's TCP site, with the limiter in front of its server."""
 
     def __init__(

@@ -1,14 +1,18 @@
 """`routerd-eventd probe`: asks a node whether it is alive or ready, for the health checks of containers.
 
-A container runs it every few seconds, so it imports only what loads fast, and no HTTP library.
+The node on this machine is asked over its local socket, which needs no key, or else over TCP. A container runs this
+every few seconds, so it imports only what loads fast, and no HTTP library.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from eventd.cli.gateway.serving_file import lock_file, reachable_host, read_serving_file
+from eventd.net.local_socket import LISTEN_HEADER, ROOT, SocketFolder, Untrusted
 from eventd.settings.environment import probe_environment
 
 SECONDS = 2.0
@@ -18,7 +22,6 @@ MOST_BYTES = 64 << 10
 _PORT = "8780"
 _LISTEN = f"127.0.0.1:{_PORT}"
 _DATA_DIR = "eventd-data"
-_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # a listener on all addresses is probed on this machine
 _FLAGS = {"--ready": "ready", "--standby-ok": "standby_ok"}
 _VALUES = {"--server": "server", "--data-dir": "data_dir", "--key-file": "key_file"}
 
@@ -62,11 +65,15 @@ def read_words(words: Sequence[str]) -> Probe | None:
 def run_probe(probe: Probe, environ: Mapping[str, str] | None = None) -> str:
     """Ask the node; return its first words, `alive` or `ready`. Raises `ProbeFailed`."""
     known = probe_environment(environ)
-    server = probe.server or known.get("EVENTD_SERVER", "") or _local_address(probe, known)
+    server = probe.server or known.get("EVENTD_SERVER", "")
     path = "/healthz"
     if probe.ready:
         path = "/readyz?verbose&standby=ok" if probe.standby_ok else "/readyz?verbose"
-    status, text = _ask(server, path, _key(probe, known), probe.seconds)
+    answer = None if server else _ask_locally(path, _folder(probe, known), known.get("EVENTD_API_LISTEN", ""), probe)
+    if answer is None:
+        server = server or _local_address(probe, known)
+        answer = _ask(server, path, _key(probe, known), probe.seconds)
+    status, text = answer
     if status == 401:
         raise ProbeFailed(f"the node at {server} requires a key for probes: give one with --key-file")
     if status == 200:
@@ -75,18 +82,44 @@ def run_probe(probe: Probe, environ: Mapping[str, str] | None = None) -> str:
     raise ProbeFailed("; ".join(failed) or f"the node at {server} answers with HTTP status {status}")
 
 
+def _folder(probe: Probe, known: Mapping[str, str]) -> str:
+    return probe.data_dir or known.get("EVENTD_DATA_DIR", "") or _DATA_DIR
+
+
+def _ask_locally(path: str, folder: str, listen: str, probe: Probe) -> tuple[int, str] | None:
+    """Return the status and the text of the answer over the node's local socket; None if TCP has to be used.
+
+    `listen`: where the node listens, if that is known: several nodes may share a folder. Raises `ProbeFailed` if the
+    node accepts the connection and does not answer.
+    """
+    user = os.geteuid()
+    try:
+        with SocketFolder(folder, owners=None if user == ROOT else (user, ROOT)) as opened:
+            found = opened.connect(probe.seconds)
+    except Untrusted:
+        return None
+    if found is None:
+        return None
+    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    if listen:
+        head += f"{LISTEN_HEADER}: {listen}\r\n"
+    with found[0] as connection:
+        try:
+            status, text = _exchange(connection, head)
+        except TimeoutError:
+            raise ProbeFailed(f"the node at {folder} accepts connections and does not answer in time") from None
+        except (OSError, _NotHttp):
+            return None
+    return None if status not in (200, 503) or not text else (status, text)
+
+
 def _local_address(probe: Probe, known: Mapping[str, str]) -> str:
     """Return the API's address of the node on this machine: the one that it wrote beside its database, or the setting.
 
     A node that chose a free port has written it; one on Postgres writes none.
     """
-    folder = probe.data_dir or known.get("EVENTD_DATA_DIR", "") or _DATA_DIR
-    try:
-        with open(f"{folder}/eventd.db.lock", errors="replace") as file:
-            _, _, written = file.read().partition("\n")
-    except OSError:
-        written = ""
-    return written.split(" ")[0].strip() or known.get("EVENTD_API_LISTEN", "") or _LISTEN
+    serving = read_serving_file(lock_file(f"{_folder(probe, known)}/eventd.db"))
+    return (serving.address if serving else "") or known.get("EVENTD_API_LISTEN", "") or _LISTEN
 
 
 def _key(probe: Probe, known: Mapping[str, str]) -> str:
@@ -115,7 +148,7 @@ def _split(server: str) -> tuple[bool, str, int, str]:
     if (marked and scheme not in ("http", "https")) or not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ProbeFailed(f"{server!r} is not an address of a node: write http://HOST:PORT")
     host = host.strip("[]")
-    return tls, _ANY.get(host, host), int(port), f"/{path}".rstrip("/")
+    return tls, reachable_host(host), int(port), f"/{path}".rstrip("/")
 
 
 def _ask(server: str, path: str, key: str, seconds: float) -> tuple[int, str]:
@@ -127,18 +160,31 @@ def _ask(server: str, path: str, key: str, seconds: float) -> tuple[int, str]:
     try:
         with socket.create_connection((host, port), timeout=seconds) as plain:
             connection = _over_tls(plain, host) if tls else plain
-            connection.sendall(f"{head}\r\n".encode())
-            answer = b""
-            while len(answer) < MOST_BYTES and (part := connection.recv(MOST_BYTES)):
-                answer += part
+            return _exchange(connection, head)
+    except _NotHttp:
+        raise ProbeFailed(
+            f"what answers at {host} port {port} is not the API of a node: name it with --server"
+        ) from None
     except (OSError, UnicodeError) as error:
         why = "no answer in time" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or str(error)
         raise ProbeFailed(
             f"cannot reach {host} port {port}: {why} (check that the node runs, or name its API with --server)"
         ) from None
+
+
+class _NotHttp(Exception):
+    """The answer is not one in HTTP."""
+
+
+def _exchange(connection: socket.socket, head: str) -> tuple[int, str]:
+    """Return the status and the text of the answer to a request. Raises `_NotHttp` and OSError."""
+    connection.sendall(f"{head}\r\n".encode())
+    answer = b""
+    while len(answer) < MOST_BYTES and (part := connection.recv(MOST_BYTES)):
+        answer += part
     first = answer.split(b"\r\n", 1)[0].split(b" ")
     if not first[0].startswith(b"HTTP/1.") or len(first) < 2 or not first[1].isdigit():
-        raise ProbeFailed(f"what answers at {host} port {port} is not the API of a node: name it with --server")
+        raise _NotHttp
     return int(first[1]), answer.partition(b"\r\n\r\n")[2].decode("utf-8", "replace")
 
 

@@ -71,7 +71,7 @@ def main(lifeline: int) -> NoReturn:
     sockets = [socket.socket(fileno=number) for number in terms.sockets]
     try:
         run_service(
-            lambda: Node(settings, clock=clock, chance=SYSTEM, share=terms.share, sockets=sockets),
+            lambda: Node(settings, clock=clock, chance=SYSTEM, share=terms.share, sockets=sockets, local=terms.local),
             settings,
             parent,
             clock,

@@ -13,9 +13,11 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from eventd.api.listener.addresses import listen
+from eventd.api.listener.local_socket import LocalSocket
 from eventd.errors import EventdError
 from eventd.processes.process import Process
 from eventd.runtime.backoff import Backoff
@@ -44,12 +46,14 @@ logger = logging.getLogger("eventd.workers")
 class WorkerConfig(NamedTuple):
     """The configuration of a worker.
 
-    `sockets` are numbers of inherited descriptors, `origin` is the clock origin (µs) of the node: see `SystemClock`.
+    `sockets` and the one of `local` are numbers of inherited descriptors, `origin` is the clock origin (µs) of the
+    node: see `SystemClock`.
     """
 
     settings: Settings
     share: Share
     sockets: tuple[int, ...]
+    local: LocalSocket | None
     origin: int
 
 
@@ -63,6 +67,7 @@ class Workers:
         clock: Clock,
         claim: DatabaseClaim | None = None,
         sockets: Sequence[socket.socket] = (),
+        local: LocalSocket | None = None,
     ) -> None:
         self.api_address: tuple[str, int] | None = None
         if (
@@ -74,6 +79,7 @@ class Workers:
         self._origin = clock.steady() - round(clock.monotonic() * SECOND)
         self._claim = claim
         self._sockets = sockets
+        self._local = local
         self._folder = ""
         self._workers: list[_Worker] = []
         self._tending: list[asyncio.Task[None]] = []
@@ -102,6 +108,8 @@ class Workers:
         tasks = {f"worker {worker.number}": self._tend(worker) for worker in self._workers}
         if self._claim is not None:
             tasks["claim"] = self._claim.keep(self._clock.sleep)
+        if self._local is not None and not self._local.publish():
+            self._supervisor.keep(partial(self._local.keep_publishing, self._clock.sleep), "local socket")
         # Without any of these the node is incomplete: it ends, and its service manager starts it again.
         self._tending = [self._supervisor.guard(task, name) for name, task in tasks.items()]
 
@@ -109,7 +117,9 @@ class Workers:
         claim = self._claim.name if self._claim else ""
         share = Share(number, self._settings.workers, resumed, self._folder, claim)
         sockets = tuple(each.fileno() for each in self._sockets)
-        terms = pickle.dumps(WorkerConfig(self._settings, share, sockets, self._origin))
+        terms = pickle.dumps(WorkerConfig(self._settings, share, sockets, self._local, self._origin))
+        if self._local is not None and self._local.descriptor >= 0:
+            sockets += (self._local.descriptor,)
         process = Process.start_python(_MAIN, (), worker_environment(), self._clock, inherited=sockets)
         process.stdin.write(terms, last=True)
         return process
@@ -144,6 +154,8 @@ class Workers:
     async def stop(self) -> None:
         """Have the workers finish, then close the API's sockets and delete the shared folder. May be called again."""
         self._stopped.set()
+        if self._local is not None:
+            self._local.close()  # a command that starts now finds no socket, and opens the database
         for task in self._tending:
             task.cancel()
         await asyncio.gather(*self._tending, return_exceptions=True)

@@ -64,7 +64,7 @@ async def repair_peer(
         asked += sent
         if not sent:
             return RepairReport(report, asked, refused)
-        if not served(session):
+        if not session.serving():
             words = "no node serves this database now; a node sends them when it starts"
             return RepairReport(report, asked, words)
         if trouble := await _wait(session, group, peer, bar):
@@ -103,17 +103,6 @@ def plan(gaps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ids = [event_id for gap in ordered if gap not in long for event_id in gap["ids"]]
     parts = [ids[start : start + IDS_AT_ONCE] for start in range(0, len(ids), IDS_AT_ONCE)]
     return [*found, *({"ids": part} for part in parts[: REPAIRS_AT_ONCE - len(found)])]
-
-
-def served(session: Session) -> bool:
-    """Return whether a node serves the session's database; true for a session with a running node's API."""
-    if session.is_remote:
-        return True
-    from eventd.cli.gateway.local import LocalGateway
-    from eventd.cli.gateway.lock import holder
-
-    database = session.gateway.database if isinstance(session.gateway, LocalGateway) else None
-    return bool(database and holder(database))
 
 
 async def _wait(session: Session, group: str, peer: str, bar: Bar) -> str:

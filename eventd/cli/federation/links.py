@@ -120,7 +120,7 @@ async def links(session: Session, group: GroupsOption = "", peer: PeerFilter = "
     if inbound and session.out.is_table:
         session.out.line()
         session.out.table(INBOUND, inbound)
-    if outbound and session.out.is_table and not _process(session):
+    if outbound and session.out.is_table and not session.serving():
         note("note: no node serves this database now; the states are those that the last node left")
 
 
@@ -261,16 +261,5 @@ async def status(session: Session) -> None:
         return
     session.out.rows(STATUS, answer["groups"], name=lambda row: row["group"])
     if session.out.is_table and not session.is_remote:
-        process = _process(session)
+        process = session.serving()
         note(f"note: process {process} serves this database" if process else "note: no node serves this database now")
-
-
-def _process(session: Session) -> str:
-    """Return the processes that serve this database, as `holder` does; for a remote node, `the server`."""
-    if session.is_remote:
-        return "the server"
-    from eventd.cli.gateway.local import LocalGateway
-    from eventd.cli.gateway.lock import holder
-
-    database = session.gateway.database if isinstance(session.gateway, LocalGateway) else None
-    return holder(database) if database else ""

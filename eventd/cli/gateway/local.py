@@ -37,12 +37,16 @@ class LocalGateway:
     """Runs operations of the API in this process, on the database of the settings.
 
     A missing SQLite database is created with `make`, counts as an empty one with `pretend`, and is an error otherwise.
+    `socket_problem`: why the local socket of a node that runs is not used.
     """
 
-    def __init__(self, settings: Settings, *, make: bool = False, pretend: bool = False) -> None:
+    def __init__(
+        self, settings: Settings, *, make: bool = False, pretend: bool = False, socket_problem: str = ""
+    ) -> None:
         self._settings = settings
         self._make = make
         self._pretend = pretend
+        self._socket_problem = socket_problem
         self._clock: Clock = SystemClock()
         self._services: Services | None = None
         self._socket: Path | None = None
@@ -68,10 +72,11 @@ class LocalGateway:
             self._socket = await self._held.enter_async_context(served(self._services, self._settings))
         return self._socket
 
-    @property
-    def database(self) -> Database | None:
-        """The open database; None before the first use of `call` or `socket`."""
-        return self._services.database if self._services else None
+    def serving(self) -> str:
+        """Return each process that serves the database, as `holder` does; empty before `call` or `socket`."""
+        from eventd.cli.gateway.lock import holder
+
+        return holder(self._services.database) if self._services else ""
 
     async def _open(self) -> Services:
         from eventd.api.framework.operations import Services
@@ -87,12 +92,20 @@ class LocalGateway:
             database = self._begin(database, database.path)
         else:
             self._require_schema(database)
-        if holder(database) and (serving := read_serving(database)) is not None:
+        serving = read_serving(database) if holder(database) else None
+        if serving is not None:
             self._clock = SystemClock(serving.origin)  # stored delays must mean the same to the node
         log = await EventLog.open(database, self._clock)
         self._held.push_async_callback(log.close)
         following = Following(database, self._clock, counts=False)
-        return Services(log, following=following, ring=self._ring, readiness=partial(ask_readiness, database))
+        problem = self._socket_problem if serving else ""
+        return Services(
+            log,
+            following=following,
+            ring=self._ring,
+            readiness=partial(ask_readiness, database),
+            local_socket=lambda: problem,
+        )
 
     def _ring(self, group: GroupConfig) -> KeyRing:
         """Return the keys of a group; loads the cryptography, which few commands need."""

@@ -8,8 +8,8 @@ import os
 import platform
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
+from eventd.cli.gateway.serving_file import ServingNode, lock_file, read_serving_file
 from eventd.errors import Conflict, DatabaseUnavailable
 from eventd.store.engine.claim import DatabaseClaim
 from eventd.store.engine.database import Database
@@ -17,7 +17,7 @@ from eventd.store.engine.database import Database
 
 def lock_path(database: Database) -> Path | None:
     """Return the lock file of a database; None on Postgres."""
-    return Path(f"{database.path}.lock") if database.path else None
+    return Path(lock_file(database.path)) if database.path else None
 
 
 @contextlib.contextmanager
@@ -91,23 +91,12 @@ def holder(database: Database) -> str:
     return ""
 
 
-class ServingNode(NamedTuple):
-    """The values that a serving node publishes for commands on its machine.
-
-    `address` is that of its API; `origin` is the time at which its monotonic clock was 0, in microseconds since 1970:
-    see `SystemClock`.
-    """
-
-    address: str
-    origin: int
-
-
 def write_serving(database: Database, node: ServingNode) -> None:
     """Write the address and clock origin (µs) into the lock file that this process holds; does nothing on Postgres."""
     path = lock_path(database)
     if path is not None:
         with path.open("a") as file:
-            file.write(f"{node.address} {node.origin}\n")
+            file.write(node.line())
 
 
 def read_serving(database: Database) -> ServingNode | None:
@@ -116,7 +105,4 @@ def read_serving(database: Database) -> ServingNode | None:
     They may be those of a node that was killed: check `holder` first.
     """
     path = lock_path(database)
-    if path is None or not path.exists():
-        return None
-    address, _, origin = path.read_text(errors="replace").partition("\n")[2].strip().partition(" ")
-    return ServingNode(address, int(origin)) if origin.lstrip("-").isdigit() else None
+    return read_serving_file(path) if path else None

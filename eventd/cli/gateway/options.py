@@ -28,7 +28,7 @@ SHARED: Final[dict[str, tuple[Any, Any]]] = {
             "--server",
             metavar="URL",
             envvar="EVENTD_SERVER",
-            help="API of a running node, to use instead of the database.",
+            help="API of a running node (default: the node on this machine, or its database).",
         ),
         "",
     ),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException
 
 from eventd.cli.gateway.lock import holder, read_serving
+from eventd.cli.gateway.serving_file import reachable_host
 from eventd.errors import Unavailable
 from eventd.net.address import Address
 from eventd.store.engine.database import Database
@@ -14,7 +15,6 @@ from eventd.store.engine.database import Database
 SECONDS = 5.0
 """Seconds that the node may take to answer. A node with hung workers waits 2 s for each of them."""
 MAX_ANSWER_BYTES = 1 << 20
-_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where a listener on all addresses can be reached locally
 
 
 async def ask_readiness(database: Database) -> Mapping[str, str] | None:
@@ -42,7 +42,7 @@ async def ask_readiness(database: Database) -> Mapping[str, str] | None:
 
 def _ask(address: Address) -> Mapping[str, str]:
     """Return the state of each readiness check of the node at an address. Blocks the event loop."""
-    connection = HTTPConnection(_ANY.get(address.host, address.host), address.port, timeout=SECONDS)
+    connection = HTTPConnection(reachable_host(address.host), address.port, timeout=SECONDS)
     try:
         connection.request("GET", "/readyz")
         answer = connection.getresponse()

@@ -17,9 +17,10 @@ from eventd.cli.terminal.output import Output
 from eventd.errors import Invalid
 
 if TYPE_CHECKING:
+    from eventd.cli.gateway.api_gateway import ApiGateway
     from eventd.cli.gateway.local import LocalGateway
-    from eventd.cli.gateway.remote import RemoteGateway
-    from eventd.client import Client
+    from eventd.cli.gateway.node_socket import SocketGateway
+    from eventd.client import Client, Retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,57 +80,103 @@ class Session:
     """Create the database when it is missing."""
     pretend: bool = False
     """Treat a missing database as an empty one, without creating it."""
-    _gateway: LocalGateway | RemoteGateway | None = field(default=None)
+    _gateway: LocalGateway | ApiGateway | None = field(default=None)
     _client: Client | None = field(default=None)
+    _ended: list[LocalGateway | ApiGateway] = field(default_factory=list)
 
     @property
     def is_remote(self) -> bool:
         return self.node.is_remote
 
     async def call(self, operation: str, **params: Any) -> Any:
-        """Run an operation of the API on the node; returns its answer."""
+        """Run an operation of the API on the node; returns its answer.
+
+        If the node at the local socket ended after the previous operation, this one runs on the next node, or on the
+        database.
+        """
+        from eventd.cli.gateway.api_gateway import NodeGone
+
+        try:
+            return await self.gateway.call(operation, **params)
+        except NodeGone:
+            self._ended.append(self.gateway)  # a client may still use its address
+            self._gateway = None
         return await self.gateway.call(operation, **params)
 
     @property
-    def gateway(self) -> LocalGateway | RemoteGateway:
-        """Return the access to the node, which the first use creates."""
+    def gateway(self) -> LocalGateway | ApiGateway:
+        """Return the access to the node, which the first use creates.
+
+        Without a named server it is the node that answers at the local socket, or else the database.
+        """
         if self._gateway is None:
             self._gateway = self._connect()
         return self._gateway
 
-    def _connect(self) -> LocalGateway | RemoteGateway:
+    def _connect(self) -> LocalGateway | ApiGateway:
         if self.node.is_remote:
             from eventd.cli.gateway.remote import RemoteGateway
 
             return RemoteGateway(self.node.server, self.node.read_key())
+        node, problem = self._find_node()
+        if node is not None:
+            return node
         from eventd.cli.gateway.local import LocalGateway
         from eventd.settings.model import load
 
-        return LocalGateway(load(self.node.flags()), make=self.make, pretend=self.pretend)
+        settings = load(self.node.flags())
+        return LocalGateway(settings, make=self.make, pretend=self.pretend, socket_problem=problem)
+
+    def _find_node(self) -> tuple[SocketGateway | None, str]:
+        """Return access to the node at the local socket; without one, None and the reason."""
+        from eventd.settings.location import locate
+
+        location = locate(**self.node.flags())
+        if location is None:
+            return None, ""
+        from eventd.cli.gateway.node_socket import find_node
+
+        return find_node(location)
+
+    def serving(self) -> str:
+        """Return the process of the node that was called; empty if none runs, and `the server` for a named one.
+
+        For a database on Postgres it may be several processes, separated by commas.
+        """
+        return self.gateway.serving()
 
     async def client(self, *, again: bool = False) -> Client:
         """Return the client of the node's API under /v0. It retries failed requests if the first call set `again`.
 
         That call then raises if a named server does not answer.
         """
-        from eventd.cli.gateway.local import LocalGateway
-        from eventd.client import ONCE, USUAL, Client
+        from eventd.client import ONCE, USUAL
 
-        retry = USUAL if again else ONCE
-        if self._client is None and isinstance(self.gateway, LocalGateway):
-            self._client = Client("http://localhost", socket=await self.gateway.socket(), retry=retry)
-        elif self._client is None:
-            self._client = Client(self.node.server, self.node.read_key(), retry=retry)
-            if again:
+        if self._client is None:
+            self._client = await self._make_client(USUAL if again else ONCE)
+            if again and self.is_remote:
                 await self._client.reach()  # without retries: a node that is down at first is reported at once
         return self._client
+
+    async def _make_client(self, retry: Retry) -> Client:
+        from eventd.cli.gateway.local import LocalGateway
+        from eventd.cli.gateway.node_socket import SERVER, SocketGateway
+        from eventd.client import Client
+
+        match self.gateway:
+            case LocalGateway() as local:
+                return Client(SERVER, socket=await local.socket(), retry=retry)
+            case SocketGateway() as node:
+                return Client(SERVER, socket=node.address, headers=node.headers, retry=retry)
+        return Client(self.node.server, self.node.read_key(), retry=retry)
 
     async def close(self) -> None:
         """Close the access to the node."""
         if self._client is not None:
             await self._client.close()
-        if self._gateway is not None:
-            await self._gateway.close()
+        for gateway in (*self._ended, self._gateway):
+            if gateway is not None:
+                await gateway.close()
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., None]]

@@ -67,22 +67,11 @@ async def doctor(
         return
     answer = await session.call("doctor.fix" if fix else "doctor.examine", **asked)
     _show(session, answer)
-    if session.out.is_table and not _is_served(session):
+    if session.out.is_table and not session.serving():
         note("note: no node serves this database now; this is the state that the last node left")
     if answer["summary"]["fail"]:
         note("doctor found failing checks")
         raise typer.Exit(ExitCode.CHECK_FAILED)
-
-
-def _is_served(session: Session) -> bool:
-    """Return whether a node serves the checked database; a remote node always does."""
-    if session.is_remote:
-        return True
-    from eventd.cli.gateway.local import LocalGateway
-    from eventd.cli.gateway.lock import holder
-
-    database = session.gateway.database if isinstance(session.gateway, LocalGateway) else None
-    return bool(database and holder(database))
 
 
 async def _watch(session: Session, asked: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import socket
 
 import pytest
+from aiohttp import ClientSession
 
 from eventd.errors import DatabaseUnusable, Unavailable
 from eventd.node.membership import Membership
@@ -222,3 +223,29 @@ async def test_an_idle_node_on_a_full_disk_is_not_ready(sites: MakeSites, monkey
     assert "is full: 4 KiB are left; free some space" in node.running.readiness()["database"]
     monkeypatch.setattr(space, "bytes_left", lambda folder: None)
     assert node.running.readiness()["database"] == "ok"
+
+
+async def test_a_node_that_stops_is_not_ready_from_the_first_moment(sites: MakeSites) -> None:
+    """A load balancer gets to know it while the API still answers."""
+    (a,) = sites("a")
+    await a.start()
+    node = a.running
+    assert node.api_address is not None
+    async with ClientSession("http://{}:{}".format(*node.api_address)) as session, session.get("/readyz") as answer:
+        assert answer.status == 200
+    stopping = None
+    try:
+        async with node.reconciler.at_rest:  # as while it applies resources, which a stop does not interrupt
+            stopping = asyncio.ensure_future(node.stop())
+            await asyncio.sleep(0)
+            async with (
+                ClientSession("http://{}:{}".format(*node.api_address)) as session,
+                session.get("/readyz?verbose") as answer,
+            ):
+                assert (answer.status, await answer.text()) == (
+                    503,
+                    "[-]stopping: the node stops\n[+]database ok\nreadyz failed\n",
+                )
+    finally:
+        if stopping is not None:
+            await stopping

@@ -477,7 +477,7 @@ def test_doctor_fails_beside_a_node_that_is_not_ready(processes: Processes, daem
         assert told.returncode == 4, told
         line = next(line for line in told.stdout.splitlines() if "node readiness" in line)
         assert "the node is not ready" in line
-        assert (f"group edge: EventGroup 'edge': cannot listen on 127.0.0.1 port {port}" in line) == (not keys)
+        assert f"group edge: EventGroup 'edge': cannot listen on 127.0.0.1 port {port}" in line
         assert processes.control("doctor", "--group", "edge", env=here).returncode == 4
         far = {"EVENTD_SERVER": node.url, "EVENTD_API_KEY": keys.partition(":")[0]}
         told = processes.control("doctor", env=far)
@@ -495,11 +495,12 @@ def test_doctor_says_where_a_node_does_not_answer(processes: Processes, daemon: 
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     lock.write_text(f"{node.pid}\n127.0.0.1:{port} 0\n")
-    told = processes.control("doctor", env={"EVENTD_DATA_DIR": str(daemon.folder)})
+    beside = {"EVENTD_DATA_DIR": str(daemon.folder), "EVENTD_LOCAL_SOCKET": "off"}
+    told = processes.control("doctor", env=beside)
     assert told.returncode == 4, told
     assert f"process {node.pid} serves this database, but does not answer at http://127.0.0.1:{port}" in told.stdout
     lock.write_text(f"{node.pid}\n")
-    told = processes.control("doctor", env={"EVENTD_DATA_DIR": str(daemon.folder)})
+    told = processes.control("doctor", env=beside)
     assert told.returncode == 0, told
     assert "skip    node readiness" in told.stdout
     assert "routerctl doctor --server URL" in told.stdout

@@ -160,7 +160,7 @@ def test_another_server_is_recognised_as_one(control: Control, page: bytes) -> N
 
 
 def test_an_answer_is_bounded(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eventd.cli.gateway.remote.MAX_ANSWER_BYTES", 1 << 20)
+    monkeypatch.setattr("eventd.cli.gateway.api_gateway.MAX_ANSWER_BYTES", 1 << 20)
     server = http.server.HTTPServer(("127.0.0.1", 0), type("Large", (Stranger,), {"page": b" " * (2 << 20)}))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

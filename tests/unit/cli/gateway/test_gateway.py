@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from eventd.api.routes import OPERATIONS
+from eventd.cli.gateway.api_gateway import _fill, _outer_name, _query
 from eventd.cli.gateway.local import check_params
-from eventd.cli.gateway.remote import RemoteGateway, _fill, _outer_name, _query
+from eventd.cli.gateway.remote import RemoteGateway
 from eventd.errors import Invalid, NotFound
 from eventd.net.address import Address
 from tests.support.operations import params_of

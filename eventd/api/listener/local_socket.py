@@ -1,0 +1,147 @@
+"""The node's local socket: bound in the data folder under a temporary name, and published when the node serves.
+
+The rename that publishes it replaces whatever has the name, in one step and without following a link: a socket of a
+node that was killed, or a planted file. The socket of a node that answers is left alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from eventd.net.local_socket import NAME, ROOT, Busy, SocketFolder, Untrusted
+from eventd.runtime.chance import Chance
+
+BACKLOG = 128
+RETRY_SECONDS = 1.0
+"""How often a node tries to publish its socket while another node answers at its name."""
+
+logger = logging.getLogger("eventd.local_socket")
+
+
+@dataclass(slots=True)
+class LocalSocket:
+    """The socket of a node, listening as `descriptor`, which the node's processes share; -1 if it could not be bound.
+
+    `users` may connect. `temporary`: its name until it is published. `problem`: why it is not reachable; empty if it
+    is, as far as is known.
+    """
+
+    folder: Path
+    descriptor: int = -1
+    inode: tuple[int, int] = (0, 0)
+    users: tuple[int, ...] = ()
+    temporary: str = ""
+    problem: str = ""
+
+    def look(self) -> str:
+        """Return why commands do not reach this node through the socket; empty if they do."""
+        if self.problem:
+            return self.problem
+        try:
+            about = os.lstat(self.folder / NAME)
+        except OSError as error:
+            return f"{self.folder / NAME}: {error.strerror}"
+        is_own = (about.st_dev, about.st_ino) == self.inode
+        return "" if is_own else f"{self.folder / NAME} belongs to another node"
+
+    def publish(self) -> bool:
+        """Give the socket its name, and return True; False if another node answers there. `problem` holds the reason.
+
+        An error is logged, and the node works without the socket.
+        """
+        if self.descriptor < 0 or not self.temporary:
+            return True
+        try:
+            with _open(self.folder) as folder:
+                if _is_answered(folder):
+                    self._fail("another node answers there; the name is taken over when that node ends")
+                    return False
+                os.rename(self.temporary, NAME, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
+        except (OSError, Untrusted) as error:
+            self._fail(_words(error))
+            self.close()
+        else:
+            self.temporary = self.problem = ""
+        return True
+
+    async def keep_publishing(self, sleep: Callable[[float], Awaitable[None]]) -> None:
+        """Publish the socket as soon as no other node answers at its name."""
+        while True:
+            await sleep(RETRY_SECONDS)
+            if self.publish():
+                return
+
+    def _fail(self, problem: str) -> None:
+        if problem != self.problem:
+            logger.warning("local socket unavailable", extra={"path": str(self.folder / NAME), "reason": problem})
+        self.problem = problem
+
+    def close(self) -> None:
+        """Remove the socket's file unless it is another node's by now, and stop listening. May be called again."""
+        if self.descriptor < 0:
+            return
+        with suppress(OSError):
+            path = self.folder / (self.temporary or NAME)
+            about = os.lstat(path)
+            if (about.st_dev, about.st_ino) == self.inode:
+                path.unlink()
+        os.close(self.descriptor)
+        self.descriptor = -1
+
+
+def bind_local_socket(folder: Path, chance: Chance) -> LocalSocket:
+    """Return a socket that listens in the data folder, not published yet. A problem is logged and kept in the result.
+
+    Only the owner of the folder may connect, besides root and this process's user.
+    """
+    bound = LocalSocket(folder)
+    try:
+        with _open(folder) as opened:
+            bound.users = opened.users
+            bound.temporary = f".{NAME}.{chance.token(6).hex()}"
+            _listen(bound, opened)
+    except (OSError, Untrusted) as error:
+        bound._fail(_words(error))
+    return bound
+
+
+def _open(folder: Path) -> SocketFolder:
+    return SocketFolder(folder, owners=(os.geteuid(), ROOT))
+
+
+def _listen(bound: LocalSocket, folder: SocketFolder) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(folder.address(bound.temporary))
+        try:
+            os.chmod(bound.temporary, 0o600, dir_fd=folder.descriptor)  # none can connect before it listens
+            about = os.stat(bound.temporary, dir_fd=folder.descriptor, follow_symlinks=False)
+            listening.listen(BACKLOG)
+        except BaseException:
+            os.unlink(bound.temporary, dir_fd=folder.descriptor)
+            raise
+        listening.setblocking(False)
+        bound.inode = about.st_dev, about.st_ino
+        bound.descriptor = listening.detach()
+
+
+def _is_answered(folder: SocketFolder) -> bool:
+    """Return whether a process of a trusted user listens at the name of the socket."""
+    try:
+        found = folder.connect()
+    except Busy:
+        return True
+    except Untrusted:
+        return False  # a planted file, which is replaced
+    if found is not None:
+        found[0].close()
+    return found is not None
+
+
+def _words(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
