@@ -67,7 +67,10 @@ __all__ = [
 
 DEFAULT = "default"
 _CREDENTIAL = "credential:"
-_NOT_SETTINGS = ("EVENTD_CONFIG", "EVENTD_SERVER", "EVENTD_API_KEY", "EVENTD_API_KEY_FILE")
+_NOT_SETTINGS = (
+    *("EVENTD_CONFIG", "EVENTD_SERVER", "EVENTD_API_KEY", "EVENTD_API_KEY_FILE", "EVENTD_CA_FILE"),
+    *("EVENTD_CLIENT_CERT_FILE", "EVENTD_CLIENT_KEY_FILE", "EVENTD_SERVER_NAME", "EVENTD_SERVER_PIN"),
+)
 """Variables with this program's prefix that are not settings: the path of the settings file, and what `routerctl`
 reads."""
 

@@ -64,7 +64,7 @@ class ClientTls(Reloaded[LoadedTls]):
         """Return the name that the other end's certificate must have."""
         return self._declared.server_name or host
 
-    def check(self, tls: ssl.SSLObject | None, node: str = "") -> None:
+    def check(self, tls: ssl.SSLObject | ssl.SSLSocket | None, node: str = "") -> None:
         """Check what OpenSSL does not: the pin, and that the certificate is not another node's.
 
         Call it after the handshake, before anything is sent. Raises `HandshakeFailed`.
