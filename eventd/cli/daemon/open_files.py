@@ -22,7 +22,8 @@ def raise_file_limit(settings: Settings) -> None:
             soft = hard
         except (ValueError, OSError):  # some systems name a limit that they do not grant
             pass
-    wanted = settings.max_connections + settings.max_sse_connections + BESIDE
+    listeners = 2 if settings.local_socket else 1
+    wanted = listeners * settings.max_connections + settings.max_sse_connections + BESIDE
     if soft != resource.RLIM_INFINITY and soft < wanted:
         hint = "raise the limit on open files (ulimit -n), or lower max_sse_connections"
         logger.warning("file limit low", extra={"limit": soft, "wanted": wanted, "hint": hint})
