@@ -20,7 +20,8 @@ from eventd.api.listener.connections import ConnectionLimiter, address_of
 from eventd.api.listener.parsing_time import READ_BYTES
 from eventd.api.listener.vanished import Acknowledgements
 from eventd.tls.listening import TlsListener
-from eventd.tls.reasons import HTTP_REFUSED, TLS_REFUSED, HandshakeFailed, Reason
+from eventd.tls.plain import HTTP_REFUSED, TLS_REFUSED
+from eventd.tls.reasons import HandshakeFailed, Reason
 from eventd.tls.transport import HANDSHAKE, TlsTransport
 
 HEAD_SECONDS = 10.0

@@ -26,7 +26,8 @@ from eventd.net.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
 from eventd.runtime.clock import SECOND, Clock
 from eventd.tls.contexts import ClientTls
 from eventd.tls.files import SYSTEM_CAS, CertificateUnusable, ClientTlsConfig
-from eventd.tls.reasons import TLS_REQUIRED, HandshakeFailed, Reason, of_server
+from eventd.tls.plain import TLS_REQUIRED
+from eventd.tls.reasons import HandshakeFailed, Reason, of_server
 from federation.event import micros
 from federation.wire import read_error
 
