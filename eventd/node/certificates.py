@@ -68,8 +68,8 @@ class Certificates:
             if group.tls is not None and group.config.listen is not None and group.config.listen.tls is not None:
                 yield (name, ""), (group.config.listen.tls.cert_file, group.tls)
             for peer in group.config.peers.values():
-                tls = self.transport.tls_of(peer.tls)
-                if peer.endpoint.startswith("https://") and tls.present is not None:
+                if peer.endpoint.startswith("https://"):
+                    tls = self.transport.tls_of(peer.tls)
                     yield (name, peer.node_name), (peer.tls.cert_file, tls)
 
     def _report(self, states: Mapping[Use, CertificateState]) -> None:

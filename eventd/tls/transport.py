@@ -17,6 +17,8 @@ from eventd.tls.reasons import of_client
 
 RECORD_BYTES: Final = 16 << 10
 """Maximum bytes of one decrypted TLS record (RFC 8446, section 5.1)."""
+WRITE_BYTES: Final = 256 << 10
+"""Maximum bytes that are encrypted at a time."""
 HANDSHAKE: Final = 0x16
 """The first byte of every TLS connection: a record of the type handshake (RFC 8446, section 5.1)."""
 
@@ -95,12 +97,14 @@ class TlsTransport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not data or self._ended or self._raw.is_closing():
             return
+        rest = memoryview(data)
         try:
-            self._tls.write(data)
+            while rest:  # in parts: the encrypted copy of a large answer would double its memory
+                self._tls.write(rest[:WRITE_BYTES])
+                rest = rest[WRITE_BYTES:]
+                self._flush()
         except ssl.SSLError:
             self.abort()
-            return
-        self._flush()
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         self.write(b"".join(list_of_data))

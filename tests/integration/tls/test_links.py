@@ -140,10 +140,23 @@ async def test_the_certificate_of_another_node(pair: Pair) -> None:
     assert "that of c" in await pair.blocked("tls_wrong_node")
 
 
-async def test_a_missing_file_is_named(pair: Pair) -> None:
-    await pair.start(caFile="/nowhere/ca.crt")
+async def test_a_missing_file_is_named_and_read_as_soon_as_it_is_there(pair: Pair, tmp_path: Path) -> None:
+    await pair.start(caFile=str(tmp_path / "later.crt"))
     cursor = await pair.a.in_state("b", "failed", "tls_files")
-    assert "/nowhere/ca.crt" in cursor.last_error
+    assert str(tmp_path / "later.crt") in cursor.last_error
+    (tmp_path / "later.crt").write_bytes(pair.ca.file.read_bytes())
+    await pair.b.holds("e1")
+
+
+async def test_a_listener_without_its_certificate_stays_closed_until_it_is_there(pair: Pair) -> None:
+    kept = pair.server.key.read_bytes()
+    pair.server.key.unlink()
+    await pair.start(caFile=str(pair.ca.file))
+    assert str(pair.server.key) in pair.b.running.readiness()["group edge"]
+    pair.server.key.touch(0o600)
+    pair.server.key.write_bytes(kept)
+    await pair.b.holds("e1")
+    assert pair.b.running.readiness()["group edge"] == "ok"
 
 
 # --- the certificate of the node that connects --------------------------------------------------------------------
