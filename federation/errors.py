@@ -9,7 +9,7 @@ MessageError                the base of this package's exceptions
 ├── Malformed               400  a header, a path or the form of a body is not valid
 ├── Unauthorized            401  no valid signature of a usable key of the group
 │   └── ClockSkew           401  validly signed, but too long ago or too far ahead, or expired
-├── Forbidden               403  validly signed, but for another node or group, or from a wrong sender
+├── Forbidden               403  validly signed, but for another node or group, or from a wrong sender or certificate
 ├── NotFound                404  no such path
 ├── WrongMethod             405  only POST
 ├── Conflict                409  replayed, or a batch id used for two batches
@@ -96,7 +96,10 @@ class ClockSkew(Unauthorized):
 
 
 class Forbidden(MessageError):
-    """A validly signed request for another node; the subclasses: for another group, or from a wrong sender."""
+    """A validly signed request for another node; the subclasses: for another group, or from a wrong sender.
+
+    A sender is also wrong if the connection's certificate does not name it.
+    """
 
     code = "wrong_audience"
 
@@ -111,6 +114,12 @@ class WrongSender(Forbidden):
     """The key does not belong to the sender that the request names, or that sender is the receiver itself."""
 
     code = "wrong_sender"
+
+
+class WrongCertificate(Forbidden):
+    """The certificate of the connection does not name the sender, or there is none where one is required."""
+
+    code = "wrong_certificate"
 
 
 class NotFound(MessageError):
@@ -177,6 +186,7 @@ V1_REFUSALS = {
     "bad_signature": (401, "bad signature"),
     "bad_body": (400, "bad event body"),
     "validation": (400, "invalid event: "),
+    "wrong_certificate": (403, "wrong certificate"),
     "store_error": (500, "store error"),
 }
 

@@ -67,6 +67,7 @@ STATUS: Final = {
     "wrong_audience": 403,
     "wrong_group": 403,
     "wrong_sender": 403,
+    "wrong_certificate": 403,
     "not_found": 404,
     "method_not_allowed": 405,
     "replayed": 409,

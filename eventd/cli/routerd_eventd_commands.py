@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import eventd
+from eventd.cli.daemon import tls
 from eventd.cli.program.command_line import Command, CommandLine, program
 from eventd.cli.program.flags import Flags, shared_flags, with_settings
 from eventd.cli.program.values import Duration
@@ -42,6 +43,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.callback()(program)
+app.add_typer(tls.app, name="tls")
 logger = logging.getLogger("eventd.serve")
 
 TWO_SECONDS = Duration(2 * SECOND)

@@ -1,6 +1,6 @@
 """A client of a node, for programs: `async with Client("http://127.0.0.1:8780") as client: …`.
 
-May import: net, runtime.
+May import: net, runtime, tls.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from eventd.client.values import (
 )
 from eventd.client.watching import Watch
 from eventd.net.address import Address
+from eventd.tls.files import ClientTlsConfig
 
 __all__ = [
     "ONCE",
@@ -46,6 +47,7 @@ __all__ = [
     "CaughtUp",
     "Claimed",
     "Client",
+    "ClientTlsConfig",
     "Config",
     "Extended",
     "Gap",

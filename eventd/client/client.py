@@ -12,12 +12,15 @@ from eventd.client.queues import Queues
 from eventd.client.routers import Routers
 from eventd.client.topics import Topics
 from eventd.client.watching import Options, Watch
+from eventd.tls.files import ClientTlsConfig
 
 
 class Client:
     """A node's API for programs: `server` is `http://HOST:PORT`, `key` an API key, `socket` a Unix socket of the node.
 
-    `headers` are sent with every request.
+    For `https://HOST:PORT`, `tls` says how the node's certificate is verified and which one is shown; without it, the
+    system's CAs count. `headers` are sent with every request.
+
     A request that may succeed later is retried according to `retry`, but not sooner than the node asks for. Use a
     client as a context manager, on one loop. A refusal is an `EventdError` with the node's `code`.
     """
@@ -28,11 +31,12 @@ class Client:
         key: str = "",
         *,
         socket: Path | None = None,
+        tls: ClientTlsConfig | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
         retry: Retry = USUAL,
         pause: Pause = pause,
     ) -> None:
-        self._connection = Connection(server, key, socket=socket, headers=headers, retry=retry, pause=pause)
+        self._connection = Connection(server, key, socket=socket, tls=tls, headers=headers, retry=retry, pause=pause)
         self.topics = Topics(self._connection)
         self.routers = Routers(self._connection)
         self.queues = Queues(self._connection)

@@ -21,6 +21,10 @@ from eventd.client.transport import CONNECT_SECONDS, Transport
 from eventd.errors import EventdError, Invalid, Unavailable
 from eventd.net.address import Address
 from eventd.runtime.chance import SYSTEM, Chance
+from eventd.runtime.clock import SystemClock
+from eventd.tls.contexts import ClientTls
+from eventd.tls.files import ClientTlsConfig
+from eventd.tls.reasons import HandshakeFailed, of_server
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector, ClientSession, StreamReader
@@ -106,6 +110,7 @@ class Connection:
         key: str = "",
         *,
         socket: Path | None = None,
+        tls: ClientTlsConfig | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
         retry: Retry = USUAL,
         pause: Pause = pause,
@@ -118,7 +123,8 @@ class Connection:
         self._key = key
         self._socket = socket
         self._headers = headers
-        self._transport = Transport(self.address, key, socket, headers)
+        of_tls = ClientTls(tls, None, SystemClock().now) if tls else None
+        self._transport = Transport(self.address, key, socket, headers, of_tls)
         self._session: ClientSession | None = None
 
     def delay(self, failures: int, wanted: float = 0.0) -> float:
@@ -181,7 +187,7 @@ class Connection:
 
         Raises the `EventdError` of a refusal, and `Lost` if the stream breaks or is silent for `silence` seconds.
         """
-        from aiohttp import ClientError, ClientTimeout
+        from aiohttp import ClientError, ClientSSLError, ClientTimeout
 
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last_id} if last_id else {})}
         timeout = ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
@@ -189,7 +195,7 @@ class Connection:
             target = path + _tail(query)
         try:
             async with self._open().get(
-                self._url(target), headers=headers, timeout=timeout, allow_redirects=False
+                self._url(target), headers=headers, timeout=timeout, allow_redirects=False, **self._tls_options()
             ) as response:
                 if response.status >= _ERRORS:
                     body = await response.content.read(MAX_ERROR_BYTES)
@@ -201,6 +207,10 @@ class Connection:
             ) from None
         except TimeoutError:
             raise self._transport.lost(f"no answer within {silence:g} s") from None
+        except HandshakeFailed as failure:
+            raise self._transport.failed(failure) from None
+        except ClientSSLError as error:
+            raise self._transport.failed(of_server(error.os_error)) from None
         except (ClientError, OSError) as error:
             inner = getattr(error, "os_error", error)
             words = getattr(inner, "strerror", None) or str(error) or type(error).__name__
@@ -219,7 +229,20 @@ class Connection:
     def _connector(self) -> BaseConnector:
         from aiohttp import TCPConnector, UnixConnector
 
-        return UnixConnector(str(self._socket)) if self._socket else TCPConnector(limit=0)
+        if self._socket:
+            return UnixConnector(str(self._socket))
+        if self._transport.tls is None:
+            return TCPConnector(limit=0)
+        from eventd.client.verifying import TlsCheck
+
+        return TCPConnector(limit=0, ssl=TlsCheck(self._transport.tls))
+
+    def _tls_options(self) -> dict[str, Any]:
+        """Return the options of an aiohttp request for TLS; empty without TLS. Raises `CertificateUnusable`."""
+        tls = self._transport.tls
+        if tls is None:
+            return {}
+        return {"ssl": tls.value.context, "server_hostname": tls.server_name(self.address.host)}
 
     def _url(self, path: str) -> Any:
         from yarl import URL

@@ -18,6 +18,7 @@ from eventd.errors import (
     Unauthorized,
     Unavailable,
 )
+from eventd.tls.plain import TLS_REQUIRED
 
 OTHER_SERVER = "check that a routerd-eventd serves this address"
 """The hint for an answer that no node gives."""
@@ -65,6 +66,8 @@ def restore(status: int, body: bytes) -> EventdError:
 
     If its body has another form than a node's, the status alone decides, and 404 does not mean `NotFound`.
     """
+    if body == TLS_REQUIRED:
+        return Unavailable("the server speaks TLS", hint="write https:// in its address")
     try:
         problem = msgspec.json.decode(body)["error"]
         code, message, detail = str(problem["code"]), str(problem["message"]), problem.get("detail")

@@ -12,7 +12,12 @@ from urllib.parse import quote
 from eventd.client.refusals import Lost
 from eventd.errors import Invalid
 from eventd.net.address import Address
+from eventd.net.connecting import connect
 from eventd.net.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
+from eventd.runtime.clock import SystemClock
+from eventd.tls.contexts import ClientTls
+from eventd.tls.files import SYSTEM_CAS
+from eventd.tls.reasons import HandshakeFailed, of_server
 
 CONNECT_SECONDS = 10.0
 MOST_BYTES = 1 << 30
@@ -22,7 +27,10 @@ MOST_BYTES = 1 << 30
 class Transport:
     """Sends requests to one node, over TCP or a Unix `socket`; any number of requests may be under way."""
 
-    def __init__(self, address: Address, key: str, socket: Path | None, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, address: Address, key: str, socket: Path | None, headers: Mapping[str, str], tls: ClientTls | None = None
+    ) -> None:
+        """`tls` applies to an https address; without one, the system's CAs verify the node."""
         if not key.isprintable():
             raise Invalid(
                 "the API key contains a line break or another unprintable character", hint="give the key without it"
@@ -36,7 +44,7 @@ class Transport:
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self._lines = "\r\n".join(lines)
         self._pool = Pool(lambda: asyncio.get_running_loop().time())  # a client may be created before there is a loop
-        self._tls: ssl.SSLContext | None = None
+        self.tls = (tls or ClientTls(SYSTEM_CAS, None, SystemClock().now)) if address.secure else None
 
     async def ask(self, method: str, path: str, content: bytes | None, seconds: float) -> Answer:
         """Send one request and return its answer, of any status. Raises `Lost` if none is complete within `seconds`."""
@@ -51,19 +59,25 @@ class Transport:
             raise self.lost(f"no answer within {seconds:g} s") from None
         except AnswerTooLarge:
             raise self.lost(f"its answer is larger than {MOST_BYTES} bytes") from None
+        except (ssl.SSLError, HandshakeFailed) as error:
+            raise self.failed(error if isinstance(error, HandshakeFailed) else of_server(error)) from None
         except (NoAnswer, OSError, UnicodeError) as error:
             raise self.lost(_words(error)) from None
 
     async def _connect(self) -> Exchange:
-        loop, address = asyncio.get_running_loop(), self._address
-        if address.secure and self._tls is None:
-            self._tls = ssl.create_default_context()
         async with asyncio.timeout(CONNECT_SECONDS):
-            if self._socket:
-                _, exchange = await loop.create_unix_connection(Exchange, str(self._socket))
-            else:
-                _, exchange = await loop.create_connection(Exchange, address.host, address.port, ssl=self._tls)
-        return exchange
+            if not self._socket:
+                return await connect(self._address.host, self._address.port, self.tls)
+            loop = asyncio.get_running_loop()
+            _, exchange = await loop.create_unix_connection(Exchange, str(self._socket))
+            return exchange
+
+    def failed(self, failure: HandshakeFailed) -> Lost:
+        """Return the error for a failed TLS handshake."""
+        return Lost(
+            f"cannot reach {self._address}: TLS failed ({failure.reason}): {failure.detail}",
+            hint="check the CA, the server name, the pin and the client certificate; see docs/how-to/tls.md",
+        )
 
     def lost(self, words: str) -> Lost:
         """Return the error for a request without an answer, or a broken stream; `words` say why."""
@@ -79,6 +93,6 @@ class Transport:
 
 def _words(error: Exception) -> str:
     number = getattr(error, "errno", None)
-    if number and number > 0 and not isinstance(error, ssl.SSLError):
+    if number and number > 0:
         return os.strerror(number)
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -33,9 +33,9 @@ from eventd.runtime.clock import SECOND
 from eventd.store.rows.links import StoredMark, read_mark
 from federation.batch import read_batch
 from federation.compare import QUESTION_BYTES
-from federation.errors import Conflict, MessageError, NoSigningKey, TooLarge, V1Refused
+from federation.errors import Conflict, MessageError, NoSigningKey, TooLarge, V1Refused, WrongCertificate
 from federation.keys import Key, KeyRing
-from federation.peers import BATCH_TYPE, JSON_TYPE, RUNS_TYPE, STATUS, VERIFY_PATH, Limits
+from federation.peers import ANY, BATCH_TYPE, JSON_TYPE, RUNS_TYPE, STATUS, VERIFY_PATH, Limits
 from federation.ranges import Mark
 from federation.signing import (
     Head,
@@ -57,7 +57,15 @@ MOST_ASKED = 4096
 _TAKES = {"Accept": f"{BATCH_TYPE}, {RUNS_TYPE}"}
 """Which batches this node accepts; sent with the answer (RFC 9110, 12.5.1)."""
 
+NamesNode = Callable[[str], bool]
+"""Returns whether the client certificate of a connection names a node; True for all if the group demands none."""
+
 logger = logging.getLogger("eventd.ingress")
+
+
+def any_node(_node: str) -> bool:
+    """Return True: the connection's certificate, if any, does not matter."""
+    return True
 
 
 class IngressMetrics(Protocol):
@@ -146,14 +154,20 @@ class PeerIngress:
     # --- v1 ---------------------------------------------------------------------------------------------------
 
     async def push_v1(
-        self, timestamp: str | None, signature: str | None, body: bytes | None, address: str = ""
+        self,
+        timestamp: str | None,
+        signature: str | None,
+        body: bytes | None,
+        address: str = "",
+        names: NamesNode = any_node,
     ) -> AcceptedV1:
         """Store one event of a v1 sender if it is new or a refresh. Raises `V1Refused` unless the answer is 200.
 
-        `body` is None when it exceeds the limit of v1. `address` is the sender's, for the log.
+        `body` is None when it exceeds the limit of v1. `address` is the sender's, for the log; `names` says whether the
+        connection's certificate names a node.
         """
         try:
-            return await self._push_v1(timestamp, signature, body)
+            return await self._push_v1(timestamp, signature, body, names)
         except V1Refused as refusal:
             self.note_refused_request(refusal.reason, sender=lambda: sender_of_v1(body, address))
             raise
@@ -161,10 +175,14 @@ class PeerIngress:
             self.note_refused_request("store_error", sender=lambda: sender_of_v1(body, address))
             raise V1Refused("store_error", error.message) from error
 
-    async def _push_v1(self, timestamp: str | None, signature: str | None, body: bytes | None) -> AcceptedV1:
+    async def _push_v1(
+        self, timestamp: str | None, signature: str | None, body: bytes | None, names: NamesNode
+    ) -> AcceptedV1:
         now = self._log.clock.now()
         key = check_v1(timestamp, signature, body, self._ring(), now=now, window=self.config.replay_window)
         event = decode_v1(body or b"", now=now)
+        if not names(event.source_node if key.owner == ANY else key.owner):
+            raise V1Refused("wrong_certificate")
         draft = admit_v1(event, self.config, key)
         self._metrics.verified(self.config.name, "v1")
         drafts = replace(Drafts.of([draft]), key_id=key.id)
@@ -196,7 +214,12 @@ class PeerIngress:
     # --- v2 ---------------------------------------------------------------------------------------------------
 
     async def push_v2(
-        self, head: Head, declared: int | None, read: Callable[[], Awaitable[bytes]], address: str = ""
+        self,
+        head: Head,
+        declared: int | None,
+        read: Callable[[], Awaitable[bytes]],
+        address: str = "",
+        names: NamesNode = any_node,
     ) -> PeerAnswer:
         """Answer a batch, a mark query or a question.
 
@@ -204,7 +227,7 @@ class PeerIngress:
         large; otherwise, and without an active key of this node, it is not.
         `declared` is the Content-Length. `read` reads the body, and is called only after the head is verified;
         it raises `MessageError` when the body cannot be read and `TooLarge` beyond the limit. `address` is the
-        sender's, for the log.
+        sender's, for the log; `names` says whether the connection's certificate names a node.
         """
 
         def sender() -> Sender:
@@ -212,7 +235,7 @@ class PeerIngress:
 
         over = self._over(head.path, declared)
         try:
-            verified, key = self._prove(head)
+            verified, key = self._prove(head, names)
         except (MessageError, EventdError) as error:
             return self._unproven(over or error, claimed_sender_in(head, self._peers(), self._ring), sender)
         try:
@@ -246,10 +269,12 @@ class PeerIngress:
             return error
         return None
 
-    def _prove(self, head: Head) -> tuple[VerifiedRequest, Key]:
+    def _prove(self, head: Head, names: NamesNode) -> tuple[VerifiedRequest, Key]:
         """Return the request with a verified head, and the key that signs the answer. Raises `NoSigningKey`."""
         ring = self._ring()
         verified = verify_head(head, self._receiver(ring), now=self._log.clock.now())
+        if not names(verified.header.from_node):
+            raise WrongCertificate(f"the certificate of the connection does not name {verified.header.from_node}")
         return verified, ring.signer(self.config.node_name)
 
     def _unproven(

@@ -1,4 +1,4 @@
 """Outgoing HTTP: the address of a node and connections to it.
 
-May import: no other room.
+May import: tls.
 """

@@ -8,6 +8,7 @@ the body.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, cast
 
@@ -142,6 +143,7 @@ class Exchange(asyncio.Protocol):
     def __init__(self) -> None:
         self._reading: _Reading | None = None
         self._asked: asyncio.Future[Answer] | None = None
+        self._lost: Exception | None = None
         self.is_free = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -153,6 +155,8 @@ class Exchange(asyncio.Protocol):
 
         An error, a cancellation, or an answer that forbids reuse ends the connection.
         """
+        if self._lost is not None:  # it ended before the first request, perhaps with an alert
+            raise self._lost
         self.is_free = False
         self._reading = _Reading(most)
         self._asked = asyncio.get_running_loop().create_future()
@@ -185,14 +189,17 @@ class Exchange(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_free = False
+        message = "the peer closed the connection without an answer"
+        self._lost = NoAnswer(message if error is None else f"{message}: {error}")
+        if isinstance(error, ssl.SSLError):  # an alert: it says why the other end refuses the connection
+            self._lost = error
         if self._reading is None or self._asked is None or self._asked.done():
             return
         answer = self._reading.end() if error is None else None
         if answer is not None:
             self._asked.set_result(answer)
-            return
-        message = "the peer closed the connection without an answer"
-        self._asked.set_exception(NoAnswer(message if error is None else f"{message}: {error}"))
+        else:
+            self._asked.set_exception(self._lost)
 
 
 class Pool:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from eventd.api.listener.connections import ConnectionLimiter, ConnectionMetrics, cannot_listen, patiently
+from eventd.api.listener.addresses import cannot_listen, patiently
+from eventd.api.listener.connections import ConnectionLimiter, ConnectionMetrics
 from eventd.api.listener.parsing_time import ParsingTime
 from eventd.api.listener.runner import Runner
+from eventd.api.listener.sites import open_site
 from eventd.api.peers.listener import KEEPALIVE_SECONDS, build_listener, refused_by_library
 from eventd.egress.cursors import PEER, REPAIR, link_name, target_of
 from eventd.egress.loop.active import Consumers
@@ -23,6 +25,7 @@ from eventd.egress.peers.budget import Budget
 from eventd.egress.peers.peer import PeerDependencies, PeerMetrics, PeerSink
 from eventd.egress.peers.transport import Transport
 from eventd.errors import EventdError
+from eventd.ingress.claimed_sender import Sender
 from eventd.ingress.peers import IngressMetrics, PeerIngress
 from eventd.ingress.refusal_counter import RefusalCounter
 from eventd.log.core.eventlog import EventLog
@@ -31,6 +34,10 @@ from eventd.log.cursors.cursors import Cursor
 from eventd.resources.configuration import GroupConfig, ListenConfig, PeerConfig
 from eventd.resources.keyring import load_ring
 from eventd.runtime.supervisor import Supervisor
+from eventd.tls.contexts import ServerTls
+from eventd.tls.files import CertificateUnusable
+from eventd.tls.listening import TlsListener
+from eventd.tls.reasons import HandshakeFailed
 from federation.keys import KeyRing
 
 logger = logging.getLogger("eventd.group")
@@ -79,6 +86,8 @@ class Membership:
         self._runner: Runner | None = None
         self._limiter: ConnectionLimiter | None = None
         self._listening: ListenConfig | None = None
+        self.tls: ServerTls | None = None
+        """The TLS of the listener; None without one, or for plain HTTP."""
         self._links: Consumers[PeerConfig] = Consumers(dependencies.supervisor.keep, self._start)
         self.address: tuple[str, int] | None = None
         self.ingress = self._make_ingress()
@@ -154,8 +163,9 @@ class Membership:
 
     async def _listen(self) -> None:
         where = self.config.listen
-        if where is None:
+        if where is None or not await self._load_tls(where):
             return
+        tls = None if self.tls is None else TlsListener(self.tls, self._note_failed_handshake)
         limiter = ConnectionLimiter(
             self.config.name, self._dependencies.max_connections, self._dependencies.metrics, self._dependencies.parsing
         )
@@ -170,7 +180,7 @@ class Membership:
         )
         await runner.setup()
         try:
-            await limiter.open(runner, where.address, where.port)
+            await open_site(runner, limiter, where.address, where.port, tls)
         except OSError as error:
             await runner.cleanup()
             limiter.close()
@@ -181,12 +191,37 @@ class Membership:
         self._runner, self._limiter, self._listening = runner, limiter, where
         self.address = runner.addresses[0][:2]
         self.trouble.pop("listen", None)
-        logger.info("listening", extra={"group": self.config.name, "address": where.address, "port": where.port})
+        about = {"group": self.config.name, "address": where.address, "port": where.port, "tls": tls is not None}
+        logger.info("listening", extra=about)
+
+    async def _load_tls(self, where: ListenConfig) -> bool:
+        """Read the listener's certificate, if it has one; return whether the group can listen.
+
+        It does not listen without TLS where TLS is declared. The cause is logged once, and `recover` tries again.
+        """
+        self.tls = None
+        if where.tls is None:
+            return True
+        tls = ServerTls(where.tls, self._dependencies.credentials, self._dependencies.log.clock.now)
+        try:
+            await asyncio.to_thread(lambda: tls.value)
+        except CertificateUnusable as error:
+            if self.trouble.get("listen") != str(error):
+                about = {"group": self.config.name, "error": str(error)}
+                logger.error("certificate unusable", extra=about)
+            self.trouble["listen"] = str(error)
+            return False
+        self.tls = tls
+        return True
+
+    def _note_failed_handshake(self, failure: HandshakeFailed, address: str) -> None:
+        self.ingress.note_refused_request(failure.reason, sender=lambda: Sender(address), code="tls")
 
     async def stop_listening(self) -> None:
         """Close this group's listener; requests under way get up to 5 s (`SHUTDOWN_SECONDS`). Its links continue."""
         runner, self._runner, self._listening, self.address = self._runner, None, None, None
         self.trouble.pop("listen", None)  # of an address that is perhaps no longer declared
+        self.tls = None
         if runner is not None:
             await runner.cleanup()
         if self._limiter is not None:

@@ -17,11 +17,13 @@ from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import ConcurrencyLimits, Limits
 from eventd.api.framework.operations import GROUP, Services
 from eventd.api.framework.worker_peers import WorkerPeers
-from eventd.api.listener.connections import ConnectionLimiter, listen
+from eventd.api.listener.addresses import listen
+from eventd.api.listener.connections import ConnectionLimiter
 from eventd.api.listener.local_connections import LocalListener
 from eventd.api.listener.local_socket import LocalSocket
 from eventd.api.listener.parsing_time import ParsingTime
 from eventd.api.listener.runner import Runner
+from eventd.api.listener.sites import open_site_at
 from eventd.api.topics.calls import V0
 from eventd.dynamic.effective import Following
 from eventd.egress.peers.budget import Budget
@@ -32,6 +34,7 @@ from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
 from eventd.net.local_socket import DATABASE_HEADER, LISTEN_HEADER
 from eventd.node import lake_shipping
+from eventd.node.certificates import Certificates
 from eventd.node.garbage import Garbage
 from eventd.node.housekeeping import Housekeeping
 from eventd.node.membership import SHUTDOWN_SECONDS, GroupDependencies, Membership, rings_of
@@ -54,6 +57,7 @@ from eventd.store.engine.database import Database
 from eventd.store.engine.space import shortage
 from eventd.store.rows.keys import read_keys
 from eventd.store.schema.migrations import require_current
+from eventd.tls.listening import open_api_tls
 
 logger = logging.getLogger("eventd.node")
 
@@ -146,8 +150,7 @@ class Node:
         await self._read_keys()
         self.keys.require_any()
         self.following = Following(database, self._clock)
-        transport = Transport(self._clock)
-        self._started.append(transport.close)
+        transport = await self._open_tls()
         self.outbox = Budget(self.settings.max_outbox_bytes, self._count_links, self._clock)
         self.metrics.outbox(lambda: self.outbox.held, lambda: self.outbox.waiting)
         self._dependencies = GroupDependencies(
@@ -178,6 +181,23 @@ class Node:
         await self.routing.load()
         await self._serve_api()
         self._keep_up()
+
+    async def _open_tls(self) -> Transport:
+        """Read the certificate of the API; return the transport to peers. Raises `CertificateUnusable`."""
+        credentials = self.settings.credentials_directory
+        self._tls = await open_api_tls(self.settings.api_tls, credentials, self._clock)
+        transport = Transport(self._clock, credentials)
+        self._started.append(transport.close)
+        self.certificates = Certificates(
+            self.settings.api_tls,
+            self._tls.tls if self._tls else None,
+            self.groups,
+            transport,
+            self.metrics,
+            self._clock,
+            credentials,
+        )
+        return transport
 
     def _count_links(self) -> int:
         return sum(group.count_links() for group in self.groups.values())
@@ -213,6 +233,7 @@ class Node:
             "effective configuration": self.following.run_for_ever,
             "routers": self.routing.run_for_ever,
             "garbage": Garbage(self._clock).collect_for_ever,
+            "certificates": self.certificates.refresh_for_ever,
         }
         # A working node must not end for a failure in one chore: each is run again.
         self._chores = [self.supervisor.keep(chore, name) for name, chore in chores.items()]
@@ -235,6 +256,8 @@ class Node:
                 self.following,
                 rings_of(self.groups, self._dependencies),
                 self._workers.readiness,
+                settings.credentials_directory,
+                self.certificates.read,
                 local.local.look if local else lambda: "",
             ),
             callers,
@@ -245,7 +268,8 @@ class Node:
         runner = Runner(app, self._chance, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         self._started.append(runner.cleanup)
-        await limiter.open_at(runner, self._sockets or await listen(*settings.api_listen, self._clock))
+        sockets = self._sockets or await listen(*settings.api_listen, self._clock)
+        await open_site_at(runner, limiter, sockets, self._tls)
         self.api_address = runner.addresses[0][:2]
         self._started.append(self._workers.close)
         if local is not None:
@@ -334,8 +358,12 @@ class Node:
         self.keys.reload_from(await self.log.database.read(read_keys))
 
     async def reload(self) -> None:
-        """Read the key files of the API and of the groups served here again; retry their links. Raises BadSettings."""
+        """Read the files of keys and certificates again, of the API and of the groups served here; retry their links.
+
+        Raises BadSettings.
+        """
         await self.reconciler.reload()
+        await self.certificates.refresh(force=True)
         self.keys.reload()
         logger.info("keys reloaded")
 

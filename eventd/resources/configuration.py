@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from eventd.resources.kinds.event_group import AuthKey, EventGroupSpec
-from eventd.resources.kinds.event_peer import EventPeerSpec
+from eventd.resources.kinds.event_group import AuthKey, EventGroupSpec, Listen
+from eventd.resources.kinds.event_peer import EventPeerSpec, PeerTls
 from eventd.resources.kinds.event_subscription import EventSubscriptionSpec
 from eventd.resources.kinds.federation_slo import FederationSloSpec
 from eventd.resources.kinds.override_policy import DynamicOverridePolicySpec
@@ -30,6 +30,7 @@ from eventd.resources.validation.resource import ResourceRef, from_stored
 from eventd.runtime.backoff import Backoff
 from eventd.store.rows.registry import StoredResource
 from eventd.text.duration import SECOND
+from eventd.tls.files import SYSTEM_CAS, ClientTlsConfig, ServerTlsConfig
 from federation.peers import ANY
 from federation.selector import Selector
 
@@ -58,10 +59,11 @@ class KeyConfig:
 
 @dataclass(frozen=True, slots=True)
 class ListenConfig:
-    """The address and TCP port on which this node listens for its peers."""
+    """The address and TCP port on which this node listens for its peers; `tls` is None for plain HTTP."""
 
     address: str
     port: int
+    tls: ServerTlsConfig | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ class PeerConfig:
     timeout: float
     """Seconds."""
     backoff: Backoff
+    tls: ClientTlsConfig = SYSTEM_CAS
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +238,7 @@ def _group(name: str, spec: EventGroupSpec, peers: Mapping[str, EventPeerSpec]) 
         name=name,
         node_name=spec.node_name,
         protocols=frozenset(spec.protocols),
-        listen=ListenConfig(spec.listen.address, spec.listen.port) if spec.listen.address else None,
+        listen=_listen(spec.listen) if spec.listen.address else None,
         replay_window=spec.replay_window,
         secret_file=spec.auth.secret_file,
         keys=tuple(_key(key) for key in spec.auth.keys),
@@ -243,6 +246,14 @@ def _group(name: str, spec: EventGroupSpec, peers: Mapping[str, EventPeerSpec]) 
         limits=_limits(spec),
         peers={peer: _peer(peer, of, spec) for peer, of in peers.items() if of.group_ref == name},
     )
+
+
+def _listen(spec: Listen) -> ListenConfig:
+    tls = spec.tls
+    declared = (
+        ServerTlsConfig(tls.cert_file, tls.key_file, tls.client_ca_file, tls.min_version) if tls.cert_file else None
+    )
+    return ListenConfig(spec.address, spec.port, declared)
 
 
 def subscriptions(stored: Iterable[StoredResource]) -> dict[str, SubscriptionConfig]:
@@ -398,7 +409,12 @@ def _peer(name: str, spec: EventPeerSpec, group: EventGroupSpec) -> PeerConfig:
         batch_bytes=spec.limits.batch_bytes,
         timeout=spec.limits.timeout / SECOND,
         backoff=Backoff(base=retry.base_backoff / SECOND, cap=retry.max_backoff / SECOND),
+        tls=_connect(spec.tls),
     )
+
+
+def _connect(spec: PeerTls) -> ClientTlsConfig:
+    return ClientTlsConfig(spec.ca_file, spec.cert_file, spec.key_file, spec.server_name, frozenset(spec.pins))
 
 
 def _protocol(spec: EventPeerSpec, group: EventGroupSpec) -> str:

@@ -36,6 +36,8 @@ from eventd.settings.values import (
     StoredSize,
     Switch,
     Text,
+    TlsVersion,
+    absolute_path,
     read_bounded,
     read_database,
     read_endpoint,
@@ -47,6 +49,7 @@ from eventd.settings.values import (
 from eventd.text.duration import DAY
 from eventd.text.quoting import with_value
 from eventd.text.validation import message_of
+from eventd.tls.files import ServerTlsConfig
 
 __all__ = [
     "BadSettings",
@@ -64,7 +67,10 @@ __all__ = [
 
 DEFAULT = "default"
 _CREDENTIAL = "credential:"
-_NOT_SETTINGS = ("EVENTD_CONFIG", "EVENTD_SERVER", "EVENTD_API_KEY", "EVENTD_API_KEY_FILE")
+_NOT_SETTINGS = (
+    *("EVENTD_CONFIG", "EVENTD_SERVER", "EVENTD_API_KEY", "EVENTD_API_KEY_FILE", "EVENTD_CA_FILE"),
+    *("EVENTD_CLIENT_CERT_FILE", "EVENTD_CLIENT_KEY_FILE", "EVENTD_SERVER_NAME", "EVENTD_SERVER_PIN"),
+)
 """Variables with this program's prefix that are not settings: the path of the settings file, and what `routerctl`
 reads."""
 
@@ -134,6 +140,21 @@ class Settings(BaseModel):
         SecretStr(""), description="API keys: `KEY[:SCOPES[:PREFIXES]]`, separated by commas."
     )
     api_keys_file: Text = Field("", description="File with more API keys, or `credential:NAME`; SIGHUP re-reads it.")
+    api_tls_cert_file: Text = Field(
+        "", description="PEM file of the API's certificate, or `credential:NAME`: the API then speaks TLS."
+    )
+    api_tls_key_file: Text = Field(
+        "", description="PEM file of the certificate's private key, or `credential:NAME`; others may not read it."
+    )
+    api_tls_client_ca_file: Text = Field(
+        "", description="PEM file of CAs: clients of the API must show a certificate that one of them issued."
+    )
+    api_tls_min_version: TlsVersion = Field("1.2", description="Lowest version of TLS of the API: 1.2 or 1.3.")
+    api_clients: Annotated[str, BeforeValidator(read_lines)] = Field(
+        "",
+        description="Names in client certificates that stand for an API key: `NAME[:SCOPES[:PREFIXES]]`, separated by"
+        " commas.",
+    )
     allow_insecure_no_auth: Switch = Field(
         False, description="Serve the API without keys, even if other machines can reach it."
     )
@@ -247,6 +268,15 @@ class Settings(BaseModel):
             raise ValueError(f"{path} {error}") from None
         except OSError as error:
             raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+
+    @property
+    def api_tls(self) -> ServerTlsConfig | None:
+        """Return how the API speaks TLS; None for plain HTTP. Its files are absolute paths or `credential:NAME`."""
+        if not self.api_tls_cert_file:
+            return None
+        files = (self.api_tls_cert_file, self.api_tls_key_file, self.api_tls_client_ca_file)
+        cert, key, ca = (absolute_path(file) for file in files)
+        return ServerTlsConfig(cert, key, ca, self.api_tls_min_version)
 
     def place_of_secret(self, name: str) -> Path:
         """Return the path of a file, given by path or as `credential:NAME`.
@@ -373,10 +403,25 @@ def _validate(given: Mapping[str, tuple[Any, str]], problems: list[SettingProble
             problems.append(SettingProblem(origins[name], reason, usage=origins[name].startswith("--")))
             values.pop(name, None)
         settings = Settings.model_validate(values)
+    problems += _tls_problems(settings, origins)
     url = _database_url(settings, origins, problems)
     settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute(), "database_url": url})
     settings._origins = origins
     return settings
+
+
+def _tls_problems(settings: Settings, origins: Mapping[str, str]) -> Iterator[SettingProblem]:
+    """Yield the settings of TLS that lack another one: alone, they would promise what the API does not do."""
+    needed = {
+        "api_tls_key_file": "api_tls_cert_file",
+        "api_tls_cert_file": "api_tls_key_file",
+        "api_tls_client_ca_file": "api_tls_cert_file",
+        "api_clients": "api_tls_client_ca_file",
+    }
+    for name, other in needed.items():
+        if getattr(settings, name) and not getattr(settings, other):
+            message = f"{name} needs {other} as well"
+            yield SettingProblem(origins.get(name, name), message, usage=origins.get(name, "").startswith("--"))
 
 
 def _database_url(settings: Settings, origins: dict[str, str], problems: list[SettingProblem]) -> str:

@@ -83,6 +83,11 @@ def read_path(value: Any) -> Path:
     return Path(read_text(value)).expanduser().absolute()
 
 
+def absolute_path(file: str) -> str:
+    """Return a file, given by path or as `credential:NAME`, with an absolute path."""
+    return file if not file or file.startswith("credential:") else str(read_path(file))
+
+
 def read_switch(value: Any) -> bool:
     """Return whether a switch is on: 1, true, yes or on, in any case."""
     word = str(value).strip().lower()
@@ -194,6 +199,7 @@ MemorySize = Annotated[int, size_between(MIB, 1024 * GIB)]
 StoredSize = Annotated[int, BeforeValidator(read_size)]
 """0: unlimited."""
 Format = Annotated[Literal["auto", "json", "text"], one_of("auto", "json", "text")]
+TlsVersion = Annotated[Literal["1.2", "1.3"], one_of("1.2", "1.3")]
 Level = Annotated[Literal["debug", "info", "warning", "error"], one_of("debug", "info", "warning", "error")]
 
 

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 from eventd.api.admin.redelivery import Redeliver, redeliver
@@ -26,6 +27,7 @@ from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
 from eventd.settings.model import load
 from eventd.store.engine.database import Database
+from eventd.tls.making import make_pair
 from tests.bench.nodes import GROUP, BenchNode, make_drafts, verify
 
 EVENTS = 500
@@ -40,7 +42,7 @@ async def measure_latency(
     directory: Path, make_url: Callable[[], str | None], options: argparse.Namespace
 ) -> dict[str, float]:
     """Return milliseconds, as percentiles over single events with a pause between them."""
-    async with _pair(directory, make_url) as pair:
+    async with node_pair(directory, make_url) as pair:
         rounds = await pair.send(make_drafts("a", EVENTS + WARM_UP, options.size))
     appends, sights, receipts = zip(*rounds[WARM_UP:], strict=True)
     return {
@@ -56,7 +58,7 @@ async def measure_previews(
     directory: Path, make_url: Callable[[], str | None], options: argparse.Namespace
 ) -> dict[str, float]:
     """Measure latencies at an idle node, and while redeliveries of all its events are previewed."""
-    async with _pair(directory, make_url, subjectPrefixes=["10."]) as pair:  # so that every event is examined
+    async with node_pair(directory, make_url, subjectPrefixes=["10."]) as pair:  # so that every event is examined
         await pair.hold(make_drafts("a", options.events, options.size))
         drafts = make_drafts("a", 2 * EVENTS + WARM_UP, options.size, start=options.events)
         await pair.send(drafts[:WARM_UP])
@@ -80,11 +82,18 @@ async def measure_previews(
 
 
 @asynccontextmanager
-async def _pair(directory: Path, make_url: Callable[[], str | None], **of_peers: object) -> AsyncIterator[_Pair]:
-    """Yield the two nodes; at the end they are stopped, and B's events are compared with those that A sent."""
+async def node_pair(
+    directory: Path, make_url: Callable[[], str | None], *, tls: bool = False, **of_peers: object
+) -> AsyncIterator[_Pair]:
+    """Yield the two nodes; at the end they are stopped, and B's events are compared with those that A sent.
+
+    With `tls`, they show each other certificates, and know each other's pins.
+    """
     sys.setswitchinterval(0.0005)  # as `serve` does
     (directory / "key").write_text("bench-secret")
     a, b = BenchNode("a", directory, make_url()), BenchNode("b", directory, make_url())
+    for each in (a, b) if tls else ():
+        each.tls = make_pair(each.directory / "tls", each.name, [], 1, datetime.now(UTC))
     for node, other in ((a, b), (b, a)):
         node.declare(directory / "key", [other], **of_peers)
     b.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.store.rows.registry import announce, put_resource
 from eventd.store.schema.migrations import upgrade
+from eventd.tls.making import Pair
 from federation.event import Event, encode, new_event_id, normalise
 from tests.support.ports import free_port
 from tests.support.reading import AnyRecord
@@ -61,6 +63,8 @@ class BenchNode:
         self.url = url or f"sqlite:///{self.directory / 'eventd.db'}"
         self.port = free_port()
         self.api = free_port()
+        self.tls: Pair | None = None
+        """The certificate with which the node serves and shows itself; None: plain HTTP."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def declare(
@@ -75,7 +79,7 @@ class BenchNode:
         spec = {
             "nodeName": self.name,
             "auth": {"mode": "hmac", "secretFile": str(secret)} | ({"keys": list(keys)} if keys else {}),
-            "listen": {"address": "127.0.0.1", "port": self.port},
+            "listen": {"address": "127.0.0.1", "port": self.port, "tls": self._files()},
         }
         try:
             database.write_now(upgrade, now=now)
@@ -83,12 +87,20 @@ class BenchNode:
                 common = {"api_version": API, "annotations": {}, "now": now}
                 put_resource(conn, kind="EventGroup", name=GROUP, spec=spec, **common)
                 for peer in peers:
-                    endpoint = f"http://127.0.0.1:{peer.port}"
-                    of_peer = {"groupRef": GROUP, "nodeName": peer.name, "endpoint": endpoint, **of_peers}
+                    of_peer = {"groupRef": GROUP, "nodeName": peer.name, "endpoint": peer.endpoint, **of_peers}
+                    if peer.tls is not None:
+                        of_peer["tls"] = {"pins": [peer.tls.certificate.pin], **self._files()}
                     put_resource(conn, kind="EventPeer", name=peer.name, spec=of_peer, **common)
                 announce(conn)
         finally:
             database.close()
+
+    @property
+    def endpoint(self) -> str:
+        return f"{'http' if self.tls is None else 'https'}://127.0.0.1:{self.port}"
+
+    def _files(self) -> dict[str, str]:
+        return {} if self.tls is None else {"certFile": str(self.tls.cert_file), "keyFile": str(self.tls.key_file)}
 
     async def fill(self, drafts: Sequence[Draft]) -> None:
         """Write events into the database while the node is down."""
@@ -121,10 +133,17 @@ class BenchNode:
     def stored(self) -> int:
         """Return the number of durable events of the group; -1 while the node does not answer."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v1/status", timeout=5) as answer:
+            with urllib.request.urlopen(f"{self.endpoint}/v1/status", timeout=5, context=self._context()) as answer:
                 return int(json.load(answer)["storedEvents"])
         except (OSError, urllib.error.URLError):
             return -1
+
+    def _context(self) -> ssl.SSLContext | None:
+        if self.tls is None:
+            return None
+        context = ssl.create_default_context(cafile=str(self.tls.cert_file))
+        context.check_hostname = False  # the certificate names the node alone, and is the only one trusted
+        return context
 
     def cpu_seconds(self) -> float:
         """Return the CPU time of the process so far."""

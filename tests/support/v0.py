@@ -20,6 +20,7 @@ from eventd.api.framework.operations import Services
 from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.api.listener.connections import ConnectionLimiter
 from eventd.api.listener.runner import Runner
+from eventd.api.listener.sites import open_site_at
 from eventd.api.topics.calls import V0
 from eventd.egress.routers.pump import Routing
 from eventd.log.core.eventlog import EventLog
@@ -166,7 +167,7 @@ async def serving(
         runner = Runner(app, log.chance, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        await limiter.open_at(runner, [socket.create_server(("127.0.0.1", 0))])
+        await open_site_at(runner, limiter, [socket.create_server(("127.0.0.1", 0))])
         stack.callback(lambda: stopping.done() or stopping.set_result(None))
         session = await stack.enter_async_context(ClientSession())
         yield Server(session, f"http://127.0.0.1:{runner.addresses[0][1]}", v0, checks)

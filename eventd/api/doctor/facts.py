@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from eventd.log.core.id_conflicts import ConflictCount
 from eventd.resources.kinds.federation_slo import EXPIRES_SOON, LAG_FAIL, LAG_WARN
+from eventd.tls.state import CertificateState
 
 AREA = "federation"
 
@@ -158,11 +159,12 @@ class Gaps:
 class GroupFacts:
     """The input of the checks of one group.
 
+    `refused_handshakes` counts the connections of the last hour that were refused for a reason of TLS, by reason.
     `has_own`: a live event that this node emitted was found among the newest ones. `aside`: the source of each
     ineffective part of its subscriptions, and the reason.
 
     Only a running node knows `v1_requests`, how many verified v1 requests this process got since its start, and
-    `keys_trouble`, why the files of the group's keys cannot be read now (empty: they can).
+    `keys_trouble`, why the files of the group's keys cannot be read now (empty: they can), and the `certificates`.
     """
 
     name: str
@@ -176,3 +178,5 @@ class GroupFacts:
     conflicts: Sequence[ConflictCount] = ()
     v1_requests: int = 0
     keys_trouble: str = ""
+    refused_handshakes: Mapping[str, int] = field(default_factory=dict)
+    certificates: Sequence[CertificateState] = ()

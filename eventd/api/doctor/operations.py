@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from eventd.api.admin.lake import read_shipping
+from eventd.api.doctor.certificates import check_certificates, check_handshakes
 from eventd.api.doctor.checks import check_group
 from eventd.api.doctor.facts import AREA
 from eventd.api.doctor.fixing import carry_out
@@ -15,7 +16,7 @@ from eventd.api.doctor.links import check_links
 from eventd.api.doctor.local_socket import check_local_socket
 from eventd.api.doctor.plan import Action, plan_actions, show_plan
 from eventd.api.doctor.readiness import check_readiness
-from eventd.api.doctor.reading import read_groups
+from eventd.api.doctor.reading import read_certificates, read_groups
 from eventd.api.doctor.report import Check, CheckStatus, report
 from eventd.api.framework.operations import Params, Services
 
@@ -56,11 +57,15 @@ async def fix(services: Services, params: FixParams) -> dict[str, Any]:
 
 
 async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, Any], list[Action]]:
-    groups = await read_groups(services, params.group)
-    checks = [check for group in groups for check in (*check_group(group), *check_links(group))]
+    groups, now = await read_groups(services, params.group), services.clock.now()
+    checks = [
+        check for group in groups for check in (*check_group(group), *check_links(group), *check_handshakes(group))
+    ]
+    checks += check_certificates([each for group in groups for each in group.certificates], now)
     checks += await check_readiness(services.readiness, params.group)
     checks += check_local_socket(services.local_socket())
     if not params.group:
+        checks += check_certificates(await read_certificates(services), now)
         checks += check_shipping((await services.database.read(read_shipping))["books"])
     if not groups:
         checks.append(Check("expected peers", CheckStatus.SKIP, detail="no EventGroup is declared"))

@@ -24,6 +24,7 @@ from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.cursors.cursors import Cursor
 from eventd.log.delivery.backlog import read_backlog, read_stale
+from eventd.log.delivery.refused_requests import count_tls_refusals
 from eventd.log.delivery.repairs import count_dead_letters, read_dead_letters
 from eventd.resources.configuration import GroupConfig, PeerConfig, SloConfig, slos
 from eventd.resources.keyring import check_files
@@ -31,6 +32,8 @@ from eventd.resources.kinds.registry import EVENT_GROUP, FEDERATION_SLO
 from eventd.store.engine.database import Connection
 from eventd.store.rows.links import count_inbound_gaps
 from eventd.store.rows.registry import read_resources
+from eventd.text.duration import HOUR
+from eventd.tls.state import CertificateState
 from federation.event import is_alive
 
 MOST_LETTERS = 1000
@@ -54,6 +57,7 @@ class _GroupContext:
     conflicts: Sequence[ConflictCount]
     runs: Sequence[Runs]
     now: int
+    handshakes: Mapping[str, int]
 
 
 async def read_groups(services: Services, name: str) -> list[GroupFacts]:
@@ -88,6 +92,8 @@ async def _read_group(services: Services, name: str, aside: Sequence[Ineffective
         aside=[(source, reason) for source, reason in aside if source.startswith(owners)],
         v1_requests=_v1_requests(services, name),
         keys_trouble=await _keys_trouble(services, context.config),
+        refused_handshakes=context.handshakes,
+        certificates=[each for each in await read_certificates(services, context.config) if each.group],
     )
 
 
@@ -113,13 +119,19 @@ async def _keys_trouble(services: Services, config: GroupConfig) -> str:
     return ""
 
 
+async def read_certificates(services: Services, *groups: GroupConfig) -> Sequence[CertificateState]:
+    """Return the state of the API's certificate, and of those for these groups."""
+    return await asyncio.to_thread(services.certificates, groups)
+
+
 def _read_context(conn: Connection, name: str, now: int) -> _GroupContext:
     config, topic = find_group(conn, name), read_group_topic(conn, name)
     letters = count_dead_letters(conn, topic.id)
     slo = slos(read_resources(conn, FEDERATION_SLO.name)).get(name)
     runs = read_group_runs(conn, name, now)
     gaps, conflicts = [Gaps(*row) for row in count_inbound_gaps(conn, topic.id)], read_conflicts(conn, topic.id)
-    return _GroupContext(config, topic, read_head(conn).last, letters, slo, gaps, conflicts, runs, now)
+    handshakes = count_tls_refusals(conn, name, now - HOUR)
+    return _GroupContext(config, topic, read_head(conn).last, letters, slo, gaps, conflicts, runs, now, handshakes)
 
 
 def _thresholds(slo: SloConfig | None) -> Thresholds:

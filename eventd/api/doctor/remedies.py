@@ -18,6 +18,7 @@ class Remedy(NamedTuple):
 _ENDPOINT = "correct-peer-endpoint"
 _NAMES = "align-node-names"
 _KEYS = "align-keys"
+_TLS = "correct-tls"
 
 REMEDIES = {
     "unauthorized": Remedy(
@@ -71,7 +72,47 @@ REMEDIES = {
     "internal": Remedy("report-fault", "check this node's log, resume the link, and report the fault if it returns"),
     "unreachable": Remedy("reach-peer", "start the peer, correct the endpoint, or open its port in the firewall"),
     "timeout": Remedy("reach-peer", "look for a firewall that drops packets; raise `limits.timeout` of this EventPeer"),
-    "tls": Remedy("correct-tls", "renew the certificate in front of the peer, or use the name that it was issued for"),
+    "tls": Remedy(_TLS, "look for a proxy or firewall between the nodes that interferes with TLS"),
+    "tls_wrong_name": Remedy(
+        _TLS,
+        "use the name that the peer's certificate was issued for in this EventPeer's endpoint, or set"
+        " `spec.tls.serverName` to it",
+    ),
+    "tls_unknown_ca": Remedy(
+        _TLS, "set `spec.tls.caFile` of this EventPeer to the CA that issued the peer's certificate, or `pins`"
+    ),
+    "tls_wrong_pin": Remedy(
+        _TLS,
+        "compare `spec.tls.pins` with `routerd-eventd tls show CERTIFICATE` on the peer: if the peer has a new key, add"
+        " its pin; if not, another program answers there",
+    ),
+    "tls_expired": Remedy(_TLS, "renew the peer's certificate; if it is valid, set the clock that is wrong"),
+    "tls_wrong_node": Remedy(
+        _TLS, "correct the endpoint or `nodeName` of this EventPeer: another node of the group answers there"
+    ),
+    "tls_client_missing": Remedy(
+        _TLS, "set `spec.tls.certFile` and `keyFile` of this EventPeer: the peer demands a certificate"
+    ),
+    "tls_client_unknown_ca": Remedy(
+        _TLS, "add the CA of this node's certificate to `spec.listen.tls.clientCaFile` of the EventGroup on the peer"
+    ),
+    "tls_client_expired": Remedy(_TLS, "renew this node's certificate, which `spec.tls.certFile` names"),
+    "tls_client_refused": Remedy(
+        _TLS, "check that this node's certificate may be used by clients (`openssl x509 -purpose`); see the peer's log"
+    ),
+    "tls_not_spoken": Remedy(
+        _ENDPOINT, "write http:// in this EventPeer's endpoint, or declare `spec.listen.tls` on the peer"
+    ),
+    "tls_required": Remedy(_ENDPOINT, "write https:// in this EventPeer's endpoint"),
+    "tls_version": Remedy(_TLS, "let both ends speak TLS 1.3, or at least 1.2 (`spec.listen.tls.minVersion`)"),
+    "tls_files": Remedy(
+        "correct-certificate-file", "correct the file that the detail names; the node notices within seconds"
+    ),
+    "wrong_certificate": Remedy(
+        _TLS,
+        "issue a certificate whose subject alternative names contain this node's `nodeName`, as a DNS name or as the"
+        " URI urn:eventd:node:NAME",
+    ),
     "full": Remedy("make-room", "free space on the peer: it has reached its `retention.maxBytes`"),
     "rewinds": Remedy(
         "check-peer-database",

@@ -1,4 +1,4 @@
 """Errors as HTTP answers: codes, statuses and the two JSON forms.
 
-May import: log.topics, plugins.contract, runtime.
+May import: log.topics, plugins.contract, runtime, tls.
 """

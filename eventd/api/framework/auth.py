@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, get_args
 
@@ -94,7 +94,8 @@ class Keys:
     """The valid keys: those of the settings, which `reload` reads again with `read`, and those of the database.
 
     `exposed` is the address at which other machines can reach the API; empty if none can, or if that is allowed without
-    keys. `guards_probes`: health and readiness need a key, too, if there are keys.
+    keys. `guards_probes`: health and readiness need a key, too, if there are keys. `read_clients` returns the keys
+    that client certificates stand for, by a name in the certificate.
     """
 
     def __init__(
@@ -104,12 +105,15 @@ class Keys:
         clock: Clock | None = None,
         exposed: str = "",
         guards_probes: bool = False,
+        read_clients: Callable[[], Mapping[str, ApiKey]] = dict,
     ) -> None:
         self.guards_probes = guards_probes
         self._read = read
+        self._read_clients = read_clients
         self._clock = clock or SystemClock()
         self._exposed = exposed
         self._said = tuple(read())
+        self._clients = read_clients()
         self._made: tuple[ApiKey, ...] = ()
         self._are_made = False
         self._uses: dict[object, tuple[ApiKey, Callable[[], None]]] = {}
@@ -120,18 +124,24 @@ class Keys:
         """Return a `Keys` with the keys of the settings, and none of the database yet. Raises `BadSettings`."""
         is_meant = settings.api_listen.is_loopback or settings.allow_insecure_no_auth
         exposed = "" if is_meant else str(settings.api_listen)
-        return cls(lambda: _from_settings(settings), clock=clock, exposed=exposed, guards_probes=settings.probe_auth)
+        return cls(
+            lambda: _from_settings(settings),
+            clock=clock,
+            exposed=exposed,
+            guards_probes=settings.probe_auth,
+            read_clients=lambda: _clients_of(settings),
+        )
 
     def __bool__(self) -> bool:
         """Return whether callers need a key: there are keys, or `exposed` is not empty.
 
         Revoked keys of the database count, too: revoking the last one must not open the API.
         """
-        return bool(self._said or self._are_made or self._exposed)
+        return bool(self._said or self._clients or self._are_made or self._exposed)
 
     def require_any(self) -> None:
         """Raises `SettingsError` if the API has no keys, not even revoked ones, and `exposed` is not empty."""
-        if self._exposed and not self._said and not self._are_made:
+        if self._exposed and not self._said and not self._clients and not self._are_made:
             raise SettingsError(
                 f"other machines can reach the API on {self._exposed}, and it has no keys",
                 hint="create one with `routerctl key create`, set EVENTD_API_KEYS or EVENTD_API_KEYS_FILE, listen on"
@@ -143,7 +153,7 @@ class Keys:
 
         Raises `SettingsError`; then the present keys stay valid.
         """
-        self._said = tuple(self._read())
+        self._said, self._clients = tuple(self._read()), self._read_clients()
         self._end_gone()
 
     def reload_from(self, lines: Iterable[KeyRow]) -> None:
@@ -162,6 +172,10 @@ class Keys:
             hint = "send one as Authorization: Bearer KEY; with routerctl, use --key-file"
             raise Unauthorized("this API needs a key", hint=hint)
         return self.find(token.strip())
+
+    def identify_client(self, names: Iterable[str]) -> ApiKey | None:
+        """Return what a client certificate with these names stands for; None if it stands for no key."""
+        return next((self._clients[name] for name in sorted(names) if name in self._clients), None)
 
     def find(self, token: str) -> ApiKey:
         """Return the key with this token. Raises `Unauthorized` if it is unknown, revoked or expired."""
@@ -185,7 +199,7 @@ class Keys:
             return not self
         if key is OWNER:
             return True
-        return key in (*self._said, *self._made) and not self._has_expired(key)
+        return key in (*self._said, *self._clients.values(), *self._made) and not self._has_expired(key)
 
     @contextmanager
     def using(self, key: ApiKey, end: Callable[[], None]) -> Iterator[None]:
@@ -267,14 +281,18 @@ def parse_keys(text: str) -> tuple[ApiKey, ...]:
     unset would create a key without limits. Raises ValueError, which names an entry by its number, if one is wrong, and
     never shows any of it.
     """
-    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
-    entries = [entry.strip() for line in lines for entry in line.split(",") if entry.strip()]
-    keys = [_entry(number, *entry.split(":", 2)) for number, entry in enumerate(entries, start=1)]
+    keys = [_entry(number, *entry.split(":", 2)) for number, entry in enumerate(split_entries(text), start=1)]
     if not keys:
         raise ValueError("contains no key")
     if len({key.digest for key in keys}) < len(keys):
         raise ValueError("contains one key twice")
     return tuple(keys)
+
+
+def split_entries(text: str) -> list[str]:
+    """Return the entries of a text, without comments."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    return [entry.strip() for line in lines for entry in line.split(",") if entry.strip()]
 
 
 def _entry(number: int, key: str, scopes: str | None = None, prefixes: str | None = None) -> ApiKey:
@@ -318,6 +336,19 @@ def _from_settings(settings: Settings) -> list[ApiKey]:
     if problems:
         raise BadSettings(problems)
     return list(keys.values())
+
+
+def _clients_of(settings: Settings) -> dict[str, ApiKey]:
+    """Return what each name in a client certificate stands for. Raises `BadSettings`."""
+    if not settings.api_clients:
+        return {}
+    try:
+        entries = split_entries(settings.api_clients)
+        keys = parse_keys(settings.api_clients)
+    except ValueError as error:
+        raise BadSettings([SettingProblem(settings.origin("api_clients"), str(error))]) from None
+    names = [entry.partition(":")[0].strip() for entry in entries]
+    return {name: key._replace(name=name) for name, key in zip(names, keys, strict=True)}
 
 
 def _from_file(settings: Settings) -> tuple[ApiKey, ...]:

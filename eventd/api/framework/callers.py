@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AbstractContextManager
 from functools import lru_cache, partial
 from typing import Any
@@ -13,6 +14,7 @@ from eventd.api.listener.connections import ConnectionLimiter
 from eventd.api.listener.local_connections import LocalListener
 from eventd.errors import Unauthorized
 from eventd.settings.model import Endpoint
+from eventd.tls.certificate import Certificate
 
 
 class Callers:
@@ -50,7 +52,9 @@ class Callers:
             return None
 
     def identify(self, request: web.Request, *, token: str = "") -> ApiKey:
-        """Return the caller's key, from the header or, without one, from `token`; `ANYONE` if callers need none.
+        """Return the caller's key: that of the header, else of `token`, else what its certificate stands for.
+
+        Returns `ANYONE` if callers need none.
 
         Over the local socket it is `OWNER`. Then the connection is trusted. Raises `Unauthorized`; if callers need no
         key, `Forbidden` for a page of another origin, and over the local socket or a loopback address for a foreign
@@ -64,11 +68,18 @@ class Callers:
         if is_local:
             return OWNER
         authorization = request.headers.get("Authorization", "") or (f"Bearer {token}" if token else "")
-        key = self.keys.identify(authorization)
+        key = None if authorization else self._client(request.transport)
+        key = key or self.keys.identify(authorization)
         self._limiter.trust(
             request.transport, key.digest.hex(), by_address=False
         )  # a proxy has one connection for all callers
         return key
+
+    def _client(self, transport: asyncio.BaseTransport | None) -> ApiKey | None:
+        """Return the key that the certificate of the connection stands for; None without one."""
+        tls = None if transport is None else transport.get_extra_info("ssl_object")
+        shown = None if tls is None else tls.getpeercert(binary_form=True)
+        return None if shown is None else self.keys.identify_client(_names_in(shown))
 
     def using(self, request: web.Request, key: ApiKey) -> AbstractContextManager[None]:
         """Close the connection of the request as soon as the key is revoked or expires while the block runs."""
@@ -82,6 +93,13 @@ def _cut(request: web.Request) -> None:
 
 
 _require_local_name = lru_cache(maxsize=64)(require_local_name)
+
+
+@lru_cache(maxsize=256)
+def _names_in(certificate: bytes) -> frozenset[str]:
+    """Return the node names, host names and addresses in a verified client certificate (DER)."""
+    read = Certificate.of_der(certificate)
+    return read.nodes | read.hosts
 
 
 @lru_cache(maxsize=64)

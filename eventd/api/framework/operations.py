@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, field_validator
@@ -18,6 +19,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
     from eventd.resources.configuration import GroupConfig
     from eventd.runtime.clock import Clock
     from eventd.store.engine.database import Database
+    from eventd.tls.state import CertificateState
     from federation.keys import KeyRing
 
 
@@ -36,6 +38,10 @@ def _keys_in_files(group: GroupConfig) -> KeyRing:
     return load_ring(group, None)
 
 
+def _no_certificates(_groups: Iterable[GroupConfig]) -> Sequence[CertificateState]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """The dependencies of operations, in a running node and in a command that works on its database.
@@ -44,7 +50,9 @@ class Services:
     processes notice changes by themselves. `metrics` are those of a running node's process; a command has none.
     `following`: see `effective`. `ring` returns the signing keys of a group; it may read files, and raises
     `SecretUnreadable`. `readiness` returns the readiness checks of the running node, by name, each "ok" or a problem;
-    None if no node runs. It raises `Unavailable` if a node runs and cannot be queried. `local_socket` returns why
+    None if no node runs. It raises `Unavailable` if a node runs and cannot be queried. `credentials` is the folder of
+    the service manager's secrets. `certificates` reads the certificates of a running node, those for these groups
+    included; a command, whose user may not be the node's, has none. `local_socket` returns why
     commands do not reach the running node over its local socket; empty if they do, or if no node runs.
     """
 
@@ -54,6 +62,8 @@ class Services:
     following: Following | None = None
     ring: Callable[[GroupConfig], KeyRing] = _keys_in_files
     readiness: Callable[[], Awaitable[Mapping[str, str] | None]] = _nothing
+    credentials: Path | None = None
+    certificates: Callable[[Iterable[GroupConfig]], Sequence[CertificateState]] = _no_certificates
     local_socket: Callable[[], str] = str
 
     @property

@@ -11,9 +11,10 @@ from typing import Protocol, cast
 from aiohttp import web
 
 from eventd.api.errors.codes import WrongNode
-from eventd.api.listener.connections import Connection, ConnectionLimiter, ConnectionMetrics, ServerProtocol, _Site
+from eventd.api.listener.connections import ConnectionLimiter, ConnectionMetrics
 from eventd.api.listener.local_socket import LocalSocket
 from eventd.api.listener.parsing_time import ParsingTime
+from eventd.api.listener.sites import Connection, ServerProtocol, Site
 from eventd.net.local_socket import Untrusted, peer_of
 
 REASONS = "local_"
@@ -118,7 +119,7 @@ class _LocalConnection(Connection):
         self._limiter.trust(transport)
 
 
-class _LocalSite(_Site):
+class _LocalSite(Site):
     """Accepts connections at a Unix socket, which other processes may share."""
 
     def __init__(
@@ -128,7 +129,7 @@ class _LocalSite(_Site):
         admits: Callable[[asyncio.Transport], bool],
         listening: socket.socket,
     ) -> None:
-        super().__init__(runner, limiter)
+        super().__init__(runner, limiter, None)
         self._admits = admits
         self._listening = listening
 

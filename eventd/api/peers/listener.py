@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 
 from aiohttp import web
 
@@ -13,7 +14,9 @@ from eventd.api.listener.arriving import ArrivingBodies, NoRoom
 from eventd.api.listener.connections import ConnectionLimiter
 from eventd.errors import EventdError
 from eventd.ingress.claimed_sender import Sender
-from eventd.ingress.peers import PeerIngress
+from eventd.ingress.peers import NamesNode, PeerIngress, any_node
+from eventd.resources.configuration import GroupConfig
+from eventd.tls.certificate import Certificate
 from federation.errors import TooLarge, V1Refused
 from federation.peers import (
     EVENTS_PATH,
@@ -97,7 +100,8 @@ async def _events_v1(
         except TooLarge:
             body = None
         timestamp, signature = headers.get(V1_TIMESTAMP_HEADER), headers.get(V1_SIGNATURE_HEADER)
-        taken = await ingress.push_v1(timestamp, signature, body, request.remote or "")
+        names = names_of(request.transport, ingress.config)
+        taken = await ingress.push_v1(timestamp, signature, body, request.remote or "", names)
     except V1Refused as error:
         return _answer(request, error.status, error.body, _TEXT)
     if taken.new:
@@ -119,12 +123,31 @@ async def _v2(
     head = Head(request.method, request.raw_path, request.headers.items())
     limit = ingress.most_bytes(request.path)
     answer = await ingress.push_v2(
-        head, request.content_length, lambda: arriving.read(request, limit), request.remote or ""
+        head,
+        request.content_length,
+        lambda: arriving.read(request, limit),
+        request.remote or "",
+        names_of(request.transport, ingress.config),
     )
     if answer.key_id:
         limiter.trust(request.transport, answer.key_id)
     headers = answer.headers | ({"Retry-After": "1"} if answer.status in (429, 503) else {})
     return _answer(request, answer.status, answer.body, headers)
+
+
+def names_of(transport: asyncio.BaseTransport | None, config: GroupConfig) -> NamesNode:
+    """Return a function that says whether the certificate of a connection names a node.
+
+    It says yes to all if the group demands no client certificates.
+    """
+    if config.listen is None or config.listen.tls is None or not config.listen.tls.client_ca_file:
+        return any_node
+    tls = None if transport is None else transport.get_extra_info("ssl_object")
+    shown = None if tls is None else tls.getpeercert(binary_form=True)
+    return (lambda _node: False) if shown is None else _read_certificate(shown).speaks_for
+
+
+_read_certificate = lru_cache(maxsize=256)(Certificate.of_der)
 
 
 def _answer(request: web.Request, status: int, body: bytes, headers: dict[str, str]) -> web.Response:

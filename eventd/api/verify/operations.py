@@ -108,7 +108,7 @@ async def _continue(services: Services, group: GroupConfig, peer: PeerConfig, ru
     if peer.protocol == PROTOCOL_V1:
         raise QueryUnsupported("the peer is declared with v1, which cannot be verified")
     ring = await asyncio.to_thread(services.ring, group)
-    transport = Transport(services.clock)
+    transport = Transport(services.clock, services.credentials)
     try:
         asker = Asker(group, peer, transport, ring, services.clock, services.log.chance.token)
         await run.comparison.work(asker, seconds)

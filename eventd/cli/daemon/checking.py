@@ -14,6 +14,7 @@ from eventd.cli.gateway.lock import holder
 from eventd.errors import DatabaseUnavailable, EventdError, SettingsError
 from eventd.log.core.head import lock_head
 from eventd.resources.kinds.registry import EVENT_GROUP
+from eventd.runtime.clock import SystemClock
 from eventd.settings.model import Settings
 from eventd.store.engine.database import Database
 from eventd.store.engine.foreign_file import refuse_foreign
@@ -22,6 +23,8 @@ from eventd.store.rows.keys import KeyRow, read_keys
 from eventd.store.rows.registry import read_resources
 from eventd.store.schema import migrations
 from eventd.text.plural import counted
+from eventd.tls.contexts import ServerTls
+from eventd.tls.files import CertificateUnusable
 
 LITTLE_SPACE = 1 << 30
 NO_SPACE = 64 << 20
@@ -42,6 +45,7 @@ def check_settings(settings: Settings) -> Iterator[Check]:
     """Yield a warning for each doubtful setting, and the check whether the API requires a key."""
     for warning in settings.warnings:
         yield Check("settings", "warning", warning)
+    yield from _check_tls(settings)
     try:
         keys = keys_of(settings)
     except SettingsError as error:
@@ -56,6 +60,20 @@ def check_settings(settings: Settings) -> Iterator[Check]:
         yield Check("api keys", "ok", "none: every user of this machine may use the API")
     else:
         yield Check("api keys", "warning", f"none: every client that reaches {settings.api_listen} may use the API")
+
+
+def _check_tls(settings: Settings) -> Iterator[Check]:
+    """Yield the check whether the API's certificate can be used; none for plain HTTP."""
+    if settings.api_tls is None:
+        return
+    tls = ServerTls(settings.api_tls, settings.credentials_directory, SystemClock().now)
+    try:
+        certificate = tls.value.certificate
+    except CertificateUnusable as error:
+        yield Check("api tls", "failed", str(error))
+        return
+    names = certificate.show_names() if certificate else ""
+    yield Check("api tls", "ok", f"the API speaks TLS, with a certificate for {names}")
 
 
 def keys_of(settings: Settings) -> Keys:

@@ -7,12 +7,12 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 
-from aiohttp import web
-
 import eventd
 from eventd.api.framework.auth import Keys
-from eventd.api.listener.connections import listen
+from eventd.api.listener.addresses import listen
+from eventd.api.listener.connections import ConnectionLimiter
 from eventd.api.listener.runner import Runner
+from eventd.api.listener.sites import open_site_at
 from eventd.api.waiting import build_waiting
 from eventd.cli.daemon.serving import Service
 from eventd.errors import Conflict, DatabaseUnavailable
@@ -22,6 +22,7 @@ from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import Supervisor
 from eventd.settings.model import Settings
 from eventd.store.engine.claim import SILENT_SECONDS, ClaimHolder, DatabaseClaim
+from eventd.tls.listening import TlsListener, open_api_tls
 
 LOOK_SECONDS = 0.5
 """Seconds between two attempts to take the claim.
@@ -61,6 +62,7 @@ class Standby:
         self._sockets: list[socket.socket] = []
         self._node: Service | None = None
         self._waiting: Runner | None = None
+        self._tls: TlsListener | None = None
         self._supervisor: Supervisor | None = None
 
     async def start(self) -> None:
@@ -113,8 +115,11 @@ class Standby:
         app = build_waiting(self._keys, self._metrics, eventd.__version__, lambda: self._holder, SYSTEM)
         self._waiting = Runner(app, SYSTEM)
         await self._waiting.setup()
-        for each in self._sockets:  # duplicates: connections that are waiting then belong to the node
-            await web.SockSite(self._waiting, each.dup()).start()
+        limiter = ConnectionLimiter("", self._settings.max_connections, self._metrics)
+        waiting = [each.dup() for each in self._sockets]  # connections that are waiting then belong to the node
+        settings = self._settings
+        self._tls = await open_api_tls(settings.api_tls, settings.credentials_directory, self._clock)
+        await open_site_at(self._waiting, limiter, waiting, self._tls)
 
     async def _close_waiting(self) -> None:
         waiting, self._waiting = self._waiting, None
@@ -124,6 +129,8 @@ class Standby:
     async def _take_over(self) -> None:
         while not await self._takes_over():
             await self._clock.sleep(LOOK_SECONDS)
+            if self._tls is not None:
+                await asyncio.to_thread(self._tls.tls.refresh)
         logger.info("serving")
         await self._run_node()
 

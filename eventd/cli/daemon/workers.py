@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from eventd.api.listener.connections import listen
+from eventd.api.listener.addresses import listen
 from eventd.api.listener.local_socket import LocalSocket
 from eventd.errors import EventdError
 from eventd.processes.process import Process

@@ -48,6 +48,56 @@ SHARED: Final[dict[str, tuple[Any, Any]]] = {
         ),
         None,
     ),
+    "ca_file": (
+        _node(
+            Path | None,
+            "--ca-file",
+            metavar="PATH",
+            envvar="EVENTD_CA_FILE",
+            help="PEM file of CAs that verify an https server, instead of the system's.",
+        ),
+        None,
+    ),
+    "client_cert": (
+        _node(
+            Path | None,
+            "--client-cert",
+            metavar="PATH",
+            envvar="EVENTD_CLIENT_CERT_FILE",
+            help="PEM file of a certificate to show to an https server.",
+        ),
+        None,
+    ),
+    "client_key": (
+        _node(
+            Path | None,
+            "--client-key",
+            metavar="PATH",
+            envvar="EVENTD_CLIENT_KEY_FILE",
+            help="PEM file of the certificate's private key.",
+        ),
+        None,
+    ),
+    "server_name": (
+        _node(
+            str,
+            "--server-name",
+            metavar="NAME",
+            envvar="EVENTD_SERVER_NAME",
+            help="Name that the server's certificate must have, instead of the host in the URL.",
+        ),
+        "",
+    ),
+    "pin": (
+        _node(
+            str,
+            "--pin",
+            metavar="PIN",
+            envvar="EVENTD_SERVER_PIN",
+            help="Public key that the server's certificate must have, as `routerd-eventd tls show` prints it.",
+        ),
+        "",
+    ),
     "database": (
         _node(str | None, "--database", metavar="URL", help="The node's database. [EVENTD_DATABASE_URL]"),
         None,
@@ -66,7 +116,8 @@ SHARED: Final[dict[str, tuple[Any, Any]]] = {
     "no_headers": (_show(bool, "--no-headers", help="Print tables without headers."), False),
 }
 """The declaration and the default of each shared option, by the name of its parameter."""
-REMOTE: Final = ("server", "key", "key_file")
+TLS: Final = ("ca_file", "client_cert", "client_key", "server_name", "pin")
+REMOTE: Final = ("server", "key", "key_file", *TLS)
 LOCAL: Final = ("database", "data_dir", "state_file")
 NODE: Final = (*REMOTE, *LOCAL)
 SHOW: Final = ("output", "no_headers")

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException
+from typing import TYPE_CHECKING
 
 from eventd.cli.gateway.api_gateway import REQUEST_SECONDS, ApiGateway
 from eventd.errors import Unavailable
 from eventd.net.address import Address
 
+if TYPE_CHECKING:
+    from eventd.tls.files import ClientTlsConfig
+
 
 class RemoteGateway(ApiGateway):
     """Runs operations over the API of the node at an address, with an API key."""
 
-    def __init__(self, server: str, key: str) -> None:
+    def __init__(self, server: str, key: str, tls: ClientTlsConfig | None = None) -> None:
+        """`tls` applies to an https address; without one, the system's CAs verify the node."""
         self._address = Address.parse(server)
+        self._tls = tls
         self.server = str(self._address)
         self._key = key
         self._connection: HTTPConnection | None = None
@@ -32,8 +38,13 @@ class RemoteGateway(ApiGateway):
 
     def _connect(self) -> HTTPConnection:
         if self._connection is None:
-            kind = HTTPSConnection if self._address.secure else HTTPConnection
-            self._connection = kind(self._address.host, self._address.port, timeout=REQUEST_SECONDS)
+            host, port = self._address.host, self._address.port
+            if self._address.secure:
+                from eventd.cli.gateway.secure import SecureConnection
+
+                self._connection = SecureConnection(host, port, self._tls, timeout=REQUEST_SECONDS)
+            else:
+                self._connection = HTTPConnection(host, port, timeout=REQUEST_SECONDS)
         return self._connection
 
     def _headers(self, body: bytes | None) -> dict[str, str]:

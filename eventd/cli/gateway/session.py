@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from eventd.cli.gateway.local import LocalGateway
     from eventd.cli.gateway.node_socket import SocketGateway
     from eventd.client import Client, Retry
+    from eventd.tls.files import ClientTlsConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,11 @@ class NodeChoice:
     server: str
     key: str
     key_file: Path | None
+    ca_file: Path | None
+    client_cert: Path | None
+    client_key: Path | None
+    server_name: str
+    pin: str
     database: str | None
     data_dir: str | None
     state_file: Path | None
@@ -38,6 +44,25 @@ class NodeChoice:
     def is_remote(self) -> bool:
         named = self.database is not None or self.data_dir is not None or self.state_file is not None
         return bool(self.server) and not named
+
+    def read_tls(self) -> ClientTlsConfig | None:
+        """Return how an https server is verified; None for plain HTTP.
+
+        Raises `BadParameter` for a pin of another form, or a certificate without its key.
+        """
+        if not self.server.startswith("https://"):
+            return None
+        from eventd.tls.certificate import PIN
+        from eventd.tls.files import ClientTlsConfig
+
+        if self.pin and not PIN.fullmatch(self.pin):
+            raise typer.BadParameter("--pin must be sha256// and 44 characters of base64")
+        if (self.client_cert is None) != (self.client_key is None):
+            raise typer.BadParameter("--client-cert and --client-key belong together")
+        ca, cert, key = (
+            "" if file is None else str(file.absolute()) for file in (self.ca_file, self.client_cert, self.client_key)
+        )
+        return ClientTlsConfig(ca, cert, key, self.server_name, frozenset({self.pin} if self.pin else ()))
 
     def read_key(self) -> str:
         """Return the API key; empty if none is given. Raises `Invalid` for an unreadable file or an invalid key."""
@@ -125,7 +150,7 @@ class Session:
         if self.node.is_remote:
             from eventd.cli.gateway.remote import RemoteGateway
 
-            return RemoteGateway(self.node.server, self.node.read_key())
+            return RemoteGateway(self.node.server, self.node.read_key(), self.node.read_tls())
         node, problem = self._find_node()
         if node is not None:
             return node
@@ -176,7 +201,7 @@ class Session:
                 return Client(SERVER, socket=await local.socket(), retry=retry)
             case SocketGateway() as node:
                 return Client(SERVER, socket=node.address, headers=node.headers, retry=retry)
-        return Client(self.node.server, self.node.read_key(), retry=retry)
+        return Client(self.node.server, self.node.read_key(), tls=self.node.read_tls(), retry=retry)
 
     async def close(self) -> None:
         """Close the access to the node."""

@@ -72,6 +72,7 @@ class PeerSink:
             window=group.replay_window,
             selector_version=cursor.selector_version,
             repair=self._repair,
+            tls=peer.tls,
         )
         self._v1 = PushV1(on, dependencies.transport, dependencies.ring, dependencies.clock)
         self._v2 = PushV2(

@@ -75,7 +75,9 @@ class PushV1:
             return 0, RecordRefusal(record, "too_large_for_v1", f"{len(body)} bytes; v1 carries at most {V1_MAX_BODY}")
         headers = sign_request_v1(body, key, now=self._clock.now())
         url = self._link.endpoint + V1_EVENTS_PATH
-        answer = await self._transport.post(url, body, headers, seconds=self._link.seconds)
+        answer = await self._transport.post(
+            url, body, headers, seconds=self._link.seconds, tls=self._link.tls, node=self._link.peer
+        )
         if 200 <= answer.status < 300:
             if is_page(answer.headers.get("content-type", ""), answer.body):
                 raise Blocked(

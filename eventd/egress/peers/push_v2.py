@@ -25,6 +25,7 @@ from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import DeliveredBatch
 from eventd.net.exchange import Answer
 from eventd.runtime.clock import Clock
+from eventd.tls.files import SYSTEM_CAS, ClientTlsConfig
 from federation.errors import BadAnswer, NoSigningKey
 from federation.event import micros, new_event_id
 from federation.keys import KeyRing
@@ -71,6 +72,7 @@ class Link:
 
     `cursor` is the name under which deliveries are recorded; `window` the group's replay window in microseconds.
     `repair`: batches are sent for a repair, so that they report no range of the cursor.
+    `tls` applies to an https endpoint.
     """
 
     cursor: str
@@ -82,6 +84,7 @@ class Link:
     window: int
     selector_version: int
     repair: bool
+    tls: ClientTlsConfig = SYSTEM_CAS
 
 
 class PushV2:
@@ -193,7 +196,10 @@ class PushV2:
         signed = sign_request(header, body, key, now=self._clock.now(), nonce=nonce, window=self._link.window)
         headers = signed.headers | {"Accept-Encoding": "identity"}
         url = self._link.endpoint + header.path
-        answer = await self._transport.post(url, body, headers, seconds=self._link.seconds, most=most)
+        link = self._link
+        answer = await self._transport.post(
+            url, body, headers, seconds=link.seconds, most=most, tls=link.tls, node=link.peer
+        )
         return signed, answer, key.id
 
     def _range(self, outbound: PeerBatch) -> Range:

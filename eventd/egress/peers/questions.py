@@ -73,7 +73,15 @@ class Asker:
             )
             headers = signed.headers | {"Accept-Encoding": "identity"}
             url = self.peer.endpoint + query.path
-            answer = await self.transport.post(url, body, headers, seconds=ANSWER_SECONDS, most=ANSWER_BYTES)
+            answer = await self.transport.post(
+                url,
+                body,
+                headers,
+                seconds=ANSWER_SECONDS,
+                most=ANSWER_BYTES,
+                tls=self.peer.tls,
+                node=self.peer.node_name,
+            )
             if answer.status == 200:
                 verify_answer(signed, answer.status, answer.headers, answer.body, self.ring)
                 return read_reply(answer.body, kind)

@@ -16,12 +16,18 @@ from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from eventd.egress.loop.sink import Blocked, LinkError, LinkUnavailable
+from eventd.net.connecting import connect
 from eventd.net.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
 from eventd.runtime.clock import SECOND, Clock
+from eventd.tls.contexts import ClientTls
+from eventd.tls.files import SYSTEM_CAS, CertificateUnusable, ClientTlsConfig
+from eventd.tls.plain import TLS_REQUIRED
+from eventd.tls.reasons import HandshakeFailed, Reason, of_server
 from federation.event import micros
 from federation.wire import read_error
 
@@ -31,11 +37,13 @@ CONNECT_SECONDS = 10.0
 
 
 class ConnectionOrigin(NamedTuple):
-    """The host and port that a connection leads to; `secure`: over TLS."""
+    """The host and port that a connection leads to, if `secure` over TLS as `tls` declares it, to the node `node`."""
 
     secure: bool
     host: str
     port: int
+    tls: ClientTlsConfig = SYSTEM_CAS
+    node: str = ""
 
 
 @dataclass(slots=True)
@@ -61,25 +69,50 @@ class _Attempt:
 class Transport:
     """An HTTP client with persistent connections to peers, without cookies and redirects."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, credentials: Path | None = None) -> None:
+        """`credentials` is the folder of the service manager's secrets."""
         self._clock = clock
+        self._credentials = credentials
         self._pools: defaultdict[ConnectionOrigin, Pool] = defaultdict(lambda: Pool(clock.monotonic))
-        self._tls: ssl.SSLContext | None = None
+        self._tls: dict[ClientTlsConfig, ClientTls] = {}
         self._closed = False
 
+    def tls_of(self, declared: ClientTlsConfig) -> ClientTls:
+        """Return the TLS of connections that are declared like this; its files are read when it is first used."""
+        if declared not in self._tls:
+            self._tls[declared] = ClientTls(declared, self._credentials, self._clock.now)
+        return self._tls[declared]
+
     async def post(
-        self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, most: int = MAX_ANSWER
+        self,
+        url: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        *,
+        seconds: float,
+        most: int = MAX_ANSWER,
+        tls: ClientTlsConfig = SYSTEM_CAS,
+        node: str = "",
     ) -> Answer:
-        """POST, and return the answer. Raises `LinkUnavailable` without an answer of up to `most` bytes in time."""
+        """POST, and return the answer. Over https, `tls` says how the other end is verified, which is to be `node`.
+
+        Raises `LinkUnavailable` without an answer of up to `most` bytes in time, and `Blocked` if the other end is not
+        the right one, or does not let this node in.
+        """
         origin, begin = _read_url(url)
+        if origin.secure:
+            origin = origin._replace(tls=tls, node=node)
         fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
         head = f"{begin}{fields}Content-Length: {len(body)}\r\n\r\n".encode()
         attempt = _Attempt(origin, seconds)
         try:
             async with asyncio.timeout(seconds):
                 return await self._ask(attempt, head, body, most)
-        except ssl.SSLError as error:
-            raise LinkUnavailable("tls", f"TLS failed: {error.reason or 'handshake'}") from None
+        except (ssl.SSLError, HandshakeFailed) as error:
+            failure = error if isinstance(error, HandshakeFailed) else of_server(error)
+            raise _blocked(failure, origin) from None
+        except CertificateUnusable as error:
+            raise LinkError(Reason.FILES, str(error)) from None
         except AnswerTooLarge:
             raise LinkUnavailable("answer_too_large", f"the peer's answer is larger than {most} bytes") from None
         except TimeoutError as error:
@@ -99,13 +132,10 @@ class Transport:
 
     async def _connect(self, attempt: _Attempt) -> Exchange:
         origin = attempt.origin
-        if origin.secure and self._tls is None:
-            self._tls = ssl.create_default_context()
         attempt.is_connecting = True
+        tls = self.tls_of(origin.tls) if origin.secure else None
         async with asyncio.timeout(attempt.connect_seconds):
-            _, exchange = await asyncio.get_running_loop().create_connection(
-                Exchange, origin.host, origin.port, ssl=self._tls if origin.secure else None
-            )
+            exchange = await connect(origin.host, origin.port, tls, origin.node)
         attempt.is_connecting = False
         return exchange
 
@@ -115,6 +145,8 @@ class Transport:
         That is `LinkUnavailable` for 429 and 5xx, and `Blocked` for others. `code` is the error code in the answer, if
         it has one: it becomes the reason, unless the answer shows that the endpoint is wrong.
         """
+        if answer.status == 400 and answer.body == TLS_REQUIRED:
+            return Blocked(Reason.REQUIRED, f"{endpoint} speaks TLS, and its address does not begin with https://")
         if is_of_an_api(answer):
             return Blocked("not_a_listener", f"{endpoint} is {_API}")
         message = (
@@ -167,12 +199,20 @@ def is_of_an_api(answer: Answer) -> bool:
 
 @lru_cache(maxsize=1024)
 def _read_url(url: str) -> tuple[ConnectionOrigin, str]:
-    """Return where a URL leads to, and the request line and `Host` of a POST to it."""
+    """Return where a URL leads to, without its TLS, and the request line and `Host` of a POST to it."""
     parts = urlsplit(url)
     secure, host = parts.scheme == "https", parts.hostname or ""
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~")
     port = parts.port or (443 if secure else 80)
     return ConnectionOrigin(secure, host, port), f"POST {path} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+
+
+def _blocked(failure: HandshakeFailed, origin: ConnectionOrigin) -> LinkError:
+    """Return the error for a failed handshake: only one without a known reason may pass by itself."""
+    detail = f"TLS with {_address(origin)} failed: {failure.detail}"
+    if failure.reason is Reason.FAILED:
+        return LinkUnavailable(failure.reason, detail)
+    return Blocked(failure.reason, detail)
 
 
 def _words(error: Exception, origin: ConnectionOrigin) -> str:

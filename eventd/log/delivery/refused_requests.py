@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from eventd.log.core.commit import ChangeUnit, Transaction, Turn
-from eventd.store.engine.database import bulk_insert
+from eventd.store.engine.database import Connection, bulk_insert, fetch
 from eventd.store.schema.tables import refusals
+from federation.errors import WrongCertificate
 
 
 class RefusedRequests(NamedTuple):
@@ -23,6 +24,16 @@ class RefusedRequests(NamedTuple):
     count: int  # type: ignore[assignment]  # a column's name, which hides tuple.count
     first_at: int
     last_at: int
+
+
+def count_tls_refusals(conn: Connection, group: str, since: int) -> dict[str, int]:
+    """Return how many connections of a group were refused for each reason of TLS, since that time (microseconds)."""
+    sql = (
+        "SELECT reason, sum(count) FROM refusals WHERE last_at >= ? AND group_name = ?"
+        " AND (substr(reason, 1, 3) = 'tls' OR reason = ?) GROUP BY reason"
+    )
+    rows = fetch(conn, sql, (since, group, WrongCertificate.code))
+    return {reason: int(count) for reason, count in rows}
 
 
 class StoreRefusals(ChangeUnit[None]):

@@ -183,13 +183,36 @@ class Auth(Spec):
                 yield Finding(("keys", at, "state"), message, "make one of them pending or retiring")
 
 
+class ListenTls(Spec):
+    """How the listener speaks TLS."""
+
+    cert_file: SecretPath = Field(
+        default="", description="PEM file of the certificate, followed by those of its issuers; absent: no TLS."
+    )
+    key_file: SecretPath = Field(default="", description="PEM file of its private key, which others may not read.")
+    client_ca_file: SecretPath = Field(
+        default="",
+        description="PEM file of CAs: peers must show a certificate that one of them issued, or that is in the file,"
+        " and that names the node.",
+    )
+    min_version: Literal["1.2", "1.3"] = Field(default="1.2", description="Lowest version of TLS.")
+
+    def findings(self) -> Iterator[Finding]:
+        """Require certificate and key together."""
+        if self.cert_file and not self.key_file:
+            yield Finding(("keyFile",), "is required with certFile", "write the path of the certificate's private key")
+        if not self.cert_file and (self.key_file or self.client_ca_file):
+            yield Finding(("certFile",), "is required for TLS", "write the path of the listener's certificate")
+
+
 class Listen(Spec):
-    """The address and port on which this node listens for its peers."""
+    """The address and port on which this node listens for its peers, and whether over TLS."""
 
     address: Address = Field(
         default="", description="IP address or host name to listen on; absent: this node only sends."
     )
     port: Annotated[Whole, Field(ge=0, le=65535)] = Field(default=0, description="TCP port, 1 to 65535; 0: absent.")
+    tls: ListenTls = Field(default=ListenTls(), description="Serve TLS; absent: plain HTTP.")
 
     def findings(self) -> Iterator[Finding]:
         """Require address and port together: a port alone would listen on every interface."""

@@ -13,7 +13,10 @@ from eventd.resources.kinds.fields import (
     EventType,
     Flag,
     GroupName,
+    HostName,
     NodeName,
+    Pin,
+    SecretPath,
     Size,
     SubjectPrefix,
     Whole,
@@ -55,6 +58,32 @@ class Retry(Spec):
             yield Finding(("maxBackoff",), "must not be less than baseBackoff")
 
 
+class PeerTls(Spec):
+    """How the peer's certificate is verified, and what this node shows."""
+
+    ca_file: SecretPath = Field(
+        default="",
+        description="PEM file of CAs, of which one must have issued the peer's certificate; absent: the system's CAs,"
+        " or with pins alone: none.",
+    )
+    cert_file: SecretPath = Field(default="", description="PEM file of this node's certificate; absent: none is shown.")
+    key_file: SecretPath = Field(default="", description="PEM file of its private key, which others may not read.")
+    server_name: HostName = Field(
+        default="", description="Name that the peer's certificate must have; absent: the endpoint's host."
+    )
+    pins: tuple[Pin, ...] = Field(
+        default=(),
+        description="Public keys, of which the peer's certificate must have one: `sha256//BASE64`, as `routerd-eventd"
+        " tls show` prints it.",
+    )
+
+    def findings(self) -> Iterator[Finding]:
+        """Require certificate and key together."""
+        if bool(self.cert_file) != bool(self.key_file):
+            missing = "keyFile" if self.cert_file else "certFile"
+            yield Finding((missing,), "is required: certFile and keyFile belong together")
+
+
 class EventPeerSpec(Spec):
     """The spec of an EventPeer."""
 
@@ -73,6 +102,12 @@ class EventPeerSpec(Spec):
     subject_prefixes: tuple[SubjectPrefix, ...] = Field(
         default=(), description="Send only events whose subject begins with one of these; all if empty."
     )
+    tls: PeerTls = Field(default=PeerTls(), description="TLS, for an endpoint with https.")
     relay: Flag = Field(default=False, description="Also send the peer events that came from other nodes.")
     limits: PeerLimits = Field(default=PeerLimits(), description="Limits of the requests to the peer.")
     retry: Retry = Field(default=Retry(), description="How long to wait after a failure.")
+
+    def findings(self) -> Iterator[Finding]:
+        """Refuse settings of TLS without TLS: they would promise a protection that the link does not have."""
+        if self.tls != PeerTls() and self.endpoint.startswith("http://"):
+            yield Finding(("endpoint",), "must begin with https:// for spec.tls to have an effect")

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, PlainSerializer, Strict, W
 from eventd.errors import EventdError
 from eventd.resources.kinds.spec import wrong
 from eventd.text import duration, size
+from eventd.tls.certificate import PIN
 from federation.peers import GROUP_NAME, NODE_NAME
 
 RESOURCE_NAME = GROUP_NAME.pattern
@@ -159,6 +160,28 @@ def _check_address(value: str) -> str:
     raise wrong("must be an IP address or a host name", hint)
 
 
+def _check_host(value: str) -> str:
+    """Return a host name or IP address in lower case; blank becomes empty."""
+    value = value.strip()
+    if value and not (_is_host(value) or _is_ip(value)):
+        raise wrong("must be a host name or an IP address, without a port")
+    return value.lower()
+
+
+def _is_ip(value: str) -> bool:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_pin(value: str) -> str:
+    if not PIN.fullmatch(value):
+        raise wrong("must be sha256// and 44 characters of base64", "print it: routerd-eventd tls show CERTIFICATE")
+    return value
+
+
 def _is_host(value: str) -> bool:
     """Return whether the text can be a host name; False if its last label is a number, as in a mistyped address."""
     labels = value.removesuffix(".").split(".")
@@ -243,6 +266,8 @@ SecretPath = Annotated[
     AfterValidator(_check_secret_path),
     WithJsonSchema({"type": "string", "pattern": _SECRET_PATH}),
 ]
+HostName = Annotated[str, AfterValidator(_check_host)]
+Pin = Annotated[str, AfterValidator(_check_pin), WithJsonSchema({"type": "string", "pattern": f"^{PIN.pattern}$"})]
 Address = Annotated[str, AfterValidator(_check_address)]
 Endpoint = Annotated[str, AfterValidator(_check_endpoint), WithJsonSchema({"type": "string", "pattern": _ENDPOINT})]
 EventType = Annotated[str, AfterValidator(_check_type)]

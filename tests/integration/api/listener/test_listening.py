@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from eventd.api.listener.connections import TAKEN_SECONDS, AddressTaken, listen
+from eventd.api.listener.addresses import TAKEN_SECONDS, AddressTaken, listen
 from eventd.errors import Unavailable
 from eventd.testing import ManualClock, until
 

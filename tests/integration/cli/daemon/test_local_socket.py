@@ -170,7 +170,7 @@ def test_a_node_on_postgres(processes: Processes, folder: Path, postgres_url: st
 
 async def test_a_command_survives_the_end_of_the_node(processes: Processes, folder: Path) -> None:
     node = processes.serve("node")
-    choice = NodeChoice("", "", None, None, str(folder), None)
+    choice = NodeChoice("", "", None, None, None, None, "", "", None, str(folder), None)
     session = Session(choice, Output("json", headers=True, colour=False))
     try:
         await session.call("groups.status")

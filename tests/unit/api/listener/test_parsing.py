@@ -16,6 +16,7 @@ from aiohttp import web
 from eventd.api.listener.connections import ConnectionLimiter
 from eventd.api.listener.parsing_time import BURST_SECONDS, READ_BYTES, SHARE, ParsingTime
 from eventd.api.listener.runner import Runner
+from eventd.api.listener.sites import open_site_at
 from eventd.runtime.chance import SYSTEM
 from eventd.testing import until
 
@@ -253,7 +254,7 @@ async def listening(parsing: ParsingTime, trusted: list[str]) -> AsyncIterator[i
     runner = Runner(app, SYSTEM)
     await runner.setup()
     listener = socket.create_server(("127.0.0.1", 0))
-    await limiter.open_at(runner, [listener])
+    await open_site_at(runner, limiter, [listener])
     try:
         yield listener.getsockname()[1]
     finally:

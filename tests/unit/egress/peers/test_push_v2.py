@@ -49,7 +49,9 @@ class Peer(Transport):
         self.taken: list[int] = []
         self.forms: list[str] = []
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, most: int = 0) -> Answer:
+    async def post(
+        self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, most: int = 0, **_tls: Any
+    ) -> Answer:
         self.forms.append(headers["Content-Type"])
         if headers["Content-Type"] not in (self.takes or (BATCH_TYPE,)):
             return Answer(415, {}, b"")

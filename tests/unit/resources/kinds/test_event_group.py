@@ -9,6 +9,9 @@ from tests.unit.resources.samples import GROUP, accepted, group, problems
 KEYS = "auth:\n  secretFile: /k\n  keys:\n  - "
 
 
+PLAIN = {"certFile": "", "keyFile": "", "clientCaFile": "", "minVersion": "1.2"}
+
+
 def spec_of(text: str) -> dict[str, Any]:
     [resource] = accepted(text)
     return resource.effective()
@@ -17,7 +20,7 @@ def spec_of(text: str) -> dict[str, Any]:
 def test_the_smallest_group_has_every_default() -> None:
     assert spec_of(GROUP) == {
         "nodeName": "onprem",
-        "listen": {"address": "", "port": 0},
+        "listen": {"address": "", "port": 0, "tls": PLAIN},
         "auth": {"mode": "hmac", "secretFile": "/etc/eventd/edge.key", "keys": []},
         "protocols": ["v1", "v2"],
         "replayWindow": "5m0s",
@@ -39,11 +42,11 @@ def test_a_group_that_only_says_who_we_are_needs_no_key() -> None:
 @pytest.mark.parametrize(
     ("more", "path", "value"),
     [
-        ("listen: {address: 10.99.0.6, port: 8787}", "listen", {"address": "10.99.0.6", "port": 8787}),
-        ("listen: {address: '0:0::1', port: 1}", "listen", {"address": "::1", "port": 1}),
-        ("listen: {address: LocalHost, port: 65535}", "listen", {"address": "localhost", "port": 65535}),
-        ("listen: {address: '', port: 0}", "listen", {"address": "", "port": 0}),
-        ("listen:", "listen", {"address": "", "port": 0}),
+        ("listen: {address: 10.99.0.6, port: 8787}", "listen", {"address": "10.99.0.6", "port": 8787, "tls": PLAIN}),
+        ("listen: {address: '0:0::1', port: 1}", "listen", {"address": "::1", "port": 1, "tls": PLAIN}),
+        ("listen: {address: LocalHost, port: 65535}", "listen", {"address": "localhost", "port": 65535, "tls": PLAIN}),
+        ("listen: {address: '', port: 0}", "listen", {"address": "", "port": 0, "tls": PLAIN}),
+        ("listen:", "listen", {"address": "", "port": 0, "tls": PLAIN}),
         ("protocols: [v2]", "protocols", ["v2"]),
         ("protocols: [v2, v1, v2]", "protocols", ["v1", "v2"]),
         ("replayWindow: 1.5h", "replayWindow", "1h30m0s"),

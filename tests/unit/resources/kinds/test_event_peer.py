@@ -27,6 +27,7 @@ def test_the_smallest_peer_has_every_default() -> None:
         "protocol": "auto",
         "types": [],
         "subjectPrefixes": [],
+        "tls": {"caFile": "", "certFile": "", "keyFile": "", "serverName": "", "pins": []},
         "relay": False,
         "limits": {"inFlight": 4, "batchEvents": 2500, "batchBytes": "1MiB", "timeout": "30s"},
         "retry": {"baseBackoff": "200ms", "maxBackoff": "30s"},

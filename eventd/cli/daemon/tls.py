@@ -1,0 +1,108 @@
+"""`routerd-eventd tls`: makes a self-signed certificate, and shows what a certificate says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from eventd.cli.program.command_line import Command, Group
+from eventd.cli.terminal.output import Column, Format, Output, text
+from eventd.errors import Invalid
+
+app = typer.Typer(cls=Group, help="Certificates of this node: make a self-signed one, or show what one says.")
+
+PAIR = (
+    Column("CERTIFICATE", text("certFile")),
+    Column("KEY", text("keyFile")),
+    Column("PIN", text("pin")),
+    Column("ENDS", text("ends")),
+)
+SHOWN = (
+    Column("FILE", text("file")),
+    Column("PIN", text("pin")),
+    Column("NAMES", text("names")),
+    Column("ENDS", text("ends")),
+)
+_LONGEST_DAYS = 3650
+_NEXT = """
+In the EventGroup of {node}:
+  listen: {{…, tls: {{certFile: {certFile}, keyFile: {keyFile}}}}}
+In the EventPeer of {node} on its peers, with an endpoint that begins with https://:
+  tls: {{pins: ["{pin}"]}}"""
+
+
+@app.command(cls=Command)
+def init(
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Name of this node in its groups (`nodeName`).")],
+    host: Annotated[
+        list[str] | None,
+        typer.Option("--host", metavar="NAME", help="Host name or IP address of this node, for clients without a pin."),
+    ] = None,
+    folder: Annotated[Path, typer.Option("--dir", metavar="PATH", help="Folder for tls.crt and tls.key.")] = Path(),
+    days: Annotated[int, typer.Option(min=1, max=_LONGEST_DAYS, help="Days until the certificate ends.")] = 825,
+    output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = "table",
+) -> None:
+    """Make a self-signed certificate and its key, and print its pin for the EventPeer on the other side.
+
+    Existing files are never replaced.
+    """
+    from datetime import UTC, datetime
+
+    from eventd.runtime.clock import SECOND, SystemClock
+    from eventd.tls.making import make_pair
+
+    require_node_name(node)
+    now = datetime.fromtimestamp(SystemClock().now() // SECOND, UTC)
+    pair = make_pair(folder.expanduser().absolute(), node, host or [], days, now)
+    row = {
+        "certFile": str(pair.cert_file),
+        "keyFile": str(pair.key_file),
+        "pin": pair.certificate.pin,
+        "ends": show_end(pair.certificate.ends),
+    }
+    out = Output(output, headers=True, colour=False)
+    if output in ("json", "yaml"):
+        out.value(row)
+        return
+    out.rows(PAIR, [row], name=lambda each: each["certFile"])
+    if out.is_table:
+        print(_NEXT.format(node=node, **row))
+
+
+@app.command(cls=Command)
+def show(
+    certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="PEM file of a certificate.")],
+    output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = "table",
+) -> None:
+    """Show the pin, the names and the end of a certificate."""
+    from eventd.tls.certificate import Certificate, show_few
+    from eventd.tls.files import read_pem
+
+    try:
+        read = Certificate.of_pem(read_pem(certificate))
+    except ValueError:
+        raise Invalid(f"{certificate} contains no certificate", hint="name a PEM file of a certificate") from None
+    names = [*sorted(read.nodes), *sorted(read.hosts)]
+    row: dict[str, Any] = {"file": str(certificate), "pin": read.pin, "names": names, "ends": show_end(read.ends)}
+    out = Output(output, headers=True, colour=False)
+    if output in ("json", "yaml"):
+        out.value(row)
+    else:
+        out.rows(SHOWN, [row | {"names": show_few(names)}], name=lambda each: each["file"])
+
+
+def require_node_name(node: str) -> None:
+    """Raise `Invalid` for a name that no node of a group can have."""
+    from federation.peers import NODE_NAME
+
+    if not NODE_NAME.fullmatch(node):
+        raise Invalid(f"{node[:60]!r} is not the name of a node", hint="write the `nodeName` of the EventGroup")
+
+
+def show_end(ends: int) -> str:
+    """Return a time in microseconds as RFC 3339."""
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(ends // 1_000_000, UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,86 @@
+"""What a certificate says: its names, the node that it speaks for, its public key as a pin, and when it ends."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+NODE_URI: Final = "urn:eventd:node:"
+"""Prefix of the URI in a certificate's subject alternative names that names the node it speaks for."""
+PIN: Final = re.compile(r"sha256//[A-Za-z0-9+/]{43}=")
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """One certificate. `begins` and `ends`: its validity, in microseconds since 1970.
+
+    `pin`: `sha256//` and the base64 of the SHA-256 of its public key (SubjectPublicKeyInfo), as curl writes it. `hosts`
+    are the DNS names and IP addresses, in lower case, and `nodes` the nodes that its URIs name.
+    """
+
+    pin: str
+    hosts: frozenset[str]
+    nodes: frozenset[str]
+    begins: int
+    ends: int
+
+    @classmethod
+    def of_der(cls, content: bytes) -> Certificate:
+        """Read a certificate. Raises ValueError for a content that is none."""
+        from cryptography import x509
+
+        return cls._of(x509.load_der_x509_certificate(content))
+
+    @classmethod
+    def of_pem(cls, content: bytes) -> Certificate:
+        """Read the first certificate of a PEM file. Raises ValueError if there is none."""
+        from cryptography import x509
+
+        return cls._of(x509.load_pem_x509_certificates(content)[0])
+
+    @classmethod
+    def _of(cls, read: x509.Certificate) -> Certificate:
+        from cryptography import x509
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+        try:
+            names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except x509.ExtensionNotFound:
+            names = x509.SubjectAlternativeName([])
+        key = read.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+        return cls(
+            pin=pin_of(key),
+            hosts=frozenset(map(str.lower, names.get_values_for_type(x509.DNSName)))
+            | frozenset(map(str, names.get_values_for_type(x509.IPAddress))),
+            nodes=frozenset(uri.removeprefix(NODE_URI) for uri in uris if uri.startswith(NODE_URI)),
+            begins=round(read.not_valid_before_utc.timestamp()) * 1_000_000,
+            ends=round(read.not_valid_after_utc.timestamp()) * 1_000_000,
+        )
+
+    def speaks_for(self, node: str) -> bool:
+        """Return whether the certificate names a node: by its URI, or if it has none, by a DNS name or IP address."""
+        return node in self.nodes if self.nodes else node.lower() in self.hosts
+
+    def show_names(self) -> str:
+        """Return the names for a message, at most a few of them."""
+        return show_few([*sorted(self.nodes), *sorted(self.hosts)])
+
+
+def pin_of(public_key: bytes) -> str:
+    """Return the pin of a public key in its DER form."""
+    return "sha256//" + base64.b64encode(hashlib.sha256(public_key).digest()).decode()
+
+
+def show_few(names: Iterable[str]) -> str:
+    """Return the first names, and how many others there are."""
+    all_names = list(names)
+    more = f" and {len(all_names) - 4} more" if len(all_names) > 4 else ""
+    return ", ".join(name[:100] for name in all_names[:4]) + more or "no name"

@@ -1,0 +1,205 @@
+"""The files of a certificate and its key: how they are found, checked, read, and noticed to have changed.
+
+No message contains the content of a file.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import stat
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Generic, TypeVar
+
+from eventd.errors import Unavailable
+from eventd.tls.certificate import Certificate
+
+MAX_BYTES: Final = 1 << 20
+"""Size of the largest file that is read: a bundle of a few hundred certificates."""
+_CREDENTIAL: Final = "credential:"
+_OTHERS: Final = stat.S_IROTH | stat.S_IWOTH
+
+T = TypeVar("T")
+Stamp = tuple[int, int, int] | None
+"""What changes with a file: its inode, its size in bytes, and when it was changed, in nanoseconds. None: no file."""
+
+
+class CertificateUnusable(Unavailable):
+    """A certificate, its key or a CA cannot be used; the message names the file and the cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTlsConfig:
+    """How a listener serves TLS. Files are absolute paths or `credential:NAME`.
+
+    With a `client_ca_file`, clients must show a certificate of one of its CAs; a self-signed certificate in it stands
+    for itself. `min_version`: `1.2` or `1.3`.
+    """
+
+    cert_file: str
+    key_file: str
+    client_ca_file: str = ""
+    min_version: str = "1.2"
+
+    def __iter__(self) -> Iterable[str]:
+        return iter(filter(None, (self.cert_file, self.key_file, self.client_ca_file)))
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTlsConfig:
+    """How a connection proves the other end, and shows who it is. Files as in `ServerTlsConfig`; empty: none.
+
+    Without a `ca_file` the system's CAs count, unless there are `pins`: then the public key alone decides, and the
+    certificate may be self-signed. `server_name`: the name that the certificate must have, by default the host.
+    """
+
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    server_name: str = ""
+    pins: frozenset[str] = frozenset()
+
+
+SYSTEM_CAS: Final = ClientTlsConfig()
+"""Verify the other end by the system's CAs, and show no certificate."""
+
+
+def place(name: str, credentials: Path | None) -> Path:
+    """Return the path of a file, given by path or as `credential:NAME`. Raises `CertificateUnusable`."""
+    if not name.startswith(_CREDENTIAL):
+        return Path(name)
+    if credentials is None:
+        raise CertificateUnusable(
+            f"{name} needs a credentials directory",
+            hint="set CREDENTIALS_DIRECTORY; systemd does so for LoadCredential=",
+        )
+    return credentials / name.removeprefix(_CREDENTIAL)
+
+
+def read_pem(path: Path, *, secret: bool = False) -> bytes:
+    """Return the content of a PEM file. Raises `CertificateUnusable`, also for a `secret` that others may read."""
+    try:
+        # Danger: opening a named pipe waits for a writer.
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            mode = os.fstat(file).st_mode
+            content = os.read(file, MAX_BYTES + 1) if stat.S_ISREG(mode) else b""
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise CertificateUnusable(
+            f"cannot read {path}: {error.strerror}", hint="check the path, and that the node's user may read the file"
+        ) from None
+    if not stat.S_ISREG(mode):
+        raise CertificateUnusable(f"{path} is not a file", hint="name a PEM file")
+    if secret and mode & _OTHERS:
+        raise CertificateUnusable(
+            f"every user of this machine may read or change the private key {path}", hint=f"run chmod o= {path}"
+        )
+    if len(content) > MAX_BYTES:
+        raise CertificateUnusable(f"{path} is larger than {MAX_BYTES >> 20} MiB", hint="name a PEM file")
+    return content
+
+
+def load_pair(context: ssl.SSLContext, cert: Path, key: Path, now: int) -> Certificate:
+    """Let a context show a certificate, and return it. `now` in microseconds.
+
+    Raises `CertificateUnusable` if a file cannot be read, the certificate has ended, or the key is not its own.
+    """
+    content = read_pem(cert)
+    read_pem(key, secret=True)
+    try:
+        certificate = Certificate.of_pem(content)
+    except ValueError:
+        raise CertificateUnusable(
+            f"{cert} contains no certificate", hint="write the certificate in PEM, then those of its issuers"
+        ) from None
+    if certificate.ends <= now:
+        raise CertificateUnusable(f"the certificate {cert} has expired", hint="renew it, then send SIGHUP")
+    try:
+        context.load_cert_chain(cert, key, password=_refuse_password)
+    except (ssl.SSLError, OSError, ValueError) as error:
+        if "KEY_VALUES_MISMATCH" in str(getattr(error, "reason", "")):
+            problem = f"the private key {key} does not belong to the certificate {cert}"
+        elif isinstance(error, ValueError):
+            problem = f"the private key {key} is encrypted"
+        else:
+            problem = f"{cert} and {key} cannot be used: {getattr(error, 'reason', None) or 'the key is not PEM'}"
+        raise CertificateUnusable(problem, hint="write a PEM certificate and its unencrypted private key") from None
+    return certificate
+
+
+def _refuse_password() -> str:
+    """Raise: OpenSSL would otherwise ask for the password on the terminal, and the node would wait for it."""
+    raise ValueError("encrypted")
+
+
+def load_ca(context: ssl.SSLContext, path: Path) -> None:
+    """Let a context trust the certificates of a file, also one that is not a CA's. Raises `CertificateUnusable`."""
+    content = read_pem(path)
+    try:
+        context.load_verify_locations(cadata=content.decode("ascii"))
+    except (ssl.SSLError, UnicodeDecodeError, ValueError):
+        raise CertificateUnusable(
+            f"{path} contains no CA certificate", hint="write one or more certificates in PEM"
+        ) from None
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+
+
+class Reloaded(Generic[T]):
+    """A value that is made from files, and made again when they change.
+
+    `make` returns the value of the files as they are, or raises `CertificateUnusable`; then the value before stays, and
+    `trouble` says why.
+    """
+
+    def __init__(self, names: Iterable[str], credentials: Path | None, make: Callable[[], T]) -> None:
+        self.trouble = ""
+        self._names = tuple(name for name in names if name)
+        self._credentials = credentials
+        self._make = make
+        self._stamps: list[Stamp] = []
+        self._value: T | None = None
+
+    @property
+    def value(self) -> T:
+        """Return the value, made at the first use. Raises `CertificateUnusable` while there is none."""
+        if self._value is None:
+            self._load(self._read_stamps())
+        if self._value is None:
+            raise CertificateUnusable(self.trouble)
+        return self._value
+
+    @property
+    def present(self) -> T | None:
+        """Return the value in effect, without reading a file."""
+        return self._value
+
+    def refresh(self, *, force: bool = False) -> bool:
+        """Make the value again if a file has changed, or if `force`. Returns whether there is a new one."""
+        stamps = self._read_stamps()
+        if stamps == self._stamps and not force:
+            return False
+        return self._load(stamps)
+
+    def _load(self, stamps: list[Stamp]) -> bool:
+        self._stamps = stamps  # of before the files are read: a change during that is noticed next time
+        try:
+            self._value = self._make()
+        except CertificateUnusable as error:
+            self.trouble = str(error)
+            return False
+        self.trouble = ""
+        return True
+
+    def _read_stamps(self) -> list[Stamp]:
+        return [self._stamp(name) for name in self._names]
+
+    def _stamp(self, name: str) -> Stamp:
+        try:
+            found = place(name, self._credentials).stat()
+        except (OSError, CertificateUnusable):
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns

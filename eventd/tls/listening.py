@@ -1,0 +1,53 @@
+"""The TLS of one listener: its certificate, and the log of handshakes that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from eventd.runtime.clock import Clock
+from eventd.tls.contexts import ServerTls
+from eventd.tls.files import ServerTlsConfig
+from eventd.tls.reasons import HandshakeFailed
+
+LOG_SECONDS = 60.0
+"""Seconds between two log lines about handshakes that failed for one reason."""
+
+logger = logging.getLogger("eventd.tls")
+
+
+@dataclass(frozen=True, slots=True)
+class TlsListener:
+    """The TLS of a listener. `failed` gets each handshake that failed, and the address of its client."""
+
+    tls: ServerTls
+    failed: Callable[[HandshakeFailed, str], None]
+
+
+async def open_api_tls(declared: ServerTlsConfig | None, credentials: Path | None, clock: Clock) -> TlsListener | None:
+    """Return the TLS of the API, its files read; None for plain HTTP. Raises `CertificateUnusable`."""
+    if declared is None:
+        return None
+    tls = ServerTls(declared, credentials, clock.now)
+    await asyncio.to_thread(lambda: tls.value)
+    return TlsListener(tls, FailureLog(clock).note)
+
+
+class FailureLog:
+    """Logs handshakes that fail, at most one a minute for each reason."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._logged: dict[str, float] = {}
+
+    def note(self, failure: HandshakeFailed, address: str) -> None:
+        """Log a failed handshake of a client at this address, unless one was logged just now."""
+        now = self._clock.monotonic()
+        if now - self._logged.get(failure.reason, float("-inf")) < LOG_SECONDS:
+            return
+        self._logged[failure.reason] = now
+        about = {"reason": str(failure.reason), "address": address, "error": failure.detail}
+        logger.warning("handshake failed", extra=about)

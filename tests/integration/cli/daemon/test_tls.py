@@ -1,0 +1,92 @@
+"""A node whose API speaks TLS, as a process with workers: what `routerctl`, `probe` and signals do."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+
+from eventd.cli.daemon.probe import Probe, ProbeFailed, run_probe
+from eventd.tls.certificate import Certificate
+from tests.support.certificates import Authority, Files
+from tests.support.processes import DAEMON, Process, Processes
+from tests.support.waiting import wait_for
+
+
+@pytest.fixture
+def ca(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "ca")
+
+
+def serve(processes: Processes, server: Files, **env: str) -> Process:
+    """Start a node whose API speaks TLS; return when it is ready, which only its local socket tells without a CA."""
+    tls = {"EVENTD_API_TLS_CERT_FILE": str(server.cert), "EVENTD_API_TLS_KEY_FILE": str(server.key)}
+    node = processes.serve("node", ready=False, env={**tls, **env})
+
+    def ready() -> bool:
+        try:
+            return run_probe(Probe(ready=True, data_dir=str(processes.directory / "node")), {}) == "ready"
+        except ProbeFailed:
+            return False
+
+    wait_for(ready, "the node to be ready")
+    return node
+
+
+def shown(node: Process, ca: Authority) -> str:
+    """Return the pin of the certificate that the API shows."""
+    context = ssl.create_default_context(cafile=str(ca.file))
+    raw = socket.create_connection(("127.0.0.1", node.port), 10)
+    with context.wrap_socket(raw, server_hostname="localhost") as tls:  # which closes both
+        return Certificate.of_der(tls.getpeercert(True) or b"").pin
+
+
+def test_routerctl_verifies_the_node_and_every_worker_reads_a_new_certificate(
+    processes: Processes, ca: Authority
+) -> None:
+    node = serve(processes, ca.issue("api"), EVENTD_WORKERS="2")
+    server = f"https://127.0.0.1:{node.port}"
+    listed = processes.control("topic", "list", "--server", server, "--ca-file", str(ca.file))
+    assert (listed.returncode, listed.stderr) == (0, "")
+    for arguments, reason in (
+        ((), "tls_unknown_ca"),
+        (("--ca-file", str(ca.file), "--server-name", "other.example"), "tls_wrong_name"),
+        (("--pin", ca.issue("another").pin), "tls_wrong_pin"),
+    ):
+        for command in (("topic", "list"), ("get", "EventGroup")):
+            refused = processes.control(*command, "--server", server, *arguments)
+            assert refused.returncode == 1
+            assert f"TLS failed ({reason})" in refused.stderr
+            assert "Traceback" not in refused.stderr
+    plain = processes.control("get", "EventGroup", "--server", f"http://127.0.0.1:{node.port}")
+    assert plain.returncode == 1
+    assert "https://" in plain.stderr
+    here = processes.control("get", "EventGroup", "--data-dir", str(processes.directory / "node"))
+    assert here.returncode == 0, "over the local socket, without a CA"
+
+    renewed = ca.issue("api")
+    node.send(signal.SIGHUP)
+    wait_for(lambda: {shown(node, ca) for _ in range(8)} == {renewed.pin}, "both workers to show the new certificate")
+    assert node.terminate() == 0
+
+
+def test_a_pin_is_enough_for_a_self_signed_certificate(processes: Processes, tmp_path: Path) -> None:
+    made = processes.run([*DAEMON, "tls", "init", "node", "--dir", str(tmp_path / "tls"), "-o", "json"])
+    assert made.returncode == 0, made.stderr
+    pin = Certificate.of_pem((tmp_path / "tls/tls.crt").read_bytes()).pin
+    assert pin in made.stdout
+    node = serve(processes, Files(tmp_path / "tls/tls.crt", tmp_path / "tls/tls.key"))
+    got = processes.control("get", "EventGroup", "--server", f"https://127.0.0.1:{node.port}", "--pin", pin)
+    assert got.returncode == 0, got.stderr
+
+
+def test_a_certificate_that_cannot_be_used_ends_the_start_with_the_reason(processes: Processes, ca: Authority) -> None:
+    server, other = ca.issue("api"), ca.issue("other")
+    env = {"EVENTD_API_TLS_CERT_FILE": str(server.cert), "EVENTD_API_TLS_KEY_FILE": str(other.key)}
+    node = processes.serve("node", ready=False, env=env)
+    assert node.wait_exit() == 1
+    assert "does not belong to the certificate" in node.log()
+    assert "Traceback" not in node.log()

@@ -1,0 +1,195 @@
+"""The API over TLS: clients of every kind, certificates that stand for keys, and clients that speak something else."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import warnings
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from eventd.client import ONCE, Client, ClientTlsConfig, Lost
+from eventd.client.values import Batch, NewRecord
+from eventd.errors import Forbidden, SettingsError, Unauthorized
+from eventd.settings.model import load
+from eventd.testing import until
+from eventd.tls.files import CertificateUnusable
+from tests.integration.conftest import MakeSites
+from tests.support.certificates import DAY, Authority
+from tests.support.sites import Site
+
+
+@pytest.fixture
+def ca(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "ca")
+
+
+async def serve(sites: MakeSites, ca: Authority, **flags: str) -> Site:
+    """Start a node whose API speaks TLS."""
+    server = ca.issue("api")
+    (site,) = sites("n")
+    return await site.start(api_tls_cert_file=str(server.cert), api_tls_key_file=str(server.key), **flags)
+
+
+def address(site: Site, scheme: str = "https") -> str:
+    assert site.running.api_address is not None
+    return f"{scheme}://127.0.0.1:{site.running.api_address[1]}"
+
+
+def port(site: Site) -> int:
+    assert site.running.api_address is not None
+    return site.running.api_address[1]
+
+
+async def test_requests_and_streams(sites: MakeSites, ca: Authority) -> None:
+    site = await serve(sites, ca)
+    async with Client(address(site), tls=ClientTlsConfig(ca_file=str(ca.file)), retry=ONCE) as client:
+        await client.topics.put("t")
+        await client.topics.write("t", [NewRecord({"n": 1})])
+        async with aclosing(aiter(client.watch({"t": 0}))) as sights:
+            batch = await anext(sights)
+        assert isinstance(batch, Batch)
+        assert [record.data for record in batch.records] == [{"n": 1}]
+
+
+@pytest.mark.parametrize(
+    ("tls", "reason"),
+    [
+        (lambda ca: None, "tls_unknown_ca"),
+        (lambda ca: ClientTlsConfig(ca_file=str(ca.file), server_name="other.example"), "tls_wrong_name"),
+        (lambda ca: ClientTlsConfig(pins=frozenset([ca.issue("another").pin])), "tls_wrong_pin"),
+    ],
+)
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_node_that_is_not_the_right_one_gets_no_request(
+    sites: MakeSites, ca: Authority, tls: object, reason: str, streams: bool
+) -> None:
+    site = await serve(sites, ca)
+    declared = tls(ca)  # type: ignore[operator]
+    async with Client(address(site), "a key that must not leave", tls=declared, retry=ONCE) as client:
+        call = anext(aiter(client.watch({"t": 0}))) if streams else client.reach()
+        with pytest.raises(Lost, match=reason):
+            await call
+    heard = "routerd_eventd_listener_connections"
+    await until(lambda: site.running.metrics.registry.get_sample_value(heard, {"group": ""}) == 0, "no connection left")
+
+
+async def test_a_pin_is_enough(sites: MakeSites, ca: Authority) -> None:
+    site = await serve(sites, ca)
+    pinned = ClientTlsConfig(pins=frozenset([ca.issue("api").pin]))
+    await site.running.reload()  # the pair was issued again
+    async with Client(address(site), tls=pinned, retry=ONCE) as client:
+        await client.reach()
+
+
+async def test_a_client_certificate_stands_for_a_key(sites: MakeSites, ca: Authority) -> None:
+    clients = "reader.example:read,writer:read+write+admin:a-"
+    site = await serve(sites, ca, api_tls_client_ca_file=str(ca.file), api_clients=clients)
+
+    def client(name: str, *, node: str = "", hosts: tuple[str, ...] = ()) -> Client:
+        shown = ca.issue(name, node=node, hosts=hosts)
+        tls = ClientTlsConfig(ca_file=str(ca.file), cert_file=str(shown.cert), key_file=str(shown.key))
+        return Client(address(site), tls=tls, retry=ONCE)
+
+    async with client("w", node="writer") as writer:
+        await writer.topics.put("a-1")
+        with pytest.raises(Forbidden):
+            await writer.topics.put("b-1")
+    async with client("r", hosts=("reader.example",)) as reader:
+        await reader.topics.get("a-1")
+        with pytest.raises(Forbidden):
+            await reader.topics.put("a-2")
+    async with client("x", hosts=("unknown.example",)) as unknown:
+        with pytest.raises(Unauthorized):
+            await unknown.topics.get("a-1")
+    async with Client(address(site), tls=ClientTlsConfig(ca_file=str(ca.file)), retry=ONCE) as bare:
+        with pytest.raises(Lost, match="tls_client_missing"):
+            await bare.reach()
+
+
+async def test_plain_http_is_told_so(sites: MakeSites, ca: Authority) -> None:
+    site = await serve(sites, ca)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port(site))
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: n\r\n\r\n")
+    answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.endswith(b"this port speaks TLS: write https:// in its address\n")
+    writer.close()
+
+
+@pytest.mark.parametrize("version", ["TLSv1_1", "TLSv1_2"])
+async def test_old_versions_are_refused(sites: MakeSites, ca: Authority, version: str) -> None:
+    site = await serve(sites, ca, api_tls_min_version="1.3")
+    context = ssl.create_default_context(cafile=str(ca.file))
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of the version that is to be refused
+        context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
+    with pytest.raises(ssl.SSLError, match=r"(?i)protocol.version"):
+        await asyncio.open_connection("127.0.0.1", port(site), ssl=context)
+    labels = {"group": "", "reason": "tls_version"}
+    assert site.running.metrics.registry.get_sample_value("routerd_eventd_listener_turned_away_total", labels) == 1
+
+
+async def test_a_thousand_half_open_handshakes_keep_no_other_client_out(sites: MakeSites, ca: Authority) -> None:
+    site = await serve(sites, ca)
+    hello = first_flight(ca)
+    async with Client(address(site), tls=ClientTlsConfig(ca_file=str(ca.file)), retry=ONCE) as known:
+        await known.reach()
+        silent: list[socket.socket] = []
+        try:
+            for number in range(1000):
+                each = socket.create_connection(("127.0.0.1", port(site)))
+                silent.append(each)
+                each.sendall(hello[: (0, 1, len(hello) // 2, len(hello))[number % 4]])
+                if number % 100 == 0:
+                    await known.reach()
+                    async with Client(address(site), tls=ClientTlsConfig(ca_file=str(ca.file)), retry=ONCE) as new:
+                        await new.reach()
+            await known.reach()
+        finally:
+            for each in silent:
+                each.close()
+    displaced = {"group": "", "reason": "displaced"}
+    away = site.running.metrics.registry.get_sample_value("routerd_eventd_listener_turned_away_total", displaced)
+    assert away is None or away > 0
+
+
+def first_flight(ca: Authority) -> bytes:
+    """Return the first bytes of a TLS client."""
+    sent = ssl.MemoryBIO()
+    client = ssl.create_default_context(cafile=str(ca.file)).wrap_bio(
+        ssl.MemoryBIO(), sent, server_hostname="localhost"
+    )
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return sent.read()
+
+
+async def test_a_certificate_that_cannot_be_used_keeps_the_node_from_starting(sites: MakeSites, ca: Authority) -> None:
+    (site,) = sites("n")
+    late = ca.issue("late", lasts=-DAY)
+    with pytest.raises(CertificateUnusable, match="has expired"):
+        await site.start(api_tls_cert_file=str(late.cert), api_tls_key_file=str(late.key))
+    site.node = None
+    good = ca.issue("good")
+    good.key.chmod(0o604)
+    with pytest.raises(CertificateUnusable, match="every user of this machine may read or change the private key"):
+        await site.start(api_tls_cert_file=str(good.cert), api_tls_key_file=str(good.key))
+    site.node = None
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"api_tls_cert_file": "/a"},
+        {"api_tls_key_file": "/a"},
+        {"api_tls_client_ca_file": "/a"},
+        {"api_clients": "a"},
+    ],
+)
+def test_settings_that_lack_another_one_are_refused(flags: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match="as well"):
+        load(flags, {})
