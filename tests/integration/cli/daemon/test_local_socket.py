@@ -128,6 +128,14 @@ def test_a_foreign_page_or_host_gets_nothing(processes: Processes, folder: Path)
     assert ask(folder, "/api/v1/status", Origin="http://localhost")[0] == 200
 
 
+def test_a_request_for_another_node_is_refused_on_the_socket_alone(processes: Processes, folder: Path) -> None:
+    node = processes.serve("node")
+    for other in ({"Eventd-Database": "sqlite:1:2"}, {"Eventd-Listen": "127.0.0.1:1"}):
+        status, answer = ask(folder, "/v0/topics", **other)
+        assert (status, json.loads(answer)["error"]["code"]) == (421, "wrong_node")
+        assert node.get("/v0/topics", headers=other)[0] == 200  # over TCP it would only reveal what a node serves
+
+
 def test_the_workers_share_the_socket(processes: Processes, folder: Path) -> None:
     node = processes.serve("node", "--workers", "2", env=KEYS)
     with contextlib.closing(OverSocket(folder)) as one:
