@@ -116,9 +116,9 @@ def _service(settings: Settings, claim: DatabaseClaim | None, prepare: Callable[
     clock = SystemClock()
 
     def make(sockets: Sequence[socket.socket] = ()) -> Service:
-        from eventd.api.listener.local_socket import bind_local_socket
+        from eventd.api.listener.local_socket import LocalSocket
 
-        local = bind_local_socket(settings.data_dir, SYSTEM) if settings.local_socket else None
+        local = LocalSocket(settings.data_dir) if settings.local_socket else None
         if settings.workers > 1:
             from eventd.cli.daemon.workers import Workers
 

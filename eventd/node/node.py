@@ -86,7 +86,7 @@ class Node:
 
     Call `start`, then `run_until_stopped`; `stop` drains and closes. The node ends with an error when another node
     takes over its `claim` on the database. The API is served on `sockets`, which listen already, or else on the
-    configured address, and also on the `local` socket, if there is one, which a whole node publishes and closes.
+    configured address, and also on the `local` socket, if there is one, which a whole node binds, publishes and closes.
     `threads` creates every thread pool but the loop's default executor, which the loop itself provides, and `boot_id`
     identifies the boot of the machine (empty: it is read): a simulation passes its own.
     """
@@ -282,6 +282,8 @@ class Node:
         """Return what serves the API on the local socket; None without a socket."""
         if self._local is None:
             return None
+        if self._share.is_whole:
+            self._local.bind(self._chance)
         path = self.log.database.path
         database = identify_server(self.settings.database_url) if path is None else identify_file(path)
         intended = {DATABASE_HEADER: database, LISTEN_HEADER: str(self.settings.api_listen)}

@@ -26,10 +26,10 @@ logger = logging.getLogger("eventd.local_socket")
 
 @dataclass(slots=True)
 class LocalSocket:
-    """The socket of a node, listening as `descriptor`, which the node's processes share; -1 if it could not be bound.
+    """The socket of a node, listening as `descriptor`, which the node's processes share; -1 if it is not bound.
 
-    `users` may connect. `temporary`: its name until it is published. `problem`: why it is not reachable; empty if it
-    is, as far as is known.
+    `users` may connect: the owner of the folder, root and the node's user. `temporary`: its name until it is published.
+    `problem`: why it is not reachable; empty if it is, as far as is known.
     """
 
     folder: Path
@@ -41,14 +41,37 @@ class LocalSocket:
 
     def look(self) -> str:
         """Return why commands do not reach this node through the socket; empty if they do."""
-        if self.problem:
-            return self.problem
         try:
             about = os.lstat(self.folder / NAME)
         except OSError as error:
-            return f"{self.folder / NAME}: {error.strerror}"
-        is_own = (about.st_dev, about.st_ino) == self.inode
-        return "" if is_own else f"{self.folder / NAME} belongs to another node"
+            return self.problem or f"{self.folder / NAME}: {error.strerror}"
+        if (about.st_dev, about.st_ino) == self.inode:
+            return ""  # perhaps since another process of the node took the name over
+        return self.problem or f"{self.folder / NAME} belongs to another node"
+
+    def bind(self, chance: Chance) -> None:
+        """Listen in the folder under a temporary name. An error is logged, and the node works without the socket."""
+        try:
+            with _open(self.folder) as folder:
+                self.users = folder.users
+                self.temporary = f".{NAME}.{chance.token(6).hex()}"
+                self._listen(folder)
+        except (OSError, Untrusted) as error:
+            self._fail(_words(error))
+
+    def _listen(self, folder: SocketFolder) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+            listening.bind(folder.address(self.temporary))
+            try:
+                os.chmod(self.temporary, 0o600, dir_fd=folder.descriptor)  # none can connect before it listens
+                about = os.stat(self.temporary, dir_fd=folder.descriptor, follow_symlinks=False)
+                listening.listen(BACKLOG)
+            except BaseException:
+                os.unlink(self.temporary, dir_fd=folder.descriptor)
+                raise
+            listening.setblocking(False)
+            self.inode = about.st_dev, about.st_ino
+            self.descriptor = listening.detach()
 
     def publish(self) -> bool:
         """Give the socket its name, and return True; False if another node answers there. `problem` holds the reason.
@@ -95,39 +118,8 @@ class LocalSocket:
         self.descriptor = -1
 
 
-def bind_local_socket(folder: Path, chance: Chance) -> LocalSocket:
-    """Return a socket that listens in the data folder, not published yet. A problem is logged and kept in the result.
-
-    Only the owner of the folder may connect, besides root and this process's user.
-    """
-    bound = LocalSocket(folder)
-    try:
-        with _open(folder) as opened:
-            bound.users = opened.users
-            bound.temporary = f".{NAME}.{chance.token(6).hex()}"
-            _listen(bound, opened)
-    except (OSError, Untrusted) as error:
-        bound._fail(_words(error))
-    return bound
-
-
 def _open(folder: Path) -> SocketFolder:
     return SocketFolder(folder, owners=(os.geteuid(), ROOT))
-
-
-def _listen(bound: LocalSocket, folder: SocketFolder) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
-        listening.bind(folder.address(bound.temporary))
-        try:
-            os.chmod(bound.temporary, 0o600, dir_fd=folder.descriptor)  # none can connect before it listens
-            about = os.stat(bound.temporary, dir_fd=folder.descriptor, follow_symlinks=False)
-            listening.listen(BACKLOG)
-        except BaseException:
-            os.unlink(bound.temporary, dir_fd=folder.descriptor)
-            raise
-        listening.setblocking(False)
-        bound.inode = about.st_dev, about.st_ino
-        bound.descriptor = listening.detach()
 
 
 def _is_answered(folder: SocketFolder) -> bool:

@@ -101,6 +101,8 @@ class Workers:
         self._supervisor = Supervisor(self._clock)
         self._sockets = self._sockets or await listen(*self._settings.api_listen, self._clock)
         self.api_address = self._sockets[0].getsockname()[:2]
+        if self._local is not None:
+            self._local.bind(SYSTEM)
         self._folder = tempfile.mkdtemp(prefix="eventd-workers-")
         self._workers = [_Worker(self._begin, number, self._clock) for number in range(self._settings.workers)]
         for worker in self._workers:
