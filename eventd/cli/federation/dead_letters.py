@@ -16,7 +16,7 @@ from eventd.cli.gateway.selecting import (
     all_groups,
     one_group,
 )
-from eventd.cli.gateway.session import Session, connected, connected_without_table
+from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
 from eventd.cli.terminal.output import Column, moment, text
 from eventd.text.plural import counted
 
@@ -42,6 +42,7 @@ OfPeerOption = Annotated[str, typer.Option("--peer", metavar="NODE", help="All d
 
 
 @connected
+@only_calls
 async def list_letters(
     session: Session,
     group: GroupsOption = "",
@@ -66,6 +67,7 @@ async def list_letters(
 
 
 @connected_without_table
+@only_calls
 async def retry(
     session: Session,
     letter: LettersArgument = None,
@@ -85,6 +87,7 @@ async def retry(
 
 
 @connected_without_table
+@only_calls
 async def drop(
     session: Session,
     letter: LettersArgument = None,

@@ -24,7 +24,7 @@ from eventd.cli.gateway.selecting import (
     all_groups,
     one_group,
 )
-from eventd.cli.gateway.session import Session, connected, connected_without_table
+from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
 from eventd.cli.program.values import MayBeEmpty
 from eventd.cli.terminal.output import Column, moment, note, text
 from eventd.errors import Invalid
@@ -177,6 +177,7 @@ def _event_name(row: Mapping[str, Any]) -> str:
 
 
 @connected
+@only_calls
 async def list_events(
     session: Session,
     group: GroupsOption = "",
@@ -237,6 +238,7 @@ async def list_events(
 
 
 @connected
+@only_calls
 async def deliveries(
     session: Session,
     group: GroupsOption = "",
@@ -273,6 +275,7 @@ async def deliveries(
 
 
 @connected_without_table
+@only_calls
 async def prune(session: Session, group: GroupOption = "") -> None:
     """Apply the group's retention now."""
     answer = await session.call("events.prune", group=await one_group(session, group))

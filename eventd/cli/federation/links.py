@@ -22,7 +22,7 @@ from eventd.cli.gateway.selecting import (
     all_groups,
     one_group,
 )
-from eventd.cli.gateway.session import Session, connected, connected_without_table
+from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
 from eventd.cli.terminal.output import Column, joined, note, show_moment, span, text
 from eventd.text.plural import counted
 
@@ -58,6 +58,7 @@ PeerArgument = Annotated[str, typer.Argument(metavar="PEER", help="The peer, by 
 
 
 @connected
+@only_calls
 async def summary(
     session: Session,
     group: GroupsOption = "",
@@ -99,6 +100,7 @@ def _link_name(row: Mapping[str, Any]) -> str:
 
 
 @connected
+@only_calls
 async def links(session: Session, group: GroupsOption = "", peer: PeerFilter = "", watch: WatchOption = False) -> None:
     """List links with state, reason, backlog and lag, and up to which of its positions each peer's events arrived."""
     names = await all_groups(session, group)
@@ -125,6 +127,7 @@ async def links(session: Session, group: GroupsOption = "", peer: PeerFilter = "
 
 
 @connected
+@only_calls
 async def gaps(
     session: Session,
     group: GroupsOption = "",
@@ -148,6 +151,7 @@ async def gaps(
 
 
 @connected
+@only_calls
 async def pause(
     session: Session,
     peer: PeerArgument,
@@ -177,6 +181,7 @@ def user() -> str:
 
 
 @connected
+@only_calls
 async def resume(session: Session, peer: PeerArgument, group: GroupOption = "") -> None:
     """Resume the link to a peer at once, whether it is paused, backing off, blocked or failed."""
     answer = await session.call("links.resume", group=await one_group(session, group), peer=peer)
@@ -189,6 +194,7 @@ def _show_link(session: Session, answer: Mapping[str, Any]) -> None:
 
 
 @connected_without_table
+@only_calls
 async def redeliver(
     session: Session,
     peer: PeerArgument,
@@ -253,6 +259,7 @@ def _summary(answer: Mapping[str, Any]) -> str:
 
 
 @connected
+@only_calls
 async def status(session: Session) -> None:
     """Show an overview of all groups: sizes, peers, link states."""
     answer = await session.call("groups.status")

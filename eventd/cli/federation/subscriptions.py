@@ -9,7 +9,7 @@ import typer
 
 from eventd.cli.federation.links import user
 from eventd.cli.gateway.selecting import GroupsOption
-from eventd.cli.gateway.session import Session, connected, connected_without_table
+from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
 from eventd.cli.terminal.output import Column, moment, note, span, text
 from eventd.text.plural import counted
 
@@ -59,6 +59,7 @@ def _short(words: str) -> str:
 
 
 @connected
+@only_calls
 async def list_states(session: Session, group: GroupsOption = "") -> None:
     """List subscriptions with phase, backlog, dead letters and last run."""
     answer = await session.call("subscriptions.list", group=group)
@@ -66,6 +67,7 @@ async def list_states(session: Session, group: GroupsOption = "") -> None:
 
 
 @connected
+@only_calls
 async def runs(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of the EventSubscription.")] = "",
@@ -113,6 +115,7 @@ async def _note_undeclared(session: Session, name: str) -> None:
 
 
 @connected_without_table
+@only_calls
 async def retry(
     session: Session,
     name: NameArgument,
@@ -133,6 +136,7 @@ async def retry(
 
 
 @connected_without_table
+@only_calls
 async def reset(
     session: Session,
     name: NameArgument,
@@ -158,6 +162,7 @@ async def reset(
 
 
 @connected
+@only_calls
 async def pause(session: Session, name: NameArgument, group: GroupsOption = "") -> None:
     """Pause a subscription; its events wait until it is resumed, unless they expire or are evicted."""
     answer = await session.call("subscriptions.pause", subscription=name, group=group, by=user())
@@ -165,6 +170,7 @@ async def pause(session: Session, name: NameArgument, group: GroupsOption = "") 
 
 
 @connected
+@only_calls
 async def resume(session: Session, name: NameArgument, group: GroupsOption = "") -> None:
     """Resume a subscription at once, whether it is paused, backing off or blocked."""
     answer = await session.call("subscriptions.resume", subscription=name, group=group)

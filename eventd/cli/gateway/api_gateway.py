@@ -26,6 +26,7 @@ class ApiGateway(ABC):
     `server` names the node in messages.
     """
 
+    needs_loop = False
     server: str
 
     @abstractmethod

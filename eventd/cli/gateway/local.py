@@ -40,6 +40,8 @@ class LocalGateway:
     `socket_problem`: why the local socket of a node that runs is not used.
     """
 
+    needs_loop = True
+
     def __init__(
         self, settings: Settings, *, make: bool = False, pretend: bool = False, socket_problem: str = ""
     ) -> None:

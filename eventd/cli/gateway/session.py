@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
@@ -122,11 +122,19 @@ class Session:
         from eventd.cli.gateway.api_gateway import NodeGone
 
         try:
-            return await self.gateway.call(operation, **params)
+            return await (await self._reach()).call(operation, **params)
         except NodeGone:
             self._ended.append(self.gateway)  # a client may still use its address
             self._gateway = None
-        return await self.gateway.call(operation, **params)
+        return await (await self._reach()).call(operation, **params)
+
+    async def _reach(self) -> LocalGateway | ApiGateway:
+        """Return the access to the node, on an event loop if that access needs one."""
+        if self.gateway.needs_loop:
+            from eventd.cli.gateway.late_loop import enter_loop
+
+            await enter_loop()
+        return self.gateway
 
     @property
     def gateway(self) -> LocalGateway | ApiGateway:
@@ -205,6 +213,17 @@ class Session:
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., None]]
+Asking = TypeVar("Asking", bound=Callable[..., Any])
+_ONLY_CALLS: Final = "only_calls"
+
+
+def only_calls(command: Asking) -> Asking:
+    """Mark an async command that awaits only `session.call`, except with `--watch`. Write it below `connected`.
+
+    Where a node answers, the command runs without an event loop, which takes longer to load than the command.
+    """
+    vars(command)[_ONLY_CALLS] = True
+    return command
 
 
 def connected(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
@@ -226,6 +245,11 @@ def offline(*names: str, **variants: tuple[Any, Any]) -> Decorator:
 
 
 def _begin_connected(command: Callable[..., Any], session: Session, given: dict[str, Any]) -> None:
+    if vars(command).get(_ONLY_CALLS) and not given.get("watch"):
+        from eventd.cli.gateway.late_loop import run_with_late_loop
+
+        run_with_late_loop(lambda: command(session, **given), session.close)
+        return
     from eventd.cli.gateway.event_loop import run_to_end  # loads asyncio, which help and completion do not need
 
     run_to_end(lambda: command(session, **given), session.close)

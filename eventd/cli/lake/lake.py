@@ -11,7 +11,7 @@ import typer
 from eventd.cli.gateway.lake_choice import LakeOption, lake_address
 from eventd.cli.gateway.options import SHOW
 from eventd.cli.gateway.selecting import DryRunOption
-from eventd.cli.gateway.session import Session, connected, offline
+from eventd.cli.gateway.session import Session, connected, offline, only_calls
 from eventd.cli.program.values import Duration
 from eventd.cli.terminal.output import Column, moment, note, text
 from eventd.errors import CheckFailed, EventdError
@@ -86,6 +86,7 @@ NodesOption = Annotated[
 
 
 @connected
+@only_calls
 async def status(session: Session) -> None:
     """Show how far each table of the node's delivery ledger is shipped to the lake, and what blocks it."""
     answer = await session.call("lake.status")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from eventd.cli.gateway.selecting import GroupsOption
-from eventd.cli.gateway.session import Session, connected
+from eventd.cli.gateway.session import Session, connected, only_calls
 from eventd.cli.program.exits import ExitCode
 from eventd.cli.terminal.output import GAP, Column, note, text
 
@@ -46,6 +46,7 @@ PAUSE = 2.0
 
 
 @connected
+@only_calls
 async def doctor(
     session: Session,
     area: Annotated[str, typer.Argument(metavar="[AREA]", help="Area to check: federation (default: all).")] = "",

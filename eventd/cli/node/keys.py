@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from eventd.cli.gateway.session import Session, connected, connected_without_table
+from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
 from eventd.cli.terminal.output import Column, joined, moment, note, text
 from eventd.errors import EventdError
 
@@ -24,6 +24,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the k
 
 
 @connected_without_table
+@only_calls
 async def create(
     session: Session,
     name: NameArgument,
@@ -71,6 +72,7 @@ def _show_key(session: Session, answer: dict[str, Any]) -> None:
 
 
 @connected
+@only_calls
 async def list_keys(session: Session) -> None:
     """List the keys that `key create` made, without their secrets. The keys of the settings are not listed."""
     answer = await session.call("keys.list")
@@ -78,6 +80,7 @@ async def list_keys(session: Session) -> None:
 
 
 @connected_without_table
+@only_calls
 async def revoke(
     session: Session,
     name: NameArgument,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from eventd.cli.gateway.session import Session, connected, connected_without_table, offline
+from eventd.cli.gateway.session import Session, connected, connected_without_table, offline, only_calls
 from eventd.cli.terminal.output import Column, moment, note, show_moment, show_span, text
 from eventd.errors import CheckFailed, NotFound
 from eventd.text.invisible import printable
@@ -77,6 +77,7 @@ def init(
 
 
 @connected
+@only_calls
 async def list_plugins(session: Session) -> None:
     """List declared plugins."""
     answer = await session.call("plugins.list")
@@ -128,6 +129,7 @@ async def _check_here(executable: Path | None, entry_point: str, type: str) -> d
 
 
 @connected_without_table
+@only_calls
 async def run(
     session: Session,
     name: NameArgument,
@@ -186,6 +188,7 @@ def _identity(resource: Mapping[str, Any]) -> str:
 
 
 @connected
+@only_calls
 async def runs(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="Only runs of this Plugin.")] = "",
@@ -222,6 +225,7 @@ async def _note_undeclared(session: Session, name: str) -> None:
 
 
 @connected_without_table
+@only_calls
 async def logs(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of the Plugin.")] = "",

@@ -10,7 +10,7 @@ import typer
 
 from eventd.cli.federation.watch import PAUSE
 from eventd.cli.gateway.selecting import WatchOption
-from eventd.cli.gateway.session import Session, connected, connected_without_table
+from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
 from eventd.cli.program.exits import ExitCode
 from eventd.cli.resources.resources import ExitCodeOption, read_files
 from eventd.cli.terminal.output import Column, moment, note, show_moment, text, write_json
@@ -43,6 +43,7 @@ ConfigOption = Annotated[
 
 
 @connected
+@only_calls
 async def list_parts(
     session: Session,
     owner: Annotated[
@@ -87,6 +88,7 @@ async def _answers(session: Session, operation: str, **params: Any) -> AsyncIter
 
 
 @connected_without_table
+@only_calls
 async def describe(session: Session, source: SourceArgument) -> None:
     """Show a part, or all parts of an owner: EventSubscription/NAME or Plugin/NAME."""
     parts = (await session.call("dynamic.describe", source=source))["parts"]
@@ -130,6 +132,7 @@ def _name(resource: Mapping[str, Any]) -> str:
 
 
 @connected_without_table
+@only_calls
 async def render(session: Session, config: ConfigOption = None, watch: WatchOption = False) -> None:
     """Print the effective configuration: the declared resources, minus those masked, plus those of parts."""
     sources = read_files(config) if config else []
@@ -163,6 +166,7 @@ def _print_json(session: Session, value: Mapping[str, Any], *, again: bool) -> N
 
 
 @connected_without_table
+@only_calls
 async def diff(
     session: Session,
     config: ConfigOption = None,
@@ -217,6 +221,7 @@ def _diff_lines(answer: Mapping[str, Any]) -> list[str]:
 
 
 @connected_without_table
+@only_calls
 async def delete(session: Session, source: SourceArgument) -> None:
     """Delete a part: its resources and masks end, until a plugin proposes them again."""
     answer = await session.call("dynamic.delete", source=source)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eventd.cli.gateway.selecting import DryRunOption
-from eventd.cli.gateway.session import Session, connected, connected_without_table
+from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
 from eventd.cli.program.exits import ExitCode
 from eventd.cli.terminal.output import Column, note, show_moment
 from eventd.text.invisible import printable
@@ -34,6 +34,7 @@ PruneOption = Annotated[bool, typer.Option("--prune", help="Delete resources tha
 
 
 @connected_without_table
+@only_calls
 async def apply(
     session: Session,
     filename: FilesOption,
@@ -52,6 +53,7 @@ async def apply(
 
 
 @connected_without_table
+@only_calls
 async def diff(
     session: Session,
     filename: FilesOption,
@@ -227,6 +229,7 @@ _OTHERS = (
 
 
 @connected
+@only_calls
 async def get(
     session: Session,
     kind: Annotated[
@@ -265,6 +268,7 @@ def _show_tables(session: Session, rows: list[dict[str, Any]]) -> None:
 
 
 @connected
+@only_calls
 async def describe(
     session: Session,
     kind: Annotated[
@@ -286,6 +290,7 @@ async def describe(
 
 
 @connected_without_table
+@only_calls
 async def delete(
     session: Session,
     kind: Annotated[

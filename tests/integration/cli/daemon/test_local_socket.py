@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 
 from eventd.cli.daemon.probe import Probe, ProbeFailed, run_probe
+from eventd.cli.gateway import node_socket
 from eventd.cli.gateway.node_socket import SocketGateway, find_node
 from eventd.cli.gateway.session import NodeChoice, Session
 from eventd.cli.terminal.output import Output
@@ -73,11 +75,15 @@ def find(folder: Path, **flags: str) -> tuple[bool, str]:
 
 
 def loads_the_database(processes: Processes, folder: Path, *arguments: str) -> bool:
-    """Run `routerctl`; return whether it opened the database itself."""
+    """Run `routerctl`; return whether it opened the database itself. If not, it must have loaded nothing slow."""
     command = [sys.executable, "-X", "importtime", *CONTROL[1:], *arguments]
     done = processes.run(command, env={"EVENTD_DATA_DIR": str(folder)})
     assert done.returncode == 0, done.stderr
-    return "sqlalchemy" in done.stderr
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    if "sqlalchemy" in loaded:
+        return True
+    assert loaded & {"pydantic", "aiohttp", "http.client", "email", "asyncio", "ssl", "yaml", "msgspec"} == set()
+    return False
 
 
 def metric(node: Process, name: str) -> float:
@@ -120,6 +126,14 @@ def test_a_foreign_page_or_host_gets_nothing(processes: Processes, folder: Path)
     assert ask(folder, "/api/v1/status", Host="evil.example")[0] == 403
     assert ask(folder, "/api/v1/status", Origin="http://evil.example")[0] == 403
     assert ask(folder, "/api/v1/status", Origin="http://localhost")[0] == 200
+
+
+def test_a_request_for_another_node_is_refused_on_the_socket_alone(processes: Processes, folder: Path) -> None:
+    node = processes.serve("node")
+    for other in ({"Eventd-Database": "sqlite:1:2"}, {"Eventd-Listen": "127.0.0.1:1"}):
+        status, answer = ask(folder, "/v0/topics", **other)
+        assert (status, json.loads(answer)["error"]["code"]) == (421, "wrong_node")
+        assert node.get("/v0/topics", headers=other)[0] == 200  # over TCP it would only reveal what a node serves
 
 
 def test_the_workers_share_the_socket(processes: Processes, folder: Path) -> None:
@@ -197,6 +211,14 @@ def test_a_switched_off_socket(processes: Processes, folder: Path) -> None:
     told = processes.control("doctor", env={"EVENTD_DATA_DIR": str(folder)})
     assert f"no node listens at {folder / NAME}" in told.stdout
     assert locate(str(folder), environ={"EVENTD_LOCAL_SOCKET": "off"}) is None
+
+
+def test_a_frozen_node_is_passed_over(processes: Processes, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_socket, "HELLO_SECONDS", 0.05)
+    node = processes.serve("node")
+    node.send(signal.SIGSTOP)
+    assert find(folder) == (False, f"the node at {folder / NAME} does not answer: timed out")
+    node.send(signal.SIGCONT)
 
 
 # --- what may be at the socket's name -------------------------------------------------------------------------------
