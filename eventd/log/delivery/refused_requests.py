@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from eventd.log.core.commit import ChangeUnit, Transaction, Turn
 from eventd.store.engine.database import bulk_insert
-from eventd.store.schema.tables import refusals
 
 
 class RefusedRequests(NamedTuple):
@@ -35,4 +34,4 @@ class StoreRefusals(ChangeUnit[None]):
         self.weight = len(rows)
 
     def make(self, tx: Transaction) -> None:
-        bulk_insert(tx.conn, refusals, RefusedRequests._fields, self._rows)
+        bulk_insert(tx.conn, "refusals", RefusedRequests._fields, self._rows)

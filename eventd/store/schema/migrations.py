@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import sqlalchemy as sa
-
 import eventd
 from eventd.errors import DatabaseUnusable
-from eventd.store.engine.database import Database, chance_of, insert, lock_schema
+from eventd.store.engine.database import Connection, Database, chance_of, fetch, has_table, insert_row, lock_schema
 from eventd.store.engine.foreign_file import refuse_foreign
-from eventd.store.schema.tables import log_heads
 from eventd.text.plural import counted
 
 if TYPE_CHECKING:
@@ -37,14 +34,15 @@ def _config() -> Config:
     return config
 
 
-def read_revision(conn: sa.Connection) -> str | None:
+def read_revision(conn: Connection) -> str | None:
     """Return the revision of the open database; None if it was never migrated."""
-    if not sa.inspect(conn).has_table("alembic_version"):
+    if not has_table(conn, "alembic_version"):
         return None
-    return conn.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+    rows = fetch(conn, "SELECT version_num FROM alembic_version")
+    return str(rows[0][0]) if rows else None
 
 
-def pending(conn: sa.Connection) -> list[str]:
+def pending(conn: Connection) -> list[str]:
     """Return the revisions that were not yet applied to the open database, oldest first.
 
     Raises `DatabaseUnusable` when the database was written by a newer program.
@@ -64,7 +62,7 @@ def pending(conn: sa.Connection) -> list[str]:
     return [script.revision for script in reversed(list(scripts.iterate_revisions("heads", current)))]
 
 
-def upgrade(conn: sa.Connection, *, now: int) -> list[str]:
+def upgrade(conn: Connection, *, now: int) -> list[str]:
     """Apply every pending migration in the open transaction; create the head row if it is missing.
 
     Returns the applied revisions, oldest first.
@@ -74,10 +72,10 @@ def upgrade(conn: sa.Connection, *, now: int) -> list[str]:
     if applied:
         from alembic import command
 
-        if not conn.in_transaction():  # otherwise Alembic would commit in between
-            conn.begin()
+        if not conn.sqlalchemy.in_transaction():  # otherwise Alembic would commit in between
+            conn.sqlalchemy.begin()
         config = _config()
-        config.attributes["connection"] = conn
+        config.attributes["connection"] = conn.sqlalchemy
         command.upgrade(config, "heads")
     fresh = {
         "id": 1,
@@ -87,11 +85,11 @@ def upgrade(conn: sa.Connection, *, now: int) -> list[str]:
         "registry_version": 1,
         "instance": chance_of(conn).token(8).hex(),
     }
-    conn.execute(insert(conn, log_heads).values(**fresh).on_conflict_do_nothing())
+    insert_row(conn, "log_heads", fresh, "ON CONFLICT DO NOTHING")
     return applied
 
 
-def new_epoch(conn: sa.Connection) -> str:
+def new_epoch(conn: Connection) -> str:
     """Return a random name for an epoch, so that a restored copy of a log is never taken for the original."""
     return chance_of(conn).token(8).hex()
 

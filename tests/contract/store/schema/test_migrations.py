@@ -15,7 +15,7 @@ from alembic.runtime.migration import MigrationContext
 from eventd.errors import DatabaseUnusable, EventdError
 from eventd.log.core.blocks import Block
 from eventd.log.core.eventlog import EventLog
-from eventd.store.engine.database import Database, execute, fetch
+from eventd.store.engine.database import Connection, Database, execute, fetch
 from eventd.store.rows.registry import read_resources
 from eventd.store.schema import migrations
 from eventd.store.schema.tables import metadata
@@ -43,7 +43,7 @@ def declared(empty: Database, tmp_path: Path, request: pytest.FixtureRequest) ->
         server: PostgresServer = request.getfixturevalue("postgres_server")
         url = server.create_database()
     with closing(Database(url)) as opened:
-        opened.write_now(metadata.create_all)
+        opened.write_now(lambda conn: metadata.create_all(conn.sqlalchemy))
         yield opened
     if empty.kind != "sqlite":
         server.drop_database(url)
@@ -79,8 +79,10 @@ def test_the_migrations_lead_to_what_is_declared(empty: Database, declared: Data
     used twice."""
     empty.write_now(migrations.upgrade, now=NOW)
 
-    def compare(conn: sa.Connection) -> Any:
-        context = MigrationContext.configure(conn, opts={"compare_type": True, "compare_server_default": True})
+    def compare(conn: Connection) -> Any:
+        context = MigrationContext.configure(
+            conn.sqlalchemy, opts={"compare_type": True, "compare_server_default": True}
+        )
         return compare_metadata(context, metadata)
 
     assert empty.read_now(compare) == []
@@ -181,16 +183,16 @@ def test_a_program_of_the_former_lines_that_still_runs_writes_none(empty: Databa
     assert empty.read_now(fetch, "SELECT position, text FROM blocks") == [(1, "{}\n")]
 
 
-def upgrade_to(conn: sa.Connection, revision: str) -> None:
+def upgrade_to(conn: Connection, revision: str) -> None:
     """What the program of that revision did."""
     from alembic import command
 
     config = migrations._config()
-    config.attributes["connection"] = conn
+    config.attributes["connection"] = conn.sqlalchemy
     command.upgrade(config, revision)
 
 
-def fill_first_schema(conn: sa.Connection) -> None:
+def fill_first_schema(conn: Connection) -> None:
     """One event and one declaration, written as the first program wrote them."""
     one = draft("e1")
     line = f"1\t\t{one.body}\n"
@@ -233,7 +235,7 @@ def test_an_upgrade_that_fails_leaves_nothing_behind(empty: Database) -> None:
     empty.write_now(lambda conn: conn.exec_driver_sql("CREATE TABLE resources (theirs INTEGER)"))
     with pytest.raises(EventdError, match="already exists"):
         empty.write_now(migrations.upgrade, now=NOW)
-    tables = empty.read_now(lambda conn: sa.inspect(conn).get_table_names())
+    tables = empty.read_now(lambda conn: sa.inspect(conn.sqlalchemy).get_table_names())
     assert tables == ["resources"]
     empty.write_now(lambda conn: conn.exec_driver_sql("DROP TABLE resources"))
     empty.write_now(migrations.upgrade, now=NOW)
