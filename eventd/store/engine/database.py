@@ -404,6 +404,11 @@ def has_table(conn: Connection, name: str) -> bool:
     return fetch(conn, "SELECT to_regclass(?)", (name,))[0][0] is not None
 
 
+def is_new_file(conn: Connection) -> bool:
+    """Return whether the database is a SQLite file without tables."""
+    return _is_sqlite(conn) and not fetch(conn, "SELECT 1 FROM sqlite_master LIMIT 1")
+
+
 def lock_schema(conn: Connection) -> None:
     """Lock the schema for this transaction, after a wait. On SQLite a write transaction is exclusive anyway."""
     if not _is_sqlite(conn):

@@ -23,6 +23,7 @@ from eventd.testing import NOW, ManualClock, SeededChance, draft
 from tests.support import writers
 from tests.support.postgres import PostgresServer
 from tests.support.reading import read_records
+from tests.support.sqlite_schema import migrated_schema, write_schema
 
 ALL = ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011"]
 
@@ -89,6 +90,14 @@ def test_the_migrations_lead_to_what_is_declared(empty: Database, declared: Data
     for migrated, wanted in zip(facts(empty), facts(declared), strict=True):
         assert migrated == wanted
         assert wanted
+
+
+def test_a_new_file_gets_what_the_migrations_lead_to(tmp_path: Path) -> None:
+    written = migrations.SQLITE_SCHEMA.read_text(encoding="utf-8")
+    assert written == migrated_schema(tmp_path), "run python -m tests.support.sqlite_schema"
+    with closing(Database(f"sqlite:///{tmp_path / 'new.db'}")) as database:
+        database.write_now(migrations.upgrade, now=NOW)
+        assert database.read_now(write_schema) == written
 
 
 def test_a_database_is_brought_to_the_newest_schema_once(empty: Database) -> None:
@@ -253,4 +262,6 @@ def test_the_program_names_the_newest_migration() -> None:
     """A command compares a database with that name alone; one that lags behind would take an old schema for new."""
     from alembic.script import ScriptDirectory
 
-    assert ScriptDirectory.from_config(migrations._config()).get_heads() == [migrations.NEWEST]
+    scripts = ScriptDirectory.from_config(migrations._config())
+    assert scripts.get_heads() == [migrations.NEWEST]
+    assert [script.revision for script in scripts.walk_revisions()] == [*reversed(migrations.REVISIONS)]
