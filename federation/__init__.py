@@ -9,7 +9,7 @@
     digest      the digest of an event, and a number derived from it that can be summed
     compare     the questions and answers by which two nodes compare the events they hold
     ranges      what a range covers, and how a receiver's mark moves with it
-    keys        keys and rings: who may sign, who may speak for whom
+    keys        keys and rings: who may sign, who may speak for whom; `ed25519` reads keys of that algorithm
     signing     signing and verifying v2 requests and answers; `components`: what a signature covers
     structured  structured field values, the syntax of the v2 headers
     v1          the older protocol, one event per request

@@ -8,18 +8,18 @@ because pending, active and retiring keys all verify.
 from __future__ import annotations
 
 import hmac
-from base64 import b64decode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Literal
-
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal
 
 from federation.errors import BadKey, NoSigningKey
 from federation.peers import ANY, KEY_ID, NODE_NAME, SHARED_KEY_ID
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 
 class KeyState(StrEnum):
@@ -91,10 +91,10 @@ class Key:
 
         Raises BadKey.
         """
-        secret = _private_key(id, private) if private is not None else None
+        secret: Ed25519PrivateKey | None = _ed25519().read_private(id, private) if private is not None else None
         if secret is None and public is None:
             raise BadKey(f"key {id!r} has neither a private nor a public part")
-        shared = _public_key(id, public) if public is not None else None
+        shared: Ed25519PublicKey | None = _ed25519().read_public(id, public) if public is not None else None
         derived = secret.public_key() if secret else None
         if shared and derived and shared != derived:
             raise BadKey(f"the private and the public part of key {id!r} do not belong together")
@@ -138,13 +138,7 @@ class Key:
         """Return whether `signature` over `data` is this key's, in any state. HMACs are compared in constant time."""
         if self.algorithm is Algorithm.HMAC_SHA256:
             return hmac.compare_digest(hmac.digest(self.secret, data, "sha256"), signature)
-        if self.public is None:
-            return False
-        try:
-            self.public.verify(signature, data)
-        except InvalidSignature:
-            return False
-        return True
+        return self.public is not None and bool(_ed25519().verifies(self.public, signature, data))
 
 
 def _checked(id: str, owner: str, state: str) -> KeyState:
@@ -165,45 +159,22 @@ def _sources(owner: str, speaks_for: Iterable[str] | None) -> Sources:
     return ANY if ANY in sources else sources
 
 
-def _private_key(id: str, material: str | bytes) -> Ed25519PrivateKey:
-    text = material.encode() if isinstance(material, str) else material
-    try:
-        if b"-----BEGIN" not in text:
-            return Ed25519PrivateKey.from_private_bytes(_raw(text))
-        key = load_pem_private_key(text.strip(), None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise BadKey(
-            f"the private part of key {id!r} is not an unencrypted Ed25519 key, as PEM or 32 bytes in base64"
-        ) from None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise BadKey(f"the private part of key {id!r} is of another kind than Ed25519")
-    return key
+@cache
+def dummy_of(algorithm: Algorithm) -> Key:
+    """Return a key to verify with when a key id is unknown, so that it takes as long.
+
+    `algorithm` is the one that the message names.
+    """
+    if algorithm is Algorithm.HMAC_SHA256:
+        return Key(id="", algorithm=algorithm, secret=b"no key of this id")
+    return Key(id="", algorithm=algorithm, public=_ed25519().dummy())
 
 
-def _public_key(id: str, material: str | bytes) -> Ed25519PublicKey:
-    text = material.encode() if isinstance(material, str) else material
-    try:
-        if b"-----BEGIN" not in text:
-            return Ed25519PublicKey.from_public_bytes(_raw(text))
-        key = load_pem_public_key(text.strip())
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise BadKey(f"the public part of key {id!r} is not an Ed25519 key, as PEM or 32 bytes in base64") from None
-    if not isinstance(key, Ed25519PublicKey):
-        raise BadKey(f"the public part of key {id!r} is of another kind than Ed25519")
-    return key
+def _ed25519() -> ModuleType:
+    """Return the module of this algorithm. It loads a library of 7 MB, which groups with secrets do not need."""
+    from federation import ed25519
 
-
-def _raw(text: bytes) -> bytes:
-    return b64decode(text.strip(), validate=True)
-
-
-DUMMIES: Final = {
-    Algorithm.HMAC_SHA256: Key(id="", algorithm=Algorithm.HMAC_SHA256, secret=b"no key of this id"),
-    Algorithm.ED25519: Key(
-        id="", algorithm=Algorithm.ED25519, public=Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
-    ),
-}
-"""Keys to verify with when a key id is unknown, by the algorithm that the message names, so that it takes as long."""
+    return ed25519
 
 
 class KeyRing:

@@ -1,4 +1,4 @@
 """The measurements of `routerctl bench`: load, nodes, and the check that everything arrived.
 
-May import: api.errors, api.framework, client, net, runtime.
+May import: api.errors, api.framework, client, net, runtime, tls.
 """

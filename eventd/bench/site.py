@@ -16,6 +16,7 @@ from eventd.bench.wire import NodeClient
 from eventd.errors import Invalid
 from eventd.net.address import Address
 from eventd.runtime.chance import SYSTEM
+from eventd.tls.files import ClientTlsConfig
 
 NAMES = ("bench-a", "bench-b")
 
@@ -24,7 +25,8 @@ NAMES = ("bench-a", "bench-b")
 class BenchPlan:
     """The parameters that all measurements share. `seconds` replaces `events`, unless it is 0.
 
-    `size` is the bytes of an event, `batch` the events of a request, `in_flight` the number of connections.
+    `size` is the bytes of an event, `batch` the events of a request, `in_flight` the number of connections. `tls`
+    applies to `servers` with https.
     """
 
     events: int
@@ -39,6 +41,7 @@ class BenchPlan:
     servers: tuple[str, ...] = ()
     key: str = ""
     peer_key: str = ""
+    tls: ClientTlsConfig | None = None
     secret_file: str = ""
     peer_listen: tuple[str, int] | None = None
 
@@ -144,6 +147,6 @@ def _given(wanted: BenchPlan, count: int, folder: Path) -> list[Node]:
         file.write_text(SYSTEM.token(32).hex() + "\n")
         secret = secret or str(file)
     return [
-        Node(name, NodeClient(address, key), listen=listen if at else None, secret=secret)
+        Node(name, NodeClient(address, key, wanted.tls), listen=listen if at else None, secret=secret)
         for at, (name, address, key) in enumerate(zip(NAMES, addresses, keys, strict=False))
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import resource
+import ssl
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
@@ -20,6 +21,9 @@ from eventd.api.errors.codes import restore
 from eventd.errors import EventdError, Unavailable
 from eventd.net.address import Address
 from eventd.runtime.clock import SystemClock
+from eventd.tls.contexts import ClientTls
+from eventd.tls.files import SYSTEM_CAS, ClientTlsConfig
+from eventd.tls.reasons import HandshakeFailed, of_server
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -224,9 +228,12 @@ def percentile(seconds: Sequence[float], percent: float) -> float:
 class NodeClient:
     """Access to the API of one node: single requests, each over its own connection, and loads."""
 
-    def __init__(self, address: Address, key: str = "") -> None:
+    def __init__(self, address: Address, key: str = "", tls: ClientTlsConfig | None = None) -> None:
+        """`tls` applies to an https address; without one, the system's CAs verify the node."""
         self.address = address
         self.key = key
+        self.tls = tls
+        self._verified = ClientTls(tls or SYSTEM_CAS, None, SystemClock().now) if address.secure else None
         host = f"[{address.host}]" if ":" in address.host else address.host
         lines = [f"Host: {host}:{address.port}", "Content-Type: application/json", "Accept: */*"]
         lines += [f"Authorization: Bearer {key}"] if key else []
@@ -241,9 +248,20 @@ class NodeClient:
     async def open(self, make: Callable[[], P], **where: Any) -> P:
         """Open a connection; `where`, such as a connected `sock`, replaces the node's address. Raises `Unavailable`."""
         place = where or {"host": self.address.host, "port": self.address.port}
-        secure = True if self.address.secure else None
+        tls = self._verified
+        if tls is not None:
+            place |= {"ssl": tls.value.context, "server_hostname": tls.server_name(self.address.host)}
         try:
-            return (await asyncio.get_running_loop().create_connection(make, ssl=secure, **place))[1]
+            transport, made = await asyncio.get_running_loop().create_connection(make, **place)
+            if tls is not None:
+                tls.check(transport.get_extra_info("ssl_object"))
+            return made
+        except (ssl.SSLError, HandshakeFailed) as error:
+            failure = error if isinstance(error, HandshakeFailed) else of_server(error)
+            raise Unavailable(
+                f"cannot reach {self.address}: TLS failed ({failure.reason}): {failure.detail}",
+                hint="check --ca-file, --server-name, --pin and --client-cert",
+            ) from None
         except OSError as error:
             words = error.strerror or str(error) or type(error).__name__
             raise Unavailable(

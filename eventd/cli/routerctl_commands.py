@@ -12,40 +12,81 @@ from eventd.cli.program.command_line import Branch, CommandLine, Leaf, program
 _SUBSCRIPTION: Final = Branch(
     "Manage subscriptions, which run plugins on events.",
     {
-        "list": Leaf("federation.subscriptions.list_states"),
-        "runs": Leaf("federation.subscriptions.runs"),
-        "retry": Leaf("federation.subscriptions.retry"),
-        "reset": Leaf("federation.subscriptions.reset"),
-        "pause": Leaf("federation.subscriptions.pause"),
-        "resume": Leaf("federation.subscriptions.resume"),
+        "list": Leaf(
+            "federation.subscriptions.list_states", "List subscriptions with phase, backlog, dead letters and last run."
+        ),
+        "runs": Leaf(
+            "federation.subscriptions.runs",
+            "List the runs of a subscription, the newest first, one row per event; also those of a "
+            "deleted subscription.",
+        ),
+        "retry": Leaf(
+            "federation.subscriptions.retry", "End the back-off or block of a subscription, and retry its dead letters."
+        ),
+        "reset": Leaf(
+            "federation.subscriptions.reset",
+            "Restart a subscription at the oldest stored event, or as --since or --latest says.",
+        ),
+        "pause": Leaf(
+            "federation.subscriptions.pause",
+            "Pause a subscription; its events wait until it is resumed, unless they expire or are evicted.",
+        ),
+        "resume": Leaf(
+            "federation.subscriptions.resume",
+            "Resume a subscription at once, whether it is paused, backing off or blocked.",
+        ),
     },
 )
 _FEDERATION: Final = Branch(
     "Emit events, follow their deliveries, manage links to peers.",
     {
-        "status": Leaf("federation.links.status"),
-        "links": Leaf("federation.links.links"),
-        "gaps": Leaf("federation.links.gaps"),
+        "status": Leaf("federation.links.status", "Show an overview of all groups: sizes, peers, link states."),
+        "links": Leaf(
+            "federation.links.links",
+            "List links with state, reason, backlog and lag, and up to which of its positions each "
+            "peer's events arrived.",
+        ),
+        "gaps": Leaf(
+            "federation.links.gaps",
+            "List gaps: ranges of a sender's positions whose events did not arrive, or are no longer in its log.",
+        ),
         "peers": Leaf("federation.links.links", hidden=True),
-        "redeliver": Leaf("federation.links.redeliver"),
-        "pause": Leaf("federation.links.pause"),
-        "resume": Leaf("federation.links.resume"),
+        "redeliver": Leaf("federation.links.redeliver", "Send events to a peer again, by id, range or time span."),
+        "pause": Leaf("federation.links.pause", "Stop sending to a peer."),
+        "resume": Leaf(
+            "federation.links.resume",
+            "Resume the link to a peer at once, whether it is paused, backing off, blocked or failed.",
+        ),
         "event": Branch(
             "Emit, list and prune events.",
             {
-                "emit": Leaf("federation.events.emit"),
-                "list": Leaf("federation.events.list_events"),
-                "deliveries": Leaf("federation.events.deliveries"),
-                "prune": Leaf("federation.events.prune"),
+                "emit": Leaf(
+                    "federation.events.emit", "Store an event durably; the node then sends it to the group's peers."
+                ),
+                "list": Leaf(
+                    "federation.events.list_events", "List the newest events, one row per id; the newest comes last."
+                ),
+                "deliveries": Leaf(
+                    "federation.events.deliveries",
+                    "List deliveries of the newest events: the state of each event at each peer; the newest come last.",
+                ),
+                "prune": Leaf("federation.events.prune", "Apply the group's retention now."),
             },
         ),
-        "deliveries": Branch("Summarize deliveries.", {"summary": Leaf("federation.links.summary")}),
+        "deliveries": Branch(
+            "Summarize deliveries.",
+            {"summary": Leaf("federation.links.summary", "Count deliveries per peer and state.")},
+        ),
         "dead-letters": Branch(
             "Manage dead letters: events that a peer has refused.",
             {
-                "list": Leaf("federation.dead_letters.list_letters"),
-                "retry": Leaf("federation.dead_letters.retry"),
-                "drop": Leaf("federation.dead_letters.drop"),
+                "list": Leaf("federation.dead_letters.list_letters", "List dead letters with the reason of each."),
+                "retry": Leaf(
+                    "federation.dead_letters.retry",
+                    "Send the events of dead letters again, and delete these dead letters; those that cannot "
+                    "be sent stay.",
+                ),
+                "drop": Leaf("federation.dead_letters.drop", "Delete dead letters."),
             },
         ),
         "subscription": _SUBSCRIPTION._replace(hidden=True),
@@ -54,99 +95,194 @@ _FEDERATION: Final = Branch(
 _TOPIC: Final = Branch(
     "Manage topics; write and read their records.",
     {
-        "put": Leaf("topics.topics.put"),
-        "set": Leaf("topics.topics.set_fields"),
-        "get": Leaf("topics.topics.get"),
-        "list": Leaf("topics.topics.list_topics"),
-        "describe": Leaf("topics.topics.describe"),
-        "delete": Leaf("topics.topics.delete"),
-        "write": Leaf("topics.records.write"),
-        "read": Leaf("topics.records.read"),
-        "purge": Leaf("topics.topics.purge"),
+        "put": Leaf(
+            "topics.topics.put", "Create a topic or replace its configuration: fields left out get their defaults."
+        ),
+        "set": Leaf(
+            "topics.topics.set_fields", "Change fields of a topic's configuration; the others stay as they are."
+        ),
+        "get": Leaf("topics.topics.get", "Show the state of a topic."),
+        "list": Leaf("topics.topics.list_topics", "List topics, sorted by name."),
+        "describe": Leaf(
+            "topics.topics.describe", "Show a topic in detail: configuration, size, seqs, the routers from and to it."
+        ),
+        "delete": Leaf("topics.topics.delete", "Delete a topic with its records and the routers from and to it."),
+        "write": Leaf("topics.records.write", "Write records to a topic, which is created if it is missing."),
+        "read": Leaf("topics.records.read", "Show the records of a topic, the oldest first."),
+        "purge": Leaf("topics.topics.purge", "Delete records of a topic for good."),
     },
 )
 COMMANDS: Final[dict[str, Leaf | Branch]] = {
-    "apply": Leaf("resources.resources.apply"),
-    "diff": Leaf("resources.resources.diff"),
-    "get": Leaf("resources.resources.get"),
-    "describe": Leaf("resources.resources.describe"),
-    "delete": Leaf("resources.resources.delete"),
-    "doctor": Leaf("node.doctor.doctor"),
-    "verify": Leaf("federation.verify.verify"),
-    "watch": Leaf("topics.watch.watch"),
+    "apply": Leaf("resources.resources.apply", "Apply resources from files, atomically."),
+    "diff": Leaf("resources.resources.diff", "Show what `apply` would change, as a unified diff."),
+    "get": Leaf("resources.resources.get", "Show declared resources."),
+    "describe": Leaf(
+        "resources.resources.describe", "Show one resource with defaults, link state, lag and recent errors."
+    ),
+    "delete": Leaf("resources.resources.delete", "Delete a resource, or all resources in files."),
+    "doctor": Leaf(
+        "node.doctor.doctor", "Check the node and its links; without --watch, exits with status 4 if a check fails."
+    ),
+    "verify": Leaf(
+        "federation.verify.verify",
+        "Compare a peer's events with this node's delivery ledger; exits with status 4 if they differ.",
+    ),
+    "watch": Leaf(
+        "topics.watch.watch",
+        "Show the records of topics, then new ones as they are written, until Ctrl-C or until all topics are deleted.",
+    ),
     "federation": _FEDERATION,
     "fed": _FEDERATION._replace(hidden=True),
     "subscription": _SUBSCRIPTION,
     "plugin": Branch(
         "Develop, check and run plugins.",
         {
-            "init": Leaf("plugins.plugins.init"),
-            "list": Leaf("plugins.plugins.list_plugins"),
-            "check": Leaf("plugins.plugins.check"),
-            "run": Leaf("plugins.plugins.run"),
-            "runs": Leaf("plugins.plugins.runs"),
-            "logs": Leaf("plugins.plugins.logs"),
+            "init": Leaf(
+                "plugins.plugins.init",
+                "Create a folder with a new plugin that works as it is, its test, and the resources that use it.",
+            ),
+            "list": Leaf("plugins.plugins.list_plugins", "List declared plugins."),
+            "check": Leaf(
+                "plugins.plugins.check",
+                "Check a plugin with sample requests; exits with status 4 if it breaks the contract.",
+            ),
+            "run": Leaf("plugins.plugins.run", "Run a plugin once, without events, and store its proposal."),
+            "runs": Leaf("plugins.plugins.runs", "List runs of plugins, the latest first."),
+            "logs": Leaf(
+                "plugins.plugins.logs", "Show the output of a plugin's run: error, standard error, traceback."
+            ),
         },
     ),
     "dynamic": Branch(
         "Show and delete parts that plugins proposed; render the effective configuration.",
         {
-            "list": Leaf("resources.dynamic.list_parts"),
-            "describe": Leaf("resources.dynamic.describe"),
-            "render": Leaf("resources.dynamic.render"),
-            "diff": Leaf("resources.dynamic.diff"),
-            "delete": Leaf("resources.dynamic.delete"),
+            "list": Leaf(
+                "resources.dynamic.list_parts",
+                "List the parts that plugins proposed, the latest first, with the reason why one is left out.",
+            ),
+            "describe": Leaf(
+                "resources.dynamic.describe",
+                "Show a part, or all parts of an owner: EventSubscription/NAME or Plugin/NAME.",
+            ),
+            "render": Leaf(
+                "resources.dynamic.render",
+                "Print the effective configuration: the declared resources, minus those masked, plus those of parts.",
+            ),
+            "diff": Leaf(
+                "resources.dynamic.diff",
+                "Show how parts change the declared resources, and which parts have no effect.",
+            ),
+            "delete": Leaf(
+                "resources.dynamic.delete",
+                "Delete a part: its resources and masks end, until a plugin proposes them again.",
+            ),
         },
     ),
     "topic": _TOPIC,
     "router": Branch(
         "Manage routers, which copy records between topics.",
         {
-            "put": Leaf("topics.routers.put"),
-            "get": Leaf("topics.routers.get"),
-            "list": Leaf("topics.routers.list_routers"),
-            "delete": Leaf("topics.routers.delete"),
+            "put": Leaf(
+                "topics.routers.put",
+                "Create a router, which copies new records of one topic to another, or replace all its options.",
+            ),
+            "get": Leaf("topics.routers.get", "Show a router, its lag and how many records it has copied."),
+            "list": Leaf("topics.routers.list_routers", "List routers, sorted by name."),
+            "delete": Leaf("topics.routers.delete", "Delete a router."),
         },
     ),
-    "topology": Branch("Check the routing graph.", {"check": Leaf("topics.topology.check")}),
+    "topology": Branch(
+        "Check the routing graph.",
+        {
+            "check": Leaf(
+                "topics.topology.check", "Show the routing graph and check it; exits with status 4 if a check fails."
+            )
+        },
+    ),
     "key": Branch(
         "Manage API keys.",
-        {"create": Leaf("node.keys.create"), "list": Leaf("node.keys.list_keys"), "revoke": Leaf("node.keys.revoke")},
+        {
+            "create": Leaf("node.keys.create", "Create an API key and print it: it cannot be shown again."),
+            "list": Leaf("node.keys.list_keys", "List the keys that `key create` made, without their secrets."),
+            "revoke": Leaf("node.keys.revoke", "Revoke a key at once, and close every connection that is using it."),
+        },
     ),
     "lake": Branch(
         "Show, check and maintain the lake.",
         {
-            "status": Leaf("lake.lake.status"),
-            "check": Leaf("lake.lake.check"),
-            "compact": Leaf("lake.lake.compact"),
-            "retain": Leaf("lake.lake.retain"),
-            "close": Leaf("lake.lake.close"),
+            "status": Leaf(
+                "lake.lake.status",
+                "Show how far each table of the node's delivery ledger is shipped to the lake, and what blocks it.",
+            ),
+            "check": Leaf("lake.lake.check", "Check a whole lake: list what each node has shipped, and the problems."),
+            "compact": Leaf("lake.lake.compact", "Merge the segments of past days into few files of the archive."),
+            "retain": Leaf(
+                "lake.lake.retain", "Mark segments older than AGE as expired; a run at least 24 h later deletes them."
+            ),
+            "close": Leaf(
+                "lake.lake.close", "Close a node that is out of service: audits expect nothing more from it."
+            ),
         },
     ),
     "audit": Branch(
         "Audit event delivery across all nodes.",
         {
-            "run": Leaf("audit.audit.run"),
-            "stream": Leaf("audit.audit.stream"),
-            "generate": Leaf("audit.audit.generate"),
+            "run": Leaf(
+                "audit.audit.run",
+                "Audit the delivery ledgers of all nodes in a lake; write findings to report.json, "
+                "report.html and tables.",
+            ),
+            "stream": Leaf(
+                "audit.audit.stream",
+                "Keep the audit of a lake up to date as nodes ship data, until Ctrl-C or a condition of --fail-on.",
+            ),
+            "generate": Leaf(
+                "audit.audit.generate",
+                "Generate the delivery ledgers of an imaginary federation, with known faults, to practise "
+                "the audit on.",
+            ),
         },
     ),
     "bench": Branch(
         "Measure throughput and latency of nodes, and verify that nothing is lost.",
         {
-            "ingest": Leaf("bench.bench.ingest"),
-            "federation": Leaf("bench.bench.federation"),
-            "latency": Leaf("bench.bench.latency"),
-            "fanout": Leaf("bench.bench.fanout"),
-            "watch": Leaf("bench.bench.watch"),
-            "routers": Leaf("bench.bench.routers"),
-            "subscriptions": Leaf("bench.bench.subscriptions"),
-            "mixed": Leaf("bench.bench.mixed"),
+            "ingest": Leaf(
+                "bench.bench.ingest",
+                "Measure how many events per second a node accepts over its API, and the latency of a request.",
+            ),
+            "federation": Leaf(
+                "bench.bench.federation",
+                "Measure how many events per second a node receives while it catches up with another one.",
+            ),
+            "latency": Leaf(
+                "bench.bench.latency",
+                "Measure the latency of single events, from the request at one node to a watcher at the other.",
+            ),
+            "fanout": Leaf(
+                "bench.bench.fanout", "Measure how fast one node sends events to many peers, some of them dead."
+            ),
+            "watch": Leaf("bench.bench.watch", "Measure how soon the watchers of a topic receive a record."),
+            "routers": Leaf(
+                "bench.bench.routers",
+                "Measure how fast routers copy one topic to others, and how soon a watcher receives a copy.",
+            ),
+            "subscriptions": Leaf(
+                "bench.bench.subscriptions",
+                "Measure how soon an event changes the effective configuration, through a plugin.",
+            ),
+            "mixed": Leaf(
+                "bench.bench.mixed", "Measure emitting, sending to another node and watching a topic at the same time."
+            ),
         },
     ),
     "db": Branch(
         "Back up and restore the node's database.",
-        {"backup": Leaf("node.db.backup"), "restore": Leaf("node.db.restore")},
+        {
+            "backup": Leaf("node.db.backup", "Back up a SQLite database to a file, node up or down."),
+            "restore": Leaf(
+                "node.db.restore", "Replace a SQLite database with a backup and start a new epoch of the log."
+            ),
+        },
     ),
 }
 

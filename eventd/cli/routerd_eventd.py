@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 
+from eventd.cli.program.collector import tune_collector
 from eventd.cli.program.interrupt import end_quietly_on_interrupt
+from eventd.settings.environment import skip_plugins
 
 
 def main() -> None:
     """Run `routerd-eventd` with the arguments of this process, and exit."""
     end_quietly_on_interrupt()
+    tune_collector()
+    skip_plugins()
     if sys.argv[1:2] == ["probe"]:
         _probe(sys.argv[2:])
     from eventd.cli.program.exits import run

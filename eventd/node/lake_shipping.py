@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import quote
 
 from eventd.egress.lake.protocol import SEGMENTS, Terms
 from eventd.egress.lake.sink import LakeSink, LedgerCursors
@@ -19,6 +18,7 @@ from eventd.runtime.backoff import Backoff
 from eventd.runtime.clock import SECOND
 from eventd.runtime.supervisor import Chore, SpawnTask
 from eventd.settings.model import Settings, lake_environment
+from eventd.store.engine.address import SqliteUrl
 from eventd.store.engine.database import Database
 
 BACKOFF: Final = Backoff(base=1.0, cap=60.0)
@@ -80,7 +80,5 @@ def _terms(log: EventLog, settings: Settings) -> Terms:
 
 def _address(database: Database) -> str:
     """Return the database URL, with its password, for a reader, which must not create a missing SQLite file."""
-    url = database.url
-    if database.path is not None:
-        url = url.set(database=f"file:{quote(str(database.path.absolute()))}", query={"mode": "ro", "uri": "true"})
+    url = database.url.read_only() if isinstance(database.url, SqliteUrl) else database.url
     return url.render_as_string(hide_password=False)

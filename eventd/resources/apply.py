@@ -13,7 +13,6 @@ from eventd.log.topics.deleted_topics import delete_topic
 from eventd.resources.configuration import topic_of
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER, KINDS
 from eventd.resources.reading.documents import Identity, ReadResult
-from eventd.resources.reading.yaml_text import write_yaml
 from eventd.resources.validation.check import check
 from eventd.resources.validation.references import referring
 from eventd.resources.validation.resource import Declaration, document, from_stored, identity_of
@@ -53,7 +52,7 @@ class Change:
             return ""
         lines = difflib.unified_diff(
             _yaml_before(self.before),
-            write_yaml(self.after.document()).splitlines(keepends=True) if self.after else [],
+            _yaml_lines(self.after.document()) if self.after else [],
             fromfile=f"stored/{self.identity}",
             tofile=f"applied/{self.identity}",
         )
@@ -63,7 +62,13 @@ class Change:
 def _yaml_before(before: StoredResource | None) -> list[str]:
     if before is None:
         return []
-    return write_yaml(document(identity_of(before), before.annotations, before.spec)).splitlines(keepends=True)
+    return _yaml_lines(document(identity_of(before), before.annotations, before.spec))
+
+
+def _yaml_lines(value: object) -> list[str]:
+    from eventd.resources.reading.yaml_text import write_yaml  # slow to load, and only differences are shown as YAML
+
+    return write_yaml(value).splitlines(keepends=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
 from eventd.errors import SettingsError
@@ -468,6 +467,8 @@ def _line_of(key: str, text: str) -> str:
 def _yaml(path: Path, text: str) -> dict[Any, Any]:
     if path.suffix not in (".yaml", ".yml"):
         raise ValueError("must end in .toml, .yaml or .yml, which names its format")
+    import yaml  # slow to load, and most nodes have no such file
+
     try:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:

@@ -9,8 +9,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-import sqlalchemy as sa
-
 from eventd.api.framework.operations import Services
 from eventd.api.routes import OPERATIONS
 from eventd.egress.cursors import BACKFILL, follow, read_declared, subscription_name
@@ -23,7 +21,7 @@ from eventd.plugins.contract.contract import Outcome, PluginFailed, Result, RunR
 from eventd.resources.configuration import PluginConfig, effective
 from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import Supervisor
-from eventd.store.engine.database import execute, fetch
+from eventd.store.engine.database import Connection, execute, fetch
 from eventd.store.parts.parts import StoredPart, read_parts
 from eventd.store.rows.runs import Run, RunStatus, read_runs
 from eventd.testing import ManualClock, give_turns, until
@@ -254,7 +252,7 @@ class Engine:
         return await self.log.database.read(read_stored, await self.log.topic(f"group:{group}"))
 
     async def rows(self, sql: str, *params: Any) -> list[Any]:
-        def ask(conn: sa.Connection) -> list[Any]:
+        def ask(conn: Connection) -> list[Any]:
             return [tuple(row) for row in fetch(conn, sql, params)]
 
         return await self.log.database.read(ask)

@@ -13,6 +13,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from eventd.runtime.chance import SYSTEM
+from eventd.store.engine.connection import DatabaseConnection, ProcessFacts
 from eventd.store.engine.database import Database
 from eventd.store.schema import migrations
 from tests.support.logs import empty
@@ -44,12 +45,13 @@ class SharedDatabase:
         self.url = url
         make_current(url, now=now)
         # Keeps compiled statements but no session: a session that is open after a test belongs to that test.
-        self._engine = sa.create_engine(url, poolclass=sa.NullPool, execution_options={"chance": SYSTEM})
+        self._engine = sa.create_engine(url, poolclass=sa.NullPool)
 
     def empty(self) -> None:
         """Leave only the head of a new log, with its own history id. No process may have the database open."""
         with self._engine.begin() as conn:
-            empty(conn)
+            driver = conn.connection.driver_connection
+            empty(DatabaseConnection("postgresql", driver, lambda: conn, process=ProcessFacts(SYSTEM, "")))
 
 
 @cache

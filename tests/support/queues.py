@@ -6,8 +6,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-import sqlalchemy as sa
-
 from eventd.log.core.blocks import Block
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.records import content_size
@@ -23,7 +21,7 @@ from eventd.log.queues.units import (
     Nack,
     SettlementResult,
 )
-from eventd.store.engine.database import fetch
+from eventd.store.engine.database import Connection, fetch
 from eventd.store.rows.leases import JobCounts, count_jobs
 from tests.support.topics import Topics
 
@@ -77,18 +75,18 @@ def seqs(jobs: Sequence[Job]) -> list[int]:
     return [job.seq for job in jobs]
 
 
-def _count(conn: sa.Connection, name: str, now: int) -> JobCounts:
+def _count(conn: Connection, name: str, now: int) -> JobCounts:
     line = _line(conn, name)
     return count_jobs(conn, line.id, line.live, now)
 
 
-def _line(conn: sa.Connection, name: str) -> TopicRow:
+def _line(conn: Connection, name: str) -> TopicRow:
     line = find_topic(conn, name)
     assert line is not None, name
     return line
 
 
-def check_books(conn: sa.Connection, name: str) -> None:
+def check_books(conn: Connection, name: str) -> None:
     """Assert that what is stored, what is counted and what is leased agree."""
     line = _line(conn, name)
     stored: dict[int, int] = {}

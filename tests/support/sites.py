@@ -11,8 +11,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-
 from eventd.api.framework.operations import Services
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Cursor, read_cursors
@@ -21,7 +19,7 @@ from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import Clock, SystemClock
 from eventd.settings.model import load
 from eventd.store.engine.changes import POLL
-from eventd.store.engine.database import fetch
+from eventd.store.engine.database import Connection, fetch
 from eventd.testing import ManualClock, until
 from tests.support import operations
 from tests.support.declared import declare, group, peer
@@ -187,5 +185,5 @@ class Site:
         return await self.running.log.database.read(_fetch, sql, params)
 
 
-def _fetch(conn: sa.Connection, sql: str, params: tuple[Any, ...]) -> list[Any]:
+def _fetch(conn: Connection, sql: str, params: tuple[Any, ...]) -> list[Any]:
     return fetch(conn, sql, params)

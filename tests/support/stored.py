@@ -6,16 +6,14 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from eventd.log.core.blocks import Block, unpack
 from eventd.log.core.values import Record
-from eventd.store.engine.database import fetch
+from eventd.store.engine.database import Connection, fetch
 
 _SQL = f"SELECT {', '.join(Block._fields)} FROM blocks"
 
 
-def read_stored(conn: sa.Connection, topic_id: int | None = None) -> list[Record]:
+def read_stored(conn: Connection, topic_id: int | None = None) -> list[Record]:
     """Return all records of a topic, or of the log, in order."""
     where, params = ("", ()) if topic_id is None else (" WHERE topic_id = ?", (topic_id,))
     return _records(fetch(conn, f"{_SQL}{where} ORDER BY position", params))

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.core.blocks import Block, names, weight_of
 from eventd.log.core.head import read_head
 from eventd.log.core.records import read_body, read_provenance
 from eventd.log.core.topic_config import read_config
 from eventd.log.topics.limits import due_at
-from eventd.store.engine.database import fetch
+from eventd.store.engine.database import Connection, fetch
 from federation.event import read_outlines
 
 
@@ -43,7 +41,7 @@ class TopicRow(NamedTuple):
     config: str
 
 
-def check_topics(conn: sa.Connection) -> None:
+def check_topics(conn: Connection) -> None:
     """Recompute the row of every topic, and all that belongs to it; raises AssertionError where they differ."""
     last = read_head(conn).last
     _check_positions(conn, last)
@@ -57,14 +55,14 @@ def check_topics(conn: sa.Connection) -> None:
     _check_routers(conn, {books.id: books for books in found}, last)
 
 
-def _check_positions(conn: sa.Connection, last: int) -> None:
+def _check_positions(conn: Connection, last: int) -> None:
     places = fetch(conn, "SELECT position, records FROM blocks ORDER BY position")
     for (at, records), (behind, _) in pairwise(places):
         assert at + records <= behind, f"two records are at position {behind}"
     assert not places or places[-1][0] + places[-1][1] - 1 <= last, "there is a record beyond the head"
 
 
-def _check_topic(conn: sa.Connection, books: TopicRow) -> None:
+def _check_topic(conn: Connection, books: TopicRow) -> None:
     name, floor, head = books.name, books.evicted_seq, books.next_seq - 1
     columns = ", ".join(Block._fields)
     rows = fetch(conn, f"SELECT {columns} FROM blocks WHERE topic_id = ? ORDER BY seq", (books.id,))
@@ -114,7 +112,7 @@ def _check_due(books: TopicRow, stored: Sequence[Block], live: dict[int, BlockRe
     assert books.due_at <= due_at(oldest.recorded_at, ttl_ms), f"{books.name}: the oldest lives for too long"
 
 
-def _check_ids(conn: sa.Connection, books: TopicRow, stored: Sequence[BlockRecord]) -> None:
+def _check_ids(conn: Connection, books: TopicRow, stored: Sequence[BlockRecord]) -> None:
     known = dict(
         fetch(conn, "SELECT event_id, position FROM event_ids WHERE topic_id = ? AND gone_at IS NULL", (books.id,))
     )
@@ -127,7 +125,7 @@ def _check_ids(conn: sa.Connection, books: TopicRow, stored: Sequence[BlockRecor
     assert known == copies, f"{books.name}: an id stands for what is not there, or a record has none"
 
 
-def _check_losses(conn: sa.Connection, books: TopicRow, live: dict[int, BlockRecord]) -> None:
+def _check_losses(conn: Connection, books: TopicRow, live: dict[int, BlockRecord]) -> None:
     sql = "SELECT first_seq, last_seq, reason FROM topic_losses WHERE topic_id = ? ORDER BY first_seq"
     lost = fetch(conn, sql, (books.id,))
     for (_, upto, reason), (first, _, other) in pairwise(lost):
@@ -138,7 +136,7 @@ def _check_losses(conn: sa.Connection, books: TopicRow, live: dict[int, BlockRec
         assert not [seq for seq in live if first <= seq <= upto], f"{books.name}: a stored record is reported as lost"
 
 
-def _check_queue(conn: sa.Connection, books: TopicRow, lines: Sequence[BlockRecord]) -> frozenset[int]:
+def _check_queue(conn: Connection, books: TopicRow, lines: Sequence[BlockRecord]) -> frozenset[int]:
     """Return the seqs of jobs that are done and still stored."""
     leases = fetch(conn, "SELECT seq, node, free_at, size FROM leases WHERE topic_id = ?", (books.id,))
     stored = {line.seq: weight_of(line.body) for line in lines if line.body}
@@ -157,7 +155,7 @@ def _check_queue(conn: sa.Connection, books: TopicRow, lines: Sequence[BlockReco
     return done
 
 
-def _check_routers(conn: sa.Connection, topics: dict[int, TopicRow], last: int) -> None:
+def _check_routers(conn: Connection, topics: dict[int, TopicRow], last: int) -> None:
     sql = (
         "SELECT r.name, source_id, dest_id, seq, position FROM routers r JOIN cursors c ON c.name = 'router:' || r.name"
     )

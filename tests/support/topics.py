@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import sqlalchemy as sa
-
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.records import View, content_size, write_body
 from eventd.log.core.topic_config import TopicConfig
@@ -20,7 +18,7 @@ from eventd.log.topics.predicate import parse
 from eventd.log.topics.topic_page import TopicPage, TopicQuery, read_topic_page
 from eventd.log.topics.topics import PatchTopic, PutTopic
 from eventd.log.topics.write import Write
-from eventd.store.engine.database import fetch
+from eventd.store.engine.database import Connection, fetch
 
 RecordFields = dict[str, Any]
 """A record: data, and maybe tag, node and meta."""
@@ -101,7 +99,7 @@ class Topics:
         )
 
 
-def _standing(conn: sa.Connection, name: str, now: int) -> TopicSize:
+def _standing(conn: Connection, name: str, now: int) -> TopicSize:
     line = find_topic(conn, name)
     assert line is not None, name
     return read_size(conn, line, now)

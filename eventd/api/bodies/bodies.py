@@ -6,14 +6,15 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
-
-from aiohttp import web
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from eventd.api.bodies.memory_limit import MemoryLimit, find_limit
 from eventd.api.errors.codes import SlowBody
 from eventd.errors import Invalid, TooLarge
 from eventd.log.topics.errors import Throttled
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 BODY_SECONDS = 30.0
 """The time in which a body must arrive, so that slow senders cannot accumulate."""
@@ -177,11 +178,18 @@ async def read_body(
         else:
             async with held.arriving():
                 body = await _gather(content, most, held, setting)
-    except web.RequestPayloadError:
+    except _payload_error():
         raise Invalid("the body is broken: it does not follow its own length or encoding") from None
     if len(body) > most:
         raise _too_large(most, setting)
     return body
+
+
+def _payload_error() -> type[Exception]:
+    """Return the server's error for a broken body. Commands load this module for its limits, without the server."""
+    from aiohttp.web import RequestPayloadError
+
+    return RequestPayloadError
 
 
 async def _gather(content: Any, most: int, held: BodyReservation, setting: bool) -> bytearray:

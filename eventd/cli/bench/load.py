@@ -142,6 +142,7 @@ def _nodes(
         "servers": tuple(server for server in (node.server, peer_server) if server),
         "key": key,
         "peer_key": replace(node, key="", key_file=peer_key_file).read_key() if peer_key_file is not None else key,
+        "tls": node.read_tls() if node.server else None,
         "secret_file": secret_file,
         "peer_listen": listen,
         "database": _database("--database", node.database or ""),

@@ -213,7 +213,7 @@ def run_service(
     # The loop and the database's threads exchange the interpreter lock at every transaction. With the default switch
     # interval, the waiting thread would get it only after 5 ms of the other's work, on every commit.
     sys.setswitchinterval(0.0005)
-    gc.freeze()  # for the garbage collector see `exits.tune`
+    gc.freeze()  # for the garbage collector see `collector`
     if not settings.allow_debugger:
         hide_process()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:

@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 
 from eventd.cli.daemon.serving import run_service
 from eventd.cli.daemon.workers import BEAT_SECONDS, WorkerConfig
-from eventd.cli.program.exits import ExitCode, tune
+from eventd.cli.program.collector import tune_collector
+from eventd.cli.program.exits import ExitCode
 from eventd.errors import EventdError
 from eventd.node.node import Node
 from eventd.observe.log_lines import configure_logging
@@ -61,7 +62,7 @@ def main(lifeline: int) -> NoReturn:
     When the parent ends, which closes the pipe `lifeline`, the process is killed.
     """
     end_with(lifeline)
-    tune()
+    tune_collector()
     terms: WorkerConfig = pickle.load(sys.stdin.buffer)
     settings = terms.settings.model_copy(update={"port_file": None})
     configure_logging(sys.stderr, format=settings.log_format, level=settings.log_level)

@@ -27,9 +27,13 @@ _NEGATIVE = re.compile(r"-[0-9.]")
 
 
 class Leaf(NamedTuple):
-    """A command: `folder.file.function` within `eventd.cli`. A hidden one works, but the help does not list it."""
+    """A command: `folder.file.function` within `eventd.cli`. A hidden one works, but the help does not list it.
+
+    `help` is the first sentence of its help, so that a list of commands loads none of them.
+    """
 
     where: str
+    help: str = ""
     hidden: bool = False
 
 
@@ -105,7 +109,7 @@ class Group(_OwnParams, TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Load and return the command of that name; None if there is none."""
         if cmd_name not in self.commands and cmd_name in self.tree:
-            self.commands[cmd_name] = _make(cmd_name, self.tree[cmd_name])
+            self.commands[cmd_name] = make(cmd_name, self.tree[cmd_name])
         return self.commands.get(cmd_name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -121,19 +125,24 @@ class Group(_OwnParams, TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name of the command in the first argument, the command, and the rest; fail if it is unknown."""
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            names = [
-                name for name in self.list_commands(ctx) if not getattr(self.get_command(ctx, name), "hidden", True)
-            ]
+            names = [name for name in self.list_commands(ctx) if not self._listed(name).hidden]
             close = difflib.get_close_matches(args[0], names, 1)
             ctx.fail(f"no such command {quoted(args[0])}{f': did you mean {close[0]}?' if close else ''}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Format the commands that are not hidden, each with the first sentence of its help."""
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        found = [(name, self._listed(name)) for name in self.list_commands(ctx)]
         width = formatter.width * 3
         rows = [(name, command.get_short_help_str(width)) for name, command in found if not command.hidden]
         _write_section(formatter, "Commands", rows)
+
+    def _listed(self, name: str) -> Any:
+        """Return a command, or one without its code that is enough for a list."""
+        if name in self.commands:
+            return self.commands[name]
+        one = self.tree[name]
+        return TyperCommand(name, help=one.help, hidden=one.hidden)
 
 
 class CommandLine(Group):
@@ -148,7 +157,8 @@ class CommandLine(Group):
         sys.exit(code if isinstance(code, int) else ExitCode.OK)
 
 
-def _make(name: str, one: Leaf | Branch) -> Any:
+def make(name: str, one: Leaf | Branch) -> Any:
+    """Return a command, whose code is loaded, or a group of commands, which are not."""
     if isinstance(one, Branch):
         group = Group(name=name, help=one.help, hidden=one.hidden, rich_markup_mode=None)
         group.tree = one.commands

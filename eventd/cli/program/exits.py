@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import sys
 from enum import IntEnum
@@ -74,15 +73,6 @@ _SYSTEM_HINTS = {
 }
 
 
-def tune() -> None:
-    """Make the garbage collector run rarely.
-
-    Imported code lives as long as the process, and events in flight form no cycles: frequent collections would cost
-    much time and free little. A node collects by `Garbage` as its memory grows.
-    """
-    gc.set_threshold(100_000, 50, 100)
-
-
 def run(app: typer.Typer, name: str, *, needs_output: bool = True) -> NoReturn:
     """Run a command line and exit. Expected errors are printed to stderr, without a traceback.
 
@@ -90,7 +80,6 @@ def run(app: typer.Typer, name: str, *, needs_output: bool = True) -> NoReturn:
     """
     try:
         interrupt_commands()
-        tune()
         _open_closed_streams(needs_output)
         app(prog_name=name)
         code: str | int | None = ExitCode.OK

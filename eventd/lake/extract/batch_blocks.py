@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.lake.extract.block_columns import BlockColumns, Memory
 from eventd.log.core.blocks import BLOCK_RECORDS, Block
 from eventd.log.core.scan import BYTES_PER_READ, blocks_at
-from eventd.store.engine.database import fetch, fetch_in
+from eventd.store.engine.database import Connection, fetch, fetch_in
 
 AHEAD: Final = 64
 """Maximum number of blocks that one query reads, with all columns except the text."""
@@ -33,7 +31,7 @@ class PositionRange(NamedTuple):
 
 
 def walk_back(
-    conn: sa.Connection, memory: Memory, positions: PositionRange, skips: Callable[[Block], bool]
+    conn: Connection, memory: Memory, positions: PositionRange, skips: Callable[[Block], bool]
 ) -> Iterator[BlockColumns]:
     """Yield the topic's blocks with records in a range, the last one first, except those for which `skips` is true.
 
@@ -57,7 +55,7 @@ def walk_back(
         at = known.block.position - 1
 
 
-def _outlines_back(conn: sa.Connection, positions: PositionRange, at: int) -> list[Block]:
+def _outlines_back(conn: Connection, positions: PositionRange, at: int) -> list[Block]:
     """Read the next blocks of the range backwards from position `at`, the last one first, without their text."""
     own = "AND own = 1" if positions.own else ""
     sql = (
@@ -77,14 +75,14 @@ def _affordable(found: Sequence[Block]) -> Sequence[Block]:
     return found
 
 
-def _load(conn: sa.Connection, memory: Memory, outlines: Sequence[Block]) -> Iterator[BlockColumns]:
+def _load(conn: Connection, memory: Memory, outlines: Sequence[Block]) -> Iterator[BlockColumns]:
     sql = f"SELECT {_COLUMNS} FROM blocks WHERE position {{in}}"
     stored = {row[0]: row for row in fetch_in(conn, sql, (), [block.position for block in outlines])}
     for block in outlines:
         yield memory.keep(Block._make(stored[block.position]))
 
 
-def find_at(conn: sa.Connection, memory: Memory, positions: Sequence[int]) -> list[Part]:
+def find_at(conn: Connection, memory: Memory, positions: Sequence[int]) -> list[Part]:
     """Return the records at these ascending positions that are still stored, as one part for each block."""
     parts: list[Part] = []
     unknown: list[int] = []

@@ -6,11 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.delivery.selection import Selection
 from eventd.log.delivery.states import read_versions
-from eventd.store.engine.database import fetch
+from eventd.store.engine.database import Connection, fetch
 
 LOOKED_AT: Final = 4000
 """Approximate maximum number of batches in one extract."""
@@ -59,7 +57,7 @@ class BatchPage(NamedTuple):
     full: bool
 
 
-def read_batches(conn: sa.Connection, after: int, *, rows: int, expanded: bool) -> BatchPage:
+def read_batches(conn: Connection, after: int, *, rows: int, expanded: bool) -> BatchPage:
     """Read batches after the id `after`, until they make about `rows` ledger rows.
 
     A batch counts as one row, or with `expanded` as one for each delivered event; long texts in it count as more.
@@ -93,7 +91,7 @@ def _batch(row: Sequence[Any]) -> BatchRow:
 class Selections:
     """The selections of the peers' cursors by version; read once for each cursor."""
 
-    def __init__(self, conn: sa.Connection) -> None:
+    def __init__(self, conn: Connection) -> None:
         self._conn = conn
         self._known: dict[str, dict[int, tuple[Selection, str]]] = {}
 

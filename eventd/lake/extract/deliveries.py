@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.lake.extract.batch_blocks import Part, PositionRange, count, find_at, walk_back
 from eventd.lake.extract.batches import BatchRow, Selections
 from eventd.lake.extract.block_columns import BlockColumns, Memory
@@ -22,7 +20,7 @@ from eventd.lake.schema import Ledger
 from eventd.log.delivery.evidence import read_proof
 from eventd.log.delivery.selection import Selection
 from eventd.log.delivery.states import DeliveryState
-from eventd.store.engine.database import fetch_in
+from eventd.store.engine.database import Connection, fetch_in
 
 _NOT_SENT = (DeliveryState.EXPIRED, DeliveryState.IN_PATH)
 
@@ -35,7 +33,7 @@ class DeliveryColumns(NamedTuple):
 
 
 def spread(
-    conn: sa.Connection, batches: Sequence[BatchRow], places: Scope, selections: Selections, memory: Memory
+    conn: Connection, batches: Sequence[BatchRow], places: Scope, selections: Selections, memory: Memory
 ) -> DeliveryColumns:
     """Return the rows of these batches, batch by batch: the delivered events, then those refused or not sent."""
     columns, lost = no_rows(Ledger.DELIVERIES), []
@@ -55,7 +53,7 @@ def spread(
 
 
 def _delivered(
-    conn: sa.Connection, batch: BatchRow, peer: PeerCursor, selections: Selections, memory: Memory
+    conn: Connection, batch: BatchRow, peer: PeerCursor, selections: Selections, memory: Memory
 ) -> list[Part]:
     """Return the delivered records that are still stored, in order.
 
@@ -98,7 +96,7 @@ class _LeftOut(NamedTuple):
     parts: Sequence[Part]
 
 
-def _left_out(conn: sa.Connection, batch: BatchRow, memory: Memory) -> Iterator[tuple[str, str, _LeftOut]]:
+def _left_out(conn: Connection, batch: BatchRow, memory: Memory) -> Iterator[tuple[str, str, _LeftOut]]:
     """Yield each outcome and error class with the records of the range that the batch did not deliver because of it."""
     if not batch.exceptions:
         return
@@ -113,7 +111,7 @@ def _left_out(conn: sa.Connection, batch: BatchRow, memory: Memory) -> Iterator[
         yield outcome, error, _LeftOut(positions, find_at(conn, memory, positions))
 
 
-def _read_reasons(conn: sa.Connection, cursor: str, positions: Sequence[int]) -> Mapping[int, str]:
+def _read_reasons(conn: Connection, cursor: str, positions: Sequence[int]) -> Mapping[int, str]:
     """Return the reason of refusal by position, from the dead letters; positions without one are absent."""
     if not positions:
         return {}

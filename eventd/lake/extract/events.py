@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
-import sqlalchemy as sa
 
 from eventd.lake.extract.block_columns import BlockColumns, Memory
 from eventd.lake.extract.deliveries import taken
@@ -15,7 +14,7 @@ from eventd.lake.extract.scope import LocalGroup, Scope
 from eventd.lake.schema import Ledger
 from eventd.log.core.blocks import Block
 from eventd.log.core.scan import BYTES_PER_READ
-from eventd.store.engine.database import fetch, fetch_in
+from eventd.store.engine.database import Connection, fetch, fetch_in
 
 LOOKED_AT: Final = 2000
 """Maximum number of blocks that one extract looks at, including those of other topics."""
@@ -40,9 +39,7 @@ class _BlockSelection(NamedTuple):
     full: bool
 
 
-def read_events(
-    conn: sa.Connection, places: Scope, after: int, *, rows: int, payloads: bool, memory: Memory
-) -> Extract:
+def read_events(conn: Connection, places: Scope, after: int, *, rows: int, payloads: bool, memory: Memory) -> Extract:
     """Read about `rows` events of the groups in `places` after the position `after`, up to the end of a block."""
     chosen = _choose(conn, places, after, rows)
     columns = no_rows(Ledger.EVENTS)
@@ -54,7 +51,7 @@ def read_events(
     return Extract(Ledger.EVENTS, after, chosen.upto, columns, chosen.full, _lost(conn, places, after, chosen.upto))
 
 
-def _choose(conn: sa.Connection, places: Scope, after: int, rows: int) -> _BlockSelection:
+def _choose(conn: Connection, places: Scope, after: int, rows: int) -> _BlockSelection:
     sql = (
         f"SELECT position, topic_id, records, bytes FROM blocks WHERE position >= {_HOLDING}"
         " AND position + records > ? ORDER BY position LIMIT ?"
@@ -73,7 +70,7 @@ def _choose(conn: sa.Connection, places: Scope, after: int, rows: int) -> _Block
     return _BlockSelection(positions, max(after, places.last), full=False)
 
 
-def _read(conn: sa.Connection, positions: Sequence[tuple[int, int]]) -> Iterator[Block]:
+def _read(conn: Connection, positions: Sequence[tuple[int, int]]) -> Iterator[Block]:
     """Yield the blocks at these (position, bytes), in order, read about `BYTES_PER_READ` at a time."""
     portion: list[int] = []
     size = 0
@@ -86,7 +83,7 @@ def _read(conn: sa.Connection, positions: Sequence[tuple[int, int]]) -> Iterator
     yield from _load(conn, portion)
 
 
-def _load(conn: sa.Connection, positions: Sequence[int]) -> Iterator[Block]:
+def _load(conn: Connection, positions: Sequence[int]) -> Iterator[Block]:
     if positions:
         sql = f"SELECT {_COLUMNS} FROM blocks WHERE position {{in}}"
         yield from sorted(map(Block._make, fetch_in(conn, sql, (), positions)))
@@ -128,7 +125,7 @@ def _payloads(block: Block, within: range) -> list[str]:
     return [bytes(each.payload).decode() for each in _PAYLOADS.decode_lines("\n".join(bodies))]
 
 
-def _lost(conn: sa.Connection, places: Scope, after: int, upto: int) -> list[EvictedRows]:
+def _lost(conn: Connection, places: Scope, after: int, upto: int) -> list[EvictedRows]:
     """Return a range for each group of which events were evicted before they were read."""
     rows = fetch(conn, "SELECT id, evicted_position FROM topics WHERE evicted_position > ?", (after,))
     return [

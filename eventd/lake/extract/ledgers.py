@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import sqlalchemy as sa
-
 from eventd.lake.extract.batches import Selections, read_batches
 from eventd.lake.extract.block_columns import Memory
 from eventd.lake.extract.deliveries import spread
@@ -15,13 +13,14 @@ from eventd.lake.extract.result import EvictedRows, Extract
 from eventd.lake.extract.scope import Scope, read_scope
 from eventd.lake.schema import Ledger
 from eventd.log.cursors.trimmed import read_forgotten
+from eventd.store.engine.database import Connection
 
 MOST_LISTED: Final = 5000
 """Maximum number of rows that one extract reads from a plain table: each may hold a receipt."""
 
 
 def read_ledger(
-    conn: sa.Connection,
+    conn: Connection,
     book: Ledger,
     after: int,
     *,
@@ -45,7 +44,7 @@ def read_ledger(
     return _with_losses(conn, places, _read_batches(conn, book, places, after, rows, memory))
 
 
-def _read_batches(conn: sa.Connection, book: Ledger, places: Scope, after: int, rows: int, memory: Memory) -> Extract:
+def _read_batches(conn: Connection, book: Ledger, places: Scope, after: int, rows: int, memory: Memory) -> Extract:
     page = read_batches(conn, after, rows=rows, expanded=book is Ledger.DELIVERIES)
     batches = [batch for batch in page.batches if batch.cursor in places.peers]
     selections = Selections(conn)
@@ -61,7 +60,7 @@ def table_of(book: Ledger) -> str:
     return LISTS[book][0] if book in LISTS else "batches"
 
 
-def _with_losses(conn: sa.Connection, places: Scope, read: Extract) -> Extract:
+def _with_losses(conn: Connection, places: Scope, read: Extract) -> Extract:
     """Return the extract, in `lost` also a range for each group if any rows were deleted before they were read.
 
     Rows are deleted by age, or with their peer. The range ends with the last deleted row of any group; some of its

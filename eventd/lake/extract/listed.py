@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-import sqlalchemy as sa
 
 from eventd.lake.extract.batches import BatchRow, Selections
 from eventd.lake.extract.result import Columns, no_rows
 from eventd.lake.extract.scope import LocalGroup, Scope
 from eventd.lake.schema import COLUMNS, Ledger
 from eventd.log.delivery.evidence import read_answer, read_proof, read_signer
-from eventd.store.engine.database import fetch
+from eventd.store.engine.database import Connection, fetch
 from federation.errors import Malformed
 from federation.ranges import Range
 
@@ -156,7 +155,7 @@ LISTS: Final[Mapping[Ledger, tuple[str, str, Lister]]] = {
 """The table, columns and conversion of each of these ledgers."""
 
 
-def read_list(conn: sa.Connection, book: Ledger, places: Scope, after: int, rows: int) -> tuple[Columns, int, bool]:
+def read_list(conn: Connection, book: Ledger, places: Scope, after: int, rows: int) -> tuple[Columns, int, bool]:
     """Return up to `rows` rows after the number `after` as columns, the number reached, and whether more may exist."""
     table, names, lister = LISTS[book]
     found = fetch(conn, f"SELECT {names} FROM {table} WHERE id > ? ORDER BY id LIMIT ?", (after, rows))

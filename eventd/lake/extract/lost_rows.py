@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import sqlalchemy as sa
-
 from eventd.lake.extract.result import EvictedRows
-from eventd.store.engine.database import fetch
-from eventd.store.schema.tables import inbound_gaps
+from eventd.store.engine.database import Connection, fetch, insert_row
 
 
-def note_lost(conn: sa.Connection, lost: Iterable[EvictedRows], now: int) -> None:
+def note_lost(conn: Connection, lost: Iterable[EvictedRows], now: int) -> None:
     """Add losses to the gap ledger in the open transaction, which must hold the lock on the head.
 
     A loss that is recorded already is not added again. Losses of a group deleted meanwhile are ignored.
@@ -29,4 +26,4 @@ def note_lost(conn: sa.Connection, lost: Iterable[EvictedRows], now: int) -> Non
             names = ("topic_id", "node", "epoch", "after", "upto", "reason")
             book = each.reason.partition("_")[0]
             values = {**dict(zip(names, what, strict=True)), "recorded_at": now, "book": book}
-            conn.execute(inbound_gaps.insert().values(**values))
+            insert_row(conn, "inbound_gaps", values)

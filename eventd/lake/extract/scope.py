@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.core.head import read_head
 from eventd.log.core.topic_row import read_group_topics
-from eventd.store.engine.database import fetch
+from eventd.store.engine.database import Connection, fetch
 from eventd.store.rows.registry import read_resources
 
 _GROUP = "group:"
@@ -42,12 +40,12 @@ class Scope(NamedTuple):
     peers: Mapping[str, PeerCursor]
 
 
-def read_groups(conn: sa.Connection) -> dict[str, str]:
+def read_groups(conn: Connection) -> dict[str, str]:
     """Return this node's name in each declared group, by group."""
     return {row.name: str(row.spec.get("nodeName", "")) for row in read_resources(conn, "EventGroup")}
 
 
-def read_scope(conn: sa.Connection, node: str | None) -> Scope:
+def read_scope(conn: Connection, node: str | None) -> Scope:
     """Read the scope; with `node`, only the groups in which this node has that name."""
     head = read_head(conn)
     nodes = {group: name for group, name in read_groups(conn).items() if node in (None, name)}

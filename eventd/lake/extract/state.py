@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.lake.extract.ledgers import table_of
 from eventd.lake.extract.scope import Scope, peer_in, read_groups, read_scope
 from eventd.lake.schema import Ledger
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.log.cursors.trimmed import read_forgotten
 from eventd.log.delivery.states import read_versions
-from eventd.store.engine.database import fetch
+from eventd.store.engine.database import Connection, fetch
 
 
 class SelectionPeriod(NamedTuple):
@@ -78,7 +76,7 @@ class LedgerSnapshot(NamedTuple):
         return sorted({group.node for group in self.groups})
 
 
-def read_state(conn: sa.Connection) -> LedgerSnapshot:
+def read_state(conn: Connection) -> LedgerSnapshot:
     """Read what the ledgers cover, as the open transaction sees it."""
     places = read_scope(conn, None)
     ((instance,),) = fetch(conn, "SELECT instance FROM log_heads WHERE id = 1")
@@ -86,7 +84,7 @@ def read_state(conn: sa.Connection) -> LedgerSnapshot:
     return LedgerSnapshot(places.epoch, instance, places.last, books, _read_groups(conn))
 
 
-def _span(conn: sa.Connection, book: Ledger, places: Scope) -> Span:
+def _span(conn: Connection, book: Ledger, places: Scope) -> Span:
     if book is Ledger.EVENTS:
         sql = "SELECT min(position) FROM blocks WHERE topic_id = ?"
         firsts = [fetch(conn, sql, (topic_id,))[0][0] for topic_id in places.topics]
@@ -97,7 +95,7 @@ def _span(conn: sa.Connection, book: Ledger, places: Scope) -> Span:
     return Span(last + 1 if first is None else first, last)
 
 
-def _read_groups(conn: sa.Connection) -> list[GroupSnapshot]:
+def _read_groups(conn: Connection) -> list[GroupSnapshot]:
     cursors = read_cursors(conn, "peer", "repair")
     peers: dict[str, list[LinkSnapshot]] = {}
     for cursor in cursors:
@@ -107,7 +105,7 @@ def _read_groups(conn: sa.Connection) -> list[GroupSnapshot]:
     return [GroupSnapshot(group, node, peers.get(group, ())) for group, node in sorted(read_groups(conn).items())]
 
 
-def _link(conn: sa.Connection, cursor: Cursor, cursors: Sequence[Cursor]) -> LinkSnapshot:
+def _link(conn: Connection, cursor: Cursor, cursors: Sequence[Cursor]) -> LinkSnapshot:
     versions = [
         SelectionPeriod(*version) for version in sorted(read_versions(conn, cursor.name), key=lambda each: each[0])
     ]

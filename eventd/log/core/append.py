@@ -13,14 +13,11 @@ from dataclasses import replace
 from itertools import chain, groupby
 from typing import Final, NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.core.blocks import Block, pack
 from eventd.log.core.id_conflicts import IdConflict, Origin, note_conflicts
 from eventd.log.core.scan import blocks_at, pick
 from eventd.log.core.values import NEVER, AppendResult, Drafts, Outcome
-from eventd.store.engine.database import bulk_insert, execute_many, fetch, fetch_in, insert_numbered
-from eventd.store.schema.tables import blocks, event_ids
+from eventd.store.engine.database import Connection, bulk_insert, execute_many, fetch, fetch_in, insert_numbered
 from federation.event import content_digest, content_of, expiry_micros, read_outlines
 from federation.lines import size_of
 
@@ -63,9 +60,7 @@ class Placement(NamedTuple):
     blocks: list[Block]
 
 
-def place_new(
-    conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int
-) -> Placement:
+def place_new(conn: Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placement:
     """Append the drafts of several units, which should all be new, to one topic.
 
     Raises `KeyTaken` if one is not; the transaction must then restart and call `place`.
@@ -76,12 +71,12 @@ def place_new(
         results.append(AppendResult([Outcome.NEW] * len(unit), range(position, position + len(unit))))
         position += len(unit)
     ids = units[0].event_ids if len(units) == 1 else [*chain.from_iterable(unit.event_ids for unit in units)]
-    insert_numbered(conn, event_ids, IDS, topic_id, ids, next_position)
+    insert_numbered(conn, "event_ids", IDS, topic_id, ids, next_position)
     made = _store(conn, topic_id, units, position=next_position, now=now, ids=position - next_position)
     return Placement(results, position, made)
 
 
-def place(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placement:
+def place(conn: Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placement:
     """Append the new events and refreshes among the drafts of several units to a topic, and store id conflicts."""
     candidates = [_candidates(unit) for unit in units]
     known = read_known(conn, topic_id, [*chain.from_iterable(candidates)])
@@ -92,7 +87,7 @@ def place(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_p
 
 
 def _name_owners(
-    conn: sa.Connection, topic_id: int, appended: Sequence[AppendResult], conflicts: Sequence[IdConflict], now: int
+    conn: Connection, topic_id: int, appended: Sequence[AppendResult], conflicts: Sequence[IdConflict], now: int
 ) -> Iterator[AppendResult]:
     """Store the id conflicts of all units, and yield the units' results with the owner of each id in conflict."""
     owners = iter(note_conflicts(conn, topic_id, conflicts, now) if conflicts else ())
@@ -124,7 +119,7 @@ _GROW = (
 
 
 def _store(
-    conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, position: int, now: int, ids: int
+    conn: Connection, topic_id: int, units: Sequence[Drafts], *, position: int, now: int, ids: int
 ) -> list[Block]:
     """Insert new drafts as blocks, update the topic's row, and return the blocks. The caller has inserted any ids.
 
@@ -146,13 +141,13 @@ def _store(
     return made
 
 
-def write_blocks(conn: sa.Connection, made: Sequence[Block]) -> None:
+def write_blocks(conn: Connection, made: Sequence[Block]) -> None:
     """Insert blocks: the only function that adds rows to their table."""
-    bulk_insert(conn, blocks, Block._fields, made)
+    bulk_insert(conn, "blocks", Block._fields, made)
 
 
 def place_records(
-    conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int
+    conn: Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int
 ) -> Placement:
     """Append the records of several units to a topic, except routers' copies with a record id that the topic has."""
     known = _known_copies(conn, topic_id, [*chain.from_iterable(unit.event_ids for unit in units)])
@@ -170,13 +165,13 @@ def place_records(
         parts += [part] if len(part) else []
     if not parts:
         return Placement(results, position, [])
-    bulk_insert(conn, event_ids, IDS, ids)
+    bulk_insert(conn, "event_ids", IDS, ids)
     made = _store(conn, topic_id, parts, position=next_position, now=now, ids=len(ids))
     shift = made[0].seq - made[0].position
     return Placement([result._replace(shift=shift) for result in results], position, made)
 
 
-def _known_copies(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[str, int]:
+def _known_copies(conn: Connection, topic_id: int, ids: Sequence[str]) -> dict[str, int]:
     sql = "SELECT event_id, position FROM event_ids WHERE topic_id = ? AND event_id {in}"
     return dict(fetch_in(conn, sql, (topic_id,), ids)) if ids else {}
 
@@ -208,7 +203,7 @@ def _take_copies(unit: Drafts, known: dict[str, int], position: int) -> tuple[Ap
     return AppendResult(outcomes, positions), part
 
 
-def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) -> dict[str, KnownId]:
+def read_known(conn: Connection, topic_id: int, drafts: Sequence[Candidate]) -> dict[str, KnownId]:
     """Return a `KnownId` for each event id of the drafts that the topic has already, by event id."""
     sql = "SELECT event_id, position, gone_at, expires_at, digest FROM event_ids WHERE topic_id = ? AND event_id {in}"
     found = fetch_in(conn, sql, (topic_id,), [draft.event_id for draft in drafts])
@@ -279,11 +274,11 @@ class _Placer:
         self._known[draft.event_id] = KnownId(position, draft.expires_at, draft.body, None, origin)
         return position
 
-    def write(self, conn: sa.Connection, now: int) -> list[Block]:
+    def write(self, conn: Connection, now: int) -> list[Block]:
         """Insert the new events and refreshes of all units taken; return their blocks."""
         if not self._units:
             return []
-        bulk_insert(conn, event_ids, IDS, [(self._topic_id, event_id, at) for event_id, at in self._ids.items()])
+        bulk_insert(conn, "event_ids", IDS, [(self._topic_id, event_id, at) for event_id, at in self._ids.items()])
         execute_many(
             conn,
             "UPDATE event_ids SET first_position = coalesce(first_position, position), position = ?, digest = NULL,"

@@ -9,8 +9,6 @@ from dataclasses import replace
 from enum import IntEnum
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-import sqlalchemy as sa
-
 from eventd.errors import EventdError
 from eventd.log.core.append import Placement, place, place_new, place_records
 from eventd.log.core.blocks import Block
@@ -18,7 +16,15 @@ from eventd.log.core.head import lock_head, mark_unsynced, move_head, require_wh
 from eventd.log.core.values import NOTHING, AppendResult, Drafts, Head
 from eventd.log.cursors.cursors import lock_positions
 from eventd.runtime.clock import Moment
-from eventd.store.engine.database import KeyTaken, begin_anew, in_transaction, notify_head, run_of_system, savepoint
+from eventd.store.engine.database import (
+    Connection,
+    KeyTaken,
+    begin_anew,
+    in_transaction,
+    notify_head,
+    run_of_system,
+    savepoint,
+)
 from eventd.store.engine.translation import translate
 from federation.errors import MessageError
 
@@ -46,7 +52,7 @@ class Transaction:
     """
 
     def __init__(
-        self, conn: sa.Connection, head: Head, positions: dict[str, int], at: Moment, spent: TransactionTimes
+        self, conn: Connection, head: Head, positions: dict[str, int], at: Moment, spent: TransactionTimes
     ) -> None:
         self.conn = conn
         self.head = head
@@ -168,7 +174,7 @@ class CommitResult:
 
 
 def commit(
-    conn: sa.Connection,
+    conn: Connection,
     units: Sequence[Unit[Any]],
     at: Moment,
     spent: TransactionTimes,
@@ -204,7 +210,7 @@ def commit(
 
 
 def _carefully(
-    conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, at: Moment, spent: TransactionTimes, *, together: bool
+    conn: Connection, units: Sequence[Unit[Any]], head: Head, at: Moment, spent: TransactionTimes, *, together: bool
 ) -> CommitResult:
     """Write all units again after a failure, now reading the known ids.
 
@@ -221,7 +227,7 @@ def _carefully(
 
 
 def _one_by_one(
-    conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, at: Moment, spent: TransactionTimes
+    conn: Connection, units: Sequence[Unit[Any]], head: Head, at: Moment, spent: TransactionTimes
 ) -> CommitResult:
     """Write units one by one, so that only the faulty one fails."""
     total = CommitResult(head, [], [])
@@ -243,7 +249,7 @@ def _one_by_one(
 
 
 def _write(
-    conn: sa.Connection,
+    conn: Connection,
     units: Sequence[Unit[Any]],
     head: Head,
     at: Moment,

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.errors import DatabaseUnusable
 from eventd.log.core.values import Head
-from eventd.store.engine.database import execute, fetch, for_update, notify_head, run_of_system
+from eventd.store.engine.database import Connection, execute, fetch, for_update, notify_head, run_of_system
 from eventd.store.engine.head_file import HeadMark
 from eventd.store.schema.migrations import new_epoch
-from eventd.store.schema.tables import log_heads
 
 _HEAD = "next_position, epoch, incarnation, registry_version, parts_version, topics_version, unsynced"
 
 
-def lock_head(conn: sa.Connection) -> Head:
+def lock_head(conn: Connection) -> Head:
     """Lock the head row until the transaction ends, and return it. Must be called before any cursor is locked."""
     return _head(fetch(conn, f"SELECT {_HEAD} FROM log_heads WHERE id = 1{for_update(conn)}"))
 
 
-def read_head(conn: sa.Connection) -> Head:
+def read_head(conn: Connection) -> Head:
     """Return the head in this snapshot."""
     return _head(fetch(conn, f"SELECT {_HEAD} FROM log_heads WHERE id = 1"))
 
@@ -36,24 +33,24 @@ def _head(rows: list[tuple[int, str, int, int, int, int, str]]) -> Head:
     return Head(*rows[0])
 
 
-def move_head(conn: sa.Connection, next_position: int, record_bytes: int = 0) -> None:
+def move_head(conn: Connection, next_position: int, record_bytes: int = 0) -> None:
     """Store the next free position, and add bytes to the size of all topics of records. The head must be locked."""
     sql = "UPDATE log_heads SET next_position = ?, record_bytes = record_bytes + ? WHERE id = 1"
     execute(conn, sql, (next_position, record_bytes))
 
 
-def shrink(conn: sa.Connection, size: int) -> None:
+def shrink(conn: Connection, size: int) -> None:
     """Subtract bytes from the size of all topics of records, as the head holds it. The head must be locked."""
     if size:
         execute(conn, "UPDATE log_heads SET record_bytes = record_bytes - ? WHERE id = 1", (size,))
 
 
-def mark_unsynced(conn: sa.Connection, run: str) -> None:
+def mark_unsynced(conn: Connection, run: str) -> None:
     """Record that a crash of `run` (a boot, or a run of Postgres) may lose commits; empty: that none can be lost."""
     execute(conn, "UPDATE log_heads SET unsynced = ? WHERE id = 1", (run,))
 
 
-def touch_head(conn: sa.Connection) -> None:
+def touch_head(conn: Connection) -> None:
     """Change a row, so that the commit flushes everything committed before.
 
     Danger: the value must change. SQLite does not write a row that stays the same, and then flushes nothing.
@@ -61,7 +58,7 @@ def touch_head(conn: sa.Connection) -> None:
     execute(conn, "UPDATE log_heads SET flushes = flushes + 1 WHERE id = 1")
 
 
-def settle_unsynced(conn: sa.Connection) -> Head:
+def settle_unsynced(conn: Connection) -> Head:
     """Record that no commit can be lost any more, and return the head.
 
     This holds once `Database.write` has committed it, which flushes everything committed before.
@@ -83,7 +80,7 @@ class Recovery(NamedTuple):
     reason: str
 
 
-def recover(conn: sa.Connection, acknowledged: HeadMark | None) -> Recovery:
+def recover(conn: Connection, acknowledged: HeadMark | None) -> Recovery:
     """Return the `Recovery` of a log that is opened; first begin a new epoch if commits are, or may be, lacking.
 
     An older copy of the database lacks commits; `acknowledged` (the head file's content, None if unknown) shows that,
@@ -119,7 +116,7 @@ def _is_older(head: Head, instance: str, acknowledged: HeadMark) -> bool:
     return head.epoch != acknowledged.epoch or head.last < acknowledged.last
 
 
-def require_whole(conn: sa.Connection, head: Head, seen: int) -> Head:
+def require_whole(conn: Connection, head: Head, seen: int) -> Head:
     """Return the head; first begin a new epoch if the log ends before the position `seen`. The head must be locked.
 
     In that case the database came back without its last commits while this process kept running. The new
@@ -134,7 +131,7 @@ def require_whole(conn: sa.Connection, head: Head, seen: int) -> Head:
     return read_head(conn)
 
 
-def announce_topics(conn: sa.Connection, *, deleted: int = 0) -> int:
+def announce_topics(conn: Connection, *, deleted: int = 0) -> int:
     """Increase `topics_version`, which covers topics, routers and API keys, and notify other processes at commit.
 
     Returns the new version. The head must be locked.
@@ -148,11 +145,11 @@ def announce_topics(conn: sa.Connection, *, deleted: int = 0) -> int:
     return int(version)
 
 
-def renew_epoch(conn: sa.Connection) -> str:
+def renew_epoch(conn: Connection) -> str:
     """Begin a new epoch for a log that was restored or lost commits; return the name of the epoch.
 
     Positions of the log that other nodes remember become invalid.
     """
     epoch = new_epoch(conn)
-    conn.execute(log_heads.update().values(epoch=epoch))
+    execute(conn, "UPDATE log_heads SET epoch = ?", (epoch,))
     return epoch

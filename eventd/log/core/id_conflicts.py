@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.core.values import IdOwner
-from eventd.store.engine.database import execute, fetch
+from eventd.store.engine.database import Connection, execute, fetch
 from federation.loops import decode_path
 
 UNKNOWN: Final = "?"
@@ -64,7 +62,7 @@ class ConflictCount(NamedTuple):
     last_at: int
 
 
-def note_conflicts(conn: sa.Connection, topic_id: int, found: Sequence[IdConflict], now: int) -> list[IdOwner]:
+def note_conflicts(conn: Connection, topic_id: int, found: Sequence[IdConflict], now: int) -> list[IdOwner]:
     """Add conflicts to the stored counts in the open transaction; return the owner of the id of each, in order."""
     keys: dict[tuple[str, int], str] = {}
     owners = [_owner(conn, topic_id, each.owner, keys) for each in found]
@@ -87,7 +85,7 @@ def note_conflicts(conn: sa.Connection, topic_id: int, found: Sequence[IdConflic
     return owners
 
 
-def _owner(conn: sa.Connection, topic_id: int, origin: Origin | None, keys: dict[tuple[str, int], str]) -> IdOwner:
+def _owner(conn: Connection, topic_id: int, origin: Origin | None, keys: dict[tuple[str, int], str]) -> IdOwner:
     if origin is None:
         return IdOwner(UNKNOWN, UNKNOWN)
     if origin.key_id is not None:
@@ -100,14 +98,14 @@ def _owner(conn: sa.Connection, topic_id: int, origin: Origin | None, keys: dict
     return IdOwner(origin.source, keys[came])
 
 
-def _key_of(conn: sa.Connection, topic_id: int, node: str, recorded_at: int) -> str:
+def _key_of(conn: Connection, topic_id: int, node: str, recorded_at: int) -> str:
     """Return the id of the key that signed the batch of `node` recorded at `recorded_at`; `UNKNOWN` without its row."""
     sql = "SELECT key_id FROM inbound_batches WHERE recorded_at = ? AND topic_id = ? AND node = ? LIMIT 1"
     rows = fetch(conn, sql, (recorded_at, topic_id, node))
     return str(rows[0][0]) if rows else UNKNOWN
 
 
-def _bound(conn: sa.Connection, topic_id: int) -> None:
+def _bound(conn: Connection, topic_id: int) -> None:
     [(kinds,)] = fetch(conn, "SELECT count(*) FROM id_conflicts WHERE topic_id = ?", (topic_id,))
     if kinds <= MOST_KINDS + KINDS_PER_TRANSACTION:
         return
@@ -119,7 +117,7 @@ def _bound(conn: sa.Connection, topic_id: int) -> None:
     execute(conn, "DELETE FROM id_conflicts WHERE topic_id = ? AND last_at <= ?", (topic_id, last))
 
 
-def read_conflicts(conn: sa.Connection, topic_id: int, *, since: int = 0) -> list[ConflictCount]:
+def read_conflicts(conn: Connection, topic_id: int, *, since: int = 0) -> list[ConflictCount]:
     """Return the counts of conflicts that last occurred at `since` (microseconds) or later, the highest first."""
     sql = f"SELECT {', '.join(ConflictCount._fields)} FROM id_conflicts WHERE topic_id = ? AND last_at >= ?"
     rows: Iterable[tuple[object, ...]] = fetch(conn, f"{sql} ORDER BY times DESC, owner, source", (topic_id, since))

@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import sqlalchemy as sa
-
 from eventd.log.core.blocks import Block, names, unpack
 from eventd.log.core.head import read_head
 from eventd.log.core.pages import LOOKED_AT, PASSED_OVER, UNREAD, cost_of
 from eventd.log.core.scan import outlines, outlines_back, read_block, scan, scan_back
 from eventd.log.core.values import Record
-from eventd.store.engine.database import fetch, fetch_in
+from eventd.store.engine.database import Connection, fetch, fetch_in
 from federation.event import is_alive, written
 
 OUTLINES = 32
@@ -89,7 +87,7 @@ class EventList:
     seen: int
 
 
-def list_latest(conn: sa.Connection, ask: EventQuery) -> EventList:
+def list_latest(conn: Connection, ask: EventQuery) -> EventList:
     """Return a page of the records that match the query and are the latest of their id, in the query's order.
 
     A query with few matches in a long log takes several pages, some of which may be empty.
@@ -107,7 +105,7 @@ def list_latest(conn: sa.Connection, ask: EventQuery) -> EventList:
     return EventList(found, False, seen)
 
 
-def _fitting(conn: sa.Connection, ask: EventQuery) -> Iterator[tuple[list[Record], int, bool]]:
+def _fitting(conn: Connection, ask: EventQuery) -> Iterator[tuple[list[Record], int, bool]]:
     """Yield matching records in several lists, superseded records included.
 
     With each list come the last position read, and whether the limit of work per page is reached.
@@ -131,7 +129,7 @@ def _fitting(conn: sa.Connection, ask: EventQuery) -> Iterator[tuple[list[Record
     yield fitting, seen, False
 
 
-def _blocks(conn: sa.Connection, ask: EventQuery) -> Iterator[Block]:
+def _blocks(conn: Connection, ask: EventQuery) -> Iterator[Block]:
     end = read_head(conn).next_position if ask.before is None else ask.before
     if ask.event_id:
         sql = "SELECT position FROM event_ids WHERE topic_id = ? AND event_id = ? AND gone_at IS NULL"
@@ -147,7 +145,7 @@ def _blocks(conn: sa.Connection, ask: EventQuery) -> Iterator[Block]:
         yield from scan(conn, ask.topic_id, ask.after, end - 1)
 
 
-def _named(conn: sa.Connection, ask: EventQuery, end: int) -> Iterator[Block]:
+def _named(conn: Connection, ask: EventQuery, end: int) -> Iterator[Block]:
     """Yield all blocks of a query by type or source; those that `rules_out_by_names` excludes lack their lines."""
     look = partial(outlines_back, before=end) if ask.newest else partial(outlines, until=end - 1)
     for block in look(conn, ask.topic_id, ask.after, portion=OUTLINES):
@@ -157,7 +155,7 @@ def _named(conn: sa.Connection, ask: EventQuery, end: int) -> Iterator[Block]:
             yield part
 
 
-def latest(conn: sa.Connection, topic_id: int, records: Sequence[Record]) -> list[Record]:
+def latest(conn: Connection, topic_id: int, records: Sequence[Record]) -> list[Record]:
     """Return those of the records that are the latest of their id."""
     # No record after the last refresh has a later one: usually this covers all.
     [(end,)] = fetch(conn, f"SELECT max(position) {_REFRESHED}", (topic_id,))
@@ -172,7 +170,7 @@ def latest(conn: sa.Connection, topic_id: int, records: Sequence[Record]) -> lis
 _REFRESHED = "FROM event_ids WHERE topic_id = ? AND first_position IS NOT NULL"
 
 
-def refreshed_span(conn: sa.Connection, topic_id: int) -> tuple[int, int]:
+def refreshed_span(conn: Connection, topic_id: int) -> tuple[int, int]:
     """Return the range of positions `[first, end)` that contains every record a later refresh has superseded.
 
     The last refresh itself is at `end`. (0, 0) if no event was refreshed.

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from itertools import pairwise
 
-import sqlalchemy as sa
-
 from eventd.log.core.blocks import Block
 from eventd.log.core.scan import outlines, scan_seqs
 from eventd.log.core.topic_row import TopicRow
-from eventd.store.engine.database import fetch
+from eventd.store.engine.database import Connection, fetch
 
 _EVERYWHERE = 1 << 62
 
@@ -18,14 +16,14 @@ Range = tuple[int, int]
 """Consecutive seqs: the first and the last."""
 
 
-def held_blocks(conn: sa.Connection, topic: TopicRow) -> Iterator[Block]:
+def held_blocks(conn: Connection, topic: TopicRow) -> Iterator[Block]:
     """Yield the blocks after the floor (`evicted_seq`), in order; without their lines if no line can be empty."""
     if topic.deleted or topic.is_queue:
         return scan_seqs(conn, topic.id, topic.evicted_seq, topic.head_seq)
     return outlines(conn, topic.id, 0, _EVERYWHERE)
 
 
-def read_done(conn: sa.Connection, topic: TopicRow, first: int, last: int) -> dict[int, int]:
+def read_done(conn: Connection, topic: TopicRow, first: int, last: int) -> dict[int, int]:
     """Return the content bytes of finished jobs that are still stored, by seq, from `first` to `last` inclusive.
 
     Empty for a topic that is not a queue.
@@ -59,7 +57,7 @@ def live_ranges(held: Iterable[Block], removed: Collection[int], after: int, upt
     return ranges
 
 
-def first_live(conn: sa.Connection, topic: TopicRow, after: int) -> int:
+def first_live(conn: Connection, topic: TopicRow, after: int) -> int:
     """Return the first seq after `after` (the floor or more) that has a record; the next to be assigned if none has."""
     if not topic.deleted:
         return after + 1

@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.core.head import lock_head
-from eventd.store.engine.database import bulk_insert, execute, execute_many, fetch
-from eventd.store.schema.tables import topic_losses
+from eventd.store.engine.database import Connection, bulk_insert, execute, execute_many, fetch
 
 CAP, TTL, SOURCE_TRIM, MIXED = "cap", "ttl", "source_trim", "mixed"
 """Why records were lost: over a limit; too old, or of an ephemeral topic when the node started; lost by a router's
@@ -36,7 +33,7 @@ class Loss(NamedTuple):
         return self.last - self.first + 1
 
 
-def note_losses(conn: sa.Connection, topic_id: int, lost: Sequence[Loss]) -> None:
+def note_losses(conn: Connection, topic_id: int, lost: Sequence[Loss]) -> None:
     """Store losses of a topic, which are in order and not stored yet. The head must be locked.
 
     Adjacent ranges with the same reason become one.
@@ -49,10 +46,10 @@ def note_losses(conn: sa.Connection, topic_id: int, lost: Sequence[Loss]) -> Non
             joined.append(loss)
     if joined and _lengthen(conn, topic_id, joined[0]):
         del joined[0]
-    bulk_insert(conn, topic_losses, ("topic_id", "first_seq", "last_seq", "reason"), [(topic_id, *x) for x in joined])
+    bulk_insert(conn, "topic_losses", ("topic_id", "first_seq", "last_seq", "reason"), [(topic_id, *x) for x in joined])
 
 
-def _lengthen(conn: sa.Connection, topic_id: int, loss: Loss) -> bool:
+def _lengthen(conn: Connection, topic_id: int, loss: Loss) -> bool:
     """Extend the stored range of the same reason that ends right before the loss; return whether there is one."""
     return bool(
         execute(
@@ -64,7 +61,7 @@ def _lengthen(conn: sa.Connection, topic_id: int, loss: Loss) -> bool:
     )
 
 
-def read_losses(conn: sa.Connection, topic_id: int, after: int, upto: int) -> list[Loss]:
+def read_losses(conn: Connection, topic_id: int, after: int, upto: int) -> list[Loss]:
     """Return the losses of a topic with seqs in `(after, upto]`, in order; the first and last are cut to that range."""
     start = "coalesce((SELECT max(first_seq) FROM topic_losses WHERE topic_id = ? AND first_seq <= ?), 0)"
     rows = fetch(
@@ -82,13 +79,13 @@ def reason_of(lost: Iterable[Loss]) -> str:
     return reasons.pop() if len(reasons) == 1 else MIXED
 
 
-def read_crowded(conn: sa.Connection, *, most: int = MOST_RANGES) -> list[int]:
+def read_crowded(conn: Connection, *, most: int = MOST_RANGES) -> list[int]:
     """Return the ids of topics with more than `most` ranges. Reads the whole table: not for use under a lock."""
     sql = "SELECT topic_id FROM topic_losses GROUP BY topic_id HAVING count(*) > ? ORDER BY topic_id"
     return [topic_id for (topic_id,) in fetch(conn, sql, (most,))]
 
 
-def join_oldest(conn: sa.Connection, topic_id: int, *, most: int = MOST_RANGES) -> int:
+def join_oldest(conn: Connection, topic_id: int, *, most: int = MOST_RANGES) -> int:
     """Join the oldest ranges of a topic with more than `most` into one; return by how much their number decreased.
 
     Locks the head. Records between the joined ranges count as lost from then on, even if a request deleted them or they
@@ -106,5 +103,5 @@ def join_oldest(conn: sa.Connection, topic_id: int, *, most: int = MOST_RANGES) 
         "DELETE FROM topic_losses WHERE topic_id = ? AND first_seq = ?",
         [(topic_id, loss.first) for loss in oldest],
     )
-    bulk_insert(conn, topic_losses, ("topic_id", "first_seq", "last_seq", "reason"), [(topic_id, *joined)])
+    bulk_insert(conn, "topic_losses", ("topic_id", "first_seq", "last_seq", "reason"), [(topic_id, *joined)])
     return len(oldest) - 1

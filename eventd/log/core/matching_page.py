@@ -9,12 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-import sqlalchemy as sa
-
 from eventd.log.core.blocks import Block, unpack
 from eventd.log.core.pages import LOOKED_AT, PASSED_OVER, UNREAD, PageRange, cost_of, read_page_range
 from eventd.log.core.scan import scan
 from eventd.log.core.values import Gap, Head, Record
+from eventd.store.engine.database import Connection
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -53,7 +52,7 @@ class MatchingPage(Generic[T]):
 
 
 def read_matching(
-    conn: sa.Connection,
+    conn: Connection,
     topic_id: int,
     after: int,
     concern: Interest[T],

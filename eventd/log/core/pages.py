@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.core.blocks import Block
 from eventd.log.core.head import read_head
 from eventd.log.core.values import Gap, Head
-from eventd.store.engine.database import fetch
+from eventd.store.engine.database import Connection, fetch
 
 LOOKED_AT = 5000
 """Maximum number of records decoded for one page. A reader with few matches may get an empty page, and continues."""
@@ -38,7 +36,7 @@ class PageRange(NamedTuple):
     lost: int
 
 
-def read_page_range(conn: sa.Connection, topic_id: int, after: int, until: int | None) -> PageRange:
+def read_page_range(conn: Connection, topic_id: int, after: int, until: int | None) -> PageRange:
     """Return the range `(after, until]` of a topic; it ends at the head if that is earlier, or if `until` is None."""
     head = read_head(conn)
     evicted, evicted_seq, lost = fetch(

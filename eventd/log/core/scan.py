@@ -5,11 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-import sqlalchemy as sa
-
 from eventd.log.core.blocks import Block, unpack
 from eventd.log.core.values import Record
-from eventd.store.engine.database import fetch, fetch_in
+from eventd.store.engine.database import Connection, fetch, fetch_in
 
 FIRST_BLOCKS = 2
 """How many blocks the first read of a scan gets: a reader that has caught up needs one."""
@@ -26,7 +24,7 @@ _OWN = {False: "", True: " AND own = 1"}
 _START = "{key} >= coalesce((SELECT max({key}) FROM blocks WHERE topic_id = ? AND {key} <= ?), 0)"
 
 
-def scan(conn: sa.Connection, topic_id: int, after: int, until: int, *, own: bool = False) -> Iterator[Block]:
+def scan(conn: Connection, topic_id: int, after: int, until: int, *, own: bool = False) -> Iterator[Block]:
     """Yield the blocks of a topic at positions in `(after, until]`, in order; the first and last are cut to that range.
 
     With `own`, only those whose records entered the log at this node.
@@ -37,14 +35,14 @@ def scan(conn: sa.Connection, topic_id: int, after: int, until: int, *, own: boo
             yield part
 
 
-def scan_seqs(conn: sa.Connection, topic_id: int, after: int, until: int) -> Iterator[Block]:
+def scan_seqs(conn: Connection, topic_id: int, after: int, until: int) -> Iterator[Block]:
     """Yield the blocks of a topic that contain seqs in `(after, until]`, in order and whole."""
     for block in _read(conn, "seq", topic_id, after, until, ""):
         if block.seq + block.records > after + 1:
             yield block
 
 
-def _read(conn: sa.Connection, key: str, topic_id: int, after: int, until: int, which: str) -> Iterator[Block]:
+def _read(conn: Connection, key: str, topic_id: int, after: int, until: int, which: str) -> Iterator[Block]:
     """Yield the blocks, uncut, from the one that contains `after + 1` or precedes it to the one that contains `until`.
 
     Both are positions or seqs, by `key`. `which` is a further condition.
@@ -72,7 +70,7 @@ def _read(conn: sa.Connection, key: str, topic_id: int, after: int, until: int, 
         portion = count  # many are read together as long as they are small
 
 
-def scan_back(conn: sa.Connection, topic_id: int, after: int, before: int) -> Iterator[Block]:
+def scan_back(conn: Connection, topic_id: int, after: int, before: int) -> Iterator[Block]:
     """Yield the blocks of a topic at positions in `(after, before)`, cut to that range, the newest first."""
     at, portion = before, FIRST_BLOCKS
     sql = "FROM blocks WHERE topic_id = ? AND position < ? ORDER BY position DESC LIMIT ?"
@@ -86,7 +84,7 @@ def scan_back(conn: sa.Connection, topic_id: int, after: int, before: int) -> It
 
 
 def outlines(
-    conn: sa.Connection, topic_id: int, after: int, until: int, *, own: bool = False, portion: int = BLOCKS_PER_READ
+    conn: Connection, topic_id: int, after: int, until: int, *, own: bool = False, portion: int = BLOCKS_PER_READ
 ) -> Iterator[Block]:
     """Yield the blocks of a topic with positions in `(after, until]`, in order, uncut and without their lines.
 
@@ -102,7 +100,7 @@ def outlines(
 
 
 def outlines_back(
-    conn: sa.Connection, topic_id: int, after: int, before: int, *, portion: int = BLOCKS_PER_READ
+    conn: Connection, topic_id: int, after: int, before: int, *, portion: int = BLOCKS_PER_READ
 ) -> Iterator[Block]:
     """Yield the blocks of a topic with positions in `(after, before)`, uncut and without lines, the newest first."""
     sql = f"SELECT {_OUTLINE} FROM blocks WHERE topic_id = ? AND position < ? ORDER BY position DESC LIMIT ?"
@@ -131,12 +129,12 @@ def _affordable(sizes: Sequence[int]) -> int:
     return len(sizes)
 
 
-def read_block(conn: sa.Connection, position: int) -> Block:
+def read_block(conn: Connection, position: int) -> Block:
     """Return the block whose first position this is; it must exist."""
     return Block._make(fetch(conn, f"SELECT {_COLUMNS} FROM blocks WHERE position = ?", (position,))[0])
 
 
-def blocks_at(conn: sa.Connection, positions: Sequence[int]) -> Iterator[tuple[Block, list[int]]]:
+def blocks_at(conn: Connection, positions: Sequence[int]) -> Iterator[tuple[Block, list[int]]]:
     """Yield the blocks of any topic that contain these positions, each with the positions in it, all in order.
 
     Positions that no stored block contains are left out.
@@ -154,7 +152,7 @@ def blocks_at(conn: sa.Connection, positions: Sequence[int]) -> Iterator[tuple[B
                     yield block, places
 
 
-def _sizes_at(conn: sa.Connection, positions: Sequence[int]) -> list[tuple[int, int]]:
+def _sizes_at(conn: Connection, positions: Sequence[int]) -> list[tuple[int, int]]:
     """Return (first position, bytes) of each block that may contain one of these positions, in order."""
     values = ", ".join(["(CAST(? AS BIGINT))"] * len(positions))
     start = "SELECT max(position) FROM blocks WHERE position <= place"
@@ -163,7 +161,7 @@ def _sizes_at(conn: sa.Connection, positions: Sequence[int]) -> list[tuple[int, 
     return sorted(fetch_in(conn, "SELECT position, bytes FROM blocks WHERE position {in}", (), known))
 
 
-def stored_at(conn: sa.Connection, topic_id: int, positions: Sequence[int]) -> set[int]:
+def stored_at(conn: Connection, topic_id: int, positions: Sequence[int]) -> set[int]:
     """Return those of the positions that lie in a stored block of the topic, without reading its lines."""
     wanted = sorted(set(positions))
     stored: set[int] = set()
@@ -176,7 +174,7 @@ def stored_at(conn: sa.Connection, topic_id: int, positions: Sequence[int]) -> s
     return stored
 
 
-def read_at(conn: sa.Connection, positions: Sequence[int]) -> list[Record]:
+def read_at(conn: Connection, positions: Sequence[int]) -> list[Record]:
     """Return the events that are still stored at these positions, in the order of positions."""
     return [record for block, places in blocks_at(conn, positions) for record in pick(block, places)]
 

@@ -10,16 +10,14 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
-import sqlalchemy as sa
 
 from eventd.errors import NotFound
 from eventd.log.core.head import shrink
 from eventd.log.core.records import new_instance
 from eventd.log.core.topic_config import GROUP_CONFIG, TopicConfig, read_config
 from eventd.log.core.values import Head
-from eventd.store.engine.database import execute, fetch, insert
-from eventd.store.schema.columns import beyond
-from eventd.store.schema.tables import topics
+from eventd.store.engine.database import Connection, execute, fetch, insert_row
+from eventd.store.schema.bounds import beyond
 
 DELETED: Final = "-retired:"
 """Prefix of the name of a deleted topic. No name of a group or a topic begins with a dash."""
@@ -92,19 +90,19 @@ class TopicRow(NamedTuple):
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-def find_topic(conn: sa.Connection, name: str) -> TopicRow | None:
+def find_topic(conn: Connection, name: str) -> TopicRow | None:
     """Return the topic in use that has this name; None if there is none."""
     rows = fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE name = ?", (name,)) if name >= "0" else []
     return TopicRow(*rows[0]) if rows else None
 
 
-def find_topic_by_id(conn: sa.Connection, topic_id: int) -> TopicRow | None:
+def find_topic_by_id(conn: Connection, topic_id: int) -> TopicRow | None:
     """Return the topic that has this id; None if it does not exist or was deleted."""
     rows = fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE id = ? AND name >= '0'", (topic_id,))
     return TopicRow(*rows[0]) if rows else None
 
 
-def read_topic(conn: sa.Connection, name: str) -> TopicRow:
+def read_topic(conn: Connection, name: str) -> TopicRow:
     """Return the topic with this name. Raises `NotFound`."""
     rows = fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE name = ?", (name,))
     if not rows:
@@ -112,12 +110,12 @@ def read_topic(conn: sa.Connection, name: str) -> TopicRow:
     return TopicRow(*rows[0])
 
 
-def read_topic_by_id(conn: sa.Connection, topic_id: int) -> TopicRow:
+def read_topic_by_id(conn: Connection, topic_id: int) -> TopicRow:
     """Return the topic with this id, in use or deleted; its row must exist."""
     return TopicRow(*fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE id = ?", (topic_id,))[0])
 
 
-def read_group_topics(conn: sa.Connection, *, deleted: bool = False) -> list[TopicRow]:
+def read_group_topics(conn: Connection, *, deleted: bool = False) -> list[TopicRow]:
     """Return the topics of groups, sorted by name; with `deleted`, also the topics of deleted groups.
 
     Topics of records are not included.
@@ -128,7 +126,7 @@ def read_group_topics(conn: sa.Connection, *, deleted: bool = False) -> list[Top
 
 
 def list_topics(
-    conn: sa.Connection, *, prefixes: Sequence[str] = (), prefix: str = "", after: str = "", limit: int = 100
+    conn: Connection, *, prefixes: Sequence[str] = (), prefix: str = "", after: str = "", limit: int = 100
 ) -> list[TopicRow]:
     """Return the topics in use, of groups and of records, after the name `after`, ordered by the bytes of their names.
 
@@ -163,12 +161,12 @@ def _ranges(prefixes: Sequence[str], prefix: str) -> list[tuple[str, str]]:
     return ranges
 
 
-def read_topic_bytes(conn: sa.Connection, topic_id: int) -> int:
+def read_topic_bytes(conn: Connection, topic_id: int) -> int:
     """Return the bytes that a topic stores, as `TopicRow.bytes`."""
     return int(fetch(conn, "SELECT bytes FROM topics WHERE id = ?", (topic_id,))[0][0])
 
 
-def require_in_use(conn: sa.Connection, head: Head, topic_id: int) -> None:
+def require_in_use(conn: Connection, head: Head, topic_id: int) -> None:
     """Raise `NotFound` if the topic was deleted. The head must be locked.
 
     Only a change of the applied resources deletes a group's topic, so one that was found in use is looked up again only
@@ -189,14 +187,13 @@ def require_in_use(conn: sa.Connection, head: Head, topic_id: int) -> None:
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-def ensure_topic(conn: sa.Connection, name: str, now: int) -> int:
+def ensure_topic(conn: Connection, name: str, now: int) -> int:
     """Return the id of a group's topic, which is created if missing."""
-    statement = insert(conn, topics).values(**_new_row(name, now))
-    conn.execute(statement.on_conflict_do_nothing(index_elements=[topics.c.name]))
+    insert_row(conn, "topics", _new_row(name, now), "ON CONFLICT (name) DO NOTHING")
     return read_topic(conn, name).id
 
 
-def insert_topic(conn: sa.Connection, name: str, config: TopicConfig, *, now: int, random: bytes) -> TopicRow:
+def insert_topic(conn: Connection, name: str, config: TopicConfig, *, now: int, random: bytes) -> TopicRow:
     """Create a topic of records under an unused name, and return its row. The head must be locked."""
     config = config.resolved()
     values: dict[str, Any] = {
@@ -223,7 +220,7 @@ _STORED = ("next_seq", "bytes", "ids", "evicted_seq", "evicted_position", "lost_
 _UPDATE = f"UPDATE topics SET {', '.join(f'{name} = ?' for name in _STORED)} WHERE id = ?"
 
 
-def update_topic(conn: sa.Connection, before: TopicRow, topic: TopicRow) -> TopicRow:
+def update_topic(conn: Connection, before: TopicRow, topic: TopicRow) -> TopicRow:
     """Store the counters and the floor of `topic`, but no configuration, and return it; `before` is the stored row.
 
     For a topic of records, the total size of such topics in the head changes accordingly.

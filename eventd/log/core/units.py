@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-import sqlalchemy as sa
-
 from eventd.errors import Conflict, Full
 from eventd.log.core.commit import Transaction, Turn
 from eventd.log.core.topic_row import read_topic_bytes, require_in_use
 from eventd.log.core.values import AppendResult, Draft, Drafts
 from eventd.log.cursors.cursors import Postponement, Step, apply_step, check_fence, postpone
+from eventd.store.engine.database import Connection
 
-Check = Callable[[sa.Connection, int], None]
+Check = Callable[[Connection, int], None]
 """Raises an `EventdError` to refuse a unit; gets the open transaction and the time in microseconds."""
 
 

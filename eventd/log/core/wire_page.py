@@ -11,12 +11,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count, repeat
 from typing import Protocol
 
-import sqlalchemy as sa
-
 from eventd.log.core.blocks import Block, names, unpack
 from eventd.log.core.pages import LOOKED_AT, PASSED_OVER, PageRange, cost_of, read_page_range
 from eventd.log.core.scan import scan
 from eventd.log.core.values import Gap, Head, Record
+from eventd.store.engine.database import Connection
 from federation.event import is_alive
 from federation.lines import encode_lines
 from federation.loops import decode_path, may_send
@@ -118,7 +117,7 @@ class WirePage:
 
 
 def read_wire_page(
-    conn: sa.Connection,
+    conn: Connection,
     topic_id: int,
     after: int,
     wanted: PeerFilter,

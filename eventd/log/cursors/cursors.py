@@ -12,12 +12,19 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-import sqlalchemy as sa
-
 from eventd.errors import FenceLost, Invalid, NotFound
 from eventd.log.cursors.trimmed import note_forgotten
-from eventd.store.engine.database import bulk_insert, execute, execute_many, fetch, for_update, insert
-from eventd.store.schema.tables import batches, cursors, dead_letters, selectors
+from eventd.store.engine.database import (
+    Connection,
+    bulk_insert,
+    execute,
+    execute_many,
+    fetch,
+    for_update,
+    insert_row,
+    replacing,
+    update_rows,
+)
 
 
 class LinkState(StrEnum):
@@ -135,17 +142,26 @@ class Step:
     selector_version: int | None = None
 
 
-def read_cursors(conn: sa.Connection, *kinds: str, name: str | None = None) -> list[Cursor]:
+_COLUMNS = ", ".join(Cursor.__slots__)
+
+
+def read_cursors(conn: Connection, *kinds: str, name: str | None = None) -> list[Cursor]:
     """Return the cursors of these `kinds` (none given: of all, also the very many of routers), ordered by name."""
-    query = sa.select(cursors).order_by(cursors.c.name)
+    conditions, params = [], list(kinds)
     if kinds:
-        query = query.where(cursors.c.kind.in_(kinds))
+        conditions.append(f"kind IN ({_marks(kinds)})")
     if name is not None:
-        query = query.where(cursors.c.name == name)
-    return [_cursor(row) for row in conn.execute(query)]
+        conditions.append("name = ?")
+        params.append(name)
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return [_cursor(row) for row in fetch(conn, f"SELECT {_COLUMNS} FROM cursors{where} ORDER BY name", params)]
 
 
-def read_cursor(conn: sa.Connection, name: str) -> Cursor:
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def read_cursor(conn: Connection, name: str) -> Cursor:
     """Return the cursor of this name. Raises `NotFound`."""
     found = read_cursors(conn, name=name)
     if not found:
@@ -153,15 +169,15 @@ def read_cursor(conn: sa.Connection, name: str) -> Cursor:
     return found[0]
 
 
-def _cursor(row: Any) -> Cursor:
-    values = dict(row._mapping)
+def _cursor(row: Sequence[Any]) -> Cursor:
+    values = dict(zip(Cursor.__slots__, row, strict=True))
     values["selection"] = json.loads(values["selection"])
     values["state"] = LinkState(values["state"])
     return Cursor(**values)
 
 
 def create_cursor(
-    conn: sa.Connection,
+    conn: Connection,
     name: str,
     *,
     kind: str,
@@ -173,97 +189,80 @@ def create_cursor(
     selector_version: int = 1,
 ) -> bool:
     """Create the cursor unless one of this name exists; return whether it was created."""
-    statement = insert(conn, cursors).values(
-        name=name,
-        kind=kind,
-        topic_id=topic_id,
-        position=position,
+    cursor = Cursor(
+        name,
+        kind,
+        topic_id,
+        position,
         until=until,
         sent_upto=position,
-        sent_epoch="",
-        rewound_from=None,
         selector_version=selector_version,
-        selection=json.dumps(selection or {}, separators=(",", ":")),
-        protocol="",
-        state=LinkState.RUNNING,
-        reason="",
         since=now,
-        paused_at=None,
-        paused_by="",
-        attempts=0,
-        attempted_upto=0,
-        attempted_at=None,
-        retry_at=None,
-        last_error="",
-        succeeded_at=None,
         created_at=now,
     )
-    made = conn.execute(statement.on_conflict_do_nothing(index_elements=[cursors.c.name]).returning(cursors.c.name))
-    return made.first() is not None
+    values = {field: getattr(cursor, field) for field in Cursor.__slots__}
+    values |= {"selection": json.dumps(selection or {}, separators=(",", ":")), "state": cursor.state.value}
+    return bool(insert_row(conn, "cursors", values, "ON CONFLICT (name) DO NOTHING RETURNING name"))
 
 
-def delete_cursors(conn: sa.Connection, names: Iterable[str]) -> None:
+def delete_cursors(conn: Connection, names: Iterable[str]) -> None:
     """Delete cursors, with the selections, batches and dead letters under their names.
 
     Notes the highest id of these batches as deleted.
     """
     for name in names:
-        last = sa.select(sa.func.max(batches.c.id)).where(batches.c.cursor == name)
-        note_forgotten(conn, batches.name, conn.execute(last).scalar_one() or 0)
-        conn.execute(cursors.delete().where(cursors.c.name == name))
-        for table in (selectors, batches, dead_letters):
-            conn.execute(table.delete().where(table.c.cursor == name))
+        ((last,),) = fetch(conn, "SELECT max(id) FROM batches WHERE cursor = ?", (name,))
+        note_forgotten(conn, "batches", last or 0)
+        execute(conn, "DELETE FROM cursors WHERE name = ?", (name,))
+        for table in ("selectors", "batches", "dead_letters"):
+            execute(conn, f"DELETE FROM {table} WHERE cursor = ?", (name,))
 
 
-def end_cursor(conn: sa.Connection, cursor: Cursor) -> None:
+def end_cursor(conn: Connection, cursor: Cursor) -> None:
     """Delete the row of a cursor that has reached its end, unless another cursor has taken its name meanwhile."""
-    its_own = (cursors.c.topic_id == cursor.topic_id, cursors.c.created_at == cursor.created_at)
-    conn.execute(cursors.delete().where(cursors.c.name == cursor.name, *its_own))
+    its_own = "DELETE FROM cursors WHERE name = ? AND topic_id = ? AND created_at = ?"
+    execute(conn, its_own, (cursor.name, cursor.topic_id, cursor.created_at))
 
 
-def declare_selection(conn: sa.Connection, cursor: str, version: int, selection: Mapping[str, Any], now: int) -> None:
+def declare_selection(conn: Connection, cursor: str, version: int, selection: Mapping[str, Any], now: int) -> None:
     """Store a selection under `version`, which must be new for this cursor; from now on, the cursor selects by it."""
-    conn.execute(
-        selectors.insert().values(
-            cursor=cursor, version=version, selection=json.dumps(selection, separators=(",", ":")), declared_at=now
-        )
-    )
-    conn.execute(cursors.update().where(cursors.c.name == cursor).values(selector_version=version))
+    text = json.dumps(selection, separators=(",", ":"))
+    insert_row(conn, "selectors", {"cursor": cursor, "version": version, "selection": text, "declared_at": now})
+    update_rows(conn, "cursors", {"selector_version": version}, {"name": cursor})
 
 
-def read_selection(conn: sa.Connection, cursor: str, version: int | None = None) -> tuple[int, dict[str, Any]]:
+def read_selection(conn: Connection, cursor: str, version: int | None = None) -> tuple[int, dict[str, Any]]:
     """Return (version, selection) of a cursor from `selectors`: the newest, or `version`. Raises `NotFound`."""
-    query = sa.select(selectors).where(selectors.c.cursor == cursor).order_by(selectors.c.version.desc()).limit(1)
-    if version is not None:
-        query = query.where(selectors.c.version == version)
-    row = conn.execute(query).first()
-    if row is None:
+    only, params = ("", (cursor,)) if version is None else (" AND version = ?", (cursor, version))
+    sql = f"SELECT version, selection FROM selectors WHERE cursor = ?{only} ORDER BY version DESC LIMIT 1"
+    rows = fetch(conn, sql, params)
+    if not rows:
         raise NotFound(f"no selection of the cursor {cursor!r} is known")
-    return row.version, json.loads(row.selection)
+    found, text = rows[0]
+    return found, json.loads(text)
 
 
-def read_selections(conn: sa.Connection, *kinds: str) -> dict[str, tuple[int, dict[str, Any]]]:
+def read_selections(conn: Connection, *kinds: str) -> dict[str, tuple[int, dict[str, Any]]]:
     """Return the (version, selection) that each cursor of these kinds uses now, by name."""
-    query = (
-        sa.select(selectors.c.cursor, selectors.c.version, selectors.c.selection)
-        .join(cursors, sa.and_(cursors.c.name == selectors.c.cursor, cursors.c.selector_version == selectors.c.version))
-        .where(cursors.c.kind.in_(kinds))
+    sql = (
+        "SELECT selectors.cursor, selectors.version, selectors.selection FROM selectors JOIN cursors"
+        " ON cursors.name = selectors.cursor AND cursors.selector_version = selectors.version"
+        f" WHERE cursors.kind IN ({_marks(kinds)})"
     )
-    return {cursor: (version, json.loads(selection)) for cursor, version, selection in conn.execute(query)}
+    return {cursor: (version, json.loads(selection)) for cursor, version, selection in fetch(conn, sql, kinds)}
 
 
-def next_repair_name(conn: sa.Connection, group: str, node: str, *, kind: str = "repair") -> str:
+def next_repair_name(conn: Connection, group: str, node: str, *, kind: str = "repair") -> str:
     """Return a name for a new repair or backfill: `kind:group/node/` and the highest number in use plus 1."""
     prefix = f"{kind}:{group}/{node}/"
     taken = [c.name for c in read_cursors(conn, kind) if c.name.startswith(prefix)]
     return f"{prefix}{max([int(name.rpartition('/')[2]) for name in taken], default=0) + 1}"
 
 
-def lock_positions(conn: sa.Connection, names: Sequence[str]) -> dict[str, int]:
+def lock_positions(conn: Connection, names: Sequence[str]) -> dict[str, int]:
     """Lock the rows of these cursors until the transaction ends; return the position of each that exists, by name."""
     ordered = sorted(set(names))  # one order for all, so that two writers never wait for each other
-    marks = ", ".join("?" * len(ordered))
-    sql = f"SELECT name, position FROM cursors WHERE name IN ({marks}) ORDER BY name{for_update(conn)}"
+    sql = f"SELECT name, position FROM cursors WHERE name IN ({_marks(ordered)}) ORDER BY name{for_update(conn)}"
     return dict(fetch(conn, sql, ordered))
 
 
@@ -275,7 +274,7 @@ def check_fence(positions: Mapping[str, int], step: Step) -> None:
         raise FenceLost(f"cursor {step.name!r} {where}, this step began at {step.position}")
 
 
-def apply_step(conn: sa.Connection, step: Step) -> None:
+def apply_step(conn: Connection, step: Step) -> None:
     """Move the cursor, clear its failures if the step succeeded, and store the step's batches and dead letters.
 
     The caller has called `check_fence` under the same lock.
@@ -313,21 +312,19 @@ def apply_step(conn: sa.Connection, step: Step) -> None:
         insert_dead_letter(conn, letter)
 
 
-def insert_batch(conn: sa.Connection, batch: DeliveredBatch) -> None:
+def insert_batch(conn: Connection, batch: DeliveredBatch) -> None:
     """Store the ledger row of one batch."""
     values = {name: getattr(batch, name) for name in DeliveredBatch.__slots__}
     values["exceptions"] = json.dumps(list(batch.exceptions), separators=(",", ":")) if batch.exceptions else ""
     values["picked"] = json.dumps(list(batch.picked), separators=(",", ":")) if batch.picked else ""
-    bulk_insert(conn, batches, list(values), [list(values.values())])
+    bulk_insert(conn, "batches", list(values), [list(values.values())])
 
 
-def insert_dead_letter(conn: sa.Connection, letter: DeadLetter) -> None:
+def insert_dead_letter(conn: Connection, letter: DeadLetter) -> None:
     """Store a dead letter; an earlier one of its cursor and position gets the new reason, detail, attempts and time."""
     values = {name: getattr(letter, name) for name in DeadLetter.__slots__}
-    statement = insert(conn, dead_letters).values(**values)
-    keep = {name: values[name] for name in ("reason", "detail", "attempts", "parked_at")}
-    key = [dead_letters.c.cursor, dead_letters.c.position]
-    conn.execute(statement.on_conflict_do_update(index_elements=key, set_=keep))
+    fresh = replacing(("reason", "detail", "attempts", "parked_at"))
+    insert_row(conn, "dead_letters", values, f"ON CONFLICT (cursor, position) DO UPDATE SET {fresh}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,26 +341,23 @@ class Postponement:
     retry_at: int | None
 
 
-def postpone(conn: sa.Connection, failure: Postponement) -> None:
+def postpone(conn: Connection, failure: Postponement) -> None:
     """Record a failed attempt, unless the cursor has moved since."""
-    where = sa.and_(cursors.c.name == failure.name, cursors.c.position == failure.position)
-    conn.execute(
-        cursors.update()
-        .where(where)
-        .values(
-            state=failure.state,
-            reason=failure.reason,
-            since=sa.case((cursors.c.state == failure.state, cursors.c.since), else_=failure.now),
-            attempts=cursors.c.attempts + 1,
-            attempted_upto=failure.attempted_upto,
-            attempted_at=failure.now,
-            retry_at=failure.retry_at,
-            last_error=failure.error,
-        )
+    state = failure.state.value
+    execute(
+        conn,
+        "UPDATE cursors SET state = ?, reason = ?, since = CASE WHEN state = ? THEN since ELSE ? END,"
+        " attempts = attempts + 1, attempted_upto = ?, attempted_at = ?, retry_at = ?, last_error = ?"
+        " WHERE name = ? AND position = ?",
+        (
+            *(state, failure.reason, state, failure.now),
+            *(failure.attempted_upto, failure.now, failure.retry_at, failure.error),
+            *(failure.name, failure.position),
+        ),
     )
 
 
-def clear_failures(conn: sa.Connection, names: Iterable[str], now: int) -> None:
+def clear_failures(conn: Connection, names: Iterable[str], now: int) -> None:
     """Set the state of these cursors to `running` and clear their failures, so that the next attempt is immediate."""
     rows = [(LinkState.RUNNING.value, now, name) for name in names]
     sql = (
@@ -373,14 +367,13 @@ def clear_failures(conn: sa.Connection, names: Iterable[str], now: int) -> None:
     execute_many(conn, sql, rows)
 
 
-def set_paused(conn: sa.Connection, name: str, *, at: int | None, by: str) -> None:
+def set_paused(conn: Connection, name: str, *, at: int | None, by: str) -> None:
     """Pause the cursor, with `at` (microseconds) as the time; None resumes it. Raises `NotFound`."""
-    changed = conn.execute(cursors.update().where(cursors.c.name == name).values(paused_at=at, paused_by=by))
-    if changed.rowcount == 0:
+    if not update_rows(conn, "cursors", {"paused_at": at, "paused_by": by}, {"name": name}):
         raise NotFound(f"no cursor {name!r}")
 
 
-def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int, epoch: str = "") -> None:
+def rewind(conn: Connection, name: str, *, position: int, to: int, now: int, epoch: str = "") -> None:
     """Move a cursor back: the other side has less than the cursor says.
 
     `epoch` is the one in which the other side has proven to have everything up to `to`; empty without a proof. Raises
@@ -389,18 +382,17 @@ def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int, 
     """
     if to >= position:
         raise Invalid(f"cursor {name!r} at {position} cannot be rewound to {to}")
-    where = sa.and_(cursors.c.name == name, cursors.c.position == position)
     back = {"position": to, "sent_upto": to, "sent_epoch": epoch, "rewound_from": position, "since": now}
-    if conn.execute(cursors.update().where(where).values(**back)).rowcount == 0:
+    if not update_rows(conn, "cursors", back, {"name": name, "position": position}):
         raise FenceLost(f"cursor {name!r} moved during the rewind")
 
 
-def move_cursor(conn: sa.Connection, name: str, *, to: int, now: int) -> None:
+def move_cursor(conn: Connection, name: str, *, to: int, now: int) -> None:
     """Move a cursor forward or back, for an operator, and clear its failures. Raises `NotFound`.
 
     A step in progress fails with `FenceLost`, unless it began at `to`.
     """
     fresh = {"position": to, "sent_upto": to, "attempts": 0, "retry_at": None, "last_error": "", "reason": ""}
-    fresh |= {"state": LinkState.RUNNING, "since": now}
-    if conn.execute(cursors.update().where(cursors.c.name == name).values(**fresh)).rowcount == 0:
+    fresh |= {"state": LinkState.RUNNING.value, "since": now}
+    if not update_rows(conn, "cursors", fresh, {"name": name}):
         raise NotFound(f"no cursor {name!r}")

@@ -6,16 +6,13 @@ missing, after it none is. Rows of deleted topics are not noted.
 
 from __future__ import annotations
 
-import sqlalchemy as sa
+from eventd.store.engine.database import Connection, execute, fetch
 
-from eventd.store.engine.database import execute, fetch
-from eventd.store.schema.tables import batches, inbound_batches, inbound_gaps, refusals
-
-NUMBERED = (batches, inbound_batches, inbound_gaps, refusals)
+NUMBERED = ("batches", "inbound_batches", "inbound_gaps", "refusals")
 """The tables that are read by row id."""
 
 
-def note_forgotten(conn: sa.Connection, table: str, upto: int) -> None:
+def note_forgotten(conn: Connection, table: str, upto: int) -> None:
     """Record `upto` as the highest id of rows just deleted from a table; 0, or less than is recorded, changes nothing.
 
     The head must be locked.
@@ -28,7 +25,7 @@ def note_forgotten(conn: sa.Connection, table: str, upto: int) -> None:
         execute(conn, sql, (table, upto))
 
 
-def read_forgotten(conn: sa.Connection, table: str) -> int:
+def read_forgotten(conn: Connection, table: str) -> int:
     """Return the id up to which rows of a table may be missing; 0: none is."""
     rows = fetch(conn, "SELECT upto FROM forgotten WHERE book = ?", (table,))
     return int(rows[0][0]) if rows else 0

@@ -6,12 +6,10 @@ import json
 from bisect import bisect_right
 from collections.abc import Sequence
 
-import sqlalchemy as sa
-
-from eventd.store.engine.database import fetch
+from eventd.store.engine.database import Connection, fetch
 
 
-def first_acknowledged(conn: sa.Connection, cursor: str, positions: Sequence[int]) -> dict[int, int]:
+def first_acknowledged(conn: Connection, cursor: str, positions: Sequence[int]) -> dict[int, int]:
     """Return when each of `positions` (ascending) was first acknowledged, by position, in microseconds.
 
     The first stored batch counts whose range has the position, even for a record that is not meant for the peer, and
@@ -34,7 +32,7 @@ def first_acknowledged(conn: sa.Connection, cursor: str, positions: Sequence[int
     return found
 
 
-def oldest_proof(conn: sa.Connection, cursor: str) -> int | None:
+def oldest_proof(conn: Connection, cursor: str) -> int | None:
     """Return when the first stored batch of a peer's cursor was acknowledged (microseconds); None if none is stored.
 
     Batches are removed by age, so all that were acknowledged later are still stored. The first is the one with the

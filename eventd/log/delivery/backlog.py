@@ -16,15 +16,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-import sqlalchemy as sa
-
 from eventd.log.core.blocks import Block, unpack
 from eventd.log.core.head import read_head
 from eventd.log.core.pages import PASSED_OVER, cost_of
 from eventd.log.core.scan import blocks_at, outlines, pick
 from eventd.log.core.values import Record
 from eventd.log.core.wire_page import PeerFilter
-from eventd.store.engine.database import fetch
+from eventd.store.engine.database import Connection, fetch
 from federation.event import is_alive
 
 COUNTED = 20_000
@@ -87,14 +85,14 @@ def _earlier(one: int | None, other: int | None) -> int | None:
 
 
 def read_backlog(
-    conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int, now: int, but: Collection[int] = ()
+    conn: Connection, topic_id: int, wanted: PeerFilter, *, after: int, now: int, but: Collection[int] = ()
 ) -> Backlog:
     """Return the backlog of a peer whose cursor is at `after`, without the positions `but`."""
     return read_backlogs(conn, topic_id, [(wanted, after)], now=now, but=but)[0]
 
 
 def read_backlogs(
-    conn: sa.Connection, topic_id: int, asked: Sequence[tuple[PeerFilter, int]], *, now: int, but: Collection[int] = ()
+    conn: Connection, topic_id: int, asked: Sequence[tuple[PeerFilter, int]], *, now: int, but: Collection[int] = ()
 ) -> list[Backlog]:
     """Return the backlogs of several peers, in order; `asked`: the filter and the cursor's position of each."""
     last, excluded = read_head(conn).last, sorted(but)
@@ -107,7 +105,7 @@ def read_backlogs(
     return [counter.found for counter in counters]
 
 
-def _count_ahead(conn: sa.Connection, topic_id: int, counters: Sequence[_Counter], *, own: bool) -> int:
+def _count_ahead(conn: Connection, topic_id: int, counters: Sequence[_Counter], *, own: bool) -> int:
     """Let the counters, in the order of their cursors, count up to the head; return how many of the first are done.
 
     Beyond a bound, these estimate; the others, which begin beyond it, are left to the next call. With `own`, all count
@@ -143,7 +141,7 @@ def _count_ahead(conn: sa.Connection, topic_id: int, counters: Sequence[_Counter
     return begun
 
 
-def survey(conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int, upto: int, now: int) -> Backlog:
+def survey(conn: Connection, topic_id: int, wanted: PeerFilter, *, after: int, upto: int, now: int) -> Backlog:
     """Return what a repair of `(after, upto]` would send, exactly, as far as one step reads: to the result's `upto`.
 
     A step is short: it holds a connection, and mostly the interpreter lock, which deliveries wait for.
@@ -202,7 +200,7 @@ class _Counter:
         self.found.count(records, 0, oldest, None, None)
         self.found.exact = False
 
-    def decode(self, conn: sa.Connection) -> None:
+    def decode(self, conn: Connection) -> None:
         """Count, record by record, the blocks whose columns do not say whether their records are to be sent."""
         for block, _ in blocks_at(conn, self.undecided):
             part = block.within(self.after, self.found.upto)
@@ -239,7 +237,7 @@ class _Kind:
             counter.found.add(total)
 
 
-def _estimate(conn: sa.Connection, counters: Iterable[_Counter], first: Block, *, own: bool) -> None:
+def _estimate(conn: Connection, counters: Iterable[_Counter], first: Block, *, own: bool) -> None:
     """Add an estimate of the records from block `first` on, by their types alone, to each counter.
 
     The database sums them up, which delays no writer.
@@ -268,7 +266,7 @@ def _within(positions: Sequence[int], first: int, last: int) -> int:
 
 
 def read_stale(
-    conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int, now: int, cursor: str = ""
+    conn: Connection, topic_id: int, wanted: PeerFilter, *, after: int, now: int, cursor: str = ""
 ) -> list[Record]:
     """Return the refreshes that wait for a peer whose cursor, at `after`, has passed the event's first record.
 
@@ -284,7 +282,7 @@ def read_stale(
     return [record for record in found if record.position not in carried and wanted.waits(record, now)]
 
 
-def _carried_ahead(conn: sa.Connection, cursor: str, after: int) -> Collection[int]:
+def _carried_ahead(conn: Connection, cursor: str, after: int) -> Collection[int]:
     """Return the positions that repairs delivered in batches that end after the cursor's position `after`."""
     sql = "SELECT picked, exceptions FROM batches WHERE cursor = ? AND picked <> '' AND upto > ?"
     found: set[int] = set()

@@ -13,13 +13,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.core.blocks import Block, names, unpack
 from eventd.log.core.scan import blocks_at, outlines, read_at
 from eventd.log.core.values import Record
 from eventd.log.delivery.evidence import read_proof
-from eventd.store.engine.database import fetch
+from eventd.store.engine.database import Connection, fetch
 from federation.compare import LATE, Grain, add_up, places_of, show_print
 from federation.digest import fingerprint
 from federation.event import read_outlines
@@ -108,7 +106,7 @@ class Exclusions:
 NO_EXCLUSIONS = Exclusions()
 
 
-def read_exclusions(conn: sa.Connection, cursor: str) -> Exclusions:
+def read_exclusions(conn: Connection, cursor: str) -> Exclusions:
     """Return the exceptions of all stored batches of a cursor, each with its latest reason.
 
     A reason is `expired`, `in_path`, or why the peer refused the event; an event that a repair delivered later is
@@ -134,7 +132,7 @@ class DigestStep(NamedTuple):
 
 
 def sum_step(
-    conn: sa.Connection,
+    conn: Connection,
     topic_id: int,
     after: int,
     until: int,
@@ -176,7 +174,7 @@ class RecordList(NamedTuple):
 
 
 def list_step(
-    conn: sa.Connection,
+    conn: Connection,
     topic_id: int,
     after: int,
     until: int,
@@ -228,7 +226,7 @@ class _Plan(NamedTuple):
     upto: int
 
 
-def _plan(conn: sa.Connection, topic_id: int, after: int, until: int, chosen: RecordFilter) -> _Plan:
+def _plan(conn: Connection, topic_id: int, after: int, until: int, chosen: RecordFilter) -> _Plan:
     whole: dict[int, bool] = {}
     cost = 0
     for block in outlines(conn, topic_id, after, until, own=chosen.own, portion=PORTION):
@@ -241,7 +239,7 @@ def _plan(conn: sa.Connection, topic_id: int, after: int, until: int, chosen: Re
     return _Plan(whole, until)
 
 
-def _columns(conn: sa.Connection, plan: _Plan, after: int, until: int, chosen: RecordFilter) -> Iterator[Columns]:
+def _columns(conn: Connection, plan: _Plan, after: int, until: int, chosen: RecordFilter) -> Iterator[Columns]:
     for block, _ in blocks_at(conn, [*plan.whole]):
         part = block.within(after, until)
         if part is None:
@@ -254,13 +252,13 @@ def _columns(conn: sa.Connection, plan: _Plan, after: int, until: int, chosen: R
             yield Columns([record.position for record in taken], [record.body for record in taken], shift)
 
 
-def read_prints(conn: sa.Connection, positions: Iterable[int | None]) -> dict[int | None, str]:
+def read_prints(conn: Connection, positions: Iterable[int | None]) -> dict[int | None, str]:
     """Return the fingerprints of the events still stored at these positions, as hexadecimal digits, by position."""
     found = read_at(conn, [position for position in positions if position is not None])
     return {record.position: show_print(fingerprint(record.body)) for record in found}
 
 
-def oldest_kept(conn: sa.Connection, topic_id: int, now: int) -> int | None:
+def oldest_kept(conn: Connection, topic_id: int, now: int) -> int | None:
     """Return when the oldest stored record was recorded (microseconds), or `now` if none is stored.
 
     None if retention has not removed any record.
@@ -272,7 +270,7 @@ def oldest_kept(conn: sa.Connection, topic_id: int, now: int) -> int | None:
     return int(rows[0][0]) if rows else now
 
 
-def taken_before(conn: sa.Connection, cursor: str, time: int, leeway: int) -> int:
+def taken_before(conn: Connection, cursor: str, time: int, leeway: int) -> int:
     """Return the position up to which a peer had received everything at a `time` by its clock; 0 if unknown.
 
     `leeway` is how far the two clocks may be apart. Times in microseconds.

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from eventd.log.core.commit import ChangeUnit, Transaction, Turn
 from eventd.store.engine.database import Connection, bulk_insert, fetch
-from eventd.store.schema.tables import refusals
 from federation.errors import WrongCertificate
 
 
@@ -46,4 +45,4 @@ class StoreRefusals(ChangeUnit[None]):
         self.weight = len(rows)
 
     def make(self, tx: Transaction) -> None:
-        bulk_insert(tx.conn, refusals, RefusedRequests._fields, self._rows)
+        bulk_insert(tx.conn, "refusals", RefusedRequests._fields, self._rows)

@@ -9,21 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.core.head import read_head
 from eventd.log.core.scan import read_at, stored_at
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import create_cursor, next_repair_name
-from eventd.store.engine.database import fetch, fetch_in
+from eventd.store.engine.database import Connection, execute_many, fetch, fetch_in
 from eventd.store.rows.registry import announce
-from eventd.store.schema.tables import dead_letters
 
 MOST_POSITIONS = 10_000
 """Maximum number of positions that one repair lists. A repair of more is a range."""
 
 
-def read_placed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[str, int | None]:
+def read_placed(conn: Connection, topic_id: int, ids: Sequence[str]) -> dict[str, int | None]:
     """Return by id the position of the latest record of each known id; None if retention removed that record.
 
     An id alone proves nothing: one whose record is lost, because the database was damaged, counts as unknown.
@@ -38,13 +35,13 @@ def read_placed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[
     }
 
 
-def read_refreshed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> set[str]:
+def read_refreshed(conn: Connection, topic_id: int, ids: Sequence[str]) -> set[str]:
     """Return those of the ids whose event was refreshed: more than one record of it was stored."""
     sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND first_position IS NOT NULL AND event_id {in}"
     return {event_id for (event_id,) in fetch_in(conn, sql, (topic_id,), list(ids))}
 
 
-def recorded_between(conn: sa.Connection, topic_id: int, since: int | None, until: int | None) -> tuple[int, int]:
+def recorded_between(conn: Connection, topic_id: int, since: int | None, until: int | None) -> tuple[int, int]:
     """Return the positions `(after, upto]` of a topic's records recorded from `since` to `until`; (0, 0) without any.
 
     Times in microseconds, both inclusive; None: no bound.
@@ -58,7 +55,7 @@ def recorded_between(conn: sa.Connection, topic_id: int, since: int | None, unti
     return (0, 0) if first is None else (int(first) - 1, int(last))
 
 
-def numbered_between(conn: sa.Connection, topic_id: int, first: int, last: int) -> tuple[int, int]:
+def numbered_between(conn: Connection, topic_id: int, first: int, last: int) -> tuple[int, int]:
     """Return the positions `(after, upto]` of a topic's stored seqs from `first` to `last`; (0, 0) without any."""
     begin, end = _place_of(conn, topic_id, first), _place_of(conn, topic_id, last + 1)
     if begin is None or begin == end:
@@ -66,7 +63,7 @@ def numbered_between(conn: sa.Connection, topic_id: int, first: int, last: int) 
     return (begin - 1, read_head(conn).last if end is None else end - 1)
 
 
-def _place_of(conn: sa.Connection, topic_id: int, seq: int) -> int | None:
+def _place_of(conn: Connection, topic_id: int, seq: int) -> int | None:
     """Return the position of the first stored record from the seq `seq` on; None if there is none."""
     held = fetch(
         conn,
@@ -82,7 +79,7 @@ def _place_of(conn: sa.Connection, topic_id: int, seq: int) -> int | None:
 
 
 def start_repair(
-    conn: sa.Connection,
+    conn: Connection,
     *,
     group: str,
     node: str,
@@ -123,7 +120,7 @@ class StoredDeadLetter(NamedTuple):
 
 
 def read_dead_letters(
-    conn: sa.Connection,
+    conn: Connection,
     topic_id: int,
     *,
     cursor: str = "",
@@ -166,12 +163,12 @@ def _letter(row: Sequence[Any], record: Record | None) -> StoredDeadLetter:
     return StoredDeadLetter(*row, *left)
 
 
-def count_dead_letters(conn: sa.Connection, topic_id: int) -> dict[str, int]:
+def count_dead_letters(conn: Connection, topic_id: int) -> dict[str, int]:
     """Return the number of dead letters of a topic by cursor, without cursors that have none."""
     sql = "SELECT cursor, count(*) FROM dead_letters WHERE topic_id = ? GROUP BY cursor"
     return dict(fetch(conn, sql, (topic_id,)))
 
 
-def remove_dead_letters(conn: sa.Connection, ids: Sequence[int]) -> int:
+def remove_dead_letters(conn: Connection, ids: Sequence[int]) -> int:
     """Delete the dead letters with these row ids; return how many were deleted."""
-    return sum(conn.execute(dead_letters.delete().where(dead_letters.c.id == at)).rowcount for at in ids)
+    return execute_many(conn, "DELETE FROM dead_letters WHERE id = ?", [(at,) for at in ids])

@@ -15,12 +15,10 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
-import sqlalchemy as sa
-
 from eventd.log.core.blocks import Block
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Cursor
-from eventd.store.engine.database import fetch, fetch_in
+from eventd.store.engine.database import Connection, fetch, fetch_in
 from federation.event import is_alive
 from federation.loops import decode_path, may_send
 
@@ -104,13 +102,13 @@ class LinkLedger:
     picked: Sequence[tuple[int, int, int]] = ()
 
 
-def read_picked(conn: sa.Connection, cursor: str) -> list[tuple[int, int, int]]:
+def read_picked(conn: Connection, cursor: str) -> list[tuple[int, int, int]]:
     """Return the ranges of the batches that repairs delivered to a peer, as (row id, after, upto)."""
     rows = fetch(conn, "SELECT id, after, upto FROM batches WHERE cursor = ? AND picked <> ''", (cursor,))
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-def derive(conn: sa.Connection, ledger: LinkLedger, records: Sequence[Record], *, now: int) -> list[Delivery | None]:
+def derive(conn: Connection, ledger: LinkLedger, records: Sequence[Record], *, now: int) -> list[Delivery | None]:
     """Return the delivery of each of `records`, which are in order of position; None for one not meant for the peer."""
     if not records:
         return []
@@ -152,7 +150,7 @@ class _Proofs:
         self._repaired = repaired
 
     @classmethod
-    def read(cls, conn: sa.Connection, ledger: LinkLedger, first: int, last: int) -> _Proofs:
+    def read(cls, conn: Connection, ledger: LinkLedger, first: int, last: int) -> _Proofs:
         if ledger.cursor is None:
             return cls((), {})
         name = ledger.cursor.name
@@ -228,7 +226,7 @@ class BlockLedger:
         self._proofs = proofs
 
     @classmethod
-    def read(cls, conn: sa.Connection, ledger: LinkLedger, first: int, last: int) -> BlockLedger:
+    def read(cls, conn: Connection, ledger: LinkLedger, first: int, last: int) -> BlockLedger:
         """Return the ledger with its rows about the positions from `first` to `last`, inclusive."""
         return cls(ledger, _Proofs.read(conn, ledger, first, last))
 
@@ -339,7 +337,7 @@ def _unproven(ledger: LinkLedger, record: Record, *, excluded: bool) -> Delivery
 
 
 def _with_letters(
-    conn: sa.Connection, ledger: LinkLedger, records: Sequence[Record], found: list[Delivery | None]
+    conn: Connection, ledger: LinkLedger, records: Sequence[Record], found: list[Delivery | None]
 ) -> list[Delivery | None]:
     """Return the deliveries, the refused ones with the reason and attempts of their dead letter, if it is stored."""
     refused = [r.position for r, d in zip(records, found, strict=True) if d and d.state is DeliveryState.REFUSED]
@@ -357,7 +355,7 @@ def _worded(delivery: Delivery | None, letter: tuple[str, str, int] | None) -> D
     return delivery._replace(error=f"{reason}: {detail}" if detail else reason, attempts=attempts)
 
 
-def read_versions(conn: sa.Connection, cursor: str) -> list[tuple[int, int, dict[str, Any]]]:
+def read_versions(conn: Connection, cursor: str) -> list[tuple[int, int, dict[str, Any]]]:
     """Return every stored version of a cursor's selection, unordered, as (version, declared at, selection)."""
     rows = fetch(conn, "SELECT version, declared_at, selection FROM selectors WHERE cursor = ?", (cursor,))
     return [(version, declared_at, json.loads(selection)) for version, declared_at, selection in rows]

@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.core.scan import read_block
 from eventd.log.core.topic_row import TopicRow, read_topic_by_id, update_topic
 from eventd.log.retention.prefix import advance_floor
 from eventd.log.retention.rewrite import rewrite_blocks
-from eventd.store.engine.database import execute_many, fetch, fetch_in
+from eventd.store.engine.database import Connection, execute_many, fetch, fetch_in
 from eventd.store.rows.leases import acked_seqs
 
 _PLACES = 250
@@ -37,7 +35,7 @@ class _Share(NamedTuple):
         return self.seq + self.records - 1
 
 
-def compact(conn: sa.Connection, topic_id: int, seqs: Sequence[int], now: int) -> None:
+def compact(conn: Connection, topic_id: int, seqs: Sequence[int], now: int) -> None:
     """Remove records of jobs that have just finished, given by their seqs in order, at least one.
 
     Those right after the floor are removed at once, others once finished jobs make up half of the bytes of their block.
@@ -51,7 +49,7 @@ def compact(conn: sa.Connection, topic_id: int, seqs: Sequence[int], now: int) -
         _rewrite(conn, topic, ripe, now)
 
 
-def _shares(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> list[_Share]:
+def _shares(conn: Connection, topic_id: int, seqs: Sequence[int]) -> list[_Share]:
     """Return the blocks that may contain these seqs, each with the bytes of its finished jobs."""
     firsts: set[int] = set()
     start = "SELECT max(seq) FROM blocks WHERE topic_id = ? AND seq <= place"
@@ -68,7 +66,7 @@ def _shares(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> list[_Sh
     return [_Share(*row) for row in fetch_in(conn, sql, (topic_id,), sorted(firsts))] if firsts else []
 
 
-def _rewrite(conn: sa.Connection, topic: TopicRow, shares: Sequence[_Share], now: int) -> None:
+def _rewrite(conn: Connection, topic: TopicRow, shares: Sequence[_Share], now: int) -> None:
     """Remove the records of finished jobs from these blocks, and the rows of these jobs from `leases`."""
     read = [share for share in shares if share.done < share.bytes or topic.ids]
     removed = [

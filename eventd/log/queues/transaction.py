@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
-import sqlalchemy as sa
 
 from eventd.log.core.blocks import Block
 from eventd.log.core.commit import Transaction
@@ -26,7 +25,7 @@ from eventd.log.topics.limits import apply_ttl
 from eventd.log.topics.topics import GROUP, Ceilings, count_topics
 from eventd.log.topics.write import apply_limits_once, require_fit
 from eventd.runtime.clock import Moment
-from eventd.store.engine.database import execute, fetch, insert
+from eventd.store.engine.database import Connection, execute, fetch, insert_row
 from eventd.store.rows.leases import (
     JobCounts,
     Lease,
@@ -39,7 +38,6 @@ from eventd.store.rows.leases import (
     mark_done,
     read_free,
 )
-from eventd.store.schema.topic_tables import queues
 
 FOUND_BYTES = 16 << 20
 """Bytes of data and meta that one claim returns, approximately: the next claim gets the rest."""
@@ -63,7 +61,7 @@ class AvailableJob(NamedTuple):
     body: str
 
 
-def read_queue(conn: sa.Connection, queue: str | int) -> TopicRow:
+def read_queue(conn: Connection, queue: str | int) -> TopicRow:
     """Return a queue, by its name or its id. Raises `TopicNotFound` and `NotAQueue`."""
     line = find_topic(conn, queue) if isinstance(queue, str) else find_topic_by_id(conn, queue)
     if line is None:
@@ -172,12 +170,12 @@ class QueueTransaction:
         return self._counts
 
 
-def _read_claimed(conn: sa.Connection, topic_id: int) -> int:
+def _read_claimed(conn: Connection, topic_id: int) -> int:
     """Return the seq up to which all jobs were claimed or removed; create the queue's row if it is missing."""
     sql = "SELECT claimed_seq FROM queues WHERE topic_id = ?"
     if not (rows := fetch(conn, sql, (topic_id,))):
         fresh = {"topic_id": topic_id, "claimed_seq": 0, "held": 0, "delayed": 0, "dead_lettered": 0}
-        conn.execute(insert(conn, queues).values(**fresh))
+        insert_row(conn, "queues", fresh)
         return 0
     return int(rows[0][0])
 
@@ -185,7 +183,7 @@ def _read_claimed(conn: sa.Connection, topic_id: int) -> int:
 class _Records:
     """The records of a queue, read by block: adjacent ones are usually needed together."""
 
-    def __init__(self, conn: sa.Connection, topic_id: int) -> None:
+    def __init__(self, conn: Connection, topic_id: int) -> None:
         self._conn = conn
         self._topic_id = topic_id
         self._blocks: dict[int, tuple[Block, list[str]]] = {}
@@ -290,7 +288,7 @@ class DeadLetters:
         return True
 
 
-def _may_make_topic(conn: sa.Connection, ceilings: Ceilings) -> bool:
+def _may_make_topic(conn: Connection, ceilings: Ceilings) -> bool:
     return not 0 < ceilings.topics <= count_topics(conn)
 
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple, cast
 
-import sqlalchemy as sa
-
 from eventd.log.core.blocks import BLOCK_RECORDS, Block, unpack
 from eventd.log.core.head import lock_head, read_head
 from eventd.log.core.losses import CAP, TTL, Loss
@@ -21,18 +19,7 @@ from eventd.log.core.scan import scan
 from eventd.log.core.topic_row import TopicRow, read_topic_by_id
 from eventd.log.cursors.trimmed import NUMBERED, note_forgotten
 from eventd.log.retention.prefix import PrefixNotes, remove_prefix
-from eventd.store.engine.database import execute_many, fetch
-from eventd.store.schema.tables import (
-    batches,
-    dead_letters,
-    event_ids,
-    id_conflicts,
-    inbound_batches,
-    inbound_gaps,
-    nonces,
-    refusals,
-    write_keys,
-)
+from eventd.store.engine.database import Connection, execute, execute_many, fetch
 from federation.event import content_digest, expiry_micros, is_alive, read_outlines
 
 CHUNK = 2 * BLOCK_RECORDS
@@ -65,7 +52,7 @@ class Eviction:
 
 
 def evict(
-    conn: sa.Connection,
+    conn: Connection,
     topic_id: int,
     limits: EvictionLimits,
     *,
@@ -104,7 +91,7 @@ def _by_count(topic: TopicRow, limits: EvictionLimits) -> int:
     return 0 if limits.max_records is None else topic.head_seq - limits.max_records
 
 
-def _by_age(conn: sa.Connection, topic_id: int, window: Window, limits: EvictionLimits, now: int) -> int:
+def _by_age(conn: Connection, topic_id: int, window: Window, limits: EvictionLimits, now: int) -> int:
     """Return the last seq of the window's oldest records that exceed the age limit; the floor or less if none do."""
     if limits.max_age is None:
         return 0
@@ -130,7 +117,7 @@ class _Prefix(NamedTuple):
 
 
 def _next_prefix(
-    conn: sa.Connection, topic_id: int, last: int, limits: EvictionLimits, now: int, chunk: int
+    conn: Connection, topic_id: int, last: int, limits: EvictionLimits, now: int, chunk: int
 ) -> _Prefix | None:
     """Return the oldest blocks for one step to remove, up to the seq `last` or a record that must be kept; None: none.
 
@@ -178,7 +165,7 @@ _DELETE_ID_OF_DELETED_TOPIC = "DELETE FROM event_ids WHERE topic_id = ? AND even
 """Only for deleted topics: eviction from a topic in use keeps the id, with a digest of the event."""
 
 
-def _delete_ids(conn: sa.Connection, topic: TopicRow, going: _Prefix) -> PrefixNotes:
+def _delete_ids(conn: Connection, topic: TopicRow, going: _Prefix) -> PrefixNotes:
     """Delete the event ids of these blocks' records, for a deleted topic; return the notes, without losses."""
     outlines = ((block, enumerate(read_outlines(block.bodies()), block.position)) for block in going.blocks)
     removed = execute_many(
@@ -193,7 +180,7 @@ def _records(going: _Prefix) -> int:
     return sum(block.records for block in going.blocks)
 
 
-def _note_losses(conn: sa.Connection, topic: TopicRow, going: _Prefix, now: int, expired: int) -> PrefixNotes:
+def _note_losses(conn: Connection, topic: TopicRow, going: _Prefix, now: int, expired: int) -> PrefixNotes:
     """Store a digest of each event with its id, which stays known; return the notes, with unexpired events as losses.
 
     `expired`: records up to this seq are removed because of their age.
@@ -244,7 +231,7 @@ class RowRetention:
 
 
 def delete_old_rows(
-    conn: sa.Connection, limits: RowRetention, *, now: int, steady: int | None = None, chunk: int = CHUNK
+    conn: Connection, limits: RowRetention, *, now: int, steady: int | None = None, chunk: int = CHUNK
 ) -> int:
     """Delete rows older than the limits, and nonces and idempotency keys that have expired; return their number.
 
@@ -253,20 +240,20 @@ def delete_old_rows(
     """
     lock_head(conn)  # an append in another process may just have read one of the ids, and be about to use it again
     ages = (
-        (event_ids, event_ids.c.gone_at, limits.ids),
-        (batches, batches.c.acked_at, limits.batches),
-        (dead_letters, dead_letters.c.parked_at, limits.dead_letters),
-        (inbound_batches, inbound_batches.c.recorded_at, limits.receipts),
-        (inbound_gaps, inbound_gaps.c.recorded_at, limits.batches),
-        (refusals, refusals.c.last_at, limits.batches),
-        (id_conflicts, id_conflicts.c.last_at, limits.batches),
-        (nonces, nonces.c.keep_until, 0),
-        (write_keys, write_keys.c.keep_until, 0 if steady is None else now - steady),
+        ("event_ids", "topic_id, event_id", "gone_at", limits.ids),
+        ("batches", "id", "acked_at", limits.batches),
+        ("dead_letters", "id", "parked_at", limits.dead_letters),
+        ("inbound_batches", "id", "recorded_at", limits.receipts),
+        ("inbound_gaps", "id", "recorded_at", limits.batches),
+        ("refusals", "id", "last_at", limits.batches),
+        ("id_conflicts", "topic_id, owner, owner_key, source, key_id", "last_at", limits.batches),
+        ("nonces", "group_name, key_id, nonce", "keep_until", 0),
+        ("write_keys", "topic_id, key", "keep_until", 0 if steady is None else now - steady),
     )
-    return sum(_trim(conn, table, column < now - age, chunk) for table, column, age in ages)
+    return sum(_trim(conn, table, key, column, now - age, chunk) for table, key, column, age in ages)
 
 
-def read_unused_selections(conn: sa.Connection, before: int) -> list[tuple[str, int]]:
+def read_unused_selections(conn: Connection, before: int) -> list[tuple[str, int]]:
     """Return the selections, as (cursor, version), that were replaced before `before` (microseconds) and have no batch.
 
     No batch will use them any more. Reads batches: not for use under a lock.
@@ -281,16 +268,16 @@ def read_unused_selections(conn: sa.Connection, before: int) -> list[tuple[str, 
     )
 
 
-def delete_selections(conn: sa.Connection, unused: Sequence[tuple[str, int]]) -> None:
+def delete_selections(conn: Connection, unused: Sequence[tuple[str, int]]) -> None:
     """Delete selections, given as (cursor, version)."""
     execute_many(conn, "DELETE FROM selectors WHERE cursor = ? AND version = ?", unused)
 
 
-def _trim(conn: sa.Connection, table: sa.Table, old: sa.ColumnElement[bool], chunk: int) -> int:
-    key = list(table.primary_key)
-    gone = table.delete().where(sa.tuple_(*key).in_(sa.select(*key).where(old).limit(chunk)))
+def _trim(conn: Connection, table: str, key: str, column: str, before: int, chunk: int) -> int:
+    """Delete at most `chunk` rows of a table whose time `column` is earlier. Returns their number."""
+    old = f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE {column} < ? LIMIT ?)"
     if table not in NUMBERED:
-        return conn.execute(gone).rowcount
-    numbers = conn.execute(gone.returning(*key)).scalars().all()
-    note_forgotten(conn, table.name, max(numbers, default=0))
+        return execute(conn, old, (before, chunk))
+    numbers = [number for (number,) in fetch(conn, f"{old} RETURNING {key}", (before, chunk))]
+    note_forgotten(conn, table, max(numbers, default=0))
     return len(numbers)

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.core.append import write_blocks
 from eventd.log.core.blocks import Block
 from eventd.log.core.live_records import Range, first_live, live_ranges, read_done
@@ -20,7 +18,7 @@ from eventd.log.core.scan import read_block, scan_seqs
 from eventd.log.core.topic_row import TopicRow, update_topic
 from eventd.log.retention import rewrite
 from eventd.log.retention.rewrite import Copy, copies_in, expire_copies
-from eventd.store.engine.database import execute, fetch
+from eventd.store.engine.database import Connection, execute, fetch
 from eventd.store.rows.leases import forget_upto
 
 STEP_RECORDS = 10_000
@@ -46,7 +44,7 @@ class PrefixNotes(NamedTuple):
 
 
 def remove_prefix(
-    conn: sa.Connection, topic: TopicRow, blocks: Sequence[Block], upto: int, noted: PrefixNotes, *, split: bool = False
+    conn: Connection, topic: TopicRow, blocks: Sequence[Block], upto: int, noted: PrefixNotes, *, split: bool = False
 ) -> TopicRow:
     """Remove all records up to the seq `upto`, and store the losses; return the topic's new row.
 
@@ -81,7 +79,7 @@ def remove_prefix(
 
 
 def remove_records(
-    conn: sa.Connection,
+    conn: Connection,
     topic: TopicRow,
     upto: int,
     *,
@@ -112,7 +110,7 @@ def remove_records(
     return remove_prefix(conn, topic, [*_outlines(conn, topic.id, end)], end, noted, split=True)
 
 
-def advance_floor(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
+def advance_floor(conn: Connection, topic: TopicRow, now: int) -> TopicRow:
     """Move the floor over all seqs right after it that have no record any more; return the topic's new row.
 
     No live record is removed.
@@ -120,7 +118,7 @@ def advance_floor(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
     return remove_records(conn, topic, topic.evicted_seq, now=now)
 
 
-def _outlines(conn: sa.Connection, topic_id: int, upto: int) -> Iterator[Block]:
+def _outlines(conn: Connection, topic_id: int, upto: int) -> Iterator[Block]:
     """Yield the blocks that contain a seq up to `upto`, in order, with an empty `text`."""
     names = ", ".join([*Block._fields[:-1], "''"])
     sql = f"SELECT {names} FROM blocks WHERE topic_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT {_OUTLINES}"
@@ -132,7 +130,7 @@ def _outlines(conn: sa.Connection, topic_id: int, upto: int) -> Iterator[Block]:
         at = rows[-1][2] if more else at
 
 
-def _step_end(conn: sa.Connection, topic: TopicRow, upto: int, most: int, most_bytes: int) -> int:
+def _step_end(conn: Connection, topic: TopicRow, upto: int, most: int, most_bytes: int) -> int:
     """Return the seq at which the next step ends: `upto`, or the last seq of the block that reaches a limit."""
     if upto - topic.evicted_seq <= rewrite.PIECE_RECORDS:
         return upto
@@ -146,7 +144,7 @@ def _step_end(conn: sa.Connection, topic: TopicRow, upto: int, most: int, most_b
 
 
 def _live_and_copies(
-    conn: sa.Connection, topic: TopicRow, end: int, done: Collection[int]
+    conn: Connection, topic: TopicRow, end: int, done: Collection[int]
 ) -> tuple[list[Range], list[Copy]]:
     """Return the ranges of live seqs up to `end`, and the records up to there that are copies with a record id.
 

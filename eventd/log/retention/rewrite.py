@@ -9,13 +9,11 @@ from collections.abc import Collection, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.core.append import write_blocks
 from eventd.log.core.blocks import Block, weight_of
 from eventd.log.core.records import read_provenance
 from eventd.log.core.topic_row import TopicRow
-from eventd.store.engine.database import execute_many
+from eventd.store.engine.database import Connection, execute_many
 
 PIECE_RECORDS = 32
 """Records of the pieces that a block is split into when little of it is removed: the next removal is usually nearby,
@@ -52,7 +50,7 @@ class Removal(NamedTuple):
 
 
 def rewrite_blocks(
-    conn: sa.Connection,
+    conn: Connection,
     topic: TopicRow,
     removed: Sequence[tuple[Block, Collection[int]]],
     *,
@@ -83,7 +81,7 @@ def copies_in(block: Block, seqs: Collection[int]) -> list[Copy]:
     return [(read_provenance(path).id, seq + shift) for seq, (path, _) in entries if " " in path and seq in seqs]
 
 
-def expire_copies(conn: sa.Connection, topic_id: int, copies: Sequence[Copy], now: int) -> int:
+def expire_copies(conn: Connection, topic_id: int, copies: Sequence[Copy], now: int) -> int:
     """Mark the ids of these copies as removed at `now`, so that they are deleted later; return how many were marked."""
     return execute_many(
         conn,

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.core.append import IDS, place, write_blocks
 from eventd.log.core.blocks import Block, pack
 from eventd.log.core.commit import Transaction, Turn
@@ -25,7 +23,6 @@ from eventd.log.routers.source import CopyFailure, CopyPage
 from eventd.log.topics.limits import apply_caps, apply_ttl, due_at, skip_seqs
 from eventd.log.topics.write import total_bytes
 from eventd.store.engine.database import Connection, bulk_insert, execute, execute_many, fetch, fetch_in, for_update
-from eventd.store.schema.tables import event_ids
 from eventd.text.plural import counted
 
 FULL = "full"
@@ -114,7 +111,7 @@ class CommitSteps:
         return [next(done) if is_here else None for is_here in here]
 
 
-def _lock(conn: sa.Connection, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+def _lock(conn: Connection, names: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Return the position and options' version of each cursor by name; the rows stay locked until the commit."""
     marks = ", ".join("?" * len(names))
     sql = f"SELECT name, position, selector_version FROM cursors WHERE name IN ({marks}) ORDER BY name"
@@ -314,7 +311,7 @@ class _Pass:
         """Write the blocks and ids of copies for topics of records and the rows of these topics; apply their caps."""
         conn, now = self._tx.conn, self._tx.now
         write_blocks(conn, self._blocks)
-        bulk_insert(conn, event_ids, IDS, self._ids)
+        bulk_insert(conn, "event_ids", IDS, self._ids)
         grown = [dest for dest in dests if dest.records]
         execute_many(
             conn,
@@ -346,19 +343,19 @@ def _some(drafts: Drafts, indexes: Sequence[int]) -> Drafts:
     )
 
 
-def _unfit(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> Sequence[CopyFailure]:
+def _unfit(conn: Connection, copies: CopyPage, dest: _Destination) -> Sequence[CopyFailure]:
     """Return the failures of the page, without those of records whose ids the group knows already."""
     known = _known(conn, dest, [one.id for one in copies.failures]) if copies.keeps and copies.failures else frozenset()
     return [one for one in copies.failures if one.id not in known]
 
 
-def _known(conn: sa.Connection, dest: _Destination, ids: Sequence[str]) -> frozenset[str]:
+def _known(conn: Connection, dest: _Destination, ids: Sequence[str]) -> frozenset[str]:
     """Return those of the ids that the destination knows, even if the record was removed."""
     sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND event_id {in}"
     return frozenset(event_id for (event_id,) in fetch_in(conn, sql, (dest.line.id,), ids))
 
 
-def _find_repeats(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> frozenset[int]:
+def _find_repeats(conn: Connection, copies: CopyPage, dest: _Destination) -> frozenset[int]:
     """Return the indexes of copies to leave out: the destination, or an earlier copy, has or had their record."""
     ids = copies.drafts.event_ids
     known = _known(conn, dest, ids) | dest.ids
@@ -367,7 +364,7 @@ def _find_repeats(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> 
     return frozenset(repeats | _written_here(conn, copies, dest.line))
 
 
-def _written_here(conn: sa.Connection, copies: CopyPage, line: TopicRow) -> set[int]:
+def _written_here(conn: Connection, copies: CopyPage, line: TopicRow) -> set[int]:
     """Return the indexes of the copies of records that were first written to this topic.
 
     A copy is not included if the topic has not reached that seq, or has a record of another time there: it was restored

@@ -23,7 +23,6 @@ from eventd.log.topics.router_rows import (
 )
 from eventd.log.topics.topics import GROUP, count_topics
 from eventd.store.engine.database import bulk_insert, execute
-from eventd.store.schema.tables import routers
 
 
 class RouterSpec(NamedTuple):
@@ -133,7 +132,7 @@ class PutRouter(ChangeUnit[RouterPut]):
             "created_at": now,
             "updated_at": now,
         }
-        bulk_insert(conn, routers, list(values), [list(values.values())])
+        bulk_insert(conn, "routers", list(values), [list(values.values())])
         at = tx.head.last  # records that this transaction writes to the source come after it
         create_cursor(conn, cursor_of(wanted.name), kind=CURSOR_KIND, topic_id=source.id, position=at, now=now)
         return announce_topics(conn)

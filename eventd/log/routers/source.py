@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
-import sqlalchemy as sa
-
 from eventd.log.core.blocks import Block, pack, unpack
 from eventd.log.core.head import read_head
 from eventd.log.core.live_records import read_done
@@ -28,6 +26,7 @@ from eventd.log.core.scan import scan
 from eventd.log.core.topic_row import TopicRow, find_topic_by_id
 from eventd.log.core.values import NOTHING, Draft, Drafts, Head
 from eventd.log.topics.limits import due_at
+from eventd.store.engine.database import Connection
 from federation.event import is_alive
 from federation.lines import size_of
 
@@ -173,7 +172,7 @@ class SourcePage(NamedTuple):
 
 
 def read_source(
-    conn: sa.Connection,
+    conn: Connection,
     topic_id: int,
     *,
     position: int,
@@ -206,7 +205,7 @@ def read_source(
 class _SourcePageBuilder:
     """Builds a page, block by block."""
 
-    def __init__(self, conn: sa.Connection, line: TopicRow, seq: int, limit: int, max_bytes: int, now: int) -> None:
+    def __init__(self, conn: Connection, line: TopicRow, seq: int, limit: int, max_bytes: int, now: int) -> None:
         self.position = 0
         self._conn = conn
         self._line = line

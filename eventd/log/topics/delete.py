@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.core.blocks import names
 from eventd.log.core.commit import ChangeUnit, Transaction
 from eventd.log.core.live_records import read_done
@@ -26,7 +24,7 @@ from eventd.log.topics.errors import TopicNotFound
 from eventd.log.topics.limits import apply_ttl
 from eventd.log.topics.predicate import Predicate
 from eventd.log.topics.topics import refuse_group
-from eventd.store.engine.database import fetch
+from eventd.store.engine.database import Connection, fetch
 from eventd.store.rows.leases import forget_jobs
 
 
@@ -90,7 +88,7 @@ class Delete(ChangeUnit[DeleteStep]):
         return _carry_out(tx.conn, topic, request, tx.now)
 
 
-def _carry_out(conn: sa.Connection, topic: TopicRow, request: DeleteRequest, now: int) -> DeleteStep:
+def _carry_out(conn: Connection, topic: TopicRow, request: DeleteRequest, now: int) -> DeleteStep:
     before = apply_ttl(conn, topic, now)  # records that are too old are lost, and not deleted
     upto = before.head_seq if request.upto is None else min(request.upto, before.head_seq)
     if request.predicate is None:
@@ -106,7 +104,7 @@ def _carry_out(conn: sa.Connection, topic: TopicRow, request: DeleteRequest, now
 
 
 def _delete_matching(
-    conn: sa.Connection, topic: TopicRow, predicate: Predicate, after: int, upto: int, now: int
+    conn: Connection, topic: TopicRow, predicate: Predicate, after: int, upto: int, now: int
 ) -> tuple[TopicRow, int]:
     """Delete the matching records in `(after, upto]`, within one step; return the topic's row and the last seq read."""
     looked, test = 0, _test(predicate)
@@ -130,7 +128,7 @@ class _Outline(NamedTuple):
     types: str
 
 
-def _outlines(conn: sa.Connection, topic_id: int, after: int, upto: int) -> list[_Outline]:
+def _outlines(conn: Connection, topic_id: int, after: int, upto: int) -> list[_Outline]:
     """Return the first blocks that may contain seqs in `(after, upto]`, in order, as many as one step may need."""
     rows = fetch(
         conn,
@@ -151,7 +149,7 @@ def _test(predicate: Predicate) -> Callable[[str], bool]:
 
 
 def _delete_in(
-    conn: sa.Connection, topic: TopicRow, position: int, test: Callable[[str], bool], seqs: range, now: int
+    conn: Connection, topic: TopicRow, position: int, test: Callable[[str], bool], seqs: range, now: int
 ) -> TopicRow:
     """Delete the live records of a block that have one of these seqs and pass the test; return the topic's new row."""
     block = read_block(conn, position)

@@ -10,26 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.core.head import announce_topics, lock_head
 from eventd.log.core.topic_row import DELETED, DELETED_END, IS_DELETED, read_topic_by_id
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.log.retention.prefix import remove_records
 from eventd.log.topics.router_rows import remove_routers_of
-from eventd.store.engine.database import execute, execute_many, fetch
-from eventd.store.schema.tables import (
-    dead_letters,
-    event_ids,
-    id_conflicts,
-    inbound_batches,
-    inbound_gaps,
-    inbound_links,
-    leases,
-    queues,
-    topic_losses,
-    write_keys,
-)
+from eventd.store.engine.database import Connection, execute, execute_many, fetch
 
 STEP_ROWS = 500
 """Rows and records that one step removes, approximately: a writer waits for it for a few milliseconds."""
@@ -41,11 +27,14 @@ PAGE = 100
 """Maximum number of deleted topics without data that are read, or whose rows in `topics` are deleted, together."""
 
 _TABLES = {
-    table.name: [column.name for column in table.primary_key]
-    for table in (
-        *(event_ids, dead_letters, inbound_batches, inbound_gaps, inbound_links),
-        *(topic_losses, write_keys, leases, queues, id_conflicts),
-    )
+    "event_ids": ("topic_id", "event_id"),
+    **dict.fromkeys(("dead_letters", "inbound_batches", "inbound_gaps"), ("id",)),
+    "inbound_links": ("topic_id", "node"),
+    "topic_losses": ("topic_id", "first_seq"),
+    "write_keys": ("topic_id", "key"),
+    "leases": ("topic_id", "seq"),
+    "queues": ("topic_id",),
+    "id_conflicts": ("topic_id", "owner", "owner_key", "source", "key_id"),
 }
 """The tables whose rows belong to a topic, with their key columns. Each has an index that begins with `topic_id`."""
 _KEEP_NOTHING = EvictionLimits(max_records=0, keep_undelivered=False)
@@ -58,7 +47,7 @@ class TopicRemoval(NamedTuple):
     version: int
 
 
-def delete_topic(conn: sa.Connection, name: str, *, of_records: bool = False) -> TopicRemoval | None:
+def delete_topic(conn: Connection, name: str, *, of_records: bool = False) -> TopicRemoval | None:
     """Take a topic out of use in the open transaction, which must hold the head; None if no topic has the name.
 
     The routers that read or write it are deleted: a router needs both of its topics. `of_records`: it is a topic of
@@ -71,7 +60,7 @@ def delete_topic(conn: sa.Connection, name: str, *, of_records: bool = False) ->
     return TopicRemoval(remove_routers_of(conn, found[0][0]), announce_topics(conn, deleted=int(of_records)))
 
 
-def read_cleared(conn: sa.Connection, after: str = "") -> list[str]:
+def read_cleared(conn: Connection, after: str = "") -> list[str]:
     """Return the names of deleted topics of which only the row in `topics` is left: the next `PAGE` after `after`."""
     nothing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {table} WHERE topic_id = topics.id)" for table in _TABLES)
     sql = f"SELECT name FROM topics WHERE name > ? AND name < ? AND evicted_seq = next_seq - 1{nothing}"
@@ -79,7 +68,7 @@ def read_cleared(conn: sa.Connection, after: str = "") -> list[str]:
     return [name for (name,) in rows]
 
 
-def remove_cleared(conn: sa.Connection, bare: Sequence[str]) -> None:
+def remove_cleared(conn: Connection, bare: Sequence[str]) -> None:
     """Delete from `topics`, in the open transaction, the rows of the deleted topics with the names `bare`."""
     execute_many(conn, f"DELETE FROM topics WHERE name = ? AND {IS_DELETED}", [(name,) for name in bare])
 
@@ -91,7 +80,7 @@ class ClearStep(NamedTuple):
     rows: int
 
 
-def clear_deleted(conn: sa.Connection, after: str = "", *, now: int, chunk: int = STEP_ROWS) -> ClearStep | None:
+def clear_deleted(conn: Connection, after: str = "", *, now: int, chunk: int = STEP_ROWS) -> ClearStep | None:
     """Remove about `chunk` rows and records of deleted topics with names after `after`; None if none is left.
 
     Call it again with `upto` until it returns None. No step handles more than `TOPICS_AT_ONCE` topics, so its cost does
@@ -114,17 +103,17 @@ def clear_deleted(conn: sa.Connection, after: str = "", *, now: int, chunk: int 
     return ClearStep(topics[-1][0] if room > 0 else after, chunk - room)
 
 
-def _clear_events(conn: sa.Connection, topic_id: int, room: int, now: int) -> int:
+def _clear_events(conn: Connection, topic_id: int, room: int, now: int) -> int:
     return evict(conn, topic_id, _KEEP_NOTHING, now=now, chunk=room, topic_deleted=True).records
 
 
-def _clear_records(conn: sa.Connection, topic_id: int, room: int, now: int) -> int:
+def _clear_records(conn: Connection, topic_id: int, room: int, now: int) -> int:
     topic = read_topic_by_id(conn, topic_id)
     left = remove_records(conn, topic, topic.head_seq, now=now, records=room, size=STEP_BYTES)
     return left.evicted_seq - topic.evicted_seq
 
 
-def _delete_rows(conn: sa.Connection, table: str, topic_ids: Sequence[int], room: int) -> int:
+def _delete_rows(conn: Connection, table: str, topic_ids: Sequence[int], room: int) -> int:
     """Delete rows of one table that belong to these topics, at most `room`; return their number."""
     key = ", ".join(_TABLES[table])
     some = f"SELECT {key} FROM {table} WHERE topic_id IN ({', '.join('?' * len(topic_ids))}) LIMIT ?"

@@ -11,8 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.core.blocks import Block
 from eventd.log.core.head import lock_head
 from eventd.log.core.live_records import Range, empty_seqs, first_live, held_blocks, live_ranges, read_done
@@ -22,7 +20,7 @@ from eventd.log.core.scan import read_block
 from eventd.log.core.topic_row import TopicRow, read_topic_by_id, update_topic
 from eventd.log.core.values import NEVER
 from eventd.log.retention.prefix import STEP_RECORDS, remove_records
-from eventd.store.engine.database import execute, fetch
+from eventd.store.engine.database import Connection, execute, fetch
 
 TOPICS_PER_STEP = 100
 """Maximum number of topics that one step of `sweep` or `clear_ephemeral` handles."""
@@ -51,7 +49,7 @@ def due_at(recorded_at: int, ttl_ms: int) -> int:
     return min((recorded_at // 1000 + ttl_ms + 1) * 1000, NEVER)
 
 
-def expired_upto(conn: sa.Connection, topic: TopicRow, now: int) -> int:
+def expired_upto(conn: Connection, topic: TopicRow, now: int) -> int:
     """Return the seq up to which every record has exceeded its time to live; the floor if the oldest one has not."""
     if topic.due_at is None or topic.due_at > now or not topic.config.ttl_ms:
         return topic.evicted_seq
@@ -77,7 +75,7 @@ class ExpiredPrefix(NamedTuple):
     bytes: int
 
 
-def read_expired(conn: sa.Connection, topic: TopicRow, now: int) -> ExpiredPrefix:
+def read_expired(conn: Connection, topic: TopicRow, now: int) -> ExpiredPrefix:
     """Return the stored records that no reader may receive any more, because their time to live is over.
 
     If there are none, `upto` is the floor. Removes nothing.
@@ -96,7 +94,7 @@ def read_expired(conn: sa.Connection, topic: TopicRow, now: int) -> ExpiredPrefi
     return ExpiredPrefix(upto, ranges, size)
 
 
-def read_size(conn: sa.Connection, topic: TopicRow, now: int) -> TopicSize:
+def read_size(conn: Connection, topic: TopicRow, now: int) -> TopicSize:
     """Return the size of the topic, without stored records that have exceeded their time to live."""
     if topic.due_at is None or topic.due_at > now:
         return TopicSize(topic.live, topic.bytes, topic.earliest_seq)
@@ -105,7 +103,7 @@ def read_size(conn: sa.Connection, topic: TopicRow, now: int) -> TopicSize:
     return TopicSize(count, topic.bytes - expired.bytes, first_live(conn, topic, expired.upto))
 
 
-def apply_ttl(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
+def apply_ttl(conn: Connection, topic: TopicRow, now: int) -> TopicRow:
     """Remove records that have exceeded their time to live, within one step; return the topic's new row.
 
     Called before anything is written or counted.
@@ -113,7 +111,7 @@ def apply_ttl(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
     return _remove_expired(conn, topic, now) if topic.due_at is not None and topic.due_at <= now else topic
 
 
-def apply_ttl_fully(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
+def apply_ttl_fully(conn: Connection, topic: TopicRow, now: int) -> TopicRow:
     """Remove all records that have exceeded their time to live, in as many steps as necessary.
 
     Called before the configuration changes: readers were notified of these losses, and the records must not reappear.
@@ -123,7 +121,7 @@ def apply_ttl_fully(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
     return topic
 
 
-def _remove_expired(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
+def _remove_expired(conn: Connection, topic: TopicRow, now: int) -> TopicRow:
     """Remove records that have exceeded their time to live, within one step; return the topic's new row.
 
     Sets `due_at` to `now` if more are left, else to when the oldest remaining record exceeds its time to live.
@@ -134,7 +132,7 @@ def _remove_expired(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
     return _set_due(conn, topic, now if topic.evicted_seq < upto else _next_due(conn, topic, now))
 
 
-def _next_due(conn: sa.Connection, topic: TopicRow, now: int) -> int | None:
+def _next_due(conn: Connection, topic: TopicRow, now: int) -> int | None:
     """Return when (µs) the oldest record will exceed its time to live, at the earliest `now + 1`; None if none will."""
     if not topic.config.ttl_ms or not topic.live:
         return None
@@ -146,7 +144,7 @@ def _next_due(conn: sa.Connection, topic: TopicRow, now: int) -> int | None:
     return max(now + 1, due_at(oldest[0][0], topic.config.ttl_ms)) if oldest else None
 
 
-def _set_due(conn: sa.Connection, topic: TopicRow, at: int | None) -> TopicRow:
+def _set_due(conn: Connection, topic: TopicRow, at: int | None) -> TopicRow:
     if topic.due_at == at:
         return topic
     execute(conn, "UPDATE topics SET due_at = ? WHERE id = ?", (at, topic.id))
@@ -156,7 +154,7 @@ def _set_due(conn: sa.Connection, topic: TopicRow, at: int | None) -> TopicRow:
 # --- caps ---------------------------------------------------------------------------------------------------------
 
 
-def apply_caps(conn: sa.Connection, topic_id: int, now: int) -> None:
+def apply_caps(conn: Connection, topic_id: int, now: int) -> None:
     """Remove the oldest records over the caps, within one step. Called after a write.
 
     Records that have exceeded their time to live are removed first: those are not lost to a cap. A topic that refuses
@@ -165,7 +163,7 @@ def apply_caps(conn: sa.Connection, topic_id: int, now: int) -> None:
     _remove_surplus(conn, apply_ttl(conn, read_topic_by_id(conn, topic_id), now), now)
 
 
-def _remove_surplus(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
+def _remove_surplus(conn: Connection, topic: TopicRow, now: int) -> TopicRow:
     surplus = _surplus(topic)
     if not surplus:
         return topic
@@ -183,7 +181,7 @@ def _surplus(topic: TopicRow) -> tuple[int, int] | None:
     return (max(0, records), max(0, size)) if records > 0 or size > 0 else None
 
 
-def _surplus_upto(conn: sa.Connection, topic: TopicRow, records: int, size: int) -> int:
+def _surplus_upto(conn: Connection, topic: TopicRow, records: int, size: int) -> int:
     """Return the lowest seq up to which at least `records` live records and at least `size` bytes can be removed."""
     if not topic.deleted and not size:
         return topic.evicted_seq + records
@@ -197,7 +195,7 @@ def _surplus_upto(conn: sa.Connection, topic: TopicRow, records: int, size: int)
     return topic.head_seq
 
 
-def _upto_within(conn: sa.Connection, block: Block, removed: set[int], floor: int, records: int, size: int) -> int:
+def _upto_within(conn: Connection, block: Block, removed: set[int], floor: int, records: int, size: int) -> int:
     if not block.text:
         block = read_block(conn, block.position)
     for seq, body in enumerate(block.bodies(), block.seq):
@@ -211,7 +209,7 @@ def _upto_within(conn: sa.Connection, block: Block, removed: set[int], floor: in
 # --- both ---------------------------------------------------------------------------------------------------------
 
 
-def apply_limits(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
+def apply_limits(conn: Connection, topic: TopicRow, now: int) -> TopicRow:
     """Remove records over the time to live and the caps, within one step; return the topic's new row.
 
     Called after a change of the configuration, and by the sweep. If the step does not remove everything, the topic
@@ -220,7 +218,7 @@ def apply_limits(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
     return _remove_surplus(conn, _remove_expired(conn, topic._replace(due_at=now), now), now)
 
 
-def sweep(conn: sa.Connection, now: int) -> int:
+def sweep(conn: Connection, now: int) -> int:
     """Apply the limits of the next due topics, within one step; return how many topics were handled. Repeat until 0."""
     lock_head(conn)
     handled = removed = 0
@@ -235,12 +233,12 @@ def sweep(conn: sa.Connection, now: int) -> int:
     return handled
 
 
-def is_due(conn: sa.Connection, now: int) -> bool:
+def is_due(conn: Connection, now: int) -> bool:
     """Return whether any topic is due, so that `sweep` has work."""
     return bool(fetch(conn, "SELECT 1 FROM topics WHERE due_at <= ? LIMIT 1", (now,)))
 
 
-def clear_ephemeral(conn: sa.Connection, after: int, now: int) -> int | None:
+def clear_ephemeral(conn: Connection, after: int, now: int) -> int | None:
     """Empty topics with ids above `after` whose durability is `ephemeral`: their records do not outlive the process.
 
     One step; call it again with the returned id until it returns None, when a node starts, before it serves. Readers
@@ -262,7 +260,7 @@ def clear_ephemeral(conn: sa.Connection, after: int, now: int) -> int | None:
     return after if held else None
 
 
-def skip_seqs(conn: sa.Connection, topic_id: int, records: int) -> None:
+def skip_seqs(conn: Connection, topic_id: int, records: int) -> None:
     """Advance a topic by `records` seqs without a record, and store these as lost: a router's source lost them."""
     topic = read_topic_by_id(conn, topic_id)
     upto = topic.head_seq + records

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.core.head import read_head
 from eventd.log.cursors.cursors import delete_cursors
-from eventd.store.engine.database import execute_many, fetch, fetch_in
-from eventd.store.schema.columns import beyond
+from eventd.store.engine.database import Connection, execute_many, fetch, fetch_in
+from eventd.store.schema.bounds import beyond
 
 CURSOR_KIND = "router"
 MOST_NAMES = 500
@@ -68,23 +66,23 @@ def cursor_of(router: str) -> str:
     return f"{CURSOR_KIND}:{router}"
 
 
-def read_routers(conn: sa.Connection) -> list[RouterRow]:
+def read_routers(conn: Connection) -> list[RouterRow]:
     """Return all routers, sorted by name."""
     return _complete(conn, fetch(conn, f"{_LINES} ORDER BY r.name"))
 
 
-def read_router(conn: sa.Connection, name: str) -> RouterRow | None:
+def read_router(conn: Connection, name: str) -> RouterRow | None:
     """Return the router of this name; None if there is none."""
     found = _complete(conn, fetch(conn, f"{_LINES} WHERE r.name = ?", (name,)))
     return found[0] if found else None
 
 
-def read_routers_into(conn: sa.Connection, topic_id: int) -> list[RouterRow]:
+def read_routers_into(conn: Connection, topic_id: int) -> list[RouterRow]:
     """Return the routers that write to a topic, sorted by name."""
     return _complete(conn, fetch(conn, f"{_LINES} WHERE r.dest_id = ? ORDER BY r.name", (topic_id,)))
 
 
-def read_routers_beyond(conn: sa.Connection, topic_id: int) -> list[RouterRow]:
+def read_routers_beyond(conn: Connection, topic_id: int) -> list[RouterRow]:
     """Return all routers downstream of a topic, over any number of hops; the rows of other routers are not read."""
     found: list[RouterRow] = []
     seen, edge = {topic_id}, [topic_id]
@@ -105,19 +103,19 @@ class RejectedRecord(NamedTuple):
     at: int
 
 
-def read_rejected(conn: sa.Connection, name: str, limit: int) -> list[RejectedRecord]:
+def read_rejected(conn: Connection, name: str, limit: int) -> list[RejectedRecord]:
     """Return at most `limit` dead letters of a router, the newest first."""
     sql = "SELECT event_id, reason, detail, parked_at FROM dead_letters WHERE cursor = ? ORDER BY id DESC LIMIT ?"
     return [RejectedRecord(*row) for row in fetch(conn, sql, (cursor_of(name), limit))]
 
 
-def read_heads(conn: sa.Connection, topic_ids: Sequence[int]) -> tuple[int, dict[int, int]]:
+def read_heads(conn: Connection, topic_ids: Sequence[int]) -> tuple[int, dict[int, int]]:
     """Return the last position of the log, and the last seq of each of these topics that exists, by id."""
     sql = "SELECT id, next_seq - 1 FROM topics WHERE id {in}"
     return read_head(conn).last, dict(fetch_in(conn, sql, (), topic_ids))
 
 
-def count_routers(conn: sa.Connection) -> int:
+def count_routers(conn: Connection) -> int:
     """Return the number of routers."""
     return int(fetch(conn, "SELECT count(*) FROM routers")[0][0])
 
@@ -131,7 +129,7 @@ class RouterFilter(NamedTuple):
     sees: Callable[[RouterRow], bool] = lambda _line: True
 
 
-def list_routers(conn: sa.Connection, choice: RouterFilter, *, after: str, limit: int) -> list[RouterRow]:
+def list_routers(conn: Connection, choice: RouterFilter, *, after: str, limit: int) -> list[RouterRow]:
     """Return matching routers after the name `after`, sorted by the bytes of names; if there are more, `limit` + 1."""
     found: list[RouterRow] = []
     for line in _listed(conn, choice, after):
@@ -142,7 +140,7 @@ def list_routers(conn: sa.Connection, choice: RouterFilter, *, after: str, limit
     return found
 
 
-def _listed(conn: sa.Connection, choice: RouterFilter, after: str) -> Iterator[RouterRow]:
+def _listed(conn: Connection, choice: RouterFilter, after: str) -> Iterator[RouterRow]:
     where, values = ["r.name >= ?"], list[str]()
     if choice.prefix:
         where, values = [*where, "r.name < ?"], [*values, choice.prefix + "\x7f"]
@@ -155,14 +153,14 @@ def _listed(conn: sa.Connection, choice: RouterFilter, after: str) -> Iterator[R
         after = lines[-1].name
 
 
-def _complete(conn: sa.Connection, rows: Sequence[tuple[object, ...]]) -> list[RouterRow]:
+def _complete(conn: Connection, rows: Sequence[tuple[object, ...]]) -> list[RouterRow]:
     """Return the routers of some rows of `_LINES`, completed from the rows of their cursors."""
     names = [cursor_of(str(row[1])) for row in rows]
     cursors = {name: rest for name, *rest in fetch_in(conn, _CURSORS, (), names)} if names else {}
     return [RouterRow._make((*row, *cursors[name])) for row, name in zip(rows, names, strict=True)]
 
 
-def remove_routers_of(conn: sa.Connection, topic_id: int) -> list[str]:
+def remove_routers_of(conn: Connection, topic_id: int) -> list[str]:
     """Remove every router that reads or writes a topic, in the open transaction; return their names, sorted by bytes.
 
     The caller must increase `topics_version`. The head must be locked.
@@ -173,7 +171,7 @@ def remove_routers_of(conn: sa.Connection, topic_id: int) -> list[str]:
     return names
 
 
-def remove_routers(conn: sa.Connection, names: Sequence[str]) -> int:
+def remove_routers(conn: Connection, names: Sequence[str]) -> int:
     """Remove routers by name, with their cursors; return their number."""
     delete_cursors(conn, map(cursor_of, names))
     return execute_many(conn, "DELETE FROM routers WHERE name = ?", [(name,) for name in names])

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.core.topic_row import TopicRow, find_topic, list_topics
 from eventd.log.topics.limits import TopicSize, read_size
 from eventd.runtime.clock import Moment
-from eventd.store.engine.database import fetch
+from eventd.store.engine.database import Connection, fetch
 from eventd.store.rows.leases import JobCounts, count_jobs
 
 
@@ -22,14 +20,14 @@ class TopicState(NamedTuple):
     jobs: JobCounts | None
 
 
-def read_state(conn: sa.Connection, name: str, at: Moment) -> TopicState | None:
+def read_state(conn: Connection, name: str, at: Moment) -> TopicState | None:
     """Return the state of a topic; None: no topic has this name."""
     line = find_topic(conn, name)
     return None if line is None else _state(conn, line, at)
 
 
 def list_states(
-    conn: sa.Connection, *, prefixes: Sequence[str], prefix: str, after: str, limit: int, at: Moment
+    conn: Connection, *, prefixes: Sequence[str], prefix: str, after: str, limit: int, at: Moment
 ) -> tuple[list[TopicState], bool]:
     """Return the states of at most `limit` topics, of groups and of records, and whether there are more.
 
@@ -39,7 +37,7 @@ def list_states(
     return [_state(conn, line, at) for line in lines[:limit]], len(lines) > limit
 
 
-def _state(conn: sa.Connection, line: TopicRow, at: Moment) -> TopicState:
+def _state(conn: Connection, line: TopicRow, at: Moment) -> TopicState:
     standing = read_size(conn, line, at.wall)
     return TopicState(line, standing, count_jobs(conn, line.id, standing.count, at.steady) if line.is_queue else None)
 
@@ -58,7 +56,7 @@ class TopicFigures(NamedTuple):
     leases: int
 
 
-def read_figures(conn: sa.Connection) -> TopicFigures:
+def read_figures(conn: Connection) -> TopicFigures:
     """Return the `TopicFigures`, from the tables `topics`, `routers` and `queues`: no record is read."""
     rows = fetch(
         conn,

@@ -10,8 +10,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.log.core.blocks import Block, names
 from eventd.log.core.head import read_head
 from eventd.log.core.live_records import first_live
@@ -25,6 +23,7 @@ from eventd.log.core.values import Head
 from eventd.log.topics.errors import TopicNotFound
 from eventd.log.topics.limits import read_expired
 from eventd.log.topics.projection import records_of_events, texts_of
+from eventd.store.engine.database import Connection
 from eventd.store.rows.leases import acked_seqs
 
 RECREATED = "recreated"
@@ -110,7 +109,7 @@ def epoch_of(epoch: str, topic_id: int) -> str:
     return f"{epoch}:{topic_id}"
 
 
-def read_topic_page(conn: sa.Connection, ask: TopicQuery) -> TopicPage:
+def read_topic_page(conn: Connection, ask: TopicQuery) -> TopicPage:
     """Return the next page of a topic. Raises `TopicNotFound`."""
     head = read_head(conn)
     line = find_topic(conn, ask.topic) if isinstance(ask.topic, str) else find_topic_by_id(conn, ask.topic)
@@ -192,7 +191,7 @@ class _Floor(NamedTuple):
     lost: Sequence[Loss]
 
 
-def _read_floor(conn: sa.Connection, line: TopicRow, start: int, now: int) -> _Floor:
+def _read_floor(conn: Connection, line: TopicRow, start: int, now: int) -> _Floor:
     if line.due_at is None or line.due_at > now:
         return _Floor(line.evicted_seq, line.earliest_seq, ())
     aged = read_expired(conn, line, now)
@@ -214,7 +213,7 @@ class _LossRun(NamedTuple):
         return self.losses[-1].last
 
 
-def _read_missing(conn: sa.Connection, line: TopicRow, start: int, floor: _Floor) -> list[_LossRun]:
+def _read_missing(conn: Connection, line: TopicRow, start: int, floor: _Floor) -> list[_LossRun]:
     """Return the losses after the seq `start`, in order: all up to the floor as one run, then those among records."""
     known = read_losses(conn, line.id, start, line.head_seq) if start < line.head_seq else []
     missing: list[_LossRun] = []
@@ -259,7 +258,7 @@ def _page_end(missing: list[_LossRun], start: int, floor: _Floor, head_seq: int,
 # --- records ------------------------------------------------------------------------------------------------------
 
 
-def _fill(conn: sa.Connection, line: TopicRow, page: _PageBuilder) -> None:
+def _fill(conn: Connection, line: TopicRow, page: _PageBuilder) -> None:
     """Add the wanted records of the next blocks, until the page is full or at its end."""
     done, known_upto = frozenset[int](), 0
     is_queue, of_group, may_be_empty = line.is_queue, line.of_group, line.deleted > 0 or line.of_group

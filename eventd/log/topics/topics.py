@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
-import sqlalchemy as sa
 
 from eventd.errors import Invalid
 from eventd.log.core.commit import ChangeUnit, Transaction
@@ -20,7 +19,7 @@ from eventd.log.core.topic_row import TopicRow, find_topic, insert_topic, read_t
 from eventd.log.topics.deleted_topics import delete_topic
 from eventd.log.topics.errors import Incompatible, Throttled, TopicNotEmpty, TopicNotFound
 from eventd.log.topics.limits import apply_limits, apply_ttl_fully, read_size
-from eventd.store.engine.database import execute, fetch
+from eventd.store.engine.database import Connection, execute, fetch
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
 GROUP = "group:"
@@ -60,13 +59,13 @@ class Ceilings(NamedTuple):
 NO_CEILINGS = Ceilings()
 
 
-def require_room(conn: sa.Connection, max_topics: int) -> None:
+def require_room(conn: Connection, max_topics: int) -> None:
     """Raise `Throttled` if there are `max_topics` topics of records already; 0: unlimited."""
     if max_topics and count_topics(conn) >= max_topics:
         raise Throttled.by("max_topics", max_topics)
 
 
-def count_topics(conn: sa.Connection) -> int:
+def count_topics(conn: Connection) -> int:
     """Return the number of topics of records."""
     return int(fetch(conn, "SELECT topics FROM log_heads WHERE id = 1")[0][0])
 

@@ -13,7 +13,6 @@ from eventd.plugins.contract.form import ActionPlan, Answer, Directive, Form, Pr
 from eventd.resources.kinds.registry import KINDS, is_foreign, is_ours, known_kinds
 from eventd.resources.reading.nodes import MAX_DEPTH, MAX_VALUES, Flaws, ParseError, plain
 from eventd.resources.reading.problems import render_path, shorten
-from eventd.resources.reading.yaml_text import read_yaml
 from eventd.resources.validation.wording import findings
 from eventd.text.duration import format_duration, parse_duration
 from federation.event import is_plain
@@ -111,6 +110,8 @@ _JSON: Final = json.JSONDecoder(object_pairs_hook=_unrepeated, parse_constant=_r
 
 def _read_yaml(text: str) -> Any:
     flaws = Flaws()
+    from eventd.resources.reading.yaml_text import read_yaml  # slow to load, and most plugins answer in JSON
+
     documents = read_yaml(text, flaws)
     try:
         node, another = next(documents, None), next(documents, None)

@@ -39,7 +39,9 @@ def worded(findings: Iterable[Finding]) -> PydanticCustomError:
 class Spec(BaseModel):
     """The base of a spec and of each section in it: written in camelCase, no unknown fields, immutable."""
 
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(
+        alias_generator=to_camel, extra="forbid", frozen=True, protected_namespaces=(), defer_build=True
+    )
 
     refused: ClassVar[Mapping[str, Finding]] = {}
     """By name, fields of other programs that are refused here with a message of their own."""

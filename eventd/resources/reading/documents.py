@@ -26,7 +26,6 @@ from eventd.resources.reading.nodes import (
     plain,
 )
 from eventd.resources.reading.problems import MOST_FOUND, FieldPath, Problem, render_path, shorten
-from eventd.resources.reading.yaml_text import read_yaml
 
 MAX_BYTES = 16 * 1024 * 1024
 """The largest source that is accepted."""
@@ -223,6 +222,8 @@ def load_text(source: str, text: str, most: int = MAX_VALUES) -> ReadResult:
         as_json = _load(source, text, _json_documents, most)
         if as_json.drafts and not as_json.problems:
             return as_json
+    from eventd.resources.reading.yaml_text import read_yaml  # slow to load: only files are written in YAML
+
     documents = _json_documents if source.lower().endswith(".json") else read_yaml
     return _load(source, text, documents, most)
 

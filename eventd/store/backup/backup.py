@@ -18,7 +18,7 @@ from pathlib import Path
 
 from eventd.errors import Conflict, DatabaseUnavailable, DatabaseUnusable, Invalid, NotFound
 from eventd.store.engine.database import LOCK_SECONDS, Connection, Database, fetch
-from eventd.store.engine.engines import driver_of, open_untouched
+from eventd.store.engine.engines import reading_untouched
 from eventd.store.engine.foreign_file import connect_as, refuse_foreign
 from eventd.store.engine.head_file import SUFFIX as HEAD_SUFFIX
 from eventd.store.engine.head_file import forget_head
@@ -119,7 +119,7 @@ def copy_pages(conn: Connection, part: Path) -> None:
 
     The snapshot is held over all steps; without it each commit of a node would restart the copy.
     """
-    source = driver_of(conn)
+    source = conn.driver
     with translated(f"copying to {part.parent}"), closing(connect_as(part, "mode=rw", LOCK_SECONDS)) as target:
         fetch(conn, "SELECT count(*) FROM sqlite_master")  # a snapshot begins with the first read
         target.execute("PRAGMA journal_mode=OFF")
@@ -170,8 +170,7 @@ def _look_inside(conn: Connection) -> tuple[int, str]:
 @contextmanager
 def _reading(path: Path) -> Iterator[Connection]:
     """Open a snapshot of the database with `connect_untouched`; the file may be in a read-only folder."""
-    with translated(str(path)), open_untouched(path, LOCK_SECONDS).connect() as conn:
-        conn.exec_driver_sql("BEGIN")
+    with translated(str(path)), reading_untouched(path, LOCK_SECONDS) as conn:
         yield conn
 
 

@@ -3,21 +3,64 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Final
-
-import sqlalchemy as sa
-from sqlalchemy import exc
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import parse_qsl, quote, unquote
 
 from eventd.errors import SettingsError
 
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
 OLDEST_SQLITE: Final = (3, 38)
 """The oldest SQLite with built-in JSON functions; RETURNING exists since 3.35."""
+_SQLITE: Final = "sqlite:///"
 
 
-def parse_url(text: str) -> sa.URL:
+class SqliteUrl(NamedTuple):
+    """The URL of a SQLite file, with what is used of SQLAlchemy's class for URLs, which takes long to load."""
+
+    database: str
+    query: str = ""
+
+    def render_as_string(self, *, hide_password: bool = True) -> str:
+        """Return the URL; there is no password to hide."""
+        return f"{_SQLITE}{quote(self.database, safe=' +/')}{self.query and f'?{self.query}'}"
+
+    def read_only(self) -> SqliteUrl:
+        """Return the URL for a reader, which must not create the file if it is missing."""
+        return SqliteUrl(f"file:{quote(str(Path(self.database).absolute()))}", "mode=ro&uri=true")
+
+    def connect(self, seconds: float) -> sqlite3.Connection:
+        """Open the file, for use by one thread at a time. A statement waits `seconds` for a lock."""
+        given = dict(parse_qsl(self.query))
+        if given.pop("uri", "").lower() not in ("1", "true", "yes", "on"):
+            return sqlite3.connect(Path(self.database).absolute(), timeout=seconds, check_same_thread=False)
+        name = f"{self.database}?{'&'.join(f'{key}={value}' for key, value in given.items())}"
+        return sqlite3.connect(name, timeout=seconds, check_same_thread=False, uri=True)
+
+
+def parse_url(text: str) -> SqliteUrl | sa.URL:
     """Parse a database URL. Raises `SettingsError`, which never quotes the URL, because it may contain a password."""
+    if not text.startswith(_SQLITE):
+        return _parse_other(text)
+    database, _, query = text.removeprefix(_SQLITE).partition("?")
+    if database in ("", ":memory:"):
+        raise SettingsError("a node's database must be a file, not memory", hint="write sqlite:///PATH")
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise SettingsError(
+            f"SQLite {sqlite3.sqlite_version} is too old: a node needs {'.'.join(map(str, OLDEST_SQLITE))} or later",
+            hint="run a Python that comes with a later one, or use postgresql+psycopg://USER@HOST/NAME",
+        )
+    return SqliteUrl(unquote(database), query)
+
+
+def _parse_other(text: str) -> sa.URL:
+    from sqlalchemy import exc
+    from sqlalchemy.engine import make_url
+
     try:
-        url = sa.make_url(text)
+        url = make_url(text)
     except exc.ArgumentError:
         raise SettingsError(
             "the database URL cannot be read",
@@ -25,16 +68,11 @@ def parse_url(text: str) -> sa.URL:
         ) from None
     if url.drivername in ("postgresql", "postgres"):
         url = url.set(drivername="postgresql+psycopg")
-    if url.drivername not in ("sqlite", "postgresql+psycopg"):
+    if url.drivername == "sqlite":
+        raise SettingsError("a node's database must be a file, not memory", hint="write sqlite:///PATH")
+    if url.drivername != "postgresql+psycopg":
         raise SettingsError(
             f"unsupported database {url.drivername!r}",
             hint="use sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
-        )
-    if url.drivername == "sqlite" and url.database in (None, "", ":memory:"):
-        raise SettingsError("a node's database must be a file, not memory", hint="write sqlite:///PATH")
-    if url.drivername == "sqlite" and sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        raise SettingsError(
-            f"SQLite {sqlite3.sqlite_version} is too old: a node needs {'.'.join(map(str, OLDEST_SQLITE))} or later",
-            hint="run a Python that comes with a later one, or use postgresql+psycopg://USER@HOST/NAME",
         )
     return url

@@ -10,12 +10,13 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
-
-import sqlalchemy as sa
+from typing import TYPE_CHECKING, Any, Protocol
 
 from eventd.store.engine.file_guard import FileGuard
 from eventd.store.engine.sessions import open_session
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 POLL = 0.05
 """Seconds between two reads of the file's counter; a read takes microseconds."""
@@ -45,20 +46,22 @@ class FileChanges:
     """
 
     def __init__(
-        self, engine: sa.Engine, place: FileGuard, sleep: Callable[[float], Awaitable[None]], *, shared: bool = False
+        self,
+        connection: sqlite3.Connection,
+        place: FileGuard,
+        sleep: Callable[[float], Awaitable[None]],
+        *,
+        shared: bool = False,
     ) -> None:
         self._shared = shared
         self._place = place
         self._sleep = sleep
-        self._connection = engine.raw_connection()
-        self._connection.detach()  # its own: the counter compares with the last value this connection saw
-        driver: Any = self._connection.dbapi_connection
-        driver.execute("PRAGMA busy_timeout=0")  # the loop must never wait for a lock
+        self._connection = connection  # its own: the counter compares with the last value this connection saw
+        connection.execute("PRAGMA busy_timeout=0")  # the loop must never wait for a lock
         self._seen = self._version()
 
     def _version(self) -> int:
-        driver: Any = self._connection.dbapi_connection
-        return int(driver.execute("PRAGMA data_version").fetchone()[0])
+        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
 
     async def wait(self) -> None:
         while True:

@@ -11,16 +11,18 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from hashlib import blake2b
-from typing import Any, NamedTuple, TypeVar
-
-import sqlalchemy as sa
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from eventd.errors import Conflict, DatabaseUnavailable
 from eventd.runtime.chance import Chance
-from eventd.store.engine.engines import driver_of
+from eventd.store.engine.connection import DatabaseConnection
 from eventd.store.engine.fence import ENDING_MILLISECONDS, TOKEN_DIGITS, end_unclaimed
 from eventd.store.engine.sessions import open_session
 from eventd.store.engine.translation import translated
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
 
 T = TypeVar("T")
 
@@ -77,9 +79,9 @@ class ClaimHolder(NamedTuple):
     checked: str
 
 
-def read_claims(conn: sa.Connection) -> list[str]:
+def read_claims(conn: DatabaseConnection) -> list[str]:
     """Return each holder of a claim on this database, as its process and machine; `of another user` if hidden."""
-    return [_who(holder.name) for holder in _holders(driver_of(conn), SERVE_LOCK)]
+    return [_who(holder.name) for holder in _holders(conn.driver, SERVE_LOCK)]
 
 
 def _holders(driver: Any, lock: int) -> list[ClaimHolder]:

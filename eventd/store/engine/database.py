@@ -1,6 +1,6 @@
 """Opening the database and running plain functions over it. Callers need not know which database it is.
 
-A storage function takes an open `sqlalchemy.Connection` and commits nothing. `Database.write` runs one on the single
+A storage function takes an open `Connection` and commits nothing. `Database.write` runs one on the single
 writer thread inside one transaction; `Database.read` runs one on a reader thread over one snapshot. Durability is
 the database's strictest by default: an answer given after `write` returned survives a power cut.
 """
@@ -8,26 +8,25 @@ the database's strictest by default: an answer given after `write` returned surv
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache, partial
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
-import sqlalchemy as sa
 
 from eventd.errors import DatabaseFault
 from eventd.runtime.chance import SYSTEM, Chance
 from eventd.runtime.threads import THREADS, ThreadFactory
-from eventd.store.engine.address import parse_url
+from eventd.store.engine.address import SqliteUrl, parse_url
 from eventd.store.engine.boot import read_boot_id
 from eventd.store.engine.changes import ChangeSource, FileChanges, Notifications
 from eventd.store.engine.claim import DatabaseClaim, read_claims
-from eventd.store.engine.engines import KEPT_BY_WRITER, Kind, begun, driver_of, open_engine
+from eventd.store.engine.connection import DatabaseConnection, Kind, ProcessFacts
+from eventd.store.engine.engines import KEPT_BY_WRITER, Engine, SqliteEngine, open_engine
 from eventd.store.engine.fence import ClaimCheck, session_name
 from eventd.store.engine.file_guard import FileGuard
 from eventd.store.engine.head_file import HeadFile
@@ -35,8 +34,8 @@ from eventd.store.engine.thread_pool import ThreadConnections
 from eventd.store.engine.translation import FAULT_HINT, translated
 from eventd.store.engine.writer_lock import WriterLock
 
-Connection = sa.Connection
-"""An open transaction, for code that passes it on without using SQL."""
+Connection = DatabaseConnection
+"""An open transaction, as storage functions get it."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -90,11 +89,11 @@ class Database:
         self.claim_name = claim
         self.restarts = 0
         """How often a restart of SQLite's write-ahead log was tried."""
-        self.kind: Kind = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
+        self.kind: Kind = "sqlite" if isinstance(self.url, SqliteUrl) else "postgresql"
         self.file_guard = FileGuard(self.path)
         self._label = self.label()
         self._writer_lock = WriterLock(self.path, LOCK_SECONDS) if shared and self.path else None
-        writing = self._open_engine(0).execution_options(chance=chance, boot_id=boot_id or read_boot_id(chance))
+        writing = self._open_engine(0, ProcessFacts(chance, boot_id or read_boot_id(chance)))
         self._writing = ThreadConnections(writing, KEPT_BY_WRITER.get(self.kind, ""))
         self._reading = ThreadConnections(self._open_engine(2 * READERS))
         self._writer = threads(1, "eventd-writer", self._writing.keep)
@@ -102,8 +101,8 @@ class Database:
         self._delivering = threads(READERS, "eventd-delivery", self._reading.keep)
         self._head_file: HeadFile | None = None
 
-    def _open_engine(self, readers: int) -> sa.Engine:
-        return open_engine(self.url, self.kind, readers=readers, patience=LOCK_SECONDS, claim=self.claim_name)
+    def _open_engine(self, readers: int, process: ProcessFacts | None = None) -> Engine:
+        return open_engine(self.url, readers=readers, patience=LOCK_SECONDS, claim=self.claim_name, process=process)
 
     @property
     def path(self) -> Path | None:
@@ -124,7 +123,7 @@ class Database:
         return self.url.render_as_string(hide_password=True)
 
     @contextmanager
-    def transaction(self, *, durable: bool = True) -> Iterator[sa.Connection]:
+    def transaction(self, *, durable: bool = True) -> Iterator[Connection]:
         """Run the block as one write transaction in this thread, committed at its end.
 
         If it is not `durable`, the commit reaches the disk a little later, or with the next durable one.
@@ -132,48 +131,48 @@ class Database:
         turn = nullcontext() if self._writer_lock is None else self._writer_lock.hold()
         with turn, translated(self._label), self._writing.use() as conn:
             if self.kind == "sqlite" and conn.info.get("durable", True) != durable:
-                driver_of(conn).execute(
+                conn.driver.execute(
                     f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}"
                 )  # no transaction is open yet
                 conn.info["durable"] = durable
-            with begun(conn, BEGIN_WRITING if self.kind == "sqlite" else ""):
+            with conn.begun(BEGIN_WRITING if self.kind == "sqlite" else ""):
                 if self.kind != "sqlite" and not durable:
-                    driver_of(conn).execute("SET LOCAL synchronous_commit = off")
+                    conn.driver.execute("SET LOCAL synchronous_commit = off")
                 yield conn
                 self.file_guard.require()  # otherwise it would be acknowledged without being stored
 
-    def write_now(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def write_now(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `fn` in one durable write transaction in this thread, committed when it returns; return its result."""
         with self.transaction() as conn:
             return fn(conn, *args, **kwargs)
 
-    def read_now(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def read_now(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `fn` on one snapshot in this thread; return its result."""
         begin = "BEGIN" if self.kind == "sqlite" else ""
-        with translated(self._label), self._reading.use() as conn, begun(conn, begin):
+        with translated(self._label), self._reading.use() as conn, conn.begun(begin):
             return fn(conn, *args, **kwargs)
 
-    def start_write(self, fn: Callable[[sa.Connection], T], *, durable: bool = True) -> Future[T]:
+    def start_write(self, fn: Callable[[Connection], T], *, durable: bool = True) -> Future[T]:
         """Queue `fn` for the writer thread, as a transaction of its own; return a future of its result.
 
         The transactions run one after the other, in the order of the calls.
         """
         return self._writer.submit(self._write, fn, durable)
 
-    def _write(self, fn: Callable[[sa.Connection], T], durable: bool) -> T:
+    def _write(self, fn: Callable[[Connection], T], durable: bool) -> T:
         with self.transaction(durable=durable) as conn:
             return fn(conn)
 
-    async def write(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def write(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `write_now` on the writer thread."""
         return await asyncio.wrap_future(self._writer.submit(partial(self.write_now, fn, *args, **kwargs)))
 
-    async def read(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def read(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `read_now` on a reader thread."""
         return await asyncio.wrap_future(self._readers.submit(partial(self.read_now, fn, *args, **kwargs)))
 
     async def read_for_delivery(
-        self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+        self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Run `read_now` on a thread reserved for consumers' short reads, so that long requests do not delay them."""
         return await asyncio.wrap_future(self._delivering.submit(partial(self.read_now, fn, *args, **kwargs)))
@@ -183,8 +182,11 @@ class Database:
 
         A lost signal costs a poll, never a record.
         """
-        if self.kind == "sqlite":
-            return FileChanges(self._reading.engine, self.file_guard, sleep, shared=self._writer_lock is not None)
+        if isinstance(self._reading.engine, SqliteEngine):
+            with translated(self._label):
+                alone = self._reading.engine.open()
+            return FileChanges(alone, self.file_guard, sleep, shared=self._writer_lock is not None)
+        assert not isinstance(self.url, SqliteUrl)
         return Notifications(self.url, CHANNEL, session_name("eventd-listen", self.claim_name))
 
     def claim(self, group: str, who: str) -> DatabaseClaim | None:
@@ -192,11 +194,15 @@ class Database:
 
         None on SQLite, where a locked file does this.
         """
-        return None if self.kind == "sqlite" else DatabaseClaim(self.url, self.label(), group, who, self.chance)
+        if isinstance(self.url, SqliteUrl):
+            return None
+        return DatabaseClaim(self.url, self.label(), group, who, self.chance)
 
     def claim_check(self) -> ClaimCheck | None:
         """Return the check whether this node's claim on Postgres is held; None without a claim."""
-        return ClaimCheck(self.url, self.claim_name) if self.claim_name else None
+        if isinstance(self.url, SqliteUrl) or not self.claim_name:
+            return None
+        return ClaimCheck(self.url, self.claim_name)
 
     def claims(self) -> list[str]:
         """Return each holder of a claim on this Postgres database, as its process and machine; empty on SQLite."""
@@ -236,10 +242,10 @@ class Database:
         turn = nullcontext() if self._writer_lock is None or kept is self._reading else self._writer_lock.hold()
         with turn, translated(self._label), kept.use() as conn:  # a checkpoint cannot run in a transaction
             try:
-                driver_of(conn).execute(f"PRAGMA busy_timeout={patience * 1000:.0f}")
-                return driver_of(conn).execute(f"PRAGMA {text}").fetchone()
+                conn.driver.execute(f"PRAGMA busy_timeout={patience * 1000:.0f}")
+                return conn.driver.execute(f"PRAGMA {text}").fetchone()
             finally:
-                driver_of(conn).execute(f"PRAGMA busy_timeout={LOCK_SECONDS * 1000:.0f}")
+                conn.driver.execute(f"PRAGMA busy_timeout={LOCK_SECONDS * 1000:.0f}")
 
     def close(self) -> None:
         """Finish what is queued, then close every connection and thread."""
@@ -253,59 +259,75 @@ class Database:
             self._head_file.close()
 
 
-def _is_sqlite(conn: sa.Connection) -> bool:
-    return conn.dialect.name == "sqlite"
+def _is_sqlite(conn: Connection) -> bool:
+    return conn.dialect == "sqlite"
 
 
-def fetch(conn: sa.Connection, sql: str, params: Sequence[Any] = ()) -> list[Any]:
+def fetch(conn: Connection, sql: str, params: Sequence[Any] = ()) -> list[Any]:
     """Run one statement directly on the driver; returns its rows as tuples. Parameters are `?` on both databases."""
     return _run(conn, sql, params).fetchall()  # type: ignore[no-any-return]
 
 
-def execute(conn: sa.Connection, sql: str, params: Sequence[Any] = ()) -> int:
+def execute(conn: Connection, sql: str, params: Sequence[Any] = ()) -> int:
     """Run one statement directly on the driver; returns the number of affected rows."""
     return _run(conn, sql, params).rowcount  # type: ignore[no-any-return]
 
 
-def _run(conn: sa.Connection, sql: str, params: Sequence[Any]) -> Any:
-    return driver_of(conn).execute(sql if _is_sqlite(conn) else sql.replace("?", "%s"), params)
+def _run(conn: Connection, sql: str, params: Sequence[Any]) -> Any:
+    return conn.driver.execute(sql if _is_sqlite(conn) else sql.replace("?", "%s"), params)
 
 
-def execute_many(conn: sa.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> int:
+def execute_many(conn: Connection, sql: str, rows: Sequence[Sequence[Any]]) -> int:
     """Run one statement for each of `rows`; returns the total number of affected rows."""
     if not rows:
         return 0
     if _is_sqlite(conn):
-        return driver_of(conn).executemany(sql, rows).rowcount  # type: ignore[no-any-return]
-    with driver_of(conn).cursor() as cursor:
+        return conn.driver.executemany(sql, rows).rowcount  # type: ignore[no-any-return]
+    with conn.driver.cursor() as cursor:
         cursor.executemany(sql.replace("?", "%s"), rows)
         return cursor.rowcount  # type: ignore[no-any-return]
 
 
-def insert(conn: sa.Connection, table: sa.Table) -> Any:
-    """Return an INSERT into `table` with the methods `on_conflict_do_nothing` and `on_conflict_do_update`."""
-    # Only the dialect in use is loaded: commands have to start quickly.
-    return import_module(f"sqlalchemy.dialects.{conn.dialect.name}").insert(table)
+def insert_row(conn: Connection, table: str, values: Mapping[str, Any], end: str = "") -> list[Any]:
+    """Insert one row. `end` is the end of the statement, such as `ON CONFLICT (name) DO NOTHING RETURNING id`.
+
+    Returns the rows of RETURNING.
+    """
+    sql = f"{_insertion(table, tuple(values), 1)} {end}"
+    done = _run(conn, sql, list(values.values()))
+    return done.fetchall() if "RETURNING" in end else []
 
 
-def bulk_insert(conn: sa.Connection, table: sa.Table, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def replacing(names: Iterable[str]) -> str:
+    """Return the end of `ON CONFLICT … DO UPDATE SET`: these columns get the values of the row that is inserted."""
+    return ", ".join(f"{name} = excluded.{name}" for name in names)
+
+
+def update_rows(conn: Connection, table: str, values: Mapping[str, Any], where: Mapping[str, Any]) -> int:
+    """Set columns of the rows whose columns `where` have these values, none of them NULL. Returns their number."""
+    changes = ", ".join(f"{name} = ?" for name in values)
+    conditions = " AND ".join(f"{name} = ?" for name in where)
+    return execute(conn, f"UPDATE {table} SET {changes} WHERE {conditions}", (*values.values(), *where.values()))
+
+
+def bulk_insert(conn: Connection, table: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Insert many rows with the columns `names` as fast as this database can. Raises `KeyTaken`."""
     if rows:
         copies = not _is_sqlite(conn) and len(rows) >= COPY_ROWS
-        with _telling_keys(table.name):
-            (_copy if copies else _insert_chunks)(conn, table.name, names, rows)
+        with _telling_keys(table):
+            (_copy if copies else _insert_chunks)(conn, table, names, rows)
 
 
 def insert_numbered(
-    conn: sa.Connection, table: sa.Table, names: Sequence[str], same: int, texts: Sequence[str], first: int
+    conn: Connection, table: str, names: Sequence[str], same: int, texts: Sequence[str], first: int
 ) -> None:
     """Insert a row (`same`, text, number) for each of the texts, numbered from `first`. Raises `KeyTaken`."""
     if len(texts) < 2:
         bulk_insert(conn, table, names, [(same, text, first) for text in texts])
         return
     # One statement with three values for any number of rows: it is prepared once and binds little.
-    sql = f"INSERT INTO {table.name} ({', '.join(names)}) {_NUMBERED[conn.dialect.name]}"
-    with _telling_keys(table.name):
+    sql = f"INSERT INTO {table} ({', '.join(names)}) {_NUMBERED[conn.dialect]}"
+    with _telling_keys(table):
         execute(conn, sql, (same, first, msgspec.json.encode(texts).decode()))
 
 
@@ -315,9 +337,9 @@ _NUMBERED = {
 }
 
 
-def listed_texts(conn: sa.Connection, column: str) -> str:
+def listed_texts(conn: Connection, column: str) -> str:
     """Return SQL for a FROM, after the table of `column`: it adds a row for each text in its JSON list, as `value`."""
-    return _LISTED[conn.dialect.name].format(column=column)
+    return _LISTED[conn.dialect].format(column=column)
 
 
 _LISTED = {
@@ -342,13 +364,13 @@ def _says_key_taken(error: Exception) -> bool:
     return code in ("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE", "23505")
 
 
-def _copy(conn: sa.Connection, table: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    with driver_of(conn).cursor() as cursor, cursor.copy(f"COPY {table} ({', '.join(names)}) FROM STDIN") as copy:
+def _copy(conn: Connection, table: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    with conn.driver.cursor() as cursor, cursor.copy(f"COPY {table} ({', '.join(names)}) FROM STDIN") as copy:
         for row in rows:
             copy.write_row(row)
 
 
-def _insert_chunks(conn: sa.Connection, table: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def _insert_chunks(conn: Connection, table: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     for start in range(0, len(rows), SQLITE_ROWS):
         chunk = rows[start : start + SQLITE_ROWS]
         execute(conn, _insertion(table, tuple(names), len(chunk)), list(chain.from_iterable(chunk)))
@@ -360,7 +382,7 @@ def _insertion(table: str, names: Sequence[str], rows: int) -> str:
     return f"INSERT INTO {table} ({', '.join(names)}) VALUES {', '.join([one] * rows)}"
 
 
-def fetch_in(conn: sa.Connection, sql: str, params: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+def fetch_in(conn: Connection, sql: str, params: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     """Like `fetch`, for a statement with one `{in}`, which becomes membership in `values` (any number).
 
     Example: `fetch_in(conn, "SELECT id FROM t WHERE a = ? AND id {in}", (1,), ids)`. Danger: on SQLite the statement
@@ -375,24 +397,36 @@ def fetch_in(conn: sa.Connection, sql: str, params: Sequence[Any], values: Seque
     return found
 
 
-def lock_schema(conn: sa.Connection) -> None:
+def has_table(conn: Connection, name: str) -> bool:
+    """Return whether the database has this table."""
+    if _is_sqlite(conn):
+        return bool(fetch(conn, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)))
+    return fetch(conn, "SELECT to_regclass(?)", (name,))[0][0] is not None
+
+
+def is_new_file(conn: Connection) -> bool:
+    """Return whether the database is a SQLite file without tables."""
+    return _is_sqlite(conn) and not fetch(conn, "SELECT 1 FROM sqlite_master LIMIT 1")
+
+
+def lock_schema(conn: Connection) -> None:
     """Lock the schema for this transaction, after a wait. On SQLite a write transaction is exclusive anyway."""
     if not _is_sqlite(conn):
-        driver_of(conn).execute("SELECT pg_advisory_xact_lock(%s)", (SCHEMA_LOCK,))
+        conn.driver.execute("SELECT pg_advisory_xact_lock(%s)", (SCHEMA_LOCK,))
 
 
-def begin_anew(conn: sa.Connection) -> None:
+def begin_anew(conn: Connection) -> None:
     """Roll back the write transaction, including its locks, and begin another. On Postgres the new one is durable."""
-    raw = driver_of(conn)
+    raw = conn.driver
     raw.rollback()
     if _is_sqlite(conn):
         raw.execute(BEGIN_WRITING)
 
 
 @contextmanager
-def savepoint(conn: sa.Connection) -> Iterator[None]:
+def savepoint(conn: Connection) -> Iterator[None]:
     """Roll back only the block when it raises, unless the database has rolled back the whole transaction; re-raise."""
-    raw = driver_of(conn)
+    raw = conn.driver
     raw.execute("SAVEPOINT part")
     try:
         yield
@@ -404,30 +438,30 @@ def savepoint(conn: sa.Connection) -> Iterator[None]:
     raw.execute("RELEASE SAVEPOINT part")
 
 
-def in_transaction(conn: sa.Connection) -> bool:
+def in_transaction(conn: Connection) -> bool:
     """Return whether the transaction is still open.
 
     SQLite rolls it back when the disk is full, Postgres when the connection is lost. A statement executed after that
     would be its own transaction, without the locks of the first.
     """
-    raw = driver_of(conn)
+    raw = conn.driver
     if _is_sqlite(conn):
         return bool(raw.in_transaction)
     return raw.info.transaction_status.name in ("INTRANS", "INERROR")
 
 
-def for_update(conn: sa.Connection) -> str:
+def for_update(conn: Connection) -> str:
     """Return the end of a SELECT that locks its rows; empty on SQLite, where a write transaction excludes others."""
     return "" if _is_sqlite(conn) else " FOR UPDATE"
 
 
-def chance_of(conn: sa.Connection) -> Chance:
+def chance_of(conn: Connection) -> Chance:
     """Return the source of randomness that the database of a write transaction was opened with."""
-    chance: Chance = conn.get_execution_options()["chance"]
-    return chance
+    assert conn.process is not None
+    return conn.process.chance
 
 
-def run_of_system(conn: sa.Connection) -> str:
+def run_of_system(conn: Connection) -> str:
     """Return an id of the run of the system that flushes commits: this machine's boot, or the Postgres server's run.
 
     When one of its processes is killed, Postgres restarts by itself without commits that were not flushed. Its start
@@ -435,11 +469,12 @@ def run_of_system(conn: sa.Connection) -> str:
     """
     if not _is_sqlite(conn):
         sql = "SELECT pg_postmaster_start_time()::text || ' ' || stats_reset::text FROM pg_stat_bgwriter"
-        return str(driver_of(conn).execute(sql).fetchone()[0])
-    return str(conn.get_execution_options()["boot_id"])
+        return str(conn.driver.execute(sql).fetchone()[0])
+    assert conn.process is not None
+    return conn.process.boot_id
 
 
-def notify_head(conn: sa.Connection) -> None:
+def notify_head(conn: Connection) -> None:
     """Postgres: signal at commit that the head moved. On SQLite other processes poll a counter of the file."""
     if not _is_sqlite(conn):
-        driver_of(conn).execute(f"NOTIFY {CHANNEL}")
+        conn.driver.execute(f"NOTIFY {CHANNEL}")

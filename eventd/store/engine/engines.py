@@ -1,23 +1,24 @@
-"""SQLAlchemy engines for both databases, and the settings of each connection."""
+"""Opening connections to either database; every engine of SQLAlchemy is created here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
-
-import sqlalchemy as sa
-from sqlalchemy import event
+from typing import TYPE_CHECKING, Any, Protocol
 
 from eventd.errors import MissingExtra
+from eventd.store.engine.address import SqliteUrl
+from eventd.store.engine.connection import DatabaseConnection, Kind, ProcessFacts
 from eventd.store.engine.fence import require_claim, session_name
 from eventd.store.engine.foreign_file import connect_untouched
 from eventd.store.engine.private_file import create_private
 from eventd.store.engine.sessions import KEEPALIVES, SERVER_OPTIONS
 
-Kind = Literal["sqlite", "postgresql"]
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 OTHERS = 2
 """Connections of an engine for threads that are not of a pool: the threads of a pool keep theirs."""
@@ -31,21 +32,130 @@ whole tables, use connections without them.
 """
 
 
-def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float, claim: str = "") -> sa.Engine:
+class Engine(Protocol):
+    """Opens connections to a database, and keeps some that are not in use. Each is used by one thread at a time."""
+
+    def take(self) -> DatabaseConnection:
+        """Return a connection that is not in use."""
+        ...
+
+    def give_back(self, conn: DatabaseConnection) -> None:
+        """Return a connection that was taken. An open transaction is rolled back."""
+        ...
+
+    def dispose(self) -> None:
+        """Close the connections that are not in use."""
+        ...
+
+
+@contextmanager
+def lend(engine: Engine) -> Iterator[DatabaseConnection]:
+    """Yield a connection of the engine for the block."""
+    conn = engine.take()
+    try:
+        yield conn
+    finally:
+        engine.give_back(conn)
+
+
+class SqliteEngine:
+    """The connections to a SQLite file. They wait `patience` seconds for a lock."""
+
+    def __init__(self, url: SqliteUrl, patience: float, process: ProcessFacts | None) -> None:
+        self._url = url
+        self._patience = patience
+        self._origin = process
+        self._unused: list[DatabaseConnection] = []
+
+    def take(self) -> DatabaseConnection:
+        try:
+            return self._unused.pop()
+        except IndexError:
+            driver = self.open()
+            return DatabaseConnection("sqlite", driver, partial(_adopt, driver), process=self._origin)
+
+    def give_back(self, conn: DatabaseConnection) -> None:
+        try:
+            conn.driver.rollback()
+        except sqlite3.Error:
+            conn.driver.close()
+            return
+        if len(self._unused) < OTHERS:
+            self._unused.append(conn)
+        else:
+            conn.driver.close()
+
+    def open(self) -> sqlite3.Connection:
+        """Open a connection that the caller closes."""
+        create_private(Path(self._url.database))
+        driver = self._url.connect(self._patience)
+        try:
+            _prepare_sqlite(driver)
+        except BaseException:
+            driver.close()
+            raise
+        return driver
+
+    def dispose(self) -> None:
+        while self._unused:
+            self._unused.pop().driver.close()
+
+
+class PostgresEngine:
+    """The connections to a Postgres database, pooled by SQLAlchemy."""
+
+    def __init__(self, engine: sa.Engine, process: ProcessFacts | None) -> None:
+        self._engine = engine
+        self._origin = process
+
+    def take(self) -> DatabaseConnection:
+        conn = self._engine.connect()
+        driver = conn.connection.driver_connection
+        return DatabaseConnection("postgresql", driver, lambda: conn, info=conn.info, process=self._origin)
+
+    def give_back(self, conn: DatabaseConnection) -> None:
+        conn.sqlalchemy.close()
+
+    def dispose(self) -> None:
+        self._engine.dispose()
+
+
+class _OfCaller:
+    """A driver's connection for SQLAlchemy, which must not end the transaction: that is left to the caller."""
+
+    def __init__(self, driver: sqlite3.Connection) -> None:
+        self._driver = driver
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+    def commit(self) -> None:
+        """Leave the transaction open."""
+
+    rollback = close = commit
+
+
+def _adopt(driver: sqlite3.Connection) -> sa.Connection:
+    """Return SQLAlchemy's connection over one to a SQLite file."""
+    import sqlalchemy as sa
+
+    creator: Callable[[], Any] = partial(_OfCaller, driver)
+    return sa.create_engine("sqlite://", creator=creator, poolclass=sa.NullPool).connect()
+
+
+def open_engine(
+    url: SqliteUrl | sa.URL, *, readers: int, patience: float, claim: str = "", process: ProcessFacts | None = None
+) -> Engine:
     """Create an engine for the writer (`readers` = 0) or so many `readers`, which wait `patience` seconds for a lock.
 
     Postgres: with a `claim`, connections are refused unless that claim on the database is held. Raises `MissingExtra`
     when the Postgres driver is absent.
     """
-    size = max(1, readers)
-    if kind == "sqlite":
-        engine = sa.create_engine(
-            url, pool_size=size, max_overflow=OTHERS, connect_args={"check_same_thread": False, "timeout": patience}
-        )
-        event.listen(engine, "connect", _prepare_sqlite)
-        if url.database:
-            event.listen(engine, "do_connect", lambda *_: create_private(Path(url.database or "")))
-        return engine
+    if isinstance(url, SqliteUrl):
+        return SqliteEngine(url, patience, process)
+    import sqlalchemy as sa
+    from sqlalchemy import event
+
     # regardless of the defaults of the server or the role
     options = f"-c synchronous_commit=on -c lock_timeout={patience * 1000:.0f} {SERVER_OPTIONS}"
     if not readers:
@@ -53,7 +163,7 @@ def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float, claim
     try:
         engine = sa.create_engine(
             url,
-            pool_size=size,
+            pool_size=max(1, readers),
             max_overflow=OTHERS,
             isolation_level="REPEATABLE READ" if readers else "READ COMMITTED",
             connect_args={
@@ -69,17 +179,21 @@ def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float, claim
         ) from None
     if claim:
         event.listen(engine, "do_connect", partial(_connect_under, claim))
-    return engine
+    return PostgresEngine(engine, process)
 
 
-def open_untouched(path: Path, patience: float) -> sa.Engine:
-    """Create an engine for reading a SQLite file, which may be in a read-only folder, with `connect_untouched`.
+@contextmanager
+def reading_untouched(path: Path, patience: float) -> Iterator[DatabaseConnection]:
+    """Yield a snapshot of a SQLite file, which may be in a read-only folder, opened with `connect_untouched`.
 
-    A connection waits `patience` seconds for a lock.
+    It waits `patience` seconds for a lock.
     """
-    return sa.create_engine(
-        "sqlite://", creator=lambda: connect_untouched(path, seconds=patience), poolclass=sa.NullPool
-    )
+    driver = connect_untouched(path, seconds=patience)
+    try:
+        driver.execute("BEGIN")
+        yield DatabaseConnection("sqlite", driver, partial(_adopt, driver))
+    finally:
+        driver.close()
 
 
 def _connect_under(claim: str, dialect: sa.Dialect, _record: object, args: Any, kwargs: Any) -> Any:
@@ -92,35 +206,7 @@ def _connect_under(claim: str, dialect: sa.Dialect, _record: object, args: Any, 
     return connection
 
 
-@contextmanager
-def begun(conn: sa.Connection, begin: str) -> Iterator[None]:
-    """Run the block as one transaction, committed at its end. `begin`: the statement that begins it, for SQLite.
-
-    It is the driver's transaction. SQLAlchemy also begins one with its first statement, which means nothing to either
-    driver; using SQLAlchemy's would cost as much as writing one event.
-    """
-    raw = driver_of(conn)
-    if begin:
-        raw.execute(begin)
-    try:
-        yield
-        raw.commit()
-    except BaseException:
-        with suppress(Exception):  # the first error is the one that matters
-            if not conn.in_transaction():
-                conn.begin()
-            conn.rollback()  # SQLAlchemy knows what a lost connection means for the others
-        raise
-    if conn.in_transaction():
-        conn.rollback()
-
-
-def driver_of(conn: sa.Connection) -> Any:
-    """Return the driver's own connection, for statements that need nothing of SQLAlchemy."""
-    return conn.connection.driver_connection
-
-
-def _prepare_sqlite(connection: Any, _record: object) -> None:
+def _prepare_sqlite(connection: sqlite3.Connection) -> None:
     # transactions are begun explicitly: the driver's own are deferred and fail at once
     connection.isolation_level = None
     for pragma in (

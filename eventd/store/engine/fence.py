@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from typing import Any
-
-import sqlalchemy as sa
+from typing import TYPE_CHECKING, Any
 
 from eventd.errors import DatabaseUnavailable
 from eventd.store.engine.sessions import open_session
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
 
 TOKEN_DIGITS = 8
 """Hexadecimal digits at the end of a claim's name that make it unique."""

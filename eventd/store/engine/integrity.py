@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
-
+from eventd.store.engine.connection import DatabaseConnection
 from eventd.store.engine.database import fetch
 
 
-def find_damage(conn: sa.Connection) -> list[str]:
+def find_damage(conn: DatabaseConnection) -> list[str]:
     """Return the problems that SQLite's quick check finds, at most twenty, empty for none; it reads the whole file.
 
     For SQLite only: Postgres checks its pages itself.
@@ -15,6 +14,6 @@ def find_damage(conn: sa.Connection) -> list[str]:
     return [str(line) for (line,) in fetch(conn, "PRAGMA quick_check(20)") if line != "ok"]
 
 
-def find_any_damage(conn: sa.Connection) -> list[str]:
+def find_any_damage(conn: DatabaseConnection) -> list[str]:
     """Like `find_damage`, and also find where an index differs from its table: for a copy that is kept for years."""
     return [str(line) for (line,) in fetch(conn, "PRAGMA integrity_check(20)") if line != "ok"]

@@ -6,9 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import sqlalchemy as sa
-
-from eventd.store.engine.engines import driver_of
+from eventd.store.engine.connection import DatabaseConnection
+from eventd.store.engine.engines import Engine, lend
 
 
 class ThreadConnections:
@@ -18,11 +17,11 @@ class ThreadConnections:
     `configure`. When a block that uses one of them raises, all are replaced: a lost server affects all of them.
     """
 
-    def __init__(self, engine: sa.Engine, begin: str = "") -> None:
+    def __init__(self, engine: Engine, begin: str = "") -> None:
         self.engine = engine
         self._begin = [begin] if begin else []
         self._of_thread = threading.local()
-        self._kept: dict[sa.Connection, None] = {}
+        self._kept: dict[DatabaseConnection, None] = {}
         self._troubles = 0
 
     def keep(self) -> None:
@@ -34,13 +33,13 @@ class ThreadConnections:
         if statement not in self._begin:
             self._begin.append(statement)
         with self.use() as conn:
-            driver_of(conn).execute(statement)
+            conn.driver.execute(statement)
 
     @contextmanager
-    def use(self) -> Iterator[sa.Connection]:
+    def use(self) -> Iterator[DatabaseConnection]:
         """Yield this thread's kept connection, or a borrowed one, outside of a transaction."""
         if not getattr(self._of_thread, "stays", False):
-            with self.engine.connect() as conn:
+            with lend(self.engine) as conn:
                 yield conn
             return
         conn = self._take_own()
@@ -50,20 +49,20 @@ class ThreadConnections:
             self._troubles += 1
             raise
 
-    def _take_own(self) -> sa.Connection:
+    def _take_own(self) -> DatabaseConnection:
         """Return this thread's connection, or a new one: at its first use, and after an error of any thread."""
-        own: tuple[sa.Connection | None, int] = getattr(self._of_thread, "own", (None, 0))
+        own: tuple[DatabaseConnection | None, int] = getattr(self._of_thread, "own", (None, 0))
         conn, troubles = own
         if conn is not None and troubles == self._troubles:
             return conn
         if conn is not None:
             self._kept.pop(conn, None)
             self._of_thread.own = None, 0
-            conn.close()
+            self.engine.give_back(conn)
         troubles = self._troubles
-        conn = self.engine.connect()
+        conn = self.engine.take()
         for statement in self._begin:
-            driver_of(conn).execute(statement)
+            conn.driver.execute(statement)
         self._kept[conn] = None
         self._of_thread.own = conn, troubles
         return conn
@@ -71,6 +70,6 @@ class ThreadConnections:
     def close(self) -> None:
         """Close all connections. The threads that kept some must have ended."""
         for conn in self._kept:
-            conn.close()
+            self.engine.give_back(conn)
         self._kept.clear()
         self.engine.dispose()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from sqlalchemy import exc
+from typing import Any
 
 from eventd.errors import DatabaseFault, DatabaseUnavailable, DatabaseUnusable, EventdError
 
@@ -24,11 +24,12 @@ def translated(label: str) -> Iterator[None]:
 
 def translate(error: Exception, label: str = "the database") -> Exception:
     """Return this project's error for an error of a driver or of SQLAlchemy; other errors are returned unchanged."""
-    if isinstance(error, exc.DBAPIError):
+    exc: Any = sys.modules.get("sqlalchemy.exc")  # None before it is loaded: then there are no errors of it
+    if exc and isinstance(error, exc.DBAPIError):
         return _translate(label, error.orig or error)
-    if isinstance(error, exc.TimeoutError):
+    if exc and isinstance(error, exc.TimeoutError):
         return DatabaseUnavailable(f"no connection to {label} became free in time")
-    if isinstance(error, exc.SQLAlchemyError):
+    if exc and isinstance(error, exc.SQLAlchemyError):
         return DatabaseUnavailable(f"{label}: {type(error).__name__}")
     if type(error).__module__.split(".")[0] in ("sqlite3", "psycopg"):  # the hot paths bypass SQLAlchemy
         return _translate(label, error)

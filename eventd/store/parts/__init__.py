@@ -1,4 +1,4 @@
 """Rows of DynamicConfigParts.
 
-May import: store.engine, store.schema.
+May import: store.engine.
 """

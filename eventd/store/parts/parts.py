@@ -13,11 +13,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
-import sqlalchemy as sa
 
-from eventd.store.engine.database import execute, execute_many, fetch, fetch_in, insert, notify_head
+from eventd.store.engine.database import (
+    Connection,
+    execute,
+    execute_many,
+    fetch,
+    fetch_in,
+    insert_row,
+    notify_head,
+    replacing,
+)
 from eventd.store.parts.claims import ResourceClaim, ResourceKey, claims_of, end_of_rest, masked_by, masking
-from eventd.store.schema.tables import parts
 
 SUBSCRIPTION, PLUGIN, SOURCE = "EventSubscription/", "Plugin/", "DynamicConfigSource/"
 """The prefixes of owners: the kind of what is declared, followed by its name."""
@@ -87,7 +94,7 @@ class NewerEvents(NamedTuple):
     topic_id: int
     position: int
 
-    def origins_among(self, conn: sa.Connection, part_ids: Collection[int]) -> set[int]:
+    def origins_among(self, conn: Connection, part_ids: Collection[int]) -> set[int]:
         """Return the ids of those parts that one of these newer events produced."""
         rows = fetch_in(conn, "SELECT id, event_ids FROM parts WHERE id {in}", (), sorted(part_ids))
         resource_ids = {part_id: _ids(text) for part_id, text in rows}
@@ -107,7 +114,7 @@ def _ids(text: str) -> frozenset[str]:
     return frozenset(one for one in found if isinstance(one, str)) if isinstance(found, list) else frozenset()
 
 
-def put_part(conn: sa.Connection, part: NewPart, now: int, *, later: NewerEvents | None = None) -> int:
+def put_part(conn: Connection, part: NewPart, now: int, *, later: NewerEvents | None = None) -> int:
     """Write the part, replacing that of its source, and give it the claims on its resources; return its generation.
 
     The generation rises with each run without events, otherwise with each changed content; 0 if nothing is stored. An
@@ -132,11 +139,11 @@ def put_part(conn: sa.Connection, part: NewPart, now: int, *, later: NewerEvents
     return 0 if part_id in losers and not _exists(conn, part_id) else int(generation)
 
 
-def _exists(conn: sa.Connection, part_id: int) -> bool:
+def _exists(conn: Connection, part_id: int) -> bool:
     return bool(fetch(conn, "SELECT 1 FROM parts WHERE id = ?", (part_id,)))
 
 
-def _move_version(conn: sa.Connection) -> int:
+def _move_version(conn: Connection) -> int:
     """Raise the version of the parts, which locks the head, and signal it at commit. Returns the new version."""
     moved = "UPDATE log_heads SET parts_version = parts_version + 1 WHERE id = 1 RETURNING parts_version"
     ((version,),) = fetch(conn, moved)
@@ -145,7 +152,7 @@ def _move_version(conn: sa.Connection) -> int:
 
 
 def _write(
-    conn: sa.Connection,
+    conn: Connection,
     part: NewPart,
     claims: Mapping[ResourceKey, ResourceClaim],
     generation: int,
@@ -171,9 +178,9 @@ def _write(
         "revision": revision,
         "updated_at": now,
     }
-    fresh = insert(conn, parts).values(source=part.source, created_at=now, **values)
-    written = fresh.on_conflict_do_update(index_elements=[parts.c.source], set_=values)
-    return int(conn.execute(written.returning(parts.c.id)).scalar_one())
+    end = f"ON CONFLICT (source) DO UPDATE SET {replacing(values)} RETURNING id"
+    ((part_id,),) = insert_row(conn, "parts", {"source": part.source, "created_at": now, **values}, end)
+    return int(part_id)
 
 
 def _claims(part: NewPart) -> dict[ResourceKey, ResourceClaim]:
@@ -190,7 +197,7 @@ def _end_of(part: NewPart, claims: Mapping[ResourceKey, ResourceClaim]) -> int:
 
 
 def _claim(
-    conn: sa.Connection,
+    conn: Connection,
     part_id: int,
     part: NewPart,
     wanted: Mapping[ResourceKey, ResourceClaim],
@@ -224,7 +231,7 @@ def _claim(
     return ({holder for holder, _, _ in held.values()} - {part_id}) | ({part_id} if newer else set())
 
 
-def _read_held(conn: sa.Connection, owner: str, keys: Iterable[ResourceKey]) -> dict[ResourceKey, tuple[int, int, int]]:
+def _read_held(conn: Connection, owner: str, keys: Iterable[ResourceKey]) -> dict[ResourceKey, tuple[int, int, int]]:
     """Return the owner's claims with these keys, each as (id of the part, since, ends at)."""
     names: dict[tuple[str, str], list[str]] = {}
     for key in keys:
@@ -242,7 +249,7 @@ def _read_held(conn: sa.Connection, owner: str, keys: Iterable[ResourceKey]) -> 
     return held
 
 
-def _settle_losers(conn: sa.Connection, losers: Collection[int], revision: int) -> None:
+def _settle_losers(conn: Connection, losers: Collection[int], revision: int) -> None:
     """Set the revision of parts that have lost claims; delete those that have no claim any more."""
     if not losers:
         return
@@ -258,13 +265,13 @@ def _settle_losers(conn: sa.Connection, losers: Collection[int], revision: int) 
     execute_many(conn, "UPDATE parts SET revision = ? WHERE id = ?", left)
 
 
-def _remove(conn: sa.Connection, ids: Sequence[int]) -> None:
+def _remove(conn: Connection, ids: Sequence[int]) -> None:
     for table, column in (("part_claims", "part_id"), ("part_subjects", "part_id"), ("parts", "id")):
         execute_many(conn, f"DELETE FROM {table} WHERE {column} = ?", [(part_id,) for part_id in ids])
 
 
 def withdraw(
-    conn: sa.Connection, owner: str, subjects: Collection[str], now: int, *, later: NewerEvents | None = None
+    conn: Connection, owner: str, subjects: Collection[str], now: int, *, later: NewerEvents | None = None
 ) -> int:
     """End the resources of the owner's parts for these subjects, each after its grace; return how many parts change.
 
@@ -296,9 +303,7 @@ def _earlier(part: StoredPart, subjects: Collection[str], now: int) -> dict[str,
     return dict(part.ends) if part.ends_at <= now else {**part.ends, **sooner}
 
 
-def _write_earlier_ends(
-    conn: sa.Connection, part: StoredPart, ends: Mapping[str, int], revision: int, now: int
-) -> None:
+def _write_earlier_ends(conn: Connection, part: StoredPart, ends: Mapping[str, int], revision: int, now: int) -> None:
     """After a withdrawal, store the earlier ends of a part's subjects, and so of the part and of its claims."""
     claims = claims_of(part.resources, part.directives, ends=ends, subjects=part.subjects, expires_at=part.expires_at)
     rest = end_of_rest(ends=ends, subjects=part.subjects, expires_at=part.expires_at)
@@ -321,7 +326,7 @@ def _write_earlier_ends(
     )
 
 
-def orphan(conn: sa.Connection, live_owners: Collection[str], now: int) -> int:
+def orphan(conn: Connection, live_owners: Collection[str], now: int) -> int:
     """End the parts of owners that are no longer declared, each after its grace. Returns the number of changed parts.
 
     Repeated calls postpone nothing.
@@ -347,7 +352,7 @@ def orphan(conn: sa.Connection, live_owners: Collection[str], now: int) -> int:
     return len(found)
 
 
-def delete_part(conn: sa.Connection, source: str) -> bool:
+def delete_part(conn: Connection, source: str) -> bool:
     """Delete the part of this source, with its claims; False if there is none."""
     found = fetch(conn, "SELECT id FROM parts WHERE source = ?", (source,))
     if found:
@@ -356,7 +361,7 @@ def delete_part(conn: sa.Connection, source: str) -> bool:
     return bool(found)
 
 
-def delete_old_parts(conn: sa.Connection, before: int, limit: int) -> int:
+def delete_old_parts(conn: Connection, before: int, limit: int) -> int:
     """Delete at most `limit` parts whose last resource ended before `before` (microseconds). Returns their number."""
     sql = "SELECT id FROM parts WHERE ends_at < ? ORDER BY ends_at, id LIMIT ?"
     ids = [part_id for (part_id,) in fetch(conn, sql, (before, limit))]
@@ -366,21 +371,42 @@ def delete_old_parts(conn: sa.Connection, before: int, limit: int) -> int:
     return len(ids)
 
 
-def read_sources(conn: sa.Connection) -> list[str]:
+def read_sources(conn: Connection) -> list[str]:
     """Return the source of every part, sorted."""
     return sorted(source for (source,) in fetch(conn, "SELECT source FROM parts"))
 
 
-def read_revisions(conn: sa.Connection) -> dict[int, int]:
+def read_revisions(conn: Connection) -> dict[int, int]:
     """Return the revision of every part by its id: changed parts must be read again."""
     return dict(fetch(conn, "SELECT id, revision FROM parts"))
 
 
-_COLUMNS = [column.name for column in parts.columns]
+_COLUMNS = [
+    "id",
+    "source",
+    "owner",
+    "group_name",
+    "plugin",
+    "generation",
+    "observed_at",
+    "expires_at",
+    "ends_at",
+    "digest",
+    "resources",
+    "directives",
+    "action_plans",
+    "event_ids",
+    "subjects",
+    "ends",
+    "grace",
+    "revision",
+    "created_at",
+    "updated_at",
+]
 
 
 def read_parts(
-    conn: sa.Connection, *, ids: Sequence[int] | None = None, source: str = "", owner: str = ""
+    conn: Connection, *, ids: Sequence[int] | None = None, source: str = "", owner: str = ""
 ) -> list[StoredPart]:
     """Return all parts, or those with these ids and this source or owner: latest observed first, then by source."""
     columns = ", ".join(_COLUMNS)
@@ -395,7 +421,7 @@ def read_parts(
     return sorted(found, key=lambda part: (-part.observed_at, part.source))
 
 
-def _read_claims(conn: sa.Connection, ids: Sequence[int] | None) -> dict[int, dict[ResourceKey, ClaimSpan]]:
+def _read_claims(conn: Connection, ids: Sequence[int] | None) -> dict[int, dict[ResourceKey, ClaimSpan]]:
     sql = "SELECT part_id, api_version, kind, name, since, ends_at FROM part_claims"
     rows = fetch(conn, sql) if ids is None else fetch_in(conn, f"{sql} WHERE part_id {{in}}", (), ids)
     claims: dict[int, dict[ResourceKey, ClaimSpan]] = {}
@@ -432,7 +458,7 @@ def _value(text: str) -> Any:
         return None
 
 
-def read_captures(conn: sa.Connection, addresses: Collection[str], now: int) -> list[tuple[str, ResourceKey, str]]:
+def read_captures(conn: Connection, addresses: Collection[str], now: int) -> list[tuple[str, ResourceKey, str]]:
     """Return the claims on these addresses that have not ended, as (address, key, source of the part), sorted."""
     rows = fetch_in(
         conn,

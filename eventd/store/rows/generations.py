@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
-from eventd.store.engine.database import fetch, insert
-from eventd.store.schema.tables import effective_config
+from eventd.store.engine.database import Connection, fetch, insert_row, replacing
 
 
 class Generation(NamedTuple):
@@ -18,13 +15,13 @@ class Generation(NamedTuple):
     changed_at: int
 
 
-def read_noted(conn: sa.Connection) -> Generation | None:
+def read_noted(conn: Connection) -> Generation | None:
     """Return the latest stored generation of the effective configuration; None before the first."""
     rows = fetch(conn, "SELECT generation, etag, changed_at FROM effective_config WHERE id = 1")
     return Generation(*rows[0]) if rows else None
 
 
-def note(conn: sa.Connection, etag: str, *, registry_version: int, parts_version: int, now: int) -> Generation | None:
+def note(conn: Connection, etag: str, *, registry_version: int, parts_version: int, now: int) -> Generation | None:
     """Store the etag of the effective configuration and the versions it was built from; return its generation.
 
     The head must be locked. An equal etag changes nothing; another one raises the generation. Returns None, and stores
@@ -42,6 +39,6 @@ def note(conn: sa.Connection, etag: str, *, registry_version: int, parts_version
         return None
     noted = Generation(before.generation + 1, etag, now)
     values = {**noted._asdict(), "registry_version": registry_version, "parts_version": parts_version}
-    fresh = insert(conn, effective_config).values(id=1, **values)
-    conn.execute(fresh.on_conflict_do_update(index_elements=[effective_config.c.id], set_=values))
+    end = f"ON CONFLICT (id) DO UPDATE SET {replacing(values)}"
+    insert_row(conn, "effective_config", {"id": 1, **values}, end)
     return noted

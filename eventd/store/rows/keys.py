@@ -9,10 +9,8 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import sqlalchemy as sa
-
 from eventd.errors import Conflict, NotFound
-from eventd.store.schema.tables import api_keys
+from eventd.store.engine.database import Connection, execute, fetch, insert_row, update_rows
 
 
 class KeyRow(NamedTuple):
@@ -31,24 +29,16 @@ class KeyRow(NamedTuple):
     revoked_at: int | None
 
 
-def read_keys(conn: sa.Connection) -> list[KeyRow]:
+def read_keys(conn: Connection) -> list[KeyRow]:
     """Return every key, including revoked and expired ones, sorted by name."""
-    rows = conn.execute(sa.select(api_keys).order_by(api_keys.c.name))
+    rows = fetch(conn, f"SELECT {', '.join(KeyRow._fields)} FROM api_keys ORDER BY name")
     return [
-        KeyRow(
-            row.name,
-            row.digest,
-            tuple(json.loads(row.scopes)),
-            tuple(json.loads(row.prefixes)),
-            row.created_at,
-            row.expires_at,
-            row.revoked_at,
-        )
-        for row in rows
+        KeyRow(name, digest, tuple(json.loads(scopes)), tuple(json.loads(prefixes)), *times)
+        for name, digest, scopes, prefixes, *times in rows
     ]
 
 
-def find_key(conn: sa.Connection, name: str) -> KeyRow:
+def find_key(conn: Connection, name: str) -> KeyRow:
     """Return the key with this name, also a revoked or expired one. Raises `NotFound`."""
     for line in read_keys(conn):
         if line.name == name:
@@ -56,7 +46,7 @@ def find_key(conn: sa.Connection, name: str) -> KeyRow:
     raise NotFound(f"key {name} does not exist", hint="`routerctl key list` shows the keys")
 
 
-def create_key(conn: sa.Connection, line: KeyRow) -> None:
+def create_key(conn: Connection, line: KeyRow) -> None:
     """Insert a key. The head must be locked. Raises `Conflict` when a key of its name is stored, even a revoked one."""
     taken = {known.name: known for known in read_keys(conn)}.get(line.name)
     if taken is not None:
@@ -65,31 +55,22 @@ def create_key(conn: sa.Connection, line: KeyRow) -> None:
             f"the name {line.name} belongs to {owner}",
             hint="choose another name, or delete that key: routerctl key revoke NAME --forget",
         )
-    conn.execute(
-        api_keys.insert().values(
-            name=line.name,
-            digest=line.digest,
-            scopes=_text(line.scopes),
-            prefixes=_text(line.prefixes),
-            created_at=line.created_at,
-            expires_at=line.expires_at,
-            revoked_at=line.revoked_at,
-        )
-    )
+    texts = {"scopes": _text(line.scopes), "prefixes": _text(line.prefixes)}
+    insert_row(conn, "api_keys", {**line._asdict(), **texts})
 
 
-def revoke_key(conn: sa.Connection, name: str, now: int) -> KeyRow:
+def revoke_key(conn: Connection, name: str, now: int) -> KeyRow:
     """Revoke a key, unless it is revoked already, and return its row. The head must be locked. Raises `NotFound`."""
     line = find_key(conn, name)
     if line.revoked_at is None:
         line = line._replace(revoked_at=now)
-        conn.execute(api_keys.update().where(api_keys.c.name == name).values(revoked_at=now))
+        update_rows(conn, "api_keys", {"revoked_at": now}, {"name": name})
     return line
 
 
-def forget_key(conn: sa.Connection, name: str) -> None:
+def forget_key(conn: Connection, name: str) -> None:
     """Delete the row of a key, if any: the key is no longer valid, and its name is free. The head must be locked."""
-    conn.execute(api_keys.delete().where(api_keys.c.name == name))
+    execute(conn, "DELETE FROM api_keys WHERE name = ?", (name,))
 
 
 def _text(values: Iterable[str]) -> str:

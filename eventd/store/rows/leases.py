@@ -15,10 +15,8 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import msgspec
-import sqlalchemy as sa
 
-from eventd.store.engine.database import bulk_insert, execute, execute_many, fetch, fetch_in
-from eventd.store.schema.topic_tables import leases
+from eventd.store.engine.database import Connection, bulk_insert, execute, execute_many, fetch, fetch_in
 
 LEASE_MS = (100, 86_400_000)
 """The shortest and the longest lease of a job, in milliseconds."""
@@ -65,19 +63,19 @@ class JobCounts(NamedTuple):
     dead_lettered: int
 
 
-def acked_seqs(conn: sa.Connection, topic_id: int, first: int, last: int) -> frozenset[int]:
+def acked_seqs(conn: Connection, topic_id: int, first: int, last: int) -> frozenset[int]:
     """Return the seqs from `first` to `last` (inclusive) of done jobs that are still stored and must be hidden."""
     sql = "SELECT seq FROM leases WHERE topic_id = ? AND seq >= ? AND seq <= ? AND free_at IS NULL"
     return frozenset(seq for (seq,) in fetch(conn, sql, (topic_id, first, last)))
 
 
-def read_leases(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> dict[int, Lease]:
+def read_leases(conn: Connection, topic_id: int, seqs: Sequence[int]) -> dict[int, Lease]:
     """Return the rows of these jobs by seq; jobs that were never handed out have none."""
     sql = f"SELECT {', '.join(Lease._fields)} FROM leases WHERE topic_id = ? AND seq {{in}}"
     return {row[0]: Lease(*row) for row in fetch_in(conn, sql, (topic_id,), seqs)}
 
 
-def count_jobs(conn: sa.Connection, topic_id: int, live: int, now: int) -> JobCounts:
+def count_jobs(conn: Connection, topic_id: int, live: int, now: int) -> JobCounts:
     """Count the jobs of a queue with `live` records; a job whose lease or delay has ended counts as ready."""
     rows = fetch(conn, "SELECT held, delayed, dead_lettered FROM queues WHERE topic_id = ?", (topic_id,))
     if not rows:
@@ -89,14 +87,14 @@ def count_jobs(conn: sa.Connection, topic_id: int, live: int, now: int) -> JobCo
     return JobCounts(max(0, live - in_flight - waiting), in_flight, dead_lettered)
 
 
-def first_end(conn: sa.Connection, topic_id: int) -> int | None:
+def first_end(conn: Connection, topic_id: int) -> int | None:
     """Return when the first lease or delay of a queue ends, perhaps in the past; None without any."""
     sql = "SELECT min(free_at) FROM leases WHERE topic_id = ? AND free_at > 0"
     end: int | None = fetch(conn, sql, (topic_id,))[0][0]
     return end
 
 
-def end_leases(conn: sa.Connection, topic_id: int, now: int) -> LeaseCounts:
+def end_leases(conn: Connection, topic_id: int, now: int) -> LeaseCounts:
     """Free the first `ENDED_AT_ONCE` jobs whose lease or delay has ended.
 
     Returns by how much the numbers of held and delayed jobs change; the caller adds this to the queue's row.
@@ -108,25 +106,25 @@ def end_leases(conn: sa.Connection, topic_id: int, now: int) -> LeaseCounts:
     return LeaseCounts(-held, held - len(ended))
 
 
-def free(conn: sa.Connection, topic_id: int, seqs: Sequence[int], free_at: int) -> None:
+def free(conn: Connection, topic_id: int, seqs: Sequence[int], free_at: int) -> None:
     """End the leases of jobs, which may be handed out again from `free_at` on; 0: at once."""
     sql = "UPDATE leases SET node = '', lease_id = '', free_at = ? WHERE topic_id = ? AND seq = ?"
     execute_many(conn, sql, [(free_at, topic_id, seq) for seq in seqs])
 
 
-def read_free(conn: sa.Connection, topic_id: int, after: int, limit: int) -> list[Lease]:
+def read_free(conn: Connection, topic_id: int, after: int, limit: int) -> list[Lease]:
     """Return the rows of the first `limit` jobs after the seq `after` that were freed (`free_at` is 0)."""
     names = ", ".join(Lease._fields)
     sql = f"SELECT {names} FROM leases WHERE topic_id = ? AND free_at = 0 AND seq > ? ORDER BY seq LIMIT ?"
     return [Lease(*row) for row in fetch(conn, sql, (topic_id, after, limit))]
 
 
-def add_leases(conn: sa.Connection, topic_id: int, made: Sequence[Lease]) -> None:
+def add_leases(conn: Connection, topic_id: int, made: Sequence[Lease]) -> None:
     """Insert the leases of jobs that are handed out for the first time."""
-    bulk_insert(conn, leases, ("topic_id", *Lease._fields), [(topic_id, *lease) for lease in made])
+    bulk_insert(conn, "leases", ("topic_id", *Lease._fields), [(topic_id, *lease) for lease in made])
 
 
-def renew_leases(conn: sa.Connection, topic_id: int, renewed: Sequence[Lease]) -> None:
+def renew_leases(conn: Connection, topic_id: int, renewed: Sequence[Lease]) -> None:
     """Update the leases of jobs that are handed out again."""
     sql = (
         "UPDATE leases SET node = ?, lease_id = ?, free_at = ?, deliveries = ?, size = ? WHERE topic_id = ? AND seq = ?"
@@ -134,19 +132,19 @@ def renew_leases(conn: sa.Connection, topic_id: int, renewed: Sequence[Lease]) -
     execute_many(conn, sql, [(*lease[1:], topic_id, lease.seq) for lease in renewed])
 
 
-def extend_leases(conn: sa.Connection, topic_id: int, seqs: Sequence[int], free_at: int) -> None:
+def extend_leases(conn: Connection, topic_id: int, seqs: Sequence[int], free_at: int) -> None:
     """Set the end of these leases to `free_at`."""
     sql = "UPDATE leases SET free_at = ? WHERE topic_id = ? AND seq = ?"
     execute_many(conn, sql, [(free_at, topic_id, seq) for seq in seqs])
 
 
-def mark_done(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> None:
+def mark_done(conn: Connection, topic_id: int, seqs: Sequence[int]) -> None:
     """End the leases of jobs and mark these as done: readers do not see them any more."""
     sql = "UPDATE leases SET node = '', lease_id = '', free_at = NULL WHERE topic_id = ? AND seq = ?"
     execute_many(conn, sql, [(topic_id, seq) for seq in seqs])
 
 
-def forget_upto(conn: sa.Connection, topic_id: int, seq: int) -> None:
+def forget_upto(conn: Connection, topic_id: int, seq: int) -> None:
     """Delete the lease rows of all jobs up to and including `seq`, and subtract them from the queue's counts.
 
     The caller deletes their records.
@@ -157,7 +155,7 @@ def forget_upto(conn: sa.Connection, topic_id: int, seq: int) -> None:
         add_moves(conn, topic_id, LeaseCounts(-held, -delayed))
 
 
-def forget_jobs(conn: sa.Connection, topic_id: int, seqs: Collection[int]) -> None:
+def forget_jobs(conn: Connection, topic_id: int, seqs: Collection[int]) -> None:
     """Delete the lease rows of these jobs, and subtract them from the queue's counts.
 
     The caller deletes their records.
@@ -169,20 +167,20 @@ def forget_jobs(conn: sa.Connection, topic_id: int, seqs: Collection[int]) -> No
     add_moves(conn, topic_id, LeaseCounts(-held, held - len(open_)))
 
 
-def _count_open(conn: sa.Connection, where: str, params: tuple[int, ...]) -> LeaseCounts:
+def _count_open(conn: Connection, where: str, params: tuple[int, ...]) -> LeaseCounts:
     """Return the numbers of held and of delayed jobs among the rows that satisfy a condition."""
     several, held = fetch(conn, f"SELECT {_COUNTS} FROM leases WHERE {where} AND free_at > 0", params)[0]
     return LeaseCounts(held, several - held)
 
 
-def add_moves(conn: sa.Connection, topic_id: int, moved: LeaseCounts) -> None:
+def add_moves(conn: Connection, topic_id: int, moved: LeaseCounts) -> None:
     """Add changes to the stored numbers of held and delayed jobs of a queue."""
     if any(moved):
         sql = "UPDATE queues SET held = held + ?, delayed = delayed + ? WHERE topic_id = ?"
         execute(conn, sql, (*moved, topic_id))
 
 
-def release_leases(conn: sa.Connection, steady: int) -> None:
+def release_leases(conn: Connection, steady: int) -> None:
     """Free the held and delayed jobs of all queues without `leases_durable`; for when a node starts.
 
     The count of deliveries stays. The steady clock restarts with a node: a surviving lease ends no later than the

@@ -10,10 +10,7 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-import sqlalchemy as sa
-
-from eventd.store.engine.database import bulk_insert, execute, execute_many, fetch
-from eventd.store.schema.tables import inbound_batches, inbound_gaps, inbound_links
+from eventd.store.engine.database import Connection, bulk_insert, execute, execute_many, fetch, insert_row
 
 MOST_SHOWN = 2000
 """Maximum number of links in a listing.
@@ -42,7 +39,7 @@ class InboundLink:
     gaps: int
 
 
-def read_mark(conn: sa.Connection, topic_id: int, node: str) -> StoredMark | None:
+def read_mark(conn: Connection, topic_id: int, node: str) -> StoredMark | None:
     """Return the mark of the link from a node; None before its first batch."""
     rows = fetch(
         conn,
@@ -52,7 +49,7 @@ def read_mark(conn: sa.Connection, topic_id: int, node: str) -> StoredMark | Non
     return StoredMark(*rows[0]) if rows else None
 
 
-def write_mark(conn: sa.Connection, topic_id: int, node: str, mark: StoredMark, now: int) -> None:
+def write_mark(conn: Connection, topic_id: int, node: str, mark: StoredMark, now: int) -> None:
     """Set the mark of the link from a node, and the time of its last batch."""
     execute(
         conn,
@@ -64,13 +61,13 @@ def write_mark(conn: sa.Connection, topic_id: int, node: str, mark: StoredMark, 
     )
 
 
-def count_links(conn: sa.Connection, topic_id: int) -> int:
+def count_links(conn: Connection, topic_id: int) -> int:
     """Return the number of nodes with a mark in this topic."""
     return int(fetch(conn, "SELECT count(*) FROM inbound_links WHERE topic_id = ?", (topic_id,))[0][0])
 
 
 def stale_links(
-    conn: sa.Connection, topic_id: int, peers: AbstractSet[str], *, most: int, before: int
+    conn: Connection, topic_id: int, peers: AbstractSet[str], *, most: int, before: int
 ) -> list[tuple[str, int]]:
     """Return the nodes whose marks may be deleted, each with the time of its last batch, most recent first.
 
@@ -84,7 +81,7 @@ def stale_links(
     return [(node, at) for number, (node, at) in enumerate(strangers) if number >= most or at < before]
 
 
-def delete_links(conn: sa.Connection, topic_id: int, stale: Iterable[tuple[str, int]]) -> int:
+def delete_links(conn: Connection, topic_id: int, stale: Iterable[tuple[str, int]]) -> int:
     """Delete the marks that `stale_links` returned, unless the node has sent a batch since. The head must be locked.
 
     Returns their number.
@@ -97,23 +94,20 @@ def delete_links(conn: sa.Connection, topic_id: int, stale: Iterable[tuple[str, 
 
 
 def record_gap(
-    conn: sa.Connection, topic_id: int, node: str, epoch: str, after: int, upto: int, reason: str, now: int
+    conn: Connection, topic_id: int, node: str, epoch: str, after: int, upto: int, reason: str, now: int
 ) -> None:
     """Store a gap that the sender reported, or a step back of its log."""
-    conn.execute(
-        inbound_gaps.insert().values(
-            topic_id=topic_id, node=node, epoch=epoch, after=after, upto=upto, reason=reason, recorded_at=now
-        )
-    )
+    values = {"topic_id": topic_id, "node": node, "epoch": epoch, "after": after, "upto": upto, "reason": reason}
+    insert_row(conn, "inbound_gaps", {**values, "recorded_at": now})
 
 
-def nonce_seen(conn: sa.Connection, group: str, key_id: str, nonce: str) -> bool:
+def nonce_seen(conn: Connection, group: str, key_id: str, nonce: str) -> bool:
     """Return whether this nonce of a group and key is stored: a request with it was seen before."""
     sql = "SELECT 1 FROM nonces WHERE group_name = ? AND key_id = ? AND nonce = ?"
     return bool(fetch(conn, sql, (group, key_id, nonce)))
 
 
-def keep_nonce(conn: sa.Connection, group: str, key_id: str, nonce: str, keep_until: int) -> None:
+def keep_nonce(conn: Connection, group: str, key_id: str, nonce: str, keep_until: int) -> None:
     """Store a nonce until `keep_until`, when its request is too old to be accepted anyway."""
     execute(
         conn,
@@ -131,7 +125,7 @@ class StoredReceipt:
     digest: str
 
 
-def read_receipt(conn: sa.Connection, topic_id: int, node: str, batch_id: str) -> StoredReceipt | None:
+def read_receipt(conn: Connection, topic_id: int, node: str, batch_id: str) -> StoredReceipt | None:
     """Return the receipt given for a batch; None if it is not stored (any more)."""
     rows = fetch(
         conn,
@@ -142,7 +136,7 @@ def read_receipt(conn: sa.Connection, topic_id: int, node: str, batch_id: str) -
 
 
 def keep_receipt(
-    conn: sa.Connection,
+    conn: Connection,
     *,
     topic_id: int,
     node: str,
@@ -155,28 +149,24 @@ def keep_receipt(
 ) -> None:
     """Store a receipt, so that a repeated batch gets the same one."""
     names = ("topic_id", "node", "batch_id", "key_id", "covers", "digest", "receipt", "recorded_at")
-    bulk_insert(conn, inbound_batches, names, [(topic_id, node, batch_id, key_id, covers, digest, receipt, now)])
+    bulk_insert(conn, "inbound_batches", names, [(topic_id, node, batch_id, key_id, covers, digest, receipt, now)])
 
 
-def read_inbound_links(conn: sa.Connection, topic_id: int, *, node: str = "") -> list[InboundLink]:
+def read_inbound_links(conn: Connection, topic_id: int, *, node: str = "") -> list[InboundLink]:
     """Return the links on which batches for this topic arrived, sorted by node: the `MOST_SHOWN` that were used last.
 
     With `node`, only the link from that node.
     """
     sql = "SELECT node, count(*) FROM inbound_gaps WHERE topic_id = ? AND book = '' GROUP BY node"
     gaps = dict(fetch(conn, sql, (topic_id,)))
-    query = sa.select(inbound_links).where(inbound_links.c.topic_id == topic_id)
-    if node:
-        query = query.where(inbound_links.c.node == node)
-    last = query.order_by(inbound_links.c.updated_at.desc(), inbound_links.c.node).limit(MOST_SHOWN)
+    only, params = (" AND node = ?", (topic_id, node)) if node else ("", (topic_id,))
+    sql = (
+        "SELECT node, updated_at, epoch, incarnation, base, upto FROM inbound_links"
+        f" WHERE topic_id = ?{only} ORDER BY updated_at DESC, node LIMIT {MOST_SHOWN}"
+    )
     return [
-        InboundLink(
-            row.node,
-            StoredMark(row.epoch, row.incarnation, row.base, row.upto),
-            row.updated_at,
-            gaps.get(row.node, 0),
-        )
-        for row in sorted(conn.execute(last), key=lambda row: str(row.node))
+        InboundLink(sender, StoredMark(*mark), updated_at, gaps.get(sender, 0))
+        for sender, updated_at, *mark in sorted(fetch(conn, sql, params))
     ]
 
 
@@ -201,7 +191,7 @@ _GAPS = "SELECT id, node, epoch, after, upto, reason, recorded_at FROM inbound_g
 
 
 def read_inbound_gaps(
-    conn: sa.Connection, topic_id: int, *, node: str, after: int, limit: int, newest: bool = False
+    conn: Connection, topic_id: int, *, node: str, after: int, limit: int, newest: bool = False
 ) -> list[InboundGap]:
     """Return up to `limit` gaps of a topic's senders, with ids above `after`, oldest first.
 
@@ -219,7 +209,7 @@ def read_inbound_gaps(
     return [InboundGap(*row) for row in fetch(conn, f"{sql} ORDER BY id {order} LIMIT ?", (*params, limit))]
 
 
-def count_inbound_gaps(conn: sa.Connection, topic_id: int) -> list[tuple[str, str, int, int]]:
+def count_inbound_gaps(conn: Connection, topic_id: int) -> list[tuple[str, str, int, int]]:
     """Return (node, reason, number of gaps, time of the last) for each sender and reason, sorted.
 
     Times in microseconds.
@@ -228,7 +218,7 @@ def count_inbound_gaps(conn: sa.Connection, topic_id: int) -> list[tuple[str, st
     return sorted(fetch(conn, f"{sql} GROUP BY node, reason", (topic_id,)))
 
 
-def read_last_gaps(conn: sa.Connection, topic_id: int, node: str, limit: int) -> list[InboundGap]:
+def read_last_gaps(conn: Connection, topic_id: int, node: str, limit: int) -> list[InboundGap]:
     """Return the `limit` newest gaps of a sender, oldest first."""
     rows = fetch(conn, f"{_GAPS} AND node = ? ORDER BY id DESC LIMIT ?", (topic_id, node, limit))
     return [InboundGap(*row) for row in reversed(rows)]

@@ -7,10 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import sqlalchemy as sa
-
-from eventd.store.engine.database import insert, notify_head
-from eventd.store.schema.tables import log_heads, resources
+from eventd.store.engine.database import Connection, execute, fetch, insert_row, notify_head, replacing
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,30 +24,21 @@ class StoredResource:
     updated_at: int
 
 
-def read_resources(conn: sa.Connection, kind: str | None = None, name: str | None = None) -> list[StoredResource]:
+def read_resources(conn: Connection, kind: str | None = None, name: str | None = None) -> list[StoredResource]:
     """Return the resources, of one kind and with one name if given, ordered by kind and name."""
-    query = sa.select(resources).order_by(resources.c.kind, resources.c.name)
-    if kind is not None:
-        query = query.where(resources.c.kind == kind)
-    if name is not None:
-        query = query.where(resources.c.name == name)
+    wanted = {"kind": kind, "name": name}
+    given = {column: value for column, value in wanted.items() if value is not None}
+    where = f" WHERE {' AND '.join(f'{column} = ?' for column in given)}" if given else ""
+    columns = ", ".join(StoredResource.__slots__)
+    rows = fetch(conn, f"SELECT {columns} FROM resources{where} ORDER BY kind, name", [*given.values()])
     return [
-        StoredResource(
-            row.api_version,
-            row.kind,
-            row.name,
-            json.loads(row.annotations),
-            json.loads(row.spec),
-            row.generation,
-            row.created_at,
-            row.updated_at,
-        )
-        for row in conn.execute(query)
+        StoredResource(api_version, kind, name, json.loads(annotations), json.loads(spec), *rest)
+        for api_version, kind, name, annotations, spec, *rest in rows
     ]
 
 
 def put_resource(
-    conn: sa.Connection,
+    conn: Connection,
     *,
     api_version: str,
     kind: str,
@@ -60,36 +48,37 @@ def put_resource(
     now: int,
 ) -> None:
     """Create the resource, or replace its annotations and spec and raise its generation, even if both are the same."""
+    key = {"api_version": api_version, "kind": kind, "name": name}
     values = {"annotations": _text(annotations), "spec": _text(spec), "updated_at": now}
-    statement = insert(conn, resources).values(
-        api_version=api_version, kind=kind, name=name, generation=1, created_at=now, **values
-    )
-    key = [resources.c.api_version, resources.c.kind, resources.c.name]
-    conn.execute(
-        statement.on_conflict_do_update(index_elements=key, set_={**values, "generation": resources.c.generation + 1})
+    changes = f"{replacing(values)}, generation = resources.generation + 1"
+    insert_row(
+        conn,
+        "resources",
+        {**key, **values, "generation": 1, "created_at": now},
+        f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}",
     )
 
 
-def delete_resource(conn: sa.Connection, *, api_version: str, kind: str, name: str) -> bool:
+def delete_resource(conn: Connection, *, api_version: str, kind: str, name: str) -> bool:
     """Delete the resource; False if it does not exist."""
-    where = sa.and_(resources.c.api_version == api_version, resources.c.kind == kind, resources.c.name == name)
-    return conn.execute(resources.delete().where(where)).rowcount > 0
+    sql = "DELETE FROM resources WHERE api_version = ? AND kind = ? AND name = ?"
+    return execute(conn, sql, (api_version, kind, name)) > 0
 
 
-def announce(conn: sa.Connection) -> int:
+def announce(conn: Connection) -> int:
     """Increase the version of the declared resources (`registry_version`), and notify other processes at commit.
 
     Returns the new version, which running nodes compare with theirs. Locks the head.
     """
-    raised = log_heads.update().values(registry_version=log_heads.c.registry_version + 1)
-    version = conn.execute(raised.returning(log_heads.c.registry_version)).scalar_one()
+    raised = "UPDATE log_heads SET registry_version = registry_version + 1 RETURNING registry_version"
+    ((version,),) = fetch(conn, raised)
     notify_head(conn)
     return int(version)
 
 
-def read_version(conn: sa.Connection) -> int:
+def read_version(conn: Connection) -> int:
     """Return the version of the declared resources (`registry_version`), which rises with every change."""
-    return int(conn.execute(sa.select(log_heads.c.registry_version)).scalar_one())
+    return int(fetch(conn, "SELECT registry_version FROM log_heads")[0][0])
 
 
 def _text(value: Mapping[str, Any]) -> str:

@@ -6,15 +6,13 @@ A row is written before the plugin starts, so that a run that crashes the node i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import sqlalchemy as sa
-
-from eventd.store.engine.database import execute, fetch, insert, listed_texts
-from eventd.store.schema.tables import plugin_runs
+from eventd.store.engine.database import Connection, execute, execute_many, fetch, insert_row, listed_texts, update_rows
 
 
 class RunStatus(StrEnum):
@@ -93,7 +91,7 @@ class Run:
     generation: int | None
 
 
-def begin_run(conn: sa.Connection, new: NewRun) -> int:
+def begin_run(conn: Connection, new: NewRun) -> int:
     """Store a run that begins, or one that ends at once (any other status than running). Returns its id."""
     values = {name: getattr(new, name) for name in NewRun.__slots__}
     values |= {
@@ -101,6 +99,7 @@ def begin_run(conn: sa.Connection, new: NewRun) -> int:
         "event_ids": _listed(new.event_ids),
         "coalesced": _listed(new.coalesced),
         "events": len(new.event_ids),
+        "status": new.status.value,
         "completed_at": None if new.status is RunStatus.RUNNING else new.started_at,
         "exit_code": None,
         "stdout_digest": "",
@@ -108,25 +107,24 @@ def begin_run(conn: sa.Connection, new: NewRun) -> int:
         "source": "",
         "generation": None,
     }
-    made = conn.execute(insert(conn, plugin_runs).values(**values).returning(plugin_runs.c.id))
-    return int(made.scalar_one())
+    ((run_id,),) = insert_row(conn, "plugin_runs", values, "RETURNING id")
+    return int(run_id)
 
 
-def end_run(conn: sa.Connection, run_id: int, ending: RunEnd) -> None:
+def end_run(conn: Connection, run_id: int, ending: RunEnd) -> None:
     """Store the end of a run."""
     values = {name: getattr(ending, name) for name in RunEnd.__slots__}
-    conn.execute(plugin_runs.update().where(plugin_runs.c.id == run_id).values(**values))
+    update_rows(conn, "plugin_runs", {**values, "status": ending.status.value}, {"id": run_id})
 
 
-def last_run(conn: sa.Connection, cursor: str) -> Run | None:
+def last_run(conn: Connection, cursor: str) -> Run | None:
     """Return the run of a cursor that began last; None if it has none."""
-    query = _newest().where(plugin_runs.c.cursor == cursor).limit(1)
-    row = conn.execute(query).first()
-    return None if row is None else _run(row)
+    runs = _newest(conn, {"cursor = ?": (cursor,)}, 1)
+    return runs[0] if runs else None
 
 
 def read_runs(
-    conn: sa.Connection,
+    conn: Connection,
     *,
     plugin: str = "",
     subscription: str = "",
@@ -140,25 +138,19 @@ def read_runs(
 
     `event_id`: only runs that got this event, or for which a later event replaced it.
     """
-    query = _newest().limit(limit)
-    if plugin:
-        query = query.where(plugin_runs.c.plugin == plugin)
-    if subscription:
-        query = query.where(plugin_runs.c.subscription == subscription)
-    if group:
-        query = query.where(plugin_runs.c.group_name == group)
+    columns = {"plugin": plugin, "subscription": subscription, "group_name": group}
+    conditions: dict[str, Sequence[Any]] = {f"{name} = ?": (value,) for name, value in columns.items() if value}
     if event_id:
-        listed = json.dumps(event_id, ensure_ascii=False)
-        columns = (plugin_runs.c.event_ids, plugin_runs.c.coalesced)
-        query = query.where(sa.or_(*[column.contains(listed, autoescape=True) for column in columns]))
+        listed = re.sub("[%_/]", r"/\g<0>", json.dumps(event_id, ensure_ascii=False))
+        conditions["(event_ids LIKE ? ESCAPE '/' OR coalesced LIKE ? ESCAPE '/')"] = (f"%{listed}%", f"%{listed}%")
     if statuses:
-        query = query.where(plugin_runs.c.status.in_([str(status) for status in statuses]))
+        conditions[f"status IN ({', '.join('?' * len(statuses))})"] = [str(status) for status in statuses]
     if before is not None:
-        query = query.where(plugin_runs.c.id < before)
-    return [_run(row) for row in conn.execute(query)]
+        conditions["id < ?"] = (before,)
+    return _newest(conn, conditions, limit)
 
 
-def read_newest(conn: sa.Connection, subscriptions: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Run]:
+def read_newest(conn: Connection, subscriptions: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Run]:
     """Return the newest run of each of these subscriptions, by (group, name), without those that have no run."""
     return {
         (group, name): run
@@ -167,13 +159,13 @@ def read_newest(conn: sa.Connection, subscriptions: Iterable[tuple[str, str]]) -
     }
 
 
-def read_run(conn: sa.Connection, run_id: int) -> Run | None:
+def read_run(conn: Connection, run_id: int) -> Run | None:
     """Return the run with this id; None if there is none."""
-    row = conn.execute(_newest().where(plugin_runs.c.id == run_id)).first()
-    return None if row is None else _run(row)
+    runs = _newest(conn, {"id = ?": (run_id,)}, 1)
+    return runs[0] if runs else None
 
 
-def count_events(conn: sa.Connection, group: str, subscription: str, status: RunStatus, runs: int) -> tuple[int, bool]:
+def count_events(conn: Connection, group: str, subscription: str, status: RunStatus, runs: int) -> tuple[int, bool]:
     """Return the number of different events of the runs with that status, and whether all runs were looked at.
 
     Only the newest `runs` of the subscription in that group are.
@@ -189,7 +181,7 @@ def count_events(conn: sa.Connection, group: str, subscription: str, status: Run
     return int(events), int(looked_at) <= runs
 
 
-def interrupt_runs(conn: sa.Connection, cursor: str, error: str, now: int) -> None:
+def interrupt_runs(conn: Connection, cursor: str, error: str, now: int) -> None:
     """Mark the unfinished runs of a cursor as interrupted. They do not count as attempts."""
     execute(
         conn,
@@ -198,7 +190,7 @@ def interrupt_runs(conn: sa.Connection, cursor: str, error: str, now: int) -> No
     )
 
 
-def detach_runs(conn: sa.Connection, cursor: str, now: int) -> None:
+def detach_runs(conn: Connection, cursor: str, now: int) -> None:
     """Detach the runs of a cursor, so that they do not count as attempts at its next events.
 
     Running ones are marked as interrupted.
@@ -207,7 +199,7 @@ def detach_runs(conn: sa.Connection, cursor: str, now: int) -> None:
     execute(conn, "UPDATE plugin_runs SET cursor = '' WHERE cursor = ?", (cursor,))
 
 
-def delete_old_runs(conn: sa.Connection, before: int, limit: int) -> int:
+def delete_old_runs(conn: Connection, before: int, limit: int) -> int:
     """Delete at most `limit` runs that ended before a time (microseconds). Returns their number.
 
     Runs that began before it and never ended are deleted too: their process was killed. The newest run of each cursor
@@ -220,19 +212,23 @@ def delete_old_runs(conn: sa.Connection, before: int, limit: int) -> int:
         " ORDER BY id LIMIT ?",
         (before, before, limit),
     )
-    ids = [row[0] for row in old]
-    if ids:
-        conn.execute(plugin_runs.delete().where(plugin_runs.c.id.in_(ids)))
-    return len(ids)
+    execute_many(conn, "DELETE FROM plugin_runs WHERE id = ?", old)
+    return len(old)
 
 
-def _newest() -> sa.Select[Any]:
-    return sa.select(plugin_runs).order_by(plugin_runs.c.id.desc())
+_COLUMNS = ", ".join("group_name" if name == "group" else name for name in Run.__slots__)
 
 
-def _run(row: Any) -> Run:
-    values = dict(row._mapping)
-    values["group"] = values.pop("group_name")
+def _newest(conn: Connection, conditions: Mapping[str, Sequence[Any]], limit: int) -> list[Run]:
+    """Return the newest runs, at most `limit`, that meet these conditions, given with their parameters."""
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    params = [value for values in conditions.values() for value in values]
+    sql = f"SELECT {_COLUMNS} FROM plugin_runs{where} ORDER BY id DESC LIMIT ?"
+    return [_run(row) for row in fetch(conn, sql, [*params, limit])]
+
+
+def _run(row: Sequence[Any]) -> Run:
+    values = dict(zip(Run.__slots__, row, strict=True))
     values["event_ids"], values["coalesced"] = json.loads(values["event_ids"]), json.loads(values["coalesced"])
     values["status"] = RunStatus(values["status"])
     return Run(**values)

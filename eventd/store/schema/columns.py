@@ -29,11 +29,3 @@ def _set_conditions(target: sa.MetaData, _connection: sa.Connection, **_: Any) -
     for index in (index for table in target.tables.values() for index in table.indexes):
         if where := index.info.get("where"):
             index.dialect_kwargs.update({f"{database}_where": sa.text(where) for database in ("sqlite", "postgresql")})
-
-
-def beyond(after: str, first: str) -> str:
-    """Return the inclusive lower bound of a scan of the names that are after `after` and not before `first`.
-
-    Given two bounds, SQLite may start its index scan at the smaller one. No name sorts before `!`.
-    """
-    return max(first, f"{after}!") if after else first

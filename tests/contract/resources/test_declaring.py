@@ -7,12 +7,11 @@ import threading
 from contextlib import closing
 
 import pytest
-import sqlalchemy as sa
 
 from eventd.resources.apply import apply_loaded, delete_resources
 from eventd.resources.reading.documents import Identity, load_text
 from eventd.resources.reading.problems import InvalidResources
-from eventd.store.engine.database import Database, fetch
+from eventd.store.engine.database import Connection, Database, fetch
 from eventd.store.rows.registry import read_resources
 from eventd.testing import NOW, until
 from tests.support.declared import API_VERSION, declare, group, peer
@@ -25,7 +24,7 @@ async def test_a_peer_is_not_declared_for_a_group_that_is_just_being_deleted(
     await database.write(apply_loaded, load_text("test", declare(group("a", secret="/nowhere"))), now=NOW)
     deleted, go_on = threading.Event(), threading.Event()
 
-    def delete(conn: sa.Connection) -> None:
+    def delete(conn: Connection) -> None:
         delete_resources(conn, [Identity(API_VERSION, "EventGroup", "edge")], now=NOW)
         deleted.set()
         assert go_on.wait(10)

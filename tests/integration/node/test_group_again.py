@@ -6,12 +6,11 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from eventd.api.admin.resources import Apply, Source, _apply_now, _delete_now
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER
 from eventd.resources.reading.documents import Identity, load_text
-from eventd.store.engine.database import Database
+from eventd.store.engine.database import Connection, Database
 from eventd.testing import until
 from federation.errors import V1Refused
 from federation.v1 import sign_v1
@@ -28,7 +27,7 @@ def elsewhere(site: Site, *documents: dict[str, Any], peers: list[str]) -> None:
     doomed.append(Identity(API_VERSION, EVENT_GROUP.name, "edge"))
     text = declare(*documents)
 
-    def again(conn: sa.Connection) -> None:
+    def again(conn: Connection) -> None:
         params = Apply(sources=[Source(name="test", text=text)])
         _apply_now(conn, load_text("test", text), params, site.clock.now())
 

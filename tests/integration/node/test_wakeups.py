@@ -221,8 +221,8 @@ async def test_the_sessions_of_our_own_notice_a_server_that_is_gone_without_a_wo
         assert claim is not None
         await source.wait()
         claim.take()
-        with database._reading.engine.connect() as conn:
-            pooled: Any = conn.connection.driver_connection
+        with database._reading.use() as conn:
+            pooled: Any = conn.driver
             found = [_keepalives(one.fileno()) for one in (source._connection, claim._session, pooled)]
         assert found == [(1, 10, 5, 3, 30_000)] * 3
         assert claim._session.execute("SHOW tcp_keepalives_idle").fetchone() == ("10",)

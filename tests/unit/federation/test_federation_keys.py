@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from federation.errors import BadKey, NoSigningKey
-from federation.keys import DUMMIES, Algorithm, Key, KeyRing, KeyState
+from federation.keys import Algorithm, Key, KeyRing, KeyState, dummy_of
 
 PRIVATE = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
 PUBLIC = PRIVATE.public_key()
@@ -150,7 +150,6 @@ def test_single_secret_has_the_id_everybody_gives_it() -> None:
 
 
 def test_dummy_verifies_nothing_of_others() -> None:
-    assert DUMMIES.keys() == set(Algorithm)
-    for dummy in DUMMIES.values():
-        assert not dummy.verifies(Key.hmac("k", "s").sign(b"data"), b"data")
+    for algorithm in Algorithm:
+        assert not dummy_of(algorithm).verifies(Key.hmac("k", "s").sign(b"data"), b"data")
     assert not Key(id="none", algorithm=Algorithm.ED25519).verifies(b"", b"")

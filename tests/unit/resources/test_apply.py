@@ -14,6 +14,7 @@ from eventd.resources.reading.documents import Identity, load_text
 from eventd.resources.reading.problems import InvalidResources
 from eventd.resources.reading.yaml_text import write_yaml
 from eventd.resources.validation.resource import from_stored
+from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import StoredResource, read_resources, read_version
 from eventd.store.schema.tables import log_heads, metadata
 from tests.unit.resources.samples import (
@@ -222,7 +223,7 @@ def test_what_a_subscription_refers_to_is_deleted_only_together_with_it() -> Non
 
 
 @contextmanager
-def registry() -> Iterator[sa.Connection]:
+def registry() -> Iterator[Connection]:
     """An empty registry in memory, in an open transaction."""
     engine = sa.create_engine("sqlite://")
     with engine.begin() as connection:
@@ -230,21 +231,21 @@ def registry() -> Iterator[sa.Connection]:
         connection.execute(
             log_heads.insert().values(id=1, next_position=1, epoch="e", incarnation=1, registry_version=1)
         )
-        yield connection
+        yield Connection("sqlite", connection.connection.driver_connection, lambda: connection)
     engine.dispose()
 
 
 @pytest.fixture
-def conn() -> Iterator[sa.Connection]:
+def conn() -> Iterator[Connection]:
     with registry() as connection:
         yield connection
 
 
-def stored_names(conn: sa.Connection) -> list[tuple[str, int]]:
+def stored_names(conn: Connection) -> list[tuple[str, int]]:
     return [(row.name, row.generation) for row in read_resources(conn)]
 
 
-def test_applying_writes_what_is_planned_and_tells_the_nodes(conn: sa.Connection) -> None:
+def test_applying_writes_what_is_planned_and_tells_the_nodes(conn: Connection) -> None:
     version = read_version(conn)
     assert outcome(apply_loaded(conn, load_text("a.yaml", EVERYTHING), now=7)) == [
         "EventGroup/edge created",
@@ -256,7 +257,7 @@ def test_applying_writes_what_is_planned_and_tells_the_nodes(conn: sa.Connection
     assert read_resources(conn)[0].created_at == 7
 
 
-def test_applying_again_changes_nothing_and_tells_nobody(conn: sa.Connection) -> None:
+def test_applying_again_changes_nothing_and_tells_nobody(conn: Connection) -> None:
     apply_loaded(conn, load_text("a.yaml", EVERYTHING), now=7)
     version = read_version(conn)
     again = apply_loaded(conn, load_text("a.yaml", EVERYTHING), now=8)
@@ -265,13 +266,13 @@ def test_applying_again_changes_nothing_and_tells_nobody(conn: sa.Connection) ->
     assert read_version(conn) == version
 
 
-def test_a_change_raises_the_generation_of_what_changed_only(conn: sa.Connection) -> None:
+def test_a_change_raises_the_generation_of_what_changed_only(conn: Connection) -> None:
     apply_loaded(conn, load_text("a.yaml", EVERYTHING), now=7)
     apply_loaded(conn, load_text("a.yaml", EVERYTHING + "  relay: true\n"), now=8)
     assert stored_names(conn) == [("edge", 1), ("cloud", 2)]
 
 
-def test_nothing_is_written_when_anything_is_wrong(conn: sa.Connection) -> None:
+def test_nothing_is_written_when_anything_is_wrong(conn: Connection) -> None:
     with pytest.raises(InvalidResources) as refused:
         apply_loaded(conn, load_text("a.yaml", f"{EVERYTHING}  relay: 5\n  types: 5\n"), now=7)
     assert str(refused.value) == (
@@ -283,7 +284,7 @@ def test_nothing_is_written_when_anything_is_wrong(conn: sa.Connection) -> None:
     assert stored_names(conn) == []
 
 
-def test_a_dry_run_writes_nothing(conn: sa.Connection) -> None:
+def test_a_dry_run_writes_nothing(conn: Connection) -> None:
     assert apply_loaded(conn, load_text("a.yaml", EVERYTHING), now=7, dry_run=True).writes
     assert stored_names(conn) == []
     apply_loaded(conn, load_text("a.yaml", EVERYTHING), now=7)
@@ -291,12 +292,12 @@ def test_a_dry_run_writes_nothing(conn: sa.Connection) -> None:
     assert len(stored_names(conn)) == 2
 
 
-def test_an_empty_input_is_an_error(conn: sa.Connection) -> None:
+def test_an_empty_input_is_an_error(conn: Connection) -> None:
     with pytest.raises(Invalid, match=r"^the input contains no resources"):
         apply_loaded(conn, load_text("a.yaml", "# nothing\n"), now=7)
 
 
-def test_pruning_and_deleting_remove_rows(conn: sa.Connection) -> None:
+def test_pruning_and_deleting_remove_rows(conn: Connection) -> None:
     apply_loaded(conn, load_text("a.yaml", EVERYTHING), now=7)
     apply_loaded(conn, load_text("a.yaml", GROUP), now=8, prune=True)
     assert stored_names(conn) == [("edge", 1)]

@@ -136,9 +136,9 @@ def steps(database: Database, ask: Callable[[Connection], object]) -> int:
 
     def asked(conn: Connection) -> None:
         ask(conn)  # once to have it compiled
-        conn.connection.driver_connection.set_progress_handler(one_more, 1)
+        conn.driver.set_progress_handler(one_more, 1)
         ask(conn)
-        conn.connection.driver_connection.set_progress_handler(None, 1)
+        conn.driver.set_progress_handler(None, 1)
 
     database.read_now(asked)
     return count

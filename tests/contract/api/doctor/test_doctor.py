@@ -24,6 +24,7 @@ from eventd.log.retention.evict import RowRetention, delete_old_rows
 from eventd.observe.metrics import Metrics
 from eventd.plugins.contract.contract import Result
 from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Connection
 from eventd.store.parts.parts import put_part
 from eventd.store.rows.links import record_gap
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run
@@ -78,7 +79,7 @@ async def fix(books: GroupLedger) -> list[tuple[str, bool, str]]:
 async def all_rows(log: EventLog) -> dict[str, list[Any]]:
     """Everything the database holds."""
 
-    def read(conn: sa.Connection) -> dict[str, list[Any]]:
+    def read(conn: Connection) -> dict[str, list[Any]]:
         tables = metadata.sorted_tables
         return {table.name: sorted(tuple(map(str, row)) for row in conn.execute(sa.select(table))) for table in tables}
 
@@ -400,7 +401,7 @@ async def test_all_gaps_are_counted_and_the_last_is_dated(
 ) -> None:
     topic = (await log.database.read(read_topic, "group:g")).id
 
-    def write(conn: sa.Connection) -> None:
+    def write(conn: Connection) -> None:
         gap = {"topic_id": topic, "node": "hub", "epoch": "e", "after": 1, "upto": 2, "reason": "lost"}
         conn.execute(inbound_gaps.insert(), [{**gap, "recorded_at": NOW + number} for number in range(1001)])
         record_gap(conn, topic, "hub", "e", 1, 2, "lost", NOW + HOUR)
@@ -454,7 +455,7 @@ async def run(books: GroupLedger, status: RunStatus, upto: int, *ids: str) -> No
     name, now = subscription_name("g", "claims"), books.clock.now()
     new = NewRun(plugin="p", trigger="x", started_at=now, subscription="claims", cursor=name, group="g", event_ids=ids)
 
-    def write(conn: sa.Connection) -> None:
+    def write(conn: Connection) -> None:
         end_run(conn, begin_run(conn, new), RunEnd(status=status, completed_at=now))
 
     await books.log.database.write(write)
@@ -529,7 +530,7 @@ async def test_runs_of_another_group_are_not_counted(books: GroupLedger) -> None
         plugin="p", trigger="x", started_at=1, subscription="claims", cursor="c", group="other", event_ids=["e"]
     )
 
-    def write(conn: sa.Connection) -> None:
+    def write(conn: Connection) -> None:
         end_run(conn, begin_run(conn, new), RunEnd(status=RunStatus.SUCCEEDED, completed_at=2))
 
     await books.log.database.write(write)

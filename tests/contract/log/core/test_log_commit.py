@@ -20,7 +20,7 @@ from eventd.log.core.topic_row import read_topic
 from eventd.log.core.units import Publish
 from eventd.log.core.values import AppendResult, Draft, Drafts, Outcome
 from eventd.log.cursors.cursors import Step, apply_step, check_fence, create_cursor, read_cursor
-from eventd.store.engine.database import Database, execute
+from eventd.store.engine.database import Connection, Database, execute
 from eventd.testing import NOW, ManualClock, draft, until
 from tests.support.reading import read_records
 
@@ -77,7 +77,7 @@ def counted(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[lis
     begun: list[Future[Any]] = []
     start = database.start_write
 
-    def counting(fn: Callable[[sa.Connection], Any], *, durable: bool = True) -> Future[Any]:
+    def counting(fn: Callable[[Connection], Any], *, durable: bool = True) -> Future[Any]:
         begun.append(start(fn, durable=durable))
         return begun[-1]
 
@@ -292,7 +292,7 @@ async def test_when_the_transaction_fails_as_a_whole_every_caller_is_told_and_th
     topic = await log.topic("group:g")
     with monkeypatch.context() as patch:
 
-        def broken(conn: sa.Connection) -> None:
+        def broken(conn: Connection) -> None:
             raise sa.exc.OperationalError("x", {}, Exception("database is locked"))
 
         patch.setattr("eventd.log.core.commit.notify_head", broken)

@@ -9,19 +9,18 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from eventd.errors import DatabaseUnavailable
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import mark_unsynced, touch_head
 from eventd.store.engine import database as databases
-from eventd.store.engine.database import LOCK_SECONDS, Database, execute, fetch, run_of_system
+from eventd.store.engine.database import LOCK_SECONDS, Connection, Database, execute, fetch, run_of_system
 from eventd.testing import ManualClock, draft
 from tests.support.topics import Topics
 
 
 def setting(name: str) -> Any:
-    def ask(conn: sa.Connection) -> Any:
+    def ask(conn: Connection) -> Any:
         return conn.exec_driver_sql(name).scalar_one()
 
     return ask
@@ -63,7 +62,7 @@ async def test_a_wait_for_postgres_has_an_end(migrated_postgres_url: str) -> Non
 
 
 async def test_a_reader_sees_one_moment(database: Database) -> None:
-    def look_twice(conn: sa.Connection) -> tuple[Any, Any]:
+    def look_twice(conn: Connection) -> tuple[Any, Any]:
         before = fetch(conn, "SELECT epoch FROM log_heads")
         database.write_now(lambda c: c.exec_driver_sql("UPDATE log_heads SET epoch = epoch || 'x'").close())
         return before, fetch(conn, "SELECT epoch FROM log_heads")
@@ -80,7 +79,7 @@ async def test_what_is_read_in_a_writing_transaction_still_holds_when_it_writes(
     raised = "UPDATE log_heads SET incarnation = incarnation + 1"
     with closing(Database(migrated_sqlite_url)) as database, closing(Database(migrated_sqlite_url)) as other:
 
-        def read_then_write(conn: sa.Connection) -> None:
+        def read_then_write(conn: Connection) -> None:
             before = fetch(conn, "SELECT incarnation FROM log_heads")
             with pytest.raises(DatabaseUnavailable, match="locked"):
                 other.write_now(execute, raised)
@@ -93,7 +92,7 @@ async def test_what_is_read_in_a_writing_transaction_still_holds_when_it_writes(
 
 
 async def test_what_raises_is_undone(database: Database) -> None:
-    def change(conn: sa.Connection) -> None:
+    def change(conn: Connection) -> None:
         conn.exec_driver_sql("UPDATE log_heads SET epoch = 'changed'")
         raise RuntimeError("after it was written")
 
@@ -147,8 +146,8 @@ async def test_appends_do_not_wait_for_whoever_reads_an_old_moment(migrated_sqli
 
 
 async def test_a_writer_that_lost_its_connection_still_leaves_checkpoints_to_others(migrated_sqlite_url: str) -> None:
-    def lose(conn: sa.Connection) -> None:
-        conn.invalidate()
+    def lose(conn: Connection) -> None:
+        conn.driver.close()
         raise DatabaseUnavailable("it is gone")
 
     with closing(Database(migrated_sqlite_url)) as database:
@@ -172,7 +171,7 @@ async def test_a_server_that_began_again_by_itself_is_another_run(migrated_postg
         assert await database.read(run_of_system) != before
 
 
-def forget_last(conn: sa.Connection) -> None:
+def forget_last(conn: Connection) -> None:
     """What a crash of the server does to commits that were not flushed before the answer."""
     execute(conn, "DELETE FROM blocks WHERE position = (SELECT max(position) FROM blocks)")
     execute(conn, "UPDATE topics SET next_seq = next_seq - 1, bytes = bytes - 1 WHERE name = 't'")

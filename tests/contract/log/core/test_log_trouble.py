@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from eventd.errors import DatabaseUnavailable, DatabaseUnusable, EventdError, SettingsError
 from eventd.log.core.commit import Transaction, Turn
@@ -24,7 +23,7 @@ from eventd.log.core.head import lock_head, touch_head
 from eventd.log.core.units import Publish
 from eventd.log.core.values import AppendResult, Draft, Drafts
 from eventd.store.engine import database as databases
-from eventd.store.engine.database import Database, execute, fetch
+from eventd.store.engine.database import Connection, Database, execute, fetch
 from eventd.store.schema import migrations
 from eventd.testing import NOW, ManualClock, draft, until
 from tests.support import writers
@@ -312,7 +311,7 @@ class Undone:
 
     def finish(self, tx: Transaction, appended: AppendResult) -> None:
         self.tries += 1
-        if tx.conn.dialect.name == "sqlite":
+        if tx.conn.dialect == "sqlite":
             execute(tx.conn, "ROLLBACK")
             raise sqlite3.OperationalError("database or disk is full")
         execute(tx.conn, "SELECT pg_terminate_backend(pg_backend_pid())")
@@ -340,7 +339,7 @@ async def test_a_database_that_another_process_holds(
     monkeypatch.setattr(databases, "LOCK_SECONDS", 0.1)
     held, let_go = threading.Event(), threading.Event()
 
-    def hold(conn: sa.Connection) -> None:
+    def hold(conn: Connection) -> None:
         lock_head(conn)
         held.set()
         assert let_go.wait(20)

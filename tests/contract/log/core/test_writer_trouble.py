@@ -8,7 +8,6 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from eventd.errors import DatabaseFault, Unavailable
 from eventd.log.core.commit import Transaction, Turn
@@ -16,7 +15,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Publish
 from eventd.log.core.values import AppendResult, Draft
 from eventd.runtime.clock import Clock
-from eventd.store.engine.database import Database, execute
+from eventd.store.engine.database import Connection, Database, execute
 from eventd.store.schema.tables import log_heads
 from eventd.testing import draft
 
@@ -57,7 +56,7 @@ async def test_a_broken_constraint_is_no_reason_to_try_again(log: EventLog) -> N
 
 
 async def test_it_is_the_same_through_sqlalchemy_and_tells_no_values(database: Database) -> None:
-    def write(conn: sa.Connection) -> None:
+    def write(conn: Connection) -> None:
         row = {"id": 1, "next_position": 1, "epoch": "a secret", "incarnation": 1, "registry_version": 1}
         conn.execute(log_heads.insert().values(**row))
 

@@ -32,7 +32,7 @@ from eventd.log.cursors.cursors import (
     rewind,
     set_paused,
 )
-from eventd.store.engine.database import Database, fetch
+from eventd.store.engine.database import Connection, Database, fetch
 from eventd.store.rows.registry import announce
 from eventd.store.schema.tables import batches, dead_letters, selectors
 from eventd.testing import NOW, draft, until
@@ -364,7 +364,7 @@ async def test_a_declaration_in_another_process_and_a_settle_wait_for_each_other
     """The head is locked before any cursor, by both: otherwise each would hold what the other waits for."""
     pausing, go_on = threading.Event(), threading.Event()
 
-    def pause(conn: sa.Connection) -> None:
+    def pause(conn: Connection) -> None:
         announce(conn)
         set_paused(conn, NAME, at=NOW, by="ann")
         pausing.set()

@@ -24,6 +24,7 @@ from eventd.log.delivery.digests import (
     taken_before,
 )
 from eventd.log.retention.evict import EvictionLimits, evict
+from eventd.store.engine.database import Connection
 from eventd.testing import NOW, draft
 from federation.compare import Grain, PathFilter, minute_of, places_of, show_print, total_of
 from federation.digest import fingerprint
@@ -133,11 +134,11 @@ async def test_slices_hold_what_the_records_one_by_one_do(
     assert [h.fingerprint for h in listed] == [fingerprint(r.body) % 2**64 for r in wanted]
 
 
-def _count_topics(conn: sa.Connection) -> int:
+def _count_topics(conn: Connection) -> int:
     return int(conn.execute(sa.text("SELECT count(*) FROM topics")).scalar_one())
 
 
-def _last(conn: sa.Connection) -> int:
+def _last(conn: Connection) -> int:
     return int(conn.execute(sa.text("SELECT next_position - 1 FROM log_heads")).scalar_one())
 
 
@@ -191,7 +192,7 @@ async def test_what_a_peer_had_taken_before_a_moment_is_told_by_its_own_receipts
 
 
 def _batch(
-    conn: sa.Connection,
+    conn: Connection,
     *,
     after: int,
     upto: int,

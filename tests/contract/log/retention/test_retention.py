@@ -21,7 +21,7 @@ from eventd.log.cursors.cursors import DeadLetter, DeliveredBatch, Step, create_
 from eventd.log.retention import evict as retention
 from eventd.log.retention.evict import CHUNK, Eviction, EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.runtime.clock import SECOND, Moment
-from eventd.store.engine.database import Database, fetch
+from eventd.store.engine.database import Connection, Database, fetch
 from eventd.store.rows.links import keep_nonce, keep_receipt, record_gap
 from eventd.store.schema.tables import batches, dead_letters, event_ids, inbound_batches, inbound_gaps, nonces
 from eventd.testing import NOW, ManualClock, draft, until
@@ -299,7 +299,7 @@ async def test_every_book_is_trimmed_at_its_own_age(log: EventLog, database: Dat
     topic = await log.topic("group:g")
     await fill(log, topic, 2)
 
-    def write(conn: sa.Connection) -> None:
+    def write(conn: Connection) -> None:
         for n in range(2):
             at = NOW - 1 + n
             conn.execute(
@@ -324,7 +324,7 @@ async def test_every_book_is_trimmed_at_its_own_age(log: EventLog, database: Dat
     await database.write(write)
     tables = (event_ids, batches, dead_letters, inbound_batches, inbound_gaps, nonces)
 
-    def count(conn: sa.Connection) -> list[int]:
+    def count(conn: Connection) -> list[int]:
         return [conn.execute(sa.select(sa.func.count()).select_from(table)).scalar_one() for table in tables]
 
     assert await database.read(count) == [2] * len(tables)
@@ -357,7 +357,7 @@ async def test_an_id_that_another_process_brings_back_is_not_forgotten_meanwhile
     await evict_all(log, topic, DROP)
     written, go_on = threading.Event(), threading.Event()
 
-    def refresh(conn: sa.Connection) -> None:
+    def refresh(conn: Connection) -> None:
         commit(
             conn, [Publish(topic, [draft("a", expires=NOW + 1)])], Moment(NOW, NOW), TransactionTimes(), durable=True
         )

@@ -20,7 +20,7 @@ from eventd.observe.metrics import Metrics
 from eventd.resources.configuration import GroupConfig, effective
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import load
-from eventd.store.engine.database import Database
+from eventd.store.engine.database import Connection, Database
 from eventd.store.rows.links import StoredMark, keep_receipt, read_receipt, record_gap, write_mark
 from eventd.store.rows.registry import read_resources
 from eventd.store.schema.tables import blocks, event_ids, inbound_batches, inbound_gaps, inbound_links
@@ -96,7 +96,7 @@ async def test_what_was_received_is_as_unknown_as_what_was_stored(books: GroupLe
     assert await log.database.read(read_receipt, await topic_of(log), "x", "batch") is None
 
 
-def _receive(conn: sa.Connection, topic: int) -> None:
+def _receive(conn: Connection, topic: int) -> None:
     write_mark(conn, topic, "x", StoredMark("epoch", 1, 0, 9), NOW)
     record_gap(conn, topic, "x", "epoch", 0, 4, "lost", NOW)
     keep_receipt(conn, topic_id=topic, node="x", batch_id="batch", key_id="", covers="", digest="", receipt="", now=NOW)
@@ -149,7 +149,7 @@ async def test_a_peer_that_is_declared_again_has_a_selection_of_its_own(books: G
 async def test_an_old_repair_does_not_end_a_new_one_of_its_name(log: EventLog, clock: ManualClock) -> None:
     database, topics = log.database, [await log.topic(name) for name in ("group:g", "group:h")]
 
-    def make(conn: sa.Connection, topic: int, now: int) -> None:
+    def make(conn: Connection, topic: int, now: int) -> None:
         create_cursor(conn, "repair:g/b/1", kind="repair", topic_id=topic, position=0, until=9, now=now)
 
     await database.write(make, topics[0], NOW)
@@ -217,7 +217,7 @@ async def test_housekeeping_removes_all_that_it_held_and_nothing_else(
     assert [topic.name for topic in await database.read(read_group_topics, deleted=True)] == ["group:kept"]
 
 
-def _rows(conn: sa.Connection, table: sa.Table) -> list[Any]:
+def _rows(conn: Connection, table: sa.Table) -> list[Any]:
     return [tuple(row) for row in conn.execute(sa.select(table))]
 
 
@@ -278,7 +278,7 @@ async def test_events_that_were_evicted_before_the_group_was_deleted_are_counted
     first = retention._evict_some
     steps = iter([first])
 
-    def step(conn: sa.Connection, name: str, now: int) -> Eviction:
+    def step(conn: Connection, name: str, now: int) -> Eviction:
         for evict in steps:
             return replace(evict(conn, name, now), more=True)
         raise NotFound("EventGroup 'g' is not declared")
@@ -289,5 +289,5 @@ async def test_events_that_were_evicted_before_the_group_was_deleted_are_counted
         await retention.apply_retention(log.database, clock, "g")
 
 
-def _configs(conn: sa.Connection) -> list[GroupConfig]:
+def _configs(conn: Connection) -> list[GroupConfig]:
     return list(effective(read_resources(conn)).values())

@@ -238,7 +238,7 @@ async def fill_books(topics: Topics, log: EventLog, database: Database, name: st
     await log.submit(Write(name, drafts_of([{"data": 1}]), flushes=log.flushes, key="k"))
     await topics.make(name, type="queue", cap_records=100, ttl_ms=10**6)
 
-    def hand_out(conn: sa.Connection) -> None:
+    def hand_out(conn: Connection) -> None:
         conn.execute(queues.insert().values(topic_id=topic, claimed_seq=151, held=1, delayed=0, dead_lettered=0))
         add_leases(conn, topic, [Lease(151, "w", "lease_1", NOW + SECOND, 1, 1)])
 
@@ -290,7 +290,7 @@ async def test_a_topic_that_is_idle_costs_the_sweep_nothing(topics: Topics, data
     await topics.make("t")
     plan = "EXPLAIN QUERY PLAN" if database.kind == "sqlite" else "EXPLAIN"
 
-    def explain(conn: sa.Connection) -> str:
+    def explain(conn: Connection) -> str:
         if database.kind == "postgresql":
             conn.exec_driver_sql("SET LOCAL enable_seqscan = off")
         found = conn.exec_driver_sql(f"{plan} SELECT id FROM topics WHERE due_at <= 5 ORDER BY due_at LIMIT 10")

@@ -22,7 +22,7 @@ from eventd.log.topics.errors import RecordTooLarge, Throttled, TopicFull, Topic
 from eventd.log.topics.topics import DeleteTopic, count_topics
 from eventd.log.topics.write import Write, WriteResult
 from eventd.runtime.clock import SECOND
-from eventd.store.engine.database import Database, execute, fetch
+from eventd.store.engine.database import Connection, Database, execute, fetch
 from eventd.testing import ManualClock
 from tests.support.deleted import clear_all
 from tests.support.statements import statements
@@ -295,7 +295,7 @@ class TestDurability:
     async def test_a_flush_that_fails_is_no_acknowledgement(
         self, log: EventLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def fails(conn: sa.Connection) -> None:
+        def fails(conn: Connection) -> None:
             raise sa.exc.OperationalError("x", {}, Exception("disk I/O error"))
 
         await Topics(log).make("t", durability="fsync")

@@ -15,7 +15,7 @@ from alembic.runtime.migration import MigrationContext
 from eventd.errors import DatabaseUnusable, EventdError
 from eventd.log.core.blocks import Block
 from eventd.log.core.eventlog import EventLog
-from eventd.store.engine.database import Database, execute, fetch
+from eventd.store.engine.database import Connection, Database, execute, fetch
 from eventd.store.rows.registry import read_resources
 from eventd.store.schema import migrations
 from eventd.store.schema.tables import metadata
@@ -23,6 +23,7 @@ from eventd.testing import NOW, ManualClock, SeededChance, draft
 from tests.support import writers
 from tests.support.postgres import PostgresServer
 from tests.support.reading import read_records
+from tests.support.sqlite_schema import migrated_schema, write_schema
 
 ALL = ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011"]
 
@@ -43,7 +44,7 @@ def declared(empty: Database, tmp_path: Path, request: pytest.FixtureRequest) ->
         server: PostgresServer = request.getfixturevalue("postgres_server")
         url = server.create_database()
     with closing(Database(url)) as opened:
-        opened.write_now(metadata.create_all)
+        opened.write_now(lambda conn: metadata.create_all(conn.sqlalchemy))
         yield opened
     if empty.kind != "sqlite":
         server.drop_database(url)
@@ -79,14 +80,24 @@ def test_the_migrations_lead_to_what_is_declared(empty: Database, declared: Data
     used twice."""
     empty.write_now(migrations.upgrade, now=NOW)
 
-    def compare(conn: sa.Connection) -> Any:
-        context = MigrationContext.configure(conn, opts={"compare_type": True, "compare_server_default": True})
+    def compare(conn: Connection) -> Any:
+        context = MigrationContext.configure(
+            conn.sqlalchemy, opts={"compare_type": True, "compare_server_default": True}
+        )
         return compare_metadata(context, metadata)
 
     assert empty.read_now(compare) == []
     for migrated, wanted in zip(facts(empty), facts(declared), strict=True):
         assert migrated == wanted
         assert wanted
+
+
+def test_a_new_file_gets_what_the_migrations_lead_to(tmp_path: Path) -> None:
+    written = migrations.SQLITE_SCHEMA.read_text(encoding="utf-8")
+    assert written == migrated_schema(tmp_path), "run python -m tests.support.sqlite_schema"
+    with closing(Database(f"sqlite:///{tmp_path / 'new.db'}")) as database:
+        database.write_now(migrations.upgrade, now=NOW)
+        assert database.read_now(write_schema) == written
 
 
 def test_a_database_is_brought_to_the_newest_schema_once(empty: Database) -> None:
@@ -181,16 +192,16 @@ def test_a_program_of_the_former_lines_that_still_runs_writes_none(empty: Databa
     assert empty.read_now(fetch, "SELECT position, text FROM blocks") == [(1, "{}\n")]
 
 
-def upgrade_to(conn: sa.Connection, revision: str) -> None:
+def upgrade_to(conn: Connection, revision: str) -> None:
     """What the program of that revision did."""
     from alembic import command
 
     config = migrations._config()
-    config.attributes["connection"] = conn
+    config.attributes["connection"] = conn.sqlalchemy
     command.upgrade(config, revision)
 
 
-def fill_first_schema(conn: sa.Connection) -> None:
+def fill_first_schema(conn: Connection) -> None:
     """One event and one declaration, written as the first program wrote them."""
     one = draft("e1")
     line = f"1\t\t{one.body}\n"
@@ -233,7 +244,7 @@ def test_an_upgrade_that_fails_leaves_nothing_behind(empty: Database) -> None:
     empty.write_now(lambda conn: conn.exec_driver_sql("CREATE TABLE resources (theirs INTEGER)"))
     with pytest.raises(EventdError, match="already exists"):
         empty.write_now(migrations.upgrade, now=NOW)
-    tables = empty.read_now(lambda conn: sa.inspect(conn).get_table_names())
+    tables = empty.read_now(lambda conn: sa.inspect(conn.sqlalchemy).get_table_names())
     assert tables == ["resources"]
     empty.write_now(lambda conn: conn.exec_driver_sql("DROP TABLE resources"))
     empty.write_now(migrations.upgrade, now=NOW)
@@ -251,4 +262,6 @@ def test_the_program_names_the_newest_migration() -> None:
     """A command compares a database with that name alone; one that lags behind would take an old schema for new."""
     from alembic.script import ScriptDirectory
 
-    assert ScriptDirectory.from_config(migrations._config()).get_heads() == [migrations.NEWEST]
+    scripts = ScriptDirectory.from_config(migrations._config())
+    assert scripts.get_heads() == [migrations.NEWEST]
+    assert [script.revision for script in scripts.walk_revisions()] == [*reversed(migrations.REVISIONS)]

@@ -15,7 +15,7 @@ import pytest
 
 from eventd.cli import routerctl_commands, routerd_eventd_commands
 from eventd.cli.gateway.options import NODE, SHARED
-from eventd.cli.program.command_line import Branch, Leaf
+from eventd.cli.program.command_line import Branch, Leaf, make
 
 TABLES = {"rows", "one", "table", "stream_rows"}
 WAYS_TO_A_NODE = {"call", "client", "gateway", "node"}
@@ -98,6 +98,12 @@ def test_a_command_uses_the_shared_options_that_it_offers(path: str) -> None:
     if "output" in offered:
         assert "out" in attributes(command)
     assert ("no_headers" in offered) is draws_a_table(command)
+
+
+@pytest.mark.parametrize(("path", "leaf"), [*leaves(routerctl_commands.COMMANDS, "routerctl")])
+def test_a_list_of_commands_shows_the_first_sentence_of_the_help(path: str, leaf: Leaf) -> None:
+    command: Any = make(path.split()[-1], leaf)
+    assert leaf.help == command.get_short_help_str(1000)
 
 
 @pytest.mark.parametrize("path", [*COMMANDS, *DAEMON])

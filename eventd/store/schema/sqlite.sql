@@ -1,0 +1,119 @@
+-- The schema of a new SQLite database: what all migrations lead to, so that the first start need not load them.
+-- Written by `python -m tests.support.sqlite_schema`; a test compares it with the migrations.
+CREATE TABLE alembic_version ( version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY
+    (version_num) );
+CREATE TABLE log_heads ( id SMALLINT NOT NULL, next_position BIGINT NOT NULL, epoch TEXT NOT NULL, incarnation BIGINT
+    NOT NULL, registry_version BIGINT NOT NULL, parts_version BIGINT DEFAULT 1 NOT NULL, topics_version BIGINT DEFAULT
+    1 NOT NULL, topics BIGINT DEFAULT 0 NOT NULL, unsynced TEXT DEFAULT '' NOT NULL, instance TEXT DEFAULT '' NOT
+    NULL, flushes BIGINT DEFAULT 0 NOT NULL, record_bytes BIGINT DEFAULT 0 NOT NULL, PRIMARY KEY (id), CONSTRAINT
+    one_head CHECK (id = 1) );
+CREATE TABLE topics ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, next_seq BIGINT NOT NULL,
+    bytes BIGINT NOT NULL, ids BIGINT NOT NULL, evicted_seq BIGINT NOT NULL, evicted_position BIGINT NOT NULL,
+    lost_position BIGINT NOT NULL, created_at BIGINT NOT NULL, form TEXT DEFAULT 'event' NOT NULL, instance BIGINT
+    DEFAULT 0 NOT NULL, config TEXT DEFAULT '' NOT NULL, durability TEXT DEFAULT 'fsync' NOT NULL, deleted BIGINT
+    DEFAULT 0 NOT NULL, written_at BIGINT, due_at BIGINT, UNIQUE (name) );
+CREATE TABLE event_ids ( topic_id BIGINT NOT NULL, event_id TEXT NOT NULL, position BIGINT NOT NULL, first_position
+    BIGINT, gone_at BIGINT, expires_at BIGINT, digest BLOB, PRIMARY KEY (topic_id, event_id) ) WITHOUT ROWID;
+CREATE INDEX event_ids_gone ON event_ids (gone_at) WHERE gone_at IS NOT NULL;
+CREATE TABLE blocks ( position BIGINT NOT NULL, topic_id BIGINT NOT NULL, seq BIGINT NOT NULL, records BIGINT NOT
+    NULL, bytes BIGINT NOT NULL, recorded_at BIGINT NOT NULL, own SMALLINT NOT NULL, expires_first BIGINT, types TEXT
+    NOT NULL, sources TEXT NOT NULL, paths TEXT NOT NULL, text TEXT NOT NULL, PRIMARY KEY (position), CONSTRAINT
+    blocks_topic_seq UNIQUE (topic_id, seq) );
+CREATE INDEX blocks_own ON blocks (topic_id, position) WHERE own = 1;
+CREATE INDEX blocks_topic_position ON blocks (topic_id, position);
+CREATE TABLE cursors ( name TEXT NOT NULL, kind TEXT NOT NULL, topic_id BIGINT NOT NULL, position BIGINT NOT NULL,
+    until BIGINT, sent_upto BIGINT NOT NULL, sent_epoch TEXT NOT NULL, rewound_from BIGINT, selector_version BIGINT
+    NOT NULL, selection TEXT NOT NULL, protocol TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, since BIGINT
+    NOT NULL, paused_at BIGINT, paused_by TEXT NOT NULL, attempts BIGINT NOT NULL, attempted_upto BIGINT NOT NULL,
+    attempted_at BIGINT, retry_at BIGINT, last_error TEXT NOT NULL, succeeded_at BIGINT, created_at BIGINT NOT NULL,
+    PRIMARY KEY (name) );
+CREATE TABLE selectors ( cursor TEXT NOT NULL, version BIGINT NOT NULL, selection TEXT NOT NULL, declared_at BIGINT
+    NOT NULL, PRIMARY KEY (cursor, version) );
+CREATE TABLE batches ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, cursor TEXT NOT NULL, batch_id TEXT NOT NULL,
+    epoch TEXT NOT NULL, incarnation BIGINT NOT NULL, "after" BIGINT NOT NULL, upto BIGINT NOT NULL, events BIGINT NOT
+    NULL, bytes BIGINT NOT NULL, selector_version BIGINT NOT NULL, exceptions TEXT NOT NULL, picked TEXT NOT NULL,
+    attempts BIGINT NOT NULL, sent_at BIGINT NOT NULL, acked_at BIGINT NOT NULL, status INTEGER NOT NULL, protocol
+    TEXT NOT NULL, key_id TEXT NOT NULL, receipt TEXT NOT NULL );
+CREATE INDEX batches_acked ON batches (acked_at);
+CREATE INDEX batches_cursor_upto ON batches (cursor, upto);
+CREATE TABLE dead_letters ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, cursor TEXT NOT NULL, position BIGINT NOT
+    NULL, topic_id BIGINT NOT NULL, event_id TEXT NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL, attempts
+    BIGINT NOT NULL, parked_at BIGINT NOT NULL, CONSTRAINT dead_letters_cursor_position UNIQUE (cursor, position) );
+CREATE INDEX dead_letters_parked ON dead_letters (parked_at);
+CREATE TABLE inbound_gaps ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, topic_id BIGINT NOT NULL, node TEXT NOT
+    NULL, epoch TEXT NOT NULL, "after" BIGINT NOT NULL, upto BIGINT NOT NULL, reason TEXT NOT NULL, recorded_at BIGINT
+    NOT NULL , book TEXT DEFAULT '' NOT NULL);
+CREATE TABLE inbound_links ( topic_id BIGINT NOT NULL, node TEXT NOT NULL, epoch TEXT NOT NULL, incarnation BIGINT NOT
+    NULL, base BIGINT NOT NULL, upto BIGINT NOT NULL, updated_at BIGINT NOT NULL, PRIMARY KEY (topic_id, node) );
+CREATE TABLE nonces ( group_name TEXT NOT NULL, key_id TEXT NOT NULL, nonce TEXT NOT NULL, keep_until BIGINT NOT NULL,
+    PRIMARY KEY (group_name, key_id, nonce) );
+CREATE INDEX nonces_keep_until ON nonces (keep_until);
+CREATE TABLE resources ( api_version TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, annotations TEXT NOT NULL,
+    spec TEXT NOT NULL, generation BIGINT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, PRIMARY
+    KEY (api_version, kind, name) );
+CREATE TABLE plugin_runs ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, plugin TEXT NOT NULL, "trigger" TEXT NOT
+    NULL, subscription TEXT NOT NULL, cursor TEXT NOT NULL, "after" BIGINT NOT NULL, upto BIGINT NOT NULL, group_name
+    TEXT NOT NULL, event_ids TEXT NOT NULL, coalesced TEXT NOT NULL, events BIGINT NOT NULL, attempt BIGINT NOT NULL,
+    status TEXT NOT NULL, started_at BIGINT NOT NULL, completed_at BIGINT, exit_code INTEGER, stdout_digest TEXT NOT
+    NULL, stderr TEXT NOT NULL, error TEXT NOT NULL, source TEXT NOT NULL, generation BIGINT );
+CREATE INDEX plugin_runs_subscription ON plugin_runs (subscription, id);
+CREATE INDEX plugin_runs_cursor ON plugin_runs (cursor, id);
+CREATE INDEX plugin_runs_plugin ON plugin_runs (plugin, id);
+CREATE INDEX plugin_runs_completed ON plugin_runs (completed_at);
+CREATE TABLE parts ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, source TEXT NOT NULL, owner TEXT NOT NULL,
+    group_name TEXT NOT NULL, plugin TEXT NOT NULL, generation BIGINT NOT NULL, observed_at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL, ends_at BIGINT NOT NULL, digest TEXT NOT NULL, resources TEXT NOT NULL, directives
+    TEXT NOT NULL, action_plans TEXT NOT NULL, event_ids TEXT NOT NULL, subjects TEXT NOT NULL, ends TEXT NOT NULL,
+    grace BIGINT NOT NULL, revision BIGINT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, UNIQUE
+    (source) );
+CREATE INDEX parts_owner ON parts (owner);
+CREATE INDEX parts_ends ON parts (ends_at);
+CREATE INDEX parts_revision ON parts (revision);
+CREATE TABLE part_claims ( owner TEXT NOT NULL, api_version TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
+    part_id BIGINT NOT NULL, since BIGINT NOT NULL, ends_at BIGINT NOT NULL, captures TEXT NOT NULL, PRIMARY KEY
+    (owner, api_version, kind, name) );
+CREATE INDEX part_claims_part ON part_claims (part_id);
+CREATE INDEX part_claims_captures ON part_claims (captures) WHERE captures <> '';
+CREATE TABLE part_subjects ( owner TEXT NOT NULL, subject TEXT NOT NULL, part_id BIGINT NOT NULL, PRIMARY KEY (owner,
+    subject, part_id) );
+CREATE INDEX part_subjects_part ON part_subjects (part_id);
+CREATE TABLE effective_config ( id SMALLINT NOT NULL, generation BIGINT NOT NULL, etag TEXT NOT NULL, registry_version
+    BIGINT NOT NULL, parts_version BIGINT NOT NULL, changed_at BIGINT NOT NULL, PRIMARY KEY (id), CONSTRAINT
+    one_effective_config CHECK (id = 1) );
+CREATE INDEX topics_due ON topics (due_at) WHERE due_at IS NOT NULL;
+CREATE TABLE topic_losses ( topic_id BIGINT NOT NULL, first_seq BIGINT NOT NULL, last_seq BIGINT NOT NULL, reason TEXT
+    NOT NULL, PRIMARY KEY (topic_id, first_seq) );
+CREATE TABLE write_keys ( topic_id BIGINT NOT NULL, "key" TEXT NOT NULL, first_seq BIGINT NOT NULL, last_seq BIGINT
+    NOT NULL, keep_until BIGINT NOT NULL, PRIMARY KEY (topic_id, "key") );
+CREATE INDEX write_keys_keep_until ON write_keys (keep_until);
+CREATE TABLE routers ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, source_id BIGINT NOT NULL,
+    dest_id BIGINT NOT NULL, options TEXT NOT NULL, seq BIGINT NOT NULL, forwarded BIGINT NOT NULL, refused BIGINT NOT
+    NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, UNIQUE (name) );
+CREATE INDEX routers_source ON routers (source_id);
+CREATE INDEX routers_dest ON routers (dest_id);
+CREATE TABLE queues ( topic_id BIGINT NOT NULL, claimed_seq BIGINT NOT NULL, held BIGINT NOT NULL, delayed BIGINT NOT
+    NULL, dead_lettered BIGINT NOT NULL, PRIMARY KEY (topic_id) );
+CREATE TABLE leases ( topic_id BIGINT NOT NULL, seq BIGINT NOT NULL, node TEXT NOT NULL, lease_id TEXT NOT NULL,
+    free_at BIGINT, deliveries BIGINT NOT NULL, size BIGINT NOT NULL, PRIMARY KEY (topic_id, seq) ) WITHOUT ROWID;
+CREATE INDEX leases_free ON leases (topic_id, free_at, seq) WHERE free_at IS NOT NULL;
+CREATE TABLE api_keys ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, digest TEXT NOT NULL,
+    scopes TEXT NOT NULL, prefixes TEXT NOT NULL, created_at BIGINT NOT NULL, expires_at BIGINT, revoked_at BIGINT,
+    UNIQUE (digest), UNIQUE (name) );
+CREATE TABLE inbound_batches ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, topic_id BIGINT NOT NULL, node TEXT NOT
+    NULL, batch_id TEXT NOT NULL, key_id TEXT NOT NULL, covers TEXT NOT NULL, digest TEXT NOT NULL, receipt TEXT NOT
+    NULL, recorded_at BIGINT NOT NULL, CONSTRAINT inbound_batches_link_batch UNIQUE (topic_id, node, batch_id) );
+CREATE INDEX inbound_batches_recorded ON inbound_batches (recorded_at);
+CREATE TABLE refusals ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, group_name TEXT NOT NULL, peer TEXT NOT NULL,
+    key_id TEXT NOT NULL, reason TEXT NOT NULL, count BIGINT NOT NULL, first_at BIGINT NOT NULL, last_at BIGINT NOT
+    NULL );
+CREATE INDEX refusals_last ON refusals (last_at);
+CREATE TABLE forgotten ( book TEXT NOT NULL, upto BIGINT NOT NULL, PRIMARY KEY (book) );
+CREATE INDEX event_ids_refreshed ON event_ids (topic_id, position, first_position) WHERE first_position IS NOT NULL;
+CREATE INDEX batches_picked ON batches (cursor) WHERE picked <> '';
+CREATE INDEX dead_letters_topic ON dead_letters (topic_id, id);
+CREATE INDEX inbound_gaps_topic ON inbound_gaps (topic_id);
+CREATE INDEX cursors_kind ON cursors (kind, name);
+CREATE TABLE id_conflicts ( topic_id BIGINT NOT NULL, owner TEXT NOT NULL, owner_key TEXT NOT NULL, source TEXT NOT
+    NULL, key_id TEXT NOT NULL, times BIGINT NOT NULL, event_id TEXT NOT NULL, first_at BIGINT NOT NULL, last_at
+    BIGINT NOT NULL, PRIMARY KEY (topic_id, owner, owner_key, source, key_id) );
+CREATE INDEX id_conflicts_last ON id_conflicts (last_at);
