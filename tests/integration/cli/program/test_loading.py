@@ -20,7 +20,14 @@ from tests.support.fresh import make_current
 
 ROOT = Path(__file__).parents[4]
 HEAVY = ("aiohttp", "alembic", "cryptography", "psycopg", "rich", "sqlalchemy.dialects.postgresql", "eventd.node")
-OF_THE_NODE = ("sqlalchemy", "pydantic", "msgspec", "eventd.settings", "eventd.log", "eventd.api.framework.operations")
+OF_THE_NODE = (
+    "sqlalchemy",
+    "pydantic",
+    "msgspec",
+    "eventd.settings.model",
+    "eventd.log",
+    "eventd.api.framework.operations",
+)
 PROBE = """
 import json, sys
 from eventd.cli.routerctl import main
