@@ -222,6 +222,10 @@ def probe(
     key_file: Annotated[
         str, typer.Option("--key-file", metavar="PATH", help="File that holds an API key. [EVENTD_API_KEY_FILE]")
     ] = "",
+    ca_file: Annotated[
+        str,
+        typer.Option("--ca-file", metavar="PATH", help="PEM file of CAs that verify an https server. [EVENTD_CA_FILE]"),
+    ] = "",
     timeout: Annotated[
         Duration, typer.Option("--timeout", metavar="DURATION", help="Maximum time for each step.")
     ] = TWO_SECONDS,
@@ -231,7 +235,7 @@ def probe(
 
     if timeout <= 0:
         raise typer.BadParameter("--timeout must be longer than 0s")
-    asked = Probe(ready, standby_ok, server, data_dir, key_file, timeout / SECOND)
+    asked = Probe(ready, standby_ok, server, data_dir, key_file, ca_file, timeout / SECOND)
     try:
         print(run_probe(asked))
     except ProbeFailed as error:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from eventd.cli.gateway.serving_file import lock_file, reachable_host, read_serving_file
 from eventd.net.local_socket import LISTEN_HEADER, ROOT, SocketFolder, Untrusted
 from eventd.settings.environment import probe_environment
+from eventd.tls.plain import TLS_REQUIRED
 
 SECONDS = 2.0
 """How long each step may take by default: to connect, and until the next part of the answer."""
@@ -23,7 +24,7 @@ _PORT = "8780"
 _LISTEN = f"127.0.0.1:{_PORT}"
 _DATA_DIR = "eventd-data"
 _FLAGS = {"--ready": "ready", "--standby-ok": "standby_ok"}
-_VALUES = {"--server": "server", "--data-dir": "data_dir", "--key-file": "key_file"}
+_VALUES = {"--server": "server", "--data-dir": "data_dir", "--key-file": "key_file", "--ca-file": "ca_file"}
 
 
 class Probe(NamedTuple):
@@ -34,6 +35,7 @@ class Probe(NamedTuple):
     server: str = ""
     data_dir: str = ""
     key_file: str = ""
+    ca_file: str = ""
     seconds: float = SECONDS
 
 
@@ -72,10 +74,13 @@ def run_probe(probe: Probe, environ: Mapping[str, str] | None = None) -> str:
     answer = None if server else _ask_locally(path, _folder(probe, known), known.get("EVENTD_API_LISTEN", ""), probe)
     if answer is None:
         server = server or _local_address(probe, known)
-        answer = _ask(server, path, _key(probe, known), probe.seconds)
+        ca_file = probe.ca_file or known.get("EVENTD_CA_FILE", "")
+        answer = _ask(server, path, _key(probe, known), ca_file, probe.seconds)
     status, text = answer
     if status == 401:
         raise ProbeFailed(f"the node at {server} requires a key for probes: give one with --key-file")
+    if status == 400 and text.encode() == TLS_REQUIRED:
+        raise ProbeFailed(f"the node at {server} speaks TLS: write https:// in its address, and name its --ca-file")
     if status == 200:
         return "ready" if probe.ready else "alive"
     failed = [line.removeprefix("[-]").strip() for line in text.splitlines() if line.startswith("[-]")]
@@ -151,7 +156,7 @@ def _split(server: str) -> tuple[bool, str, int, str]:
     return tls, reachable_host(host), int(port), f"/{path}".rstrip("/")
 
 
-def _ask(server: str, path: str, key: str, seconds: float) -> tuple[int, str]:
+def _ask(server: str, path: str, key: str, ca_file: str, seconds: float) -> tuple[int, str]:
     """Return the status and the text of the answer to a GET. Raises `ProbeFailed`."""
     tls, host, port, base = _split(server)
     head = f"GET {base}{path} HTTP/1.1\r\nHost: {f'[{host}]' if ':' in host else host}:{port}\r\nConnection: close\r\n"
@@ -159,8 +164,10 @@ def _ask(server: str, path: str, key: str, seconds: float) -> tuple[int, str]:
         head += f"Authorization: Bearer {key}\r\n"
     try:
         with socket.create_connection((host, port), timeout=seconds) as plain:
-            connection = _over_tls(plain, host) if tls else plain
-            return _exchange(connection, head)
+            if not tls:
+                return _exchange(plain, head)
+            with _over_tls(plain, host, ca_file) as connection:
+                return _exchange(connection, head)
     except _NotHttp:
         raise ProbeFailed(
             f"what answers at {host} port {port} is not the API of a node: name it with --server"
@@ -188,7 +195,12 @@ def _exchange(connection: socket.socket, head: str) -> tuple[int, str]:
     return int(first[1]), answer.partition(b"\r\n\r\n")[2].decode("utf-8", "replace")
 
 
-def _over_tls(plain: socket.socket, host: str) -> socket.socket:
+def _over_tls(plain: socket.socket, host: str, ca_file: str) -> socket.socket:
     import ssl  # slow to load, and not needed on the same machine
 
-    return ssl.create_default_context().wrap_socket(plain, server_hostname=host)
+    try:
+        context = ssl.create_default_context(cafile=ca_file or None)
+    except OSError as error:
+        why = "contains no certificate" if isinstance(error, ssl.SSLError) else error.strerror
+        raise ProbeFailed(f"{ca_file}: {why}: correct --ca-file or EVENTD_CA_FILE") from None
+    return context.wrap_socket(plain, server_hostname=host)

@@ -90,3 +90,16 @@ def test_a_certificate_that_cannot_be_used_ends_the_start_with_the_reason(proces
     assert node.wait_exit() == 1
     assert "does not belong to the certificate" in node.log()
     assert "Traceback" not in node.log()
+
+
+def test_probe_over_https(processes: Processes, ca: Authority) -> None:
+    node = serve(processes, ca.issue("api"))
+    server = f"https://127.0.0.1:{node.port}"
+    assert run_probe(Probe(ready=True, server=server, ca_file=str(ca.file)), {}) == "ready"
+    assert run_probe(Probe(), {"EVENTD_SERVER": server, "EVENTD_CA_FILE": str(ca.file)}) == "alive"
+    with pytest.raises(ProbeFailed, match="certificate"):
+        run_probe(Probe(server=server), {})
+    with pytest.raises(ProbeFailed, match="speaks TLS: write https://"):
+        run_probe(Probe(server=f"http://127.0.0.1:{node.port}"), {})
+    with pytest.raises(ProbeFailed, match="correct --ca-file"):
+        run_probe(Probe(server=server, ca_file="/nowhere"), {})
