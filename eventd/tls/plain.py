@@ -1,4 +1,4 @@
-"""The answers to a client that speaks plain HTTP where the port speaks TLS, or the reverse.
+"""The answer to a client that speaks plain HTTP where the port speaks TLS.
 
 Commands load this module on every run: it imports nothing slow.
 """
@@ -16,5 +16,3 @@ def _bad_request(text: bytes) -> bytes:
 TLS_REQUIRED: Final = b"this port speaks TLS: write https:// in its address\n"
 """The body of the answer to plain HTTP at a port that speaks TLS. Links know the mistake by it."""
 TLS_REFUSED: Final = _bad_request(TLS_REQUIRED)
-HTTP_REFUSED: Final = _bad_request(b"this port does not speak TLS: write http:// in its address\n")
-"""The answer to a TLS handshake at a port without TLS, which most clients report as a wrong version."""

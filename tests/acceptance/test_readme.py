@@ -137,7 +137,10 @@ def test_every_call_of_the_daemon_can_be_typed(page: Path) -> None:
     text = (ROOT / page).read_text()
     for line in re.findall(r"^ *(?:\$ )?routerd-eventd ([^\n|>&#]+)|`routerd-eventd ([^`]+)`", text, re.MULTILINE):
         name, *words = "".join(line).replace("\n", " ").split()
-        known = {option for param in app.commands[name].params for option in param.opts} | {"--help"}
+        command = app.commands[name]
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        known = {option for param in command.params for option in param.opts} | {"--help"}
         assert {word.split("=")[0] for word in words if word.startswith("-")} <= known, line
 
 

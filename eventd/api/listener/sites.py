@@ -20,7 +20,7 @@ from eventd.api.listener.connections import ConnectionLimiter, address_of
 from eventd.api.listener.parsing_time import READ_BYTES
 from eventd.api.listener.vanished import Acknowledgements
 from eventd.tls.listening import TlsListener
-from eventd.tls.plain import HTTP_REFUSED, TLS_REFUSED
+from eventd.tls.plain import TLS_REFUSED
 from eventd.tls.reasons import HandshakeFailed, Reason
 from eventd.tls.transport import HANDSHAKE, TlsTransport
 
@@ -160,8 +160,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._is_first:
             self._is_first = False
-            if (data[0] == HANDSHAKE) != (self._tls is not None):
-                self._refuse_other_protocol()
+            if self._tls is None and data[0] == HANDSHAKE:
+                self._limiter.count_refused(Reason.NOT_SPOKEN)  # the answer is aiohttp's, in the form of all errors
+            elif self._tls is not None and data[0] != HANDSHAKE:
+                self._refuse_plain()
                 return
         if self._tls is None:
             if self._served is not None:
@@ -182,15 +184,10 @@ class Connection(asyncio.BufferedProtocol):
             if self._served is not None:
                 tls.receive(b"", self._served)
 
-    def _refuse_other_protocol(self) -> None:
-        if self._raw is None:
-            return
-        if self._tls is None:
-            self._raw.write(HTTP_REFUSED)
-            self._refuse(HandshakeFailed(Reason.NOT_SPOKEN, "a client speaks TLS where this node does not"))
-        else:
+    def _refuse_plain(self) -> None:
+        if self._raw is not None:
             self._raw.write(TLS_REFUSED)
-            self._refuse(HandshakeFailed(Reason.REQUIRED, "a client speaks plain HTTP where this node speaks TLS"))
+        self._refuse(HandshakeFailed(Reason.REQUIRED, "a client speaks plain HTTP where this node speaks TLS"))
 
     def _refuse(self, failure: HandshakeFailed) -> None:
         """Count a failed handshake, and close once the client has read the answer or after `LINGER_SECONDS`.
