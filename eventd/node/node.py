@@ -244,7 +244,11 @@ class Node:
     async def _serve_api(self) -> None:
         settings = self.settings
         limiter = ConnectionLimiter(
-            "", settings.max_connections + settings.max_sse_connections, self.metrics, self._dependencies.parsing
+            "",
+            settings.max_connections + settings.max_sse_connections,
+            self.metrics,
+            self._dependencies.parsing,
+            most_untrusted=settings.max_connections,
         )
         local = self._make_local_listener()
         callers = Callers(self.keys, limiter, local)

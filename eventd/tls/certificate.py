@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 NODE_URI: Final = "urn:eventd:node:"
 """Prefix of the URI in a certificate's subject alternative names that names the node it speaks for."""
 PIN: Final = re.compile(r"sha256//[A-Za-z0-9+/]{43}=")
+
+
+PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+
+
+class UnreadableCertificate(ValueError):
+    """A certificate, or one of its names, is malformed or of an unknown kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,39 +38,50 @@ class Certificate:
     nodes: frozenset[str]
     begins: int
     ends: int
+    issues: bool = False
+    """Whether it may issue certificates."""
 
     @classmethod
     def of_der(cls, content: bytes) -> Certificate:
-        """Read a certificate. Raises ValueError for a content that is none."""
+        """Read a certificate. Raises `UnreadableCertificate`."""
         from cryptography import x509
 
-        return cls._of(x509.load_der_x509_certificate(content))
+        with _reading():
+            return cls._of(x509.load_der_x509_certificate(content))
 
     @classmethod
-    def of_pem(cls, content: bytes) -> Certificate:
-        """Read the first certificate of a PEM file. Raises ValueError if there is none."""
+    def of_pem(cls, content: bytes) -> list[Certificate]:
+        """Read the certificates of a PEM file; whatever stands between them is skipped.
+
+        Raises `UnreadableCertificate`, which says which one it is.
+        """
         from cryptography import x509
 
-        return cls._of(x509.load_pem_x509_certificates(content)[0])
+        found = []
+        for number, block in enumerate(PEM.findall(content), start=1):
+            with _reading(f"certificate {number}"):
+                found.append(cls._of(x509.load_pem_x509_certificate(block)))
+        return found
 
     @classmethod
     def _of(cls, read: x509.Certificate) -> Certificate:
         from cryptography import x509
-        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-        try:
-            names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        except x509.ExtensionNotFound:
-            names = x509.SubjectAlternativeName([])
-        key = read.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        names, limits = x509.SubjectAlternativeName([]), x509.BasicConstraints(ca=False, path_length=None)
+        for extension in read.extensions:
+            if isinstance(extension.value, x509.SubjectAlternativeName):
+                names = extension.value
+            elif isinstance(extension.value, x509.BasicConstraints):
+                limits = extension.value
         uris = names.get_values_for_type(x509.UniformResourceIdentifier)
         return cls(
-            pin=pin_of(key),
+            pin=_pin(read),
             hosts=frozenset(map(str.lower, names.get_values_for_type(x509.DNSName)))
             | frozenset(map(str, names.get_values_for_type(x509.IPAddress))),
             nodes=frozenset(uri.removeprefix(NODE_URI) for uri in uris if uri.startswith(NODE_URI)),
             begins=round(read.not_valid_before_utc.timestamp()) * 1_000_000,
             ends=round(read.not_valid_after_utc.timestamp()) * 1_000_000,
+            issues=limits.ca,
         )
 
     def speaks_for(self, node: str) -> bool:
@@ -74,9 +93,28 @@ class Certificate:
         return show_few([*sorted(self.nodes), *sorted(self.hosts)])
 
 
-def pin_of(public_key: bytes) -> str:
-    """Return the pin of a public key in its DER form."""
-    return "sha256//" + base64.b64encode(hashlib.sha256(public_key).digest()).decode()
+def pin_of(content: bytes) -> str:
+    """Return the pin of a certificate (DER), also if its names cannot be read. Raises `UnreadableCertificate`."""
+    from cryptography import x509
+
+    with _reading():
+        return _pin(x509.load_der_x509_certificate(content))
+
+
+def _pin(read: x509.Certificate) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    key = read.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return "sha256//" + base64.b64encode(hashlib.sha256(key).digest()).decode()
+
+
+@contextmanager
+def _reading(what: str = "the certificate") -> Iterator[None]:
+    """Raise `UnreadableCertificate` for any exception: the library has a type for each way to be malformed."""
+    try:
+        yield
+    except Exception as error:
+        raise UnreadableCertificate(f"{what} cannot be read: {type(error).__name__}") from None
 
 
 def show_few(names: Iterable[str]) -> str:

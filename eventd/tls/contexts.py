@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from eventd.tls.certificate import Certificate
-from eventd.tls.files import ClientTlsConfig, Reloaded, ServerTlsConfig, load_ca, load_pair, place
+from eventd.tls.certificate import Certificate, UnreadableCertificate, pin_of
+from eventd.tls.files import ClientTlsConfig, Reloaded, ServerTlsConfig, load_ca, load_client_ca, load_pair, place
 from eventd.tls.reasons import HandshakeFailed, Reason
 
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+MOST_SESSIONS: Final = 1000
 Now = Callable[[], int]
 """Returns the time in microseconds since 1970."""
 
@@ -32,22 +33,31 @@ class ServerTls(Reloaded[LoadedTls]):
     """The TLS of one listener. A new connection uses the certificate that was read last."""
 
     def __init__(self, declared: ServerTlsConfig, credentials: Path | None, now: Now) -> None:
-        self.asks_clients = bool(declared.client_ca_file)
+        self.now = now
         files = (declared.cert_file, declared.key_file, declared.client_ca_file)
         super().__init__(files, credentials, lambda: _load_server(declared, credentials, now()))
+
+    def refresh(self, *, force: bool = False) -> bool:
+        """Load changed files; also a new context once the present one remembers `MOST_SESSIONS` sessions of TLS 1.2.
+
+        OpenSSL keeps them to resume them, which cannot be switched off from here.
+        """
+        loaded = self.present
+        is_full = loaded is not None and loaded.context.session_stats()["number"] >= MOST_SESSIONS
+        return super().refresh(force=force or is_full)
 
 
 def _load_server(declared: ServerTlsConfig, credentials: Path | None, now: int) -> LoadedTls:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[declared.min_version]
     context.set_alpn_protocols(["http/1.1"])
-    # A resumed session would skip the check of the client's certificate against the CA as it is now.
+    # A resumed session skips the check of the client's certificate. Without tickets, only TLS 1.2 resumes any, and none
+    # that began under another context: see `TlsTransport.shake_hands`.
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
     context.num_tickets = 0
     certificate = load_pair(context, place(declared.cert_file, credentials), place(declared.key_file, credentials), now)
     if declared.client_ca_file:
-        load_ca(context, place(declared.client_ca_file, credentials))
-        context.verify_mode = ssl.CERT_REQUIRED
+        load_client_ca(context, place(declared.client_ca_file, credentials))
     return LoadedTls(context, certificate)
 
 
@@ -73,9 +83,12 @@ class ClientTls(Reloaded[LoadedTls]):
         shown = tls.getpeercert(binary_form=True) if tls is not None else None
         if shown is None:
             raise HandshakeFailed(Reason.FAILED, "the other end shows no certificate")
-        certificate = Certificate.of_der(shown)
-        if pins and certificate.pin not in pins:
-            raise HandshakeFailed(Reason.WRONG_PIN, f"the public key there has the pin {certificate.pin}")
+        try:
+            if pins and (pin := pin_of(shown)) not in pins:
+                raise HandshakeFailed(Reason.WRONG_PIN, f"the public key there has the pin {pin}")
+            certificate = Certificate.of_der(shown)
+        except UnreadableCertificate as error:
+            raise HandshakeFailed(Reason.FAILED, str(error)) from None
         if pins and not certificate.begins <= self._now() < certificate.ends:
             raise HandshakeFailed(Reason.EXPIRED, "its certificate has expired, or is not valid yet")
         if node and certificate.nodes and node not in certificate.nodes:

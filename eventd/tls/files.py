@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import ssl
 import stat
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from eventd.errors import Unavailable
-from eventd.tls.certificate import Certificate
+from eventd.tls.certificate import PEM, Certificate, UnreadableCertificate
 
 MAX_BYTES: Final = 1 << 20
 """Size of the largest file that is read: a bundle of a few hundred certificates."""
@@ -94,6 +95,8 @@ def read_pem(path: Path, *, secret: bool = False) -> bytes:
         ) from None
     if not stat.S_ISREG(mode):
         raise CertificateUnusable(f"{path} is not a file", hint="name a PEM file")
+    if secret and b"PRIVATE KEY-----" not in content:
+        raise CertificateUnusable(f"{path} contains no private key", hint="name a PEM file of a private key")
     if secret and mode & _OTHERS:
         raise CertificateUnusable(
             f"every user of this machine may read or change the private key {path}", hint=f"run chmod o= {path}"
@@ -108,27 +111,41 @@ def load_pair(context: ssl.SSLContext, cert: Path, key: Path, now: int) -> Certi
 
     Raises `CertificateUnusable` if a file cannot be read, the certificate has ended, or the key is not its own.
     """
-    content = read_pem(cert)
-    read_pem(key, secret=True)
-    try:
-        certificate = Certificate.of_pem(content)
-    except ValueError:
-        raise CertificateUnusable(
-            f"{cert} contains no certificate", hint="write the certificate in PEM, then those of its issuers"
-        ) from None
+    certificate = read_certificates(cert)[0]
     if certificate.ends <= now:
-        raise CertificateUnusable(f"the certificate {cert} has expired", hint="renew it, then send SIGHUP")
+        raise CertificateUnusable(f"the certificate {cert} has expired", hint="renew it")
+    if certificate.begins > now:
+        raise CertificateUnusable(f"the certificate {cert} is not valid yet", hint="set the clock that is wrong")
+    read_pem(key, secret=True)
     try:
         context.load_cert_chain(cert, key, password=_refuse_password)
     except (ssl.SSLError, OSError, ValueError) as error:
-        if "KEY_VALUES_MISMATCH" in str(getattr(error, "reason", "")):
-            problem = f"the private key {key} does not belong to the certificate {cert}"
-        elif isinstance(error, ValueError):
-            problem = f"the private key {key} is encrypted"
-        else:
-            problem = f"{cert} and {key} cannot be used: {getattr(error, 'reason', None) or 'the key is not PEM'}"
+        problem = _pair_problem(error, cert, key)
         raise CertificateUnusable(problem, hint="write a PEM certificate and its unencrypted private key") from None
     return certificate
+
+
+def _pair_problem(error: Exception, cert: Path, key: Path) -> str:
+    reason = str(getattr(error, "reason", None) or "")
+    if "KEY_VALUES_MISMATCH" in reason:
+        return f"the private key {key} does not belong to the certificate {cert}"
+    if "KEY_TOO_SMALL" in reason or "MD_TOO_WEAK" in reason:
+        return f"the key or the signature of {cert} is too weak"
+    if isinstance(error, ValueError) and not isinstance(error, ssl.SSLError):
+        return f"the private key {key} is encrypted"
+    return f"{cert} and {key} cannot be used: {reason.lower().replace('_', ' ') or 'the key is not PEM'}"
+
+
+def read_certificates(path: Path) -> list[Certificate]:
+    """Return the certificates of a PEM file, at least one. Raises `CertificateUnusable`."""
+    content = read_pem(path)
+    try:
+        found = Certificate.of_pem(content)
+    except UnreadableCertificate as error:
+        raise CertificateUnusable(f"{path}: {error}", hint="issue it again") from None
+    if not found:
+        raise CertificateUnusable(f"{path} contains no certificate", hint="write one or more certificates in PEM")
+    return found
 
 
 def _refuse_password() -> str:
@@ -138,14 +155,30 @@ def _refuse_password() -> str:
 
 def load_ca(context: ssl.SSLContext, path: Path) -> None:
     """Let a context trust the certificates of a file, also one that is not a CA's. Raises `CertificateUnusable`."""
-    content = read_pem(path)
+    blocks = b"\n".join(PEM.findall(read_pem(path)))  # without comments, which need not be ASCII
+    if not blocks:
+        raise CertificateUnusable(f"{path} contains no certificate", hint="write one or more certificates in PEM")
     try:
-        context.load_verify_locations(cadata=content.decode("ascii"))
-    except (ssl.SSLError, UnicodeDecodeError, ValueError):
-        raise CertificateUnusable(
-            f"{path} contains no CA certificate", hint="write one or more certificates in PEM"
-        ) from None
+        context.load_verify_locations(cadata=blocks.decode("ascii"))
+    except (ssl.SSLError, ValueError) as error:
+        reason = str(getattr(error, "reason", None) or "no PEM").lower().replace("_", " ")
+        raise CertificateUnusable(f"{path} cannot be used: {reason}", hint="write certificates in PEM") from None
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+
+
+def load_client_ca(context: ssl.SSLContext, path: Path) -> None:
+    """Demand certificates of clients that one of these CAs has issued, or that are in the file themselves.
+
+    Raises `CertificateUnusable`, also for a client's certificate that may issue others: its owner could take any name.
+    """
+    load_ca(context, path)
+    for number, certificate in enumerate(read_certificates(path), start=1):
+        if certificate.issues and (certificate.nodes or certificate.hosts):
+            raise CertificateUnusable(
+                f"{path}: certificate {number}, for {certificate.show_names()}, may issue certificates for any name",
+                hint="let its owner make one with `routerd-eventd tls init`, or with basicConstraints CA:FALSE",
+            )
+    context.verify_mode = ssl.CERT_REQUIRED
 
 
 class Reloaded(Generic[T]):
@@ -162,12 +195,13 @@ class Reloaded(Generic[T]):
         self._make = make
         self._stamps: list[Stamp] = []
         self._value: T | None = None
+        self._lock = threading.Lock()  # a look and a signal may load at once, and the older one must not be the last
 
     @property
     def value(self) -> T:
         """Return the value, made at the first use. Raises `CertificateUnusable` while there is none."""
         if self._value is None:
-            self._load(self._read_stamps())
+            self.refresh(force=True)
         if self._value is None:
             raise CertificateUnusable(self.trouble)
         return self._value
@@ -178,21 +212,20 @@ class Reloaded(Generic[T]):
         return self._value
 
     def refresh(self, *, force: bool = False) -> bool:
-        """Make the value again if a file has changed, or if `force`. Returns whether there is a new one."""
-        stamps = self._read_stamps()
-        if stamps == self._stamps and not force:
-            return False
-        return self._load(stamps)
-
-    def _load(self, stamps: list[Stamp]) -> bool:
-        self._stamps = stamps  # of before the files are read: a change during that is noticed next time
-        try:
-            self._value = self._make()
-        except CertificateUnusable as error:
-            self.trouble = str(error)
-            return False
-        self.trouble = ""
-        return True
+        """Make the value again if a file has changed, or if `force`. Returns whether changed files were taken over."""
+        with self._lock:
+            stamps = self._read_stamps()
+            has_changed = stamps != self._stamps
+            if not has_changed and not force:
+                return False
+            self._stamps = stamps  # of before the files are read: a change during that is noticed next time
+            try:
+                self._value = self._make()
+            except CertificateUnusable as error:
+                self.trouble = str(error)
+                return False
+            self.trouble = ""
+            return has_changed
 
     def _read_stamps(self) -> list[Stamp]:
         return [self._stamp(name) for name in self._names]

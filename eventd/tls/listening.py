@@ -12,6 +12,7 @@ from eventd.runtime.clock import Clock
 from eventd.tls.contexts import ServerTls
 from eventd.tls.files import ServerTlsConfig
 from eventd.tls.reasons import HandshakeFailed
+from eventd.tls.transport import TlsTransport
 
 LOG_SECONDS = 60.0
 """Seconds between two log lines about handshakes that failed for one reason."""
@@ -25,6 +26,10 @@ class TlsListener:
 
     tls: ServerTls
     failed: Callable[[HandshakeFailed, str], None]
+
+    def wrap(self, raw: asyncio.Transport) -> TlsTransport:
+        """Return the server's end of TLS over a connection, with the certificate that is in effect now."""
+        return TlsTransport(raw, self.tls.value.context, self.tls.now)
 
 
 async def open_api_tls(declared: ServerTlsConfig | None, credentials: Path | None, clock: Clock) -> TlsListener | None:

@@ -47,7 +47,7 @@ def make_pair(folder: Path, node: str, hosts: Sequence[str], days: int, now: dat
         ) from None
     except OSError as error:
         raise Unavailable(f"cannot write {error.filename}: {error.strerror}", hint="name another folder") from None
-    return Pair(Certificate.of_pem(certificate), cert_file, key_file)
+    return Pair(Certificate.of_pem(certificate)[0], cert_file, key_file)
 
 
 def _sign(node: str, hosts: Sequence[str], days: int, now: datetime.datetime) -> tuple[bytes, bytes]:

@@ -38,9 +38,9 @@ class HandshakeFailed(Exception):
 
 _EXPIRED: Final = (9, 10)
 _WRONG_NAME: Final = (62, 64)
-_UNKNOWN_CA: Final = (2, 18, 19, 20, 21)
+_UNKNOWN_CA: Final = (2, 7, 18, 19, 20, 21)
 """Results of OpenSSL's verification: X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED; _HOSTNAME_MISMATCH and
-_IP_ADDRESS_MISMATCH; an issuer that is not found, or a self-signed certificate that is not trusted."""
+_IP_ADDRESS_MISMATCH; an issuer that is not found or did not sign, or a self-signed certificate that is not trusted."""
 
 _OF_SERVER: Final = {
     "ALERT_CERTIFICATE_REQUIRED": (Reason.CLIENT_MISSING, "it demands a client certificate"),
@@ -49,6 +49,7 @@ _OF_SERVER: Final = {
     "ALERT_BAD_CERTIFICATE": (Reason.CLIENT_REFUSED, "it refuses this node's certificate"),
     "ALERT_CERTIFICATE_UNKNOWN": (Reason.CLIENT_REFUSED, "it refuses this node's certificate"),
     "ALERT_UNSUPPORTED_CERTIFICATE": (Reason.CLIENT_REFUSED, "it refuses this node's certificate"),
+    "ALERT_DECRYPT_ERROR": (Reason.CLIENT_REFUSED, "it cannot verify this node's certificate"),
     "ALERT_PROTOCOL_VERSION": (Reason.VERSION, "it does not speak TLS 1.2 or 1.3"),
     "UNSUPPORTED_PROTOCOL": (Reason.VERSION, "it does not speak TLS 1.2 or 1.3"),
     "WRONG_VERSION_NUMBER": (Reason.NOT_SPOKEN, "it answers without TLS"),
@@ -60,6 +61,7 @@ _OF_CLIENT: Final = {
     "ALERT_UNKNOWN_CA": (Reason.SERVER_REFUSED, "the client does not trust the issuer of this node's certificate"),
     "ALERT_BAD_CERTIFICATE": (Reason.SERVER_REFUSED, "the client refuses this node's certificate"),
     "ALERT_CERTIFICATE_UNKNOWN": (Reason.SERVER_REFUSED, "the client refuses this node's certificate"),
+    "ALERT_DECRYPT_ERROR": (Reason.SERVER_REFUSED, "the client cannot verify this node's certificate"),
     "ALERT_CERTIFICATE_EXPIRED": (Reason.SERVER_REFUSED, "the client finds this node's certificate expired"),
     "UNSUPPORTED_PROTOCOL": (Reason.VERSION, "the client does not speak a version of TLS that is allowed"),
     "NO_SHARED_CIPHER": (Reason.VERSION, "the client has no cipher in common with this node"),

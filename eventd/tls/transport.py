@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from eventd.tls.reasons import of_client
+from eventd.tls.reasons import HandshakeFailed, Reason, of_client
 
 RECORD_BYTES: Final = 16 << 10
 """Maximum bytes of one decrypted TLS record (RFC 8446, section 5.1)."""
@@ -37,8 +37,10 @@ class TlsTransport(asyncio.Transport):
     Pass what arrives there to `receive`, also during the handshake. Writing is possible once `established`.
     """
 
-    def __init__(self, raw: asyncio.Transport, context: ssl.SSLContext) -> None:
+    def __init__(self, raw: asyncio.Transport, context: ssl.SSLContext, now: Callable[[], int]) -> None:
+        """`now` returns the time in microseconds since 1970."""
         super().__init__()
+        self._now = now
         self._raw = raw
         self._arrived, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._arrived, self._to_send, server_side=True)
@@ -59,8 +61,18 @@ class TlsTransport(asyncio.Transport):
             self._flush()  # the alert
             raise of_client(error) from None
         self._flush()
+        self._check_resumed()
         self.established = True
         return True
+
+    def _check_resumed(self) -> None:
+        """Raise `HandshakeFailed` if a client resumes a session (TLS 1.2) that began with a certificate expired by now.
+
+        OpenSSL checks it only in full handshakes. The CA is the same: a session ends with its context.
+        """
+        shown = self._tls.getpeercert() if self._tls.session_reused else None
+        if shown and ssl.cert_time_to_seconds(str(shown["notAfter"])) * 1_000_000 <= self._now():
+            raise HandshakeFailed(Reason.CLIENT_EXPIRED, "the client's certificate has expired")
 
     def receive(self, data: bytes, receiver: Receiver) -> None:
         """Decrypt bytes, and pass the text to the application. Ends the connection if they are not valid TLS.

@@ -26,7 +26,7 @@ class Files(NamedTuple):
 
     @property
     def pin(self) -> str:
-        return Certificate.of_pem(self.cert.read_bytes()).pin
+        return Certificate.of_pem(self.cert.read_bytes())[0].pin
 
     @property
     def listen(self) -> dict[str, str]:

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, get_args
@@ -29,6 +30,8 @@ _WORDS: dict[str, tuple[Scope, ...]] = {
 }
 
 
+NODE_PREFIX = "node/"
+"""Prefix in `api_clients` of the name of a node, which only a URI in the certificate gives."""
 LONGEST_WAIT = 60.0
 """Maximum seconds between two checks of the expiry of a key in use: the wall clock may have been set."""
 
@@ -174,8 +177,12 @@ class Keys:
         return self.find(token.strip())
 
     def identify_client(self, names: Iterable[str]) -> ApiKey | None:
-        """Return what a client certificate with these names stands for; None if it stands for no key."""
-        return next((self._clients[name] for name in sorted(names) if name in self._clients), None)
+        """Return what a client certificate with these names stands for: the first entry of `api_clients` that matches.
+
+        None if it stands for no key.
+        """
+        shown = set(names)
+        return next((key for name, key in self._clients.items() if name in shown), None)
 
     def find(self, token: str) -> ApiKey:
         """Return the key with this token. Raises `Unauthorized` if it is unknown, revoked or expired."""
@@ -339,16 +346,35 @@ def _from_settings(settings: Settings) -> list[ApiKey]:
 
 
 def _clients_of(settings: Settings) -> dict[str, ApiKey]:
-    """Return what each name in a client certificate stands for. Raises `BadSettings`."""
-    if not settings.api_clients:
-        return {}
-    try:
-        entries = split_entries(settings.api_clients)
-        keys = parse_keys(settings.api_clients)
-    except ValueError as error:
-        raise BadSettings([SettingProblem(settings.origin("api_clients"), str(error))]) from None
-    names = [entry.partition(":")[0].strip() for entry in entries]
-    return {name: key._replace(name=name) for name, key in zip(names, keys, strict=True)}
+    """Return what each name in a client certificate stands for, in the order of the setting. Raises `BadSettings`."""
+    found: dict[str, ApiKey] = {}
+    for number, entry in enumerate(split_entries(settings.api_clients), start=1):
+        try:
+            name, key = _client(number, entry)
+            if name in found:
+                raise ValueError(f"entry {number}: the name {name!r} stands there twice")
+        except ValueError as error:
+            raise BadSettings([SettingProblem(settings.origin("api_clients"), str(error))]) from None
+        found[name] = key
+    return found
+
+
+def _client(number: int, entry: str) -> tuple[str, ApiKey]:
+    """Return the name and the permissions of an entry of `api_clients`. Raises ValueError.
+
+    A name with a colon stands in brackets; that of a node begins with `node/`.
+    """
+    match = re.fullmatch(r"(?:\[([^\[\]]+)\]|([^\[\]:*\s]+))(:.*)?", entry)
+    if match is None:
+        raise ValueError(f"entry {number} is not NAME[:SCOPES[:PREFIXES]]; write a name with a colon as [NAME]")
+    name = match[1] or match[2]
+    if not name.startswith(NODE_PREFIX):
+        name = name.lower()
+    if match[3] is not None and match[3].endswith(":"):
+        raise ValueError(f"entry {number} ends with a colon: scopes or prefixes are missing")
+    scopes, _, prefixes = (match[3] or "")[1:].partition(":")
+    key = _entry(number, "certificate", scopes if match[3] else None, prefixes or None)
+    return name, key._replace(name=name, digest=hashlib.sha256(f"certificate {name}".encode()).digest())
 
 
 def _from_file(settings: Settings) -> tuple[ApiKey, ...]:

@@ -9,12 +9,12 @@ from typing import Any
 
 from aiohttp import web
 
-from eventd.api.framework.auth import OWNER, ApiKey, Keys, require_local_name, require_own_page
+from eventd.api.framework.auth import NODE_PREFIX, OWNER, ApiKey, Keys, require_local_name, require_own_page
 from eventd.api.listener.connections import ConnectionLimiter
 from eventd.api.listener.local_connections import LocalListener
 from eventd.errors import Unauthorized
 from eventd.settings.model import Endpoint
-from eventd.tls.certificate import Certificate
+from eventd.tls.certificate import Certificate, UnreadableCertificate
 
 
 class Callers:
@@ -97,9 +97,12 @@ _require_local_name = lru_cache(maxsize=64)(require_local_name)
 
 @lru_cache(maxsize=256)
 def _names_in(certificate: bytes) -> frozenset[str]:
-    """Return the node names, host names and addresses in a verified client certificate (DER)."""
-    read = Certificate.of_der(certificate)
-    return read.nodes | read.hosts
+    """Return the names in a verified client certificate (DER), as `api_clients` has them; none if it is unreadable."""
+    try:
+        read = Certificate.of_der(certificate)
+    except UnreadableCertificate:
+        return frozenset()
+    return read.hosts | {f"{NODE_PREFIX}{node}" for node in read.nodes}
 
 
 @lru_cache(maxsize=64)

@@ -56,9 +56,20 @@ class LimitedConnection(Protocol):
 class ConnectionLimiter:
     """Admits at most `most` connections to one listener. All listeners of a process share one `parsing`."""
 
-    def __init__(self, group: str, most: int, watcher: ConnectionMetrics, parsing: ParsingTime | None = None) -> None:
+    def __init__(
+        self,
+        group: str,
+        most: int,
+        watcher: ConnectionMetrics,
+        parsing: ParsingTime | None = None,
+        *,
+        most_untrusted: int | None = None,
+    ) -> None:
+        """At most `most_untrusted` of the connections are untrusted; by default, all may be."""
         self.group = group
         self._most = most
+        self._most_untrusted = most if most_untrusted is None else most_untrusted
+        self._untrusted = 0
         self._watcher = watcher
         self.parsing = parsing or ParsingTime()
         self.buffer = memoryview(bytearray(_READ_BYTES))
@@ -101,6 +112,7 @@ class ConnectionLimiter:
         if key and by_address:
             connection.trusted += (f"address {connection.address}",)
         _remove(self._strangers, connection.address, transport)
+        self._untrusted -= 1
         for holder in connection.trusted:
             self._trusted[holder][transport] = None
             if holder and len(self._trusted[holder]) > self._most // SHARE:
@@ -112,6 +124,7 @@ class ConnectionLimiter:
             _remove(self._trusted, holder, transport)
         connection.trusted = ()
         self._strangers[connection.address][transport] = None
+        self._untrusted += 1
 
     def enter(self, transport: asyncio.Transport, connection: LimitedConnection) -> bool:
         """Admit a connection, and return whether it was admitted; none is after `shut`.
@@ -121,7 +134,7 @@ class ConnectionLimiter:
         """
         if self._shut:
             return False
-        if len(self._connections) >= self._most:
+        if len(self._connections) >= self._most or self._untrusted >= self._most_untrusted:
             if not self._strangers:
                 self._watcher.turned_away(self.group, "full")
                 return False
@@ -129,6 +142,7 @@ class ConnectionLimiter:
             self.dismiss(next(iter(self._strangers[most])), "displaced")
         self._connections[transport] = connection
         self._strangers[connection.address][transport] = None
+        self._untrusted += 1
         self._show()
         return True
 
@@ -146,6 +160,7 @@ class ConnectionLimiter:
         """Remove a closed connection, which frees its slot."""
         connection = self._connections.pop(transport, None)
         if connection is not None:
+            self._untrusted -= not connection.trusted
             _remove(self._strangers, connection.address, transport)
             for holder in connection.trusted:
                 _remove(self._trusted, holder, transport)

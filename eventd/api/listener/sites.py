@@ -109,7 +109,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         raw = cast(asyncio.Transport, transport)
         self.address = address_of(raw)
-        tls = None if self._listener is None else TlsTransport(raw, self._listener.tls.value.context)
+        tls = None if self._listener is None else self._listener.wrap(raw)
         if not self._limiter.enter(tls or raw, self):
             if tls is None:
                 raw.write(_FULL)
@@ -187,7 +187,7 @@ class Connection(asyncio.BufferedProtocol):
     def _refuse_plain(self) -> None:
         if self._raw is not None:
             self._raw.write(TLS_REFUSED)
-        self._refuse(HandshakeFailed(Reason.REQUIRED, "a client speaks plain HTTP where this node speaks TLS"))
+        self._refuse(HandshakeFailed(Reason.REQUIRED, "a client does not speak TLS, and this node does"))
 
     def _refuse(self, failure: HandshakeFailed) -> None:
         """Count a failed handshake, and close once the client has read the answer or after `LINGER_SECONDS`.

@@ -16,7 +16,7 @@ from eventd.errors import EventdError
 from eventd.ingress.claimed_sender import Sender
 from eventd.ingress.peers import NamesNode, PeerIngress, any_node
 from eventd.resources.configuration import GroupConfig
-from eventd.tls.certificate import Certificate
+from eventd.tls.certificate import Certificate, UnreadableCertificate
 from federation.errors import TooLarge, V1Refused
 from federation.peers import (
     EVENTS_PATH,
@@ -144,10 +144,16 @@ def names_of(transport: asyncio.BaseTransport | None, config: GroupConfig) -> Na
         return any_node
     tls = None if transport is None else transport.get_extra_info("ssl_object")
     shown = None if tls is None else tls.getpeercert(binary_form=True)
-    return (lambda _node: False) if shown is None else _read_certificate(shown).speaks_for
+    certificate = None if shown is None else _read_certificate(shown)
+    return (lambda _node: False) if certificate is None else certificate.speaks_for
 
 
-_read_certificate = lru_cache(maxsize=256)(Certificate.of_der)
+@lru_cache(maxsize=256)
+def _read_certificate(shown: bytes) -> Certificate | None:
+    try:
+        return Certificate.of_der(shown)
+    except UnreadableCertificate:  # of a kind that only OpenSSL can read: it names no node
+        return None
 
 
 def _answer(request: web.Request, status: int, body: bytes, headers: dict[str, str]) -> web.Response:

@@ -77,13 +77,10 @@ def show(
     output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = "table",
 ) -> None:
     """Show the pin, the names and the end of a certificate."""
-    from eventd.tls.certificate import Certificate, show_few
-    from eventd.tls.files import read_pem
+    from eventd.tls.certificate import show_few
+    from eventd.tls.files import read_certificates
 
-    try:
-        read = Certificate.of_pem(read_pem(certificate))
-    except ValueError:
-        raise Invalid(f"{certificate} contains no certificate", hint="name a PEM file of a certificate") from None
+    read = read_certificates(certificate)[0]
     names = [*sorted(read.nodes), *sorted(read.hosts)]
     row: dict[str, Any] = {"file": str(certificate), "pin": read.pin, "names": names, "ends": show_end(read.ends)}
     out = Output(output, headers=True, colour=False)

@@ -110,6 +110,8 @@ class Transport:
                 return await self._ask(attempt, head, body, most)
         except (ssl.SSLError, HandshakeFailed) as error:
             failure = error if isinstance(error, HandshakeFailed) else of_server(error)
+            if failure.reason is Reason.NOT_SPOKEN and not attempt.is_connecting:  # it spoke TLS, and then did not
+                raise LinkUnavailable(Reason.FAILED, f"{_address(origin)} answered with invalid TLS") from None
             raise _blocked(failure, origin) from None
         except CertificateUnusable as error:
             raise LinkError(Reason.FILES, str(error)) from None

@@ -18,7 +18,7 @@ NOW = datetime.datetime(2026, 11, 25, tzinfo=datetime.UTC)
 
 def test_the_pair_names_the_node_and_its_hosts_and_only_its_owner_reads_the_key(tmp_path: Path) -> None:
     pair = make_pair(tmp_path / "new", "edge:1", ["Edge.example", "10.0.0.1", "::1"], 30, NOW)
-    read = Certificate.of_pem(pair.cert_file.read_bytes())
+    (read,) = Certificate.of_pem(pair.cert_file.read_bytes())
     assert read == pair.certificate
     assert read.nodes == {"edge:1"}
     assert read.hosts == {"edge.example", "10.0.0.1", "::1"}

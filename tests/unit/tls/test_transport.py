@@ -69,7 +69,7 @@ class Pair:
 
     def __init__(self, server: ssl.SSLContext, client: ssl.SSLContext) -> None:
         self.raw, self.application = Raw(), Application()
-        self.server = TlsTransport(self.raw, server)
+        self.server = TlsTransport(self.raw, server, lambda: time.time_ns() // 1000)
         self._arrived, self._sent = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.client = client.wrap_bio(self._arrived, self._sent, server_hostname="localhost")
 

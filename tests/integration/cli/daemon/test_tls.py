@@ -76,7 +76,7 @@ def test_routerctl_verifies_the_node_and_every_worker_reads_a_new_certificate(
 def test_a_pin_is_enough_for_a_self_signed_certificate(processes: Processes, tmp_path: Path) -> None:
     made = processes.run([*DAEMON, "tls", "init", "node", "--dir", str(tmp_path / "tls"), "-o", "json"])
     assert made.returncode == 0, made.stderr
-    pin = Certificate.of_pem((tmp_path / "tls/tls.crt").read_bytes()).pin
+    pin = Certificate.of_pem((tmp_path / "tls/tls.crt").read_bytes())[0].pin
     assert pin in made.stdout
     node = serve(processes, Files(tmp_path / "tls/tls.crt", tmp_path / "tls/tls.key"))
     got = processes.control("get", "EventGroup", "--server", f"https://127.0.0.1:{node.port}", "--pin", pin)
