@@ -14,20 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from eventd.testing import NOW
 from tests.integration.cli.conftest import EDGE, Api
-from tests.support.fresh import make_current
 
 ROOT = Path(__file__).parents[4]
-HEAVY = ("aiohttp", "alembic", "cryptography", "psycopg", "rich", "sqlalchemy.dialects.postgresql", "eventd.node")
-OF_THE_NODE = (
-    "sqlalchemy",
-    "pydantic",
-    "msgspec",
-    "eventd.settings.model",
-    "eventd.log",
-    "eventd.api.framework.operations",
+HEAVY = ("aiohttp", "alembic", "cryptography", "psycopg", "pyspark", "rich", "sqlalchemy", "yaml", "eventd.node")
+HEAVY_BUT_YAML = tuple(name for name in HEAVY if name != "yaml")
+OF_THE_NODE = ("pydantic", "msgspec", "eventd.settings.model", "eventd.log", "eventd.api.framework.operations")
+OF_FEW_NODES = (
+    *("alembic", "cryptography", "psycopg", "rich", "sqlalchemy", "yaml"),
+    *("fsspec", "multiprocessing", "numpy", "pandas", "pyarrow", "pyspark", "eventd.audit", "eventd.bench"),
 )
+"""Modules for Postgres, key pairs, settings files, plugins in YAML and lakes."""
 PROBE = """
 import json, sys
 from eventd.cli.routerctl import main
@@ -41,6 +38,23 @@ for words, code, heavy in json.loads(sys.argv[1]):
     else:
         raise AssertionError(f"{words} did not exit")
 print("every command ended")
+"""
+
+SERVE = """
+import os, pathlib, signal, sys, threading, time
+folder, *unwanted = sys.argv[1:]
+
+def stop():
+    while not pathlib.Path(folder, "port").exists():
+        time.sleep(0.01)
+    print(*(name for name in unwanted if name in sys.modules))
+    os.kill(os.getpid(), signal.SIGTERM)
+
+threading.Thread(target=stop, daemon=True).start()
+from eventd.cli.routerd_eventd import main
+sys.argv = ["routerd-eventd", "serve", "--data-dir", folder, "--api-listen", "127.0.0.1:0"]
+sys.argv += ["--port-file", f"{folder}/port"]
+main()
 """
 
 Case = tuple[Sequence[str], int, Sequence[str]]
@@ -61,16 +75,53 @@ def server(tmp_path: Path) -> Iterator[str]:
         yield api.url
 
 
-def test_a_command_on_the_database_loads_no_server_no_cryptography_and_no_other_database(tmp_path: Path) -> None:
-    make_current(f"sqlite:///{tmp_path / 'eventd.db'}", now=NOW)
-    load_nothing_heavy((("get", "EventGroup", "--data-dir", str(tmp_path)), 0, HEAVY))
+def declare_edge(folder: Path) -> None:
+    """Create a database in the folder, with a group whose peer is away, by a command that loads YAML alone."""
+    (folder / "secret").write_text("a secret of the group")
+    (folder / "secret").chmod(0o600)
+    (folder / "edge.yaml").write_text(EDGE.replace("/nowhere/secret", str(folder / "secret")))
+    apply = ("apply", "-f", str(folder / "edge.yaml"), "--data-dir", str(folder))
+    load_nothing_heavy((apply, 0, HEAVY_BUT_YAML))
+
+
+def test_a_command_on_the_database_loads_no_server_no_cryptography_and_no_sql_toolkit(tmp_path: Path) -> None:
+    declare_edge(tmp_path)
+    load_nothing_heavy(
+        *(
+            ((*words, "--data-dir", str(tmp_path)), code, HEAVY)
+            for words, code in (
+                (("get", "EventGroup"), 0),
+                (("get", "all", "-o", "json"), 0),
+                (("federation", "status"), 0),
+                (("federation", "links"), 0),
+                (("federation", "event", "emit", "--type", "t", "--subject", "s"), 0),
+                (("federation", "event", "list"), 0),
+                (("federation", "event", "deliveries"), 0),
+                (("federation", "dead-letters", "list"), 0),
+                (("subscription", "list"), 0),
+                (("plugin", "runs"), 0),
+                (("dynamic", "list"), 0),
+                (("key", "list"), 0),
+                (("get", "ep", "nowhere"), 3),
+            )
+        )
+    )
+
+
+def test_a_node_loads_what_it_needs_for_its_own_groups_alone(tmp_path: Path) -> None:
+    """Its first start included, which creates the database."""
+    for _ in range(2):
+        serve = [sys.executable, "-c", SERVE, str(tmp_path), *OF_FEW_NODES]
+        done = subprocess.run(serve, cwd=ROOT, capture_output=True, text=True)
+        assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
+        declare_edge(tmp_path)
 
 
 def test_a_command_on_a_server_loads_nothing_of_what_answers(server: str, tmp_path: Path) -> None:
     (tmp_path / "edge.yaml").write_text(EDGE)
     load_nothing_heavy(
         *(
-            ((*words, "--server", server), code, (*HEAVY, *OF_THE_NODE))
+            ((*words, "--server", server), code, (*HEAVY_BUT_YAML, *OF_THE_NODE))
             for words, code in (
                 (("apply", "-f", str(tmp_path / "edge.yaml")), 0),
                 (("get", "EventGroup"), 0),
@@ -92,7 +143,7 @@ def test_a_command_on_a_server_loads_nothing_of_what_answers(server: str, tmp_pa
 
 
 def test_help_and_version_are_there_without_waiting_for_what_a_command_works_with() -> None:
-    light = (*HEAVY, "sqlalchemy", "pydantic", "yaml")
+    light = (*HEAVY, "pydantic")
     helps = ((), ("get",), ("federation",), ("federation", "links"))
     load_nothing_heavy(
         (("--version",), 0, (*light, "asyncio")),
