@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import stat
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from eventd.runtime.chance import Chance
 BACKLOG = 128
 RETRY_SECONDS = 1.0
 """How often a node tries to publish its socket while another node answers at its name."""
+
+LEFTOVER_SECONDS = 60.0
+"""Minimum age of a temporary socket that is removed if no process listens at it."""
 
 logger = logging.getLogger("eventd.local_socket")
 
@@ -56,6 +60,7 @@ class LocalSocket:
                 self.users = folder.users
                 self.temporary = f".{NAME}.{chance.token(6).hex()}"
                 self._listen(folder)
+                self._remove_leftovers(folder)
         except (OSError, Untrusted) as error:
             self._fail(_words(error))
 
@@ -72,6 +77,18 @@ class LocalSocket:
             listening.setblocking(False)
             self.inode = about.st_dev, about.st_ino
             self.descriptor = listening.detach()
+
+    def _remove_leftovers(self, folder: SocketFolder) -> None:
+        """Remove temporary sockets of nodes that were killed before they published them."""
+        mine = os.stat(self.temporary, dir_fd=folder.descriptor, follow_symlinks=False)
+        for name in os.listdir(folder.descriptor):
+            if not name.startswith(f".{NAME}.") or name == self.temporary:
+                continue
+            with suppress(FileNotFoundError):  # published or removed just now
+                about = os.stat(name, dir_fd=folder.descriptor, follow_symlinks=False)
+                is_old = about.st_mtime + LEFTOVER_SECONDS < mine.st_mtime  # a younger one may be about to listen
+                if is_old and stat.S_ISSOCK(about.st_mode) and not _listens(folder, name):
+                    os.unlink(name, dir_fd=folder.descriptor)
 
     def publish(self) -> bool:
         """Give the socket its name, and return True; False if another node answers there. `problem` holds the reason.
@@ -133,6 +150,19 @@ def _is_answered(folder: SocketFolder) -> bool:
     if found is not None:
         found[0].close()
     return found is not None
+
+
+def _listens(folder: SocketFolder, name: str) -> bool:
+    """Return whether a process listens at a socket in the folder."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.setblocking(False)
+        try:
+            connection.connect(folder.address(name))
+        except ConnectionRefusedError:
+            return False
+        except OSError:  # it listens, and has no room
+            return True
+    return True
 
 
 def _words(error: Exception) -> str:
