@@ -16,7 +16,8 @@ from copy import copy
 import pytest
 import sqlalchemy as sa
 
-from eventd.store.engine.database import Database, fetch
+from eventd.store.engine.database import Database
+from eventd.store.engine.statements import fetch
 from tests.acceptance.test_kill import Emitter
 from tests.support.declared import group
 from tests.support.processes import Processes

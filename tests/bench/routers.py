@@ -41,7 +41,8 @@ from eventd.log.topics.write import Write
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.clock import SystemClock
 from eventd.runtime.supervisor import Supervisor
-from eventd.store.engine.database import Database, execute, fetch
+from eventd.store.engine.database import Database
+from eventd.store.engine.statements import execute, fetch
 from eventd.store.schema.migrations import upgrade
 from federation.lines import split_line
 from tests.bench.rounds import databases, run_rounds

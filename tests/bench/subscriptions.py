@@ -25,7 +25,8 @@ from eventd.node.node import Node
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
 from eventd.settings.model import load
-from eventd.store.engine.database import Database, fetch
+from eventd.store.engine.database import Database
+from eventd.store.engine.statements import fetch
 from eventd.store.rows.runs import RunStatus, read_runs
 from eventd.store.schema.migrations import upgrade
 from federation.event import Event, encode, from_micros

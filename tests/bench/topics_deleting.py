@@ -14,7 +14,8 @@ from contextlib import closing
 from pathlib import Path
 
 from eventd.runtime.clock import SystemClock
-from eventd.store.engine.database import Database, fetch
+from eventd.store.engine.database import Database
+from eventd.store.engine.statements import fetch
 from eventd.store.schema.migrations import upgrade
 from tests.bench.rounds import databases
 from tests.bench.steady import steady_client

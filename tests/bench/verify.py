@@ -92,7 +92,7 @@ def _measure(directory: Path, make_url: Callable[[], str | None], options: argpa
 
 def _remove_some(conn: Any) -> None:
     """Delete one block from the middle, as damage would; its ids stay known, as they may in a damaged database."""
-    from eventd.store.engine.database import execute, fetch
+    from eventd.store.engine.statements import execute, fetch
 
     [(first, records)] = fetch(
         conn, f"SELECT position, records FROM {blocks.name} ORDER BY position LIMIT 1 OFFSET 100"

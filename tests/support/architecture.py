@@ -429,10 +429,10 @@ RULES = [
     ),
     Rule(
         "one file knows the dialect",
-        "SQLite and Postgres run the same code; a difference belongs into store/engine/database.py, under a name.",
+        "SQLite and Postgres run the same code; a difference belongs into store/engine/statements.py, under a name.",
         dialect_in_one_place,
         {
-            "eventd/store/engine/database.py": "knows the dialect",
+            "eventd/store/engine/statements.py": "knows the dialect",
             "eventd/store/engine/connection.py": "rolls back in each dialect's way",
         },
     ),

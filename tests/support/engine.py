@@ -21,7 +21,8 @@ from eventd.plugins.contract.contract import Outcome, PluginFailed, Result, RunR
 from eventd.resources.configuration import PluginConfig, effective
 from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import Supervisor
-from eventd.store.engine.database import Connection, execute, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch
 from eventd.store.parts.parts import StoredPart, read_parts
 from eventd.store.rows.runs import Run, RunStatus, read_runs
 from eventd.testing import ManualClock, give_turns, until

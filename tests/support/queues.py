@@ -21,7 +21,8 @@ from eventd.log.queues.units import (
     Nack,
     SettlementResult,
 )
-from eventd.store.engine.database import Connection, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 from eventd.store.rows.leases import JobCounts, count_jobs
 from tests.support.topics import Topics
 

@@ -19,7 +19,8 @@ from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import Clock, SystemClock
 from eventd.settings.model import load
 from eventd.store.engine.changes import POLL
-from eventd.store.engine.database import Connection, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 from eventd.testing import ManualClock, until
 from tests.support import operations
 from tests.support.declared import declare, group, peer

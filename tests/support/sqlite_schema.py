@@ -10,7 +10,8 @@ import textwrap
 from contextlib import closing
 from pathlib import Path
 
-from eventd.store.engine.database import Connection, Database, fetch
+from eventd.store.engine.database import Connection, Database
+from eventd.store.engine.statements import fetch
 from eventd.store.schema import migrations
 
 HEAD = """\

@@ -9,14 +9,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from eventd.store.engine import database
+from eventd.store.engine import statements as engine
 
 
 @contextmanager
 def statements() -> Iterator[list[str]]:
     """Yield the text of each statement that this process executes in the block; `executemany` counts once."""
     sent: list[str] = []
-    run = database._run
+    run = engine._run
 
     def note(conn: sa.Connection, sql: str, params: Sequence[Any]) -> Any:
         sent.append(sql)
@@ -25,10 +25,10 @@ def statements() -> Iterator[list[str]]:
     def hear(_conn: object, _cursor: object, sql: str, *_: object) -> None:
         sent.append(sql)
 
-    database._run = note
+    engine._run = note
     event.listen(sa.Engine, "before_cursor_execute", hear)
     try:
         yield sent
     finally:
-        database._run = run
+        engine._run = run
         event.remove(sa.Engine, "before_cursor_execute", hear)

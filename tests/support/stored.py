@@ -8,7 +8,8 @@ from pathlib import Path
 
 from eventd.log.core.blocks import Block, unpack
 from eventd.log.core.values import Record
-from eventd.store.engine.database import Connection, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 
 _SQL = f"SELECT {', '.join(Block._fields)} FROM blocks"
 

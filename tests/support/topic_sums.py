@@ -11,7 +11,8 @@ from eventd.log.core.head import read_head
 from eventd.log.core.records import read_body, read_provenance
 from eventd.log.core.topic_config import read_config
 from eventd.log.topics.limits import due_at
-from eventd.store.engine.database import Connection, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 from federation.event import read_outlines
 
 

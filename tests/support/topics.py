@@ -18,7 +18,8 @@ from eventd.log.topics.predicate import parse
 from eventd.log.topics.topic_page import TopicPage, TopicQuery, read_topic_page
 from eventd.log.topics.topics import PatchTopic, PutTopic
 from eventd.log.topics.write import Write
-from eventd.store.engine.database import Connection, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 
 RecordFields = dict[str, Any]
 """A record: data, and maybe tag, node and meta."""

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 from eventd.lake.extract.block_columns import BlockColumns, Memory
 from eventd.log.core.blocks import BLOCK_RECORDS, Block
 from eventd.log.core.scan import BYTES_PER_READ, blocks_at
-from eventd.store.engine.database import Connection, fetch, fetch_in
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch, fetch_in
 
 AHEAD: Final = 64
 """Maximum number of blocks that one query reads, with all columns except the text."""

@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from eventd.log.delivery.selection import Selection
 from eventd.log.delivery.states import read_versions
-from eventd.store.engine.database import Connection, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 
 LOOKED_AT: Final = 4000
 """Approximate maximum number of batches in one extract."""

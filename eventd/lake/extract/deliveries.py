@@ -20,7 +20,8 @@ from eventd.lake.schema import Ledger
 from eventd.log.delivery.evidence import read_proof
 from eventd.log.delivery.selection import Selection
 from eventd.log.delivery.states import DeliveryState
-from eventd.store.engine.database import Connection, fetch_in
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch_in
 
 _NOT_SENT = (DeliveryState.EXPIRED, DeliveryState.IN_PATH)
 

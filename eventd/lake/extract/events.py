@@ -14,7 +14,8 @@ from eventd.lake.extract.scope import LocalGroup, Scope
 from eventd.lake.schema import Ledger
 from eventd.log.core.blocks import Block
 from eventd.log.core.scan import BYTES_PER_READ
-from eventd.store.engine.database import Connection, fetch, fetch_in
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch, fetch_in
 
 LOOKED_AT: Final = 2000
 """Maximum number of blocks that one extract looks at, including those of other topics."""

@@ -13,7 +13,8 @@ from eventd.lake.extract.result import Columns, no_rows
 from eventd.lake.extract.scope import LocalGroup, Scope
 from eventd.lake.schema import COLUMNS, Ledger
 from eventd.log.delivery.evidence import read_answer, read_proof, read_signer
-from eventd.store.engine.database import Connection, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 from federation.errors import Malformed
 from federation.ranges import Range
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eventd.lake.extract.result import EvictedRows
-from eventd.store.engine.database import Connection, fetch, insert_row
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch, insert_row
 
 
 def note_lost(conn: Connection, lost: Iterable[EvictedRows], now: int) -> None:

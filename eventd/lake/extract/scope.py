@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from eventd.log.core.head import read_head
 from eventd.log.core.topic_row import read_group_topics
-from eventd.store.engine.database import Connection, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 from eventd.store.rows.registry import read_resources
 
 _GROUP = "group:"

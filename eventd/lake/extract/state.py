@@ -11,7 +11,8 @@ from eventd.lake.schema import Ledger
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.log.cursors.trimmed import read_forgotten
 from eventd.log.delivery.states import read_versions
-from eventd.store.engine.database import Connection, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 
 
 class SelectionPeriod(NamedTuple):

@@ -17,7 +17,8 @@ from eventd.log.core.blocks import Block, pack
 from eventd.log.core.id_conflicts import IdConflict, Origin, note_conflicts
 from eventd.log.core.scan import blocks_at, pick
 from eventd.log.core.values import NEVER, AppendResult, Drafts, Outcome
-from eventd.store.engine.database import Connection, bulk_insert, execute_many, fetch, fetch_in, insert_numbered
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import bulk_insert, execute_many, fetch, fetch_in, insert_numbered
 from federation.event import content_digest, content_of, expiry_micros, read_outlines
 from federation.lines import size_of
 

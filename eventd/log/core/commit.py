@@ -16,15 +16,8 @@ from eventd.log.core.head import lock_head, mark_unsynced, move_head, require_wh
 from eventd.log.core.values import NOTHING, AppendResult, Drafts, Head
 from eventd.log.cursors.cursors import lock_positions
 from eventd.runtime.clock import Moment
-from eventd.store.engine.database import (
-    Connection,
-    KeyTaken,
-    begin_anew,
-    in_transaction,
-    notify_head,
-    run_of_system,
-    savepoint,
-)
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import KeyTaken, begin_anew, in_transaction, notify_head, run_of_system, savepoint
 from eventd.store.engine.translation import translate
 from federation.errors import MessageError
 

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from eventd.errors import DatabaseUnusable
 from eventd.log.core.values import Head
-from eventd.store.engine.database import Connection, execute, fetch, for_update, notify_head, run_of_system
+from eventd.store.engine.database import Connection
 from eventd.store.engine.head_file import HeadMark
+from eventd.store.engine.statements import execute, fetch, for_update, notify_head, run_of_system
 from eventd.store.schema.migrations import new_epoch
 
 _HEAD = "next_position, epoch, incarnation, registry_version, parts_version, topics_version, unsynced"

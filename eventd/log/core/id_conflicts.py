@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from eventd.log.core.values import IdOwner
-from eventd.store.engine.database import Connection, execute, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch
 from federation.loops import decode_path
 
 UNKNOWN: Final = "?"

@@ -11,7 +11,8 @@ from eventd.log.core.head import read_head
 from eventd.log.core.pages import LOOKED_AT, PASSED_OVER, UNREAD, cost_of
 from eventd.log.core.scan import outlines, outlines_back, read_block, scan, scan_back
 from eventd.log.core.values import Record
-from eventd.store.engine.database import Connection, fetch, fetch_in
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch, fetch_in
 from federation.event import is_alive, written
 
 OUTLINES = 32

@@ -8,7 +8,8 @@ from itertools import pairwise
 from eventd.log.core.blocks import Block
 from eventd.log.core.scan import outlines, scan_seqs
 from eventd.log.core.topic_row import TopicRow
-from eventd.store.engine.database import Connection, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 
 _EVERYWHERE = 1 << 62
 

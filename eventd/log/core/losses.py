@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from eventd.log.core.head import lock_head
-from eventd.store.engine.database import Connection, bulk_insert, execute, execute_many, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import bulk_insert, execute, execute_many, fetch
 
 CAP, TTL, SOURCE_TRIM, MIXED = "cap", "ttl", "source_trim", "mixed"
 """Why records were lost: over a limit; too old, or of an ephemeral topic when the node started; lost by a router's

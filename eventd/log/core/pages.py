@@ -8,7 +8,8 @@ from typing import NamedTuple
 from eventd.log.core.blocks import Block
 from eventd.log.core.head import read_head
 from eventd.log.core.values import Gap, Head
-from eventd.store.engine.database import Connection, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 
 LOOKED_AT = 5000
 """Maximum number of records decoded for one page. A reader with few matches may get an empty page, and continues."""

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from eventd.log.core.blocks import Block, unpack
 from eventd.log.core.values import Record
-from eventd.store.engine.database import Connection, fetch, fetch_in
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch, fetch_in
 
 FIRST_BLOCKS = 2
 """How many blocks the first read of a scan gets: a reader that has caught up needs one."""

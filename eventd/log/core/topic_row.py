@@ -16,7 +16,8 @@ from eventd.log.core.head import shrink
 from eventd.log.core.records import new_instance
 from eventd.log.core.topic_config import GROUP_CONFIG, TopicConfig, read_config
 from eventd.log.core.values import Head
-from eventd.store.engine.database import Connection, execute, fetch, insert_row
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch, insert_row
 from eventd.store.schema.bounds import beyond
 
 DELETED: Final = "-retired:"

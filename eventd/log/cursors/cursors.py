@@ -14,8 +14,8 @@ from typing import Any
 
 from eventd.errors import FenceLost, Invalid, NotFound
 from eventd.log.cursors.trimmed import note_forgotten
-from eventd.store.engine.database import (
-    Connection,
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import (
     bulk_insert,
     execute,
     execute_many,

@@ -6,7 +6,8 @@ missing, after it none is. Rows of deleted topics are not noted.
 
 from __future__ import annotations
 
-from eventd.store.engine.database import Connection, execute, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch
 
 NUMBERED = ("batches", "inbound_batches", "inbound_gaps", "refusals")
 """The tables that are read by row id."""

@@ -6,7 +6,8 @@ import json
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from eventd.store.engine.database import Connection, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 
 
 def first_acknowledged(conn: Connection, cursor: str, positions: Sequence[int]) -> dict[int, int]:

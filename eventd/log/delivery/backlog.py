@@ -22,7 +22,8 @@ from eventd.log.core.pages import PASSED_OVER, cost_of
 from eventd.log.core.scan import blocks_at, outlines, pick
 from eventd.log.core.values import Record
 from eventd.log.core.wire_page import PeerFilter
-from eventd.store.engine.database import Connection, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 from federation.event import is_alive
 
 COUNTED = 20_000

@@ -17,7 +17,8 @@ from eventd.log.core.blocks import Block, names, unpack
 from eventd.log.core.scan import blocks_at, outlines, read_at
 from eventd.log.core.values import Record
 from eventd.log.delivery.evidence import read_proof
-from eventd.store.engine.database import Connection, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 from federation.compare import LATE, Grain, add_up, places_of, show_print
 from federation.digest import fingerprint
 from federation.event import read_outlines

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from eventd.log.core.commit import ChangeUnit, Transaction, Turn
-from eventd.store.engine.database import Connection, bulk_insert, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import bulk_insert, fetch
 from federation.errors import WrongCertificate
 
 

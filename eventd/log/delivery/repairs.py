@@ -13,7 +13,8 @@ from eventd.log.core.head import read_head
 from eventd.log.core.scan import read_at, stored_at
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import create_cursor, next_repair_name
-from eventd.store.engine.database import Connection, execute_many, fetch, fetch_in
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute_many, fetch, fetch_in
 from eventd.store.rows.registry import announce
 
 MOST_POSITIONS = 10_000

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple, Protocol
 from eventd.log.core.blocks import Block
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Cursor
-from eventd.store.engine.database import Connection, fetch, fetch_in
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch, fetch_in
 from federation.event import is_alive
 from federation.loops import decode_path, may_send
 

@@ -14,7 +14,8 @@ from eventd.log.core.scan import read_block
 from eventd.log.core.topic_row import TopicRow, read_topic_by_id, update_topic
 from eventd.log.retention.prefix import advance_floor
 from eventd.log.retention.rewrite import rewrite_blocks
-from eventd.store.engine.database import Connection, execute_many, fetch, fetch_in
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute_many, fetch, fetch_in
 from eventd.store.rows.leases import acked_seqs
 
 _PLACES = 250

@@ -25,7 +25,8 @@ from eventd.log.topics.limits import apply_ttl
 from eventd.log.topics.topics import GROUP, Ceilings, count_topics
 from eventd.log.topics.write import apply_limits_once, require_fit
 from eventd.runtime.clock import Moment
-from eventd.store.engine.database import Connection, execute, fetch, insert_row
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch, insert_row
 from eventd.store.rows.leases import (
     JobCounts,
     Lease,

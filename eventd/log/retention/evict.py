@@ -19,7 +19,8 @@ from eventd.log.core.scan import scan
 from eventd.log.core.topic_row import TopicRow, read_topic_by_id
 from eventd.log.cursors.trimmed import NUMBERED, note_forgotten
 from eventd.log.retention.prefix import PrefixNotes, remove_prefix
-from eventd.store.engine.database import Connection, execute, execute_many, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, execute_many, fetch
 from federation.event import content_digest, expiry_micros, is_alive, read_outlines
 
 CHUNK = 2 * BLOCK_RECORDS

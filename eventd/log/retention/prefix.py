@@ -18,7 +18,8 @@ from eventd.log.core.scan import read_block, scan_seqs
 from eventd.log.core.topic_row import TopicRow, update_topic
 from eventd.log.retention import rewrite
 from eventd.log.retention.rewrite import Copy, copies_in, expire_copies
-from eventd.store.engine.database import Connection, execute, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch
 from eventd.store.rows.leases import forget_upto
 
 STEP_RECORDS = 10_000

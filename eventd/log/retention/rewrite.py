@@ -13,7 +13,8 @@ from eventd.log.core.append import write_blocks
 from eventd.log.core.blocks import Block, weight_of
 from eventd.log.core.records import read_provenance
 from eventd.log.core.topic_row import TopicRow
-from eventd.store.engine.database import Connection, execute_many
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute_many
 
 PIECE_RECORDS = 32
 """Records of the pieces that a block is split into when little of it is removed: the next removal is usually nearby,

@@ -22,7 +22,8 @@ from eventd.log.cursors.cursors import DeadLetter, LinkState, insert_dead_letter
 from eventd.log.routers.source import CopyFailure, CopyPage
 from eventd.log.topics.limits import apply_caps, apply_ttl, due_at, skip_seqs
 from eventd.log.topics.write import total_bytes
-from eventd.store.engine.database import Connection, bulk_insert, execute, execute_many, fetch, fetch_in, for_update
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import bulk_insert, execute, execute_many, fetch, fetch_in, for_update
 from eventd.text.plural import counted
 
 FULL = "full"

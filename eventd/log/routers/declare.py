@@ -22,7 +22,7 @@ from eventd.log.topics.router_rows import (
     remove_routers,
 )
 from eventd.log.topics.topics import GROUP, count_topics
-from eventd.store.engine.database import bulk_insert, execute
+from eventd.store.engine.statements import bulk_insert, execute
 
 
 class RouterSpec(NamedTuple):

@@ -24,7 +24,8 @@ from eventd.log.topics.errors import TopicNotFound
 from eventd.log.topics.limits import apply_ttl
 from eventd.log.topics.predicate import Predicate
 from eventd.log.topics.topics import refuse_group
-from eventd.store.engine.database import Connection, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 from eventd.store.rows.leases import forget_jobs
 
 

@@ -15,7 +15,8 @@ from eventd.log.core.topic_row import DELETED, DELETED_END, IS_DELETED, read_top
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.log.retention.prefix import remove_records
 from eventd.log.topics.router_rows import remove_routers_of
-from eventd.store.engine.database import Connection, execute, execute_many, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, execute_many, fetch
 
 STEP_ROWS = 500
 """Rows and records that one step removes, approximately: a writer waits for it for a few milliseconds."""

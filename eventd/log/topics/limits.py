@@ -20,7 +20,8 @@ from eventd.log.core.scan import read_block
 from eventd.log.core.topic_row import TopicRow, read_topic_by_id, update_topic
 from eventd.log.core.values import NEVER
 from eventd.log.retention.prefix import STEP_RECORDS, remove_records
-from eventd.store.engine.database import Connection, execute, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch
 
 TOPICS_PER_STEP = 100
 """Maximum number of topics that one step of `sweep` or `clear_ephemeral` handles."""

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from eventd.log.core.head import read_head
 from eventd.log.cursors.cursors import delete_cursors
-from eventd.store.engine.database import Connection, execute_many, fetch, fetch_in
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute_many, fetch, fetch_in
 from eventd.store.schema.bounds import beyond
 
 CURSOR_KIND = "router"

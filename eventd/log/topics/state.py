@@ -8,7 +8,8 @@ from typing import NamedTuple
 from eventd.log.core.topic_row import TopicRow, find_topic, list_topics
 from eventd.log.topics.limits import TopicSize, read_size
 from eventd.runtime.clock import Moment
-from eventd.store.engine.database import Connection, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 from eventd.store.rows.leases import JobCounts, count_jobs
 
 

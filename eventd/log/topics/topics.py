@@ -19,7 +19,8 @@ from eventd.log.core.topic_row import TopicRow, find_topic, insert_topic, read_t
 from eventd.log.topics.deleted_topics import delete_topic
 from eventd.log.topics.errors import Incompatible, Throttled, TopicNotEmpty, TopicNotFound
 from eventd.log.topics.limits import apply_limits, apply_ttl_fully, read_size
-from eventd.store.engine.database import Connection, execute, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
 GROUP = "group:"

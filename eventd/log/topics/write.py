@@ -15,7 +15,7 @@ from eventd.log.core.values import NEVER, NOTHING, AppendResult, Drafts
 from eventd.log.topics.errors import RecordTooLarge, Throttled, TopicFull, TopicNotFound
 from eventd.log.topics.limits import apply_caps, apply_ttl, due_at
 from eventd.log.topics.topics import require_name, require_room
-from eventd.store.engine.database import execute, fetch
+from eventd.store.engine.statements import execute, fetch
 from eventd.text.plural import counted
 
 RECORD_BYTES = 1000

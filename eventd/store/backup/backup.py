@@ -17,12 +17,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from eventd.errors import Conflict, DatabaseUnavailable, DatabaseUnusable, Invalid, NotFound
-from eventd.store.engine.database import LOCK_SECONDS, Connection, Database, fetch
+from eventd.store.engine.database import LOCK_SECONDS, Connection, Database
 from eventd.store.engine.engines import reading_untouched
 from eventd.store.engine.foreign_file import connect_as, refuse_foreign
 from eventd.store.engine.head_file import SUFFIX as HEAD_SUFFIX
 from eventd.store.engine.head_file import forget_head
 from eventd.store.engine.integrity import find_any_damage, find_damage
+from eventd.store.engine.statements import fetch
 from eventd.store.engine.translation import translated
 from eventd.store.schema.migrations import pending, read_revision
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventd.store.engine.connection import DatabaseConnection
-from eventd.store.engine.database import fetch
+from eventd.store.engine.statements import fetch
 
 
 def find_damage(conn: DatabaseConnection) -> list[str]:

@@ -14,16 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from eventd.store.engine.database import (
-    Connection,
-    execute,
-    execute_many,
-    fetch,
-    fetch_in,
-    insert_row,
-    notify_head,
-    replacing,
-)
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, execute_many, fetch, fetch_in, insert_row, notify_head, replacing
 from eventd.store.parts.claims import ResourceClaim, ResourceKey, claims_of, end_of_rest, masked_by, masking
 
 SUBSCRIPTION, PLUGIN, SOURCE = "EventSubscription/", "Plugin/", "DynamicConfigSource/"

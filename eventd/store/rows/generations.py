@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from eventd.store.engine.database import Connection, fetch, insert_row, replacing
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch, insert_row, replacing
 
 
 class Generation(NamedTuple):

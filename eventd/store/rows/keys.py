@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from eventd.errors import Conflict, NotFound
-from eventd.store.engine.database import Connection, execute, fetch, insert_row, update_rows
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch, insert_row, update_rows
 
 
 class KeyRow(NamedTuple):

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from eventd.store.engine.database import Connection, bulk_insert, execute, execute_many, fetch, fetch_in
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import bulk_insert, execute, execute_many, fetch, fetch_in
 
 LEASE_MS = (100, 86_400_000)
 """The shortest and the longest lease of a job, in milliseconds."""

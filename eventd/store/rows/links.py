@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from eventd.store.engine.database import Connection, bulk_insert, execute, execute_many, fetch, insert_row
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import bulk_insert, execute, execute_many, fetch, insert_row
 
 MOST_SHOWN = 2000
 """Maximum number of links in a listing.

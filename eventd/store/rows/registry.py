@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eventd.store.engine.database import Connection, execute, fetch, insert_row, notify_head, replacing
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch, insert_row, notify_head, replacing
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from eventd.store.engine.database import Connection, execute, execute_many, fetch, insert_row, listed_texts, update_rows
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, execute_many, fetch, insert_row, listed_texts, update_rows
 
 
 class RunStatus(StrEnum):

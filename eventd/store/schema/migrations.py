@@ -7,18 +7,9 @@ from typing import TYPE_CHECKING
 
 import eventd
 from eventd.errors import DatabaseUnusable
-from eventd.store.engine.database import (
-    Connection,
-    Database,
-    chance_of,
-    execute,
-    fetch,
-    has_table,
-    insert_row,
-    is_new_file,
-    lock_schema,
-)
+from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.foreign_file import refuse_foreign
+from eventd.store.engine.statements import chance_of, execute, fetch, has_table, insert_row, is_new_file, lock_schema
 from eventd.text.plural import counted
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from eventd.ingress import refusal_counter as counting
 from eventd.ingress.claimed_sender import NO_SENDER, ClaimedSender, claimed_sender_in
 from eventd.ingress.refusal_counter import LOOK_SECONDS, ROW_SECONDS, RefusalCounter
 from eventd.log.core.eventlog import EventLog
-from eventd.store.engine.database import fetch
+from eventd.store.engine.statements import fetch
 from eventd.testing import NOW, ManualClock
 from federation.keys import Key, KeyRing
 from federation.peers import FROM_HEADER

@@ -17,7 +17,8 @@ from eventd.observe.metrics import Metrics
 from eventd.resources.configuration import GroupConfig
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import Settings, load
-from eventd.store.engine.database import Connection, Database, fetch
+from eventd.store.engine.database import Connection, Database
+from eventd.store.engine.statements import fetch
 from eventd.store.rows import links
 from eventd.store.rows.links import StoredMark, delete_links, read_inbound_links, write_mark
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run, read_runs

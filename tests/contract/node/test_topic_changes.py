@@ -16,7 +16,8 @@ from eventd.log.core.head import announce_topics, lock_head
 from eventd.log.topics.topics import DeleteTopic
 from eventd.node.topic_changes import BROKEN_SECONDS, REST_SECONDS, TopicChanges
 from eventd.runtime.supervisor import Supervisor
-from eventd.store.engine.database import Connection, Database, fetch
+from eventd.store.engine.database import Connection, Database
+from eventd.store.engine.statements import fetch
 from eventd.store.rows.keys import KeyRow, create_key, read_keys
 from eventd.testing import ManualClock, give_turns, until
 from tests.support.routed import RoutedTopics

@@ -11,7 +11,8 @@ import pytest
 from eventd.resources.apply import apply_loaded, delete_resources
 from eventd.resources.reading.documents import Identity, load_text
 from eventd.resources.reading.problems import InvalidResources
-from eventd.store.engine.database import Connection, Database, fetch
+from eventd.store.engine.database import Connection, Database
+from eventd.store.engine.statements import fetch
 from eventd.store.rows.registry import read_resources
 from eventd.testing import NOW, until
 from tests.support.declared import API_VERSION, declare, group, peer

@@ -21,7 +21,8 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.wakeups import Watch
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.changes import POLL, Notifications
-from eventd.store.engine.database import Database, fetch
+from eventd.store.engine.database import Database
+from eventd.store.engine.statements import fetch
 from eventd.testing import draft, give_turns, until
 from tests.support import writers
 from tests.support.ports import free_port

@@ -14,7 +14,7 @@ import pytest
 from eventd.node.node import Node
 from eventd.runtime.clock import SystemClock
 from eventd.settings.model import load
-from eventd.store.engine.database import run_of_system
+from eventd.store.engine.statements import run_of_system
 from eventd.store.rows.runs import RunStatus, read_runs
 from eventd.testing import SeededChance, until
 from tests.integration.conftest import MakeSites

@@ -12,7 +12,7 @@ from eventd.errors import Conflict, EventdError, Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
 from eventd.runtime.clock import SECOND
-from eventd.store.engine.database import fetch
+from eventd.store.engine.statements import fetch
 from eventd.store.rows.keys import read_keys
 from eventd.testing import NOW, ManualClock
 from tests.support import operations

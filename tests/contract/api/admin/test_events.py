@@ -18,7 +18,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Publish, StaleDeclaration
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.runtime.clock import SECOND
-from eventd.store.engine.database import execute
+from eventd.store.engine.statements import execute
 from eventd.testing import NOW, ManualClock, draft
 from tests.support.declared import declare, group
 from tests.support.group_ledger import GroupLedger

@@ -28,7 +28,8 @@ from eventd.log.cursors.cursors import (
     set_paused,
 )
 from eventd.runtime.clock import SECOND
-from eventd.store.engine.database import Database, fetch
+from eventd.store.engine.database import Database
+from eventd.store.engine.statements import fetch
 from eventd.store.schema.tables import batches, dead_letters
 from eventd.testing import NOW, ManualClock, draft, give_turns, until
 from tests.contract.egress.conftest import BOTH_DATABASES

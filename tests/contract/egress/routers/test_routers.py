@@ -23,7 +23,8 @@ from eventd.log.topics.router_rows import read_heads
 from eventd.log.topics.topic_page import Tombstone
 from eventd.log.topics.topics import DeleteTopic
 from eventd.runtime.supervisor import Supervisor
-from eventd.store.engine.database import Connection, execute, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch
 from eventd.testing import ManualClock, give_turns, until
 from tests.contract.egress.conftest import BOTH_DATABASES
 from tests.support.routed import RoutedTopics

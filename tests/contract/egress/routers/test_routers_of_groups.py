@@ -18,7 +18,8 @@ from eventd.log.topics.deleted_topics import delete_topic
 from eventd.log.topics.errors import RouterCycle, TopicNotFound
 from eventd.resources.configuration import GroupConfig, effective
 from eventd.runtime.clock import SECOND
-from eventd.store.engine.database import Connection, fetch
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 from eventd.store.rows.registry import StoredResource, announce, put_resource
 from eventd.testing import NOW, ManualClock, draft
 from tests.contract.egress.conftest import BOTH_DATABASES

@@ -7,7 +7,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import Draft, Outcome
 from eventd.log.delivery.repairs import read_placed
 from eventd.runtime.clock import SECOND
-from eventd.store.engine.database import execute
+from eventd.store.engine.statements import execute
 from eventd.testing import NOW, draft
 
 

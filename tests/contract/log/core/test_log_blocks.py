@@ -17,7 +17,7 @@ from eventd.log.core.wire_page import WirePage, read_wire_page
 from eventd.log.delivery.repairs import numbered_between
 from eventd.log.delivery.selection import Selection
 from eventd.log.retention.evict import EvictionLimits, evict
-from eventd.store.engine.database import fetch
+from eventd.store.engine.statements import fetch
 from eventd.testing import NOW, draft
 from federation.selector import Selector
 from tests.support.reading import read_records

@@ -14,7 +14,8 @@ from eventd.errors import DatabaseUnavailable
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import mark_unsynced, touch_head
 from eventd.store.engine import database as databases
-from eventd.store.engine.database import LOCK_SECONDS, Connection, Database, execute, fetch, run_of_system
+from eventd.store.engine.database import LOCK_SECONDS, Connection, Database
+from eventd.store.engine.statements import execute, fetch, run_of_system
 from eventd.testing import ManualClock, draft
 from tests.support.topics import Topics
 

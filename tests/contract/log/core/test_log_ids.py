@@ -17,7 +17,8 @@ from eventd.log.core.topic_row import TopicRow, read_topic
 from eventd.log.core.values import Draft, Outcome
 from eventd.log.retention.evict import EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.runtime.clock import SECOND
-from eventd.store.engine.database import Database, fetch
+from eventd.store.engine.database import Database
+from eventd.store.engine.statements import fetch
 from eventd.testing import NOW, ManualClock, draft
 from federation.event import content_of
 from tests.support.reading import read_records

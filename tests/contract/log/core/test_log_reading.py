@@ -28,7 +28,7 @@ from eventd.log.delivery.repairs import numbered_between, recorded_between
 from eventd.log.delivery.selection import Selection
 from eventd.log.retention import evict as retention
 from eventd.log.retention.evict import EvictionLimits, evict
-from eventd.store.engine.database import execute
+from eventd.store.engine.statements import execute
 from eventd.testing import NOW, ManualClock, draft
 from federation.event import decode_canonical, is_alive, micros
 from federation.lines import size_of

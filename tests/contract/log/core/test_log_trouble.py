@@ -23,7 +23,8 @@ from eventd.log.core.head import lock_head, touch_head
 from eventd.log.core.units import Publish
 from eventd.log.core.values import AppendResult, Draft, Drafts
 from eventd.store.engine import database as databases
-from eventd.store.engine.database import Connection, Database, execute, fetch
+from eventd.store.engine.database import Connection, Database
+from eventd.store.engine.statements import execute, fetch
 from eventd.store.schema import migrations
 from eventd.testing import NOW, ManualClock, draft, until
 from tests.support import writers

@@ -15,7 +15,8 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Publish
 from eventd.log.core.values import AppendResult, Draft
 from eventd.runtime.clock import Clock
-from eventd.store.engine.database import Connection, Database, execute
+from eventd.store.engine.database import Connection, Database
+from eventd.store.engine.statements import execute
 from eventd.store.schema.tables import log_heads
 from eventd.testing import draft
 

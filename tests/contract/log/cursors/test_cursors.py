@@ -32,7 +32,8 @@ from eventd.log.cursors.cursors import (
     rewind,
     set_paused,
 )
-from eventd.store.engine.database import Connection, Database, fetch
+from eventd.store.engine.database import Connection, Database
+from eventd.store.engine.statements import fetch
 from eventd.store.rows.registry import announce
 from eventd.store.schema.tables import batches, dead_letters, selectors
 from eventd.testing import NOW, draft, until

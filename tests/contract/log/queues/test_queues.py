@@ -21,7 +21,8 @@ from eventd.node.housekeeping import Housekeeping
 from eventd.observe.metrics import Metrics
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import load
-from eventd.store.engine.database import Database, fetch
+from eventd.store.engine.database import Database
+from eventd.store.engine.statements import fetch
 from eventd.store.rows.leases import JobCounts, acked_seqs, release_leases
 from eventd.testing import NOW, ManualClock
 from tests.support.queues import Queues, seqs

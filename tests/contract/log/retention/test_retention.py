@@ -21,7 +21,8 @@ from eventd.log.cursors.cursors import DeadLetter, DeliveredBatch, Step, create_
 from eventd.log.retention import evict as retention
 from eventd.log.retention.evict import CHUNK, Eviction, EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.runtime.clock import SECOND, Moment
-from eventd.store.engine.database import Connection, Database, fetch
+from eventd.store.engine.database import Connection, Database
+from eventd.store.engine.statements import fetch
 from eventd.store.rows.links import keep_nonce, keep_receipt, record_gap
 from eventd.store.schema.tables import batches, dead_letters, event_ids, inbound_batches, inbound_gaps, nonces
 from eventd.testing import NOW, ManualClock, draft, until

@@ -13,7 +13,8 @@ from eventd.log.topics.errors import Incompatible
 from eventd.log.topics.limits import TopicSize, skip_seqs, sweep
 from eventd.log.topics.predicate import parse
 from eventd.log.topics.topic_page import Tombstone
-from eventd.store.engine.database import Database, fetch
+from eventd.store.engine.database import Database
+from eventd.store.engine.statements import fetch
 from eventd.testing import NOW, ManualClock
 from tests.support.topics import ALL, Topics
 

@@ -29,7 +29,8 @@ from eventd.node.retention import SWEEP_SECONDS, Retention
 from eventd.observe.metrics import Metrics
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import Settings, load
-from eventd.store.engine.database import Connection, Database, fetch
+from eventd.store.engine.database import Connection, Database
+from eventd.store.engine.statements import fetch
 from eventd.store.rows.leases import Lease, add_leases
 from eventd.store.schema.tables import blocks, leases, queues, topic_losses, write_keys
 from eventd.testing import NOW, ManualClock, until

@@ -22,7 +22,8 @@ from eventd.log.topics.errors import RecordTooLarge, Throttled, TopicFull, Topic
 from eventd.log.topics.topics import DeleteTopic, count_topics
 from eventd.log.topics.write import Write, WriteResult
 from eventd.runtime.clock import SECOND
-from eventd.store.engine.database import Connection, Database, execute, fetch
+from eventd.store.engine.database import Connection, Database
+from eventd.store.engine.statements import execute, fetch
 from eventd.testing import ManualClock
 from tests.support.deleted import clear_all
 from tests.support.statements import statements

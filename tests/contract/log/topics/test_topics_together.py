@@ -14,7 +14,8 @@ from eventd.log.core.topic_config import TopicConfig
 from eventd.log.topics.errors import TopicNotEmpty, TopicNotFound
 from eventd.log.topics.topics import DeleteTopic, PatchTopic, PutTopic
 from eventd.log.topics.write import RECORD_BYTES, Write, WriteResult
-from eventd.store.engine.database import Database, fetch
+from eventd.store.engine.database import Database
+from eventd.store.engine.statements import fetch
 from eventd.testing import ManualClock
 from tests.support.topic_sums import check_topics
 from tests.support.topics import Topics, drafts_of

@@ -10,7 +10,8 @@ import pytest
 from eventd.dynamic.part import form_manual_part, form_part
 from eventd.log.core.head import read_head
 from eventd.plugins.contract.contract import Result
-from eventd.store.engine.database import Database, execute, fetch
+from eventd.store.engine.database import Database
+from eventd.store.engine.statements import execute, fetch
 from eventd.store.parts.claims import FOR_SUBJECT, ResourceKey, target_of
 from eventd.store.parts.parts import (
     NewPart,

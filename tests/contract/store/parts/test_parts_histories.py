@@ -9,7 +9,8 @@ from eventd.dynamic.effective import ConfigMerger
 from eventd.dynamic.part import form_part
 from eventd.log.core.head import read_head
 from eventd.plugins.contract.contract import Result
-from eventd.store.engine.database import Connection, Database, fetch
+from eventd.store.engine.database import Connection, Database
+from eventd.store.engine.statements import fetch
 from eventd.store.parts.claims import claims_of
 from eventd.store.parts.parts import NewPart, delete_old_parts, delete_part, orphan, put_part, read_parts, withdraw
 from eventd.store.rows.registry import announce, put_resource

@@ -15,7 +15,8 @@ from alembic.runtime.migration import MigrationContext
 from eventd.errors import DatabaseUnusable, EventdError
 from eventd.log.core.blocks import Block
 from eventd.log.core.eventlog import EventLog
-from eventd.store.engine.database import Connection, Database, execute, fetch
+from eventd.store.engine.database import Connection, Database
+from eventd.store.engine.statements import execute, fetch
 from eventd.store.rows.registry import read_resources
 from eventd.store.schema import migrations
 from eventd.store.schema.tables import metadata

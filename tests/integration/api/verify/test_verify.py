@@ -61,7 +61,7 @@ async def _forget(b: Site, *ids: str) -> None:
     """Take single records out of the database behind the node's back, as damage would."""
 
     def remove(conn: Any) -> None:
-        from eventd.store.engine.database import execute
+        from eventd.store.engine.statements import execute
 
         for each in ids:
             where = "position = (SELECT position FROM event_ids WHERE event_id = ?)"
@@ -75,7 +75,7 @@ async def _damage(node: Site, *ids: str) -> None:
     """Take records out of the database behind the node's back and leave their ids, as a hand in the tables would."""
 
     def remove(conn: Any) -> None:
-        from eventd.store.engine.database import execute
+        from eventd.store.engine.statements import execute
 
         for each in ids:
             where = "position = (SELECT position FROM event_ids WHERE event_id = ?)"

@@ -14,8 +14,9 @@ from eventd.cli.gateway.lock import claimed, holder
 from eventd.errors import Conflict, DatabaseUnavailable
 from eventd.store.engine import claim as claims
 from eventd.store.engine.claim import NAME, DatabaseClaim, group_lock
-from eventd.store.engine.database import Database, fetch
+from eventd.store.engine.database import Database
 from eventd.store.engine.sessions import open_session
+from eventd.store.engine.statements import fetch
 from eventd.testing import until
 from tests.support.ports import free_port
 from tests.support.processes import DAEMON, Process, Processes

@@ -14,9 +14,10 @@ import sqlalchemy as sa
 from eventd.errors import Conflict, DatabaseUnavailable
 from eventd.store.engine import claim as claims
 from eventd.store.engine.claim import DatabaseClaim
-from eventd.store.engine.database import Connection, Database, execute, fetch
+from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.fence import ClaimCheck
 from eventd.store.engine.sessions import open_session
+from eventd.store.engine.statements import execute, fetch
 from eventd.testing import until
 
 pytestmark = pytest.mark.postgres

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from eventd.errors import DatabaseUnavailable
-from eventd.store.engine.database import Database, fetch
+from eventd.store.engine.database import Database
+from eventd.store.engine.statements import fetch
 from eventd.store.engine.writer_lock import WriterLock
 
 HELD = r"other processes held .*eventd\.db\.turn for 0\.1 s"
