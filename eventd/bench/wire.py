@@ -20,10 +20,11 @@ import msgspec
 from eventd.api.errors.codes import restore
 from eventd.errors import EventdError, Unavailable
 from eventd.net.address import Address
+from eventd.net.connecting import connect
 from eventd.runtime.clock import SystemClock
 from eventd.tls.contexts import ClientTls
 from eventd.tls.files import SYSTEM_CAS, ClientTlsConfig
-from eventd.tls.reasons import HandshakeFailed, of_server
+from eventd.tls.reasons import HandshakeFailed, describe, failure_at_client
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -247,20 +248,15 @@ class NodeClient:
 
     async def open(self, make: Callable[[], P], **where: Any) -> P:
         """Open a connection; `where`, such as a connected `sock`, replaces the node's address. Raises `Unavailable`."""
-        place = where or {"host": self.address.host, "port": self.address.port}
-        tls = self._verified
-        if tls is not None:
-            place |= {"ssl": tls.value.context, "server_hostname": tls.server_name(self.address.host)}
+        loop = asyncio.get_running_loop()
         try:
-            transport, made = await asyncio.get_running_loop().create_connection(make, **place)
-            if tls is not None:
-                tls.check(transport.get_extra_info("ssl_object"))
-            return made
+            if where:
+                return (await loop.create_connection(make, **where))[1]
+            return await connect(make, self.address.host, self.address.port, self._verified)
         except (ssl.SSLError, HandshakeFailed) as error:
-            failure = error if isinstance(error, HandshakeFailed) else of_server(error)
+            failure = failure_at_client(error)
             raise Unavailable(
-                f"cannot reach {self.address}: TLS failed ({failure.reason}): {failure.detail}",
-                hint="check --ca-file, --server-name, --pin and --client-cert",
+                describe(failure, self.address), hint="check --ca-file, --server-name, --pin and --client-cert"
             ) from None
         except OSError as error:
             words = error.strerror or str(error) or type(error).__name__

@@ -16,15 +16,15 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from eventd.client.refusals import OTHER_SERVER, Lost, restore
+from eventd.client.refusals import OTHER_SERVER, Lost, WrongTls, restore
 from eventd.client.transport import CONNECT_SECONDS, Transport
 from eventd.errors import EventdError, Invalid, Unavailable
 from eventd.net.address import Address
 from eventd.runtime.chance import SYSTEM, Chance
 from eventd.runtime.clock import SystemClock
 from eventd.tls.contexts import ClientTls
-from eventd.tls.files import ClientTlsConfig
-from eventd.tls.reasons import HandshakeFailed, of_server
+from eventd.tls.files import CertificateUnusable, ClientTlsConfig
+from eventd.tls.reasons import HandshakeFailed
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector, ClientSession, StreamReader
@@ -123,6 +123,10 @@ class Connection:
         self._key = key
         self._socket = socket
         self._headers = headers
+        if tls is not None and not self.address.secure:
+            raise Invalid(
+                f"{self.address} is not reached over TLS", hint="write https:// in its address, or leave tls out"
+            )
         of_tls = ClientTls(tls, None, SystemClock().now) if tls else None
         self._transport = Transport(self.address, key, socket, headers, of_tls)
         self._session: ClientSession | None = None
@@ -144,8 +148,9 @@ class Connection:
         """Send a request and return its answer, decoded as `answer`.
 
         `wait` extends the time limit of an attempt, and the patience, by that many seconds. The request is repeated
-        within `retry` if no answer comes, or a 429, 502, 503 or 504, so it must be idempotent. Raises the `EventdError`
-        that the answer denotes, and `Unavailable` after the last attempt.
+        within `retry` if no answer comes, or a 429, 502, 503 or 504, so it must be idempotent; not if the node is not
+        the right one (`WrongTls`). Raises the `EventdError` that the answer denotes, and `Unavailable` after the last
+        attempt.
         """
         with only_text():
             content = None if body is None else msgspec.json.encode(body)
@@ -155,6 +160,8 @@ class Connection:
             try:
                 reply = await self._once(method, target, content, REQUEST_SECONDS + wait)
                 return self.decode(reply, answer)
+            except (WrongTls, CertificateUnusable):  # another attempt would fail as well
+                raise
             except Unavailable as error:
                 delay = self.delay(failures, getattr(error, "retry_after", 0.0))
                 late = asyncio.get_running_loop().time() - begun + delay > self.retry.patience + wait
@@ -195,7 +202,7 @@ class Connection:
             target = path + _tail(query)
         try:
             async with self._open().get(
-                self._url(target), headers=headers, timeout=timeout, allow_redirects=False, **self._tls_options()
+                self._url(target), headers=headers, timeout=timeout, allow_redirects=False, **await self._tls_options()
             ) as response:
                 if response.status >= _ERRORS:
                     body = await response.content.read(MAX_ERROR_BYTES)
@@ -207,10 +214,10 @@ class Connection:
             ) from None
         except TimeoutError:
             raise self._transport.lost(f"no answer within {silence:g} s") from None
-        except HandshakeFailed as failure:
-            raise self._transport.failed(failure) from None
+        except HandshakeFailed as error:
+            raise self._transport.failed(error) from None
         except ClientSSLError as error:
-            raise self._transport.failed(of_server(error.os_error)) from None
+            raise self._transport.failed(error.os_error) from None
         except (ClientError, OSError) as error:
             inner = getattr(error, "os_error", error)
             words = getattr(inner, "strerror", None) or str(error) or type(error).__name__
@@ -237,12 +244,12 @@ class Connection:
 
         return TCPConnector(limit=0, ssl=TlsCheck(self._transport.tls))
 
-    def _tls_options(self) -> dict[str, Any]:
+    async def _tls_options(self) -> dict[str, Any]:
         """Return the options of an aiohttp request for TLS; empty without TLS. Raises `CertificateUnusable`."""
         tls = self._transport.tls
         if tls is None:
             return {}
-        return {"ssl": tls.value.context, "server_hostname": tls.server_name(self.address.host)}
+        return {"ssl": (await tls.load()).context, "server_hostname": tls.server_name(self.address.host)}
 
     def _url(self, path: str) -> Any:
         from yarl import URL

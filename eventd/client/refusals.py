@@ -18,7 +18,7 @@ from eventd.errors import (
     Unauthorized,
     Unavailable,
 )
-from eventd.tls.plain import TLS_REQUIRED
+from eventd.tls.plain_http import wants_tls
 
 OTHER_SERVER = "check that a routerd-eventd serves this address"
 """The hint for an answer that no node gives."""
@@ -39,6 +39,10 @@ class Lost(Unavailable):
     """The connection failed or broke, or no usable answer came in time. The request may have been carried out."""
 
     code = "unavailable"
+
+
+class WrongTls(Lost):
+    """TLS with the node failed for a reason that another attempt does not change. Nothing was sent."""
 
 
 _KINDS: dict[int, type[EventdError]] = {
@@ -66,8 +70,8 @@ def restore(status: int, body: bytes) -> EventdError:
 
     If its body has another form than a node's, the status alone decides, and 404 does not mean `NotFound`.
     """
-    if body == TLS_REQUIRED:
-        return Unavailable("the server speaks TLS", hint="write https:// in its address")
+    if wants_tls(status, body):
+        return Invalid("the server speaks TLS", hint="write https:// in its address")
     try:
         problem = msgspec.json.decode(body)["error"]
         code, message, detail = str(problem["code"]), str(problem["message"]), problem.get("detail")

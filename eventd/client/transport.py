@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from eventd.client.refusals import Lost
+from eventd.client.refusals import Lost, WrongTls
 from eventd.errors import Invalid
 from eventd.net.address import Address
 from eventd.net.connecting import connect
@@ -17,7 +17,7 @@ from eventd.net.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
 from eventd.runtime.clock import SystemClock
 from eventd.tls.contexts import ClientTls
 from eventd.tls.files import SYSTEM_CAS
-from eventd.tls.reasons import HandshakeFailed, of_server
+from eventd.tls.reasons import HandshakeFailed, Reason, describe, failure_at_client
 
 CONNECT_SECONDS = 10.0
 MOST_BYTES = 1 << 30
@@ -60,22 +60,24 @@ class Transport:
         except AnswerTooLarge:
             raise self.lost(f"its answer is larger than {MOST_BYTES} bytes") from None
         except (ssl.SSLError, HandshakeFailed) as error:
-            raise self.failed(error if isinstance(error, HandshakeFailed) else of_server(error)) from None
+            raise self.failed(error) from None
         except (NoAnswer, OSError, UnicodeError) as error:
             raise self.lost(_words(error)) from None
 
     async def _connect(self) -> Exchange:
         async with asyncio.timeout(CONNECT_SECONDS):
             if not self._socket:
-                return await connect(self._address.host, self._address.port, self.tls)
+                return await connect(Exchange, self._address.host, self._address.port, self.tls)
             loop = asyncio.get_running_loop()
             _, exchange = await loop.create_unix_connection(Exchange, str(self._socket))
             return exchange
 
-    def failed(self, failure: HandshakeFailed) -> Lost:
-        """Return the error for a failed TLS handshake."""
-        return Lost(
-            f"cannot reach {self._address}: TLS failed ({failure.reason}): {failure.detail}",
+    def failed(self, error: Exception) -> Lost:
+        """Return the error for a failed TLS handshake: `WrongTls` if another attempt would fail as well."""
+        failure = failure_at_client(error)
+        kind = Lost if failure.reason is Reason.FAILED else WrongTls
+        return kind(
+            describe(failure, self._address),
             hint="check the CA, the server name, the pin and the client certificate; see docs/how-to/tls.md",
         )
 

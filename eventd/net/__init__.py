@@ -1,4 +1,4 @@
-"""Outgoing HTTP: the address of a node and connections to it.
+"""Connections to a node: addresses, outgoing HTTP and TLS, and the checks of the local socket at both ends.
 
 May import: tls.
 """

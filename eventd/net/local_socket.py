@@ -25,14 +25,14 @@ ROOT = 0
 _BY_DESCRIPTOR = "/proc/self/fd"
 _PEER = struct.Struct("3i")
 _SHORTEST_LIMIT = 104
-"""Maximum bytes of a socket's path, with its closing zero, on any system."""
+"""Maximum bytes of a socket's path, including the terminating NUL, on any system."""
 
 
-class Untrusted(Exception):
+class SocketUnusable(Exception):
     """The local socket cannot be used; the text names the file or folder and the reason."""
 
 
-class Busy(Untrusted):
+class Busy(SocketUnusable):
     """A process listens at the socket, and has no room for another connection now."""
 
 
@@ -44,14 +44,14 @@ class Peer(NamedTuple):
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Return the process at the other end, by the kernel's word. Raises `Untrusted` if the system cannot tell."""
+    """Return the process at the other end, as the kernel reports it. Raises `SocketUnusable` where it reports none."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
-        raise Untrusted("this system does not tell which user is at the other end of a socket")
+        raise SocketUnusable("this system does not tell which user is at the other end of a socket")
     try:
         process, user, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, option, _PEER.size))
     except OSError as error:
-        raise Untrusted(f"the user at the other end of the socket is unknown: {error.strerror}") from None
+        raise SocketUnusable(f"the user at the other end of the socket is unknown: {error.strerror}") from None
     return Peer(process, user)
 
 
@@ -63,23 +63,23 @@ class SocketFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str], owners: Collection[int] | None) -> None:
-        """Open the folder. Raises `Untrusted`, also if it cannot be opened."""
+        """Open the folder. Raises `SocketUnusable`, also if it cannot be opened."""
         self.path = os.fspath(path)
         try:
             self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise Untrusted(f"{path}: {error.strerror}") from None
+            raise SocketUnusable(f"{path}: {error.strerror}") from None
         about = os.fstat(self.descriptor)
         self.users = (os.geteuid(), ROOT, about.st_uid)
         if owners is not None and about.st_uid not in owners:
             self.close()
-            raise Untrusted(f"the folder {path} belongs to another user")
+            raise SocketUnusable(f"the folder {path} belongs to another user")
         if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             self.close()
-            raise Untrusted(f"other users may write to the folder {path}: run chmod go-w {path}")
+            raise SocketUnusable(f"other users may write to the folder {path}: run chmod go-w {path}")
 
     def address(self, name: str) -> str:
-        """Return an address for a socket in the folder. Raises `Untrusted` if it is longer than an address may be.
+        """Return an address for a socket in the folder. Raises `SocketUnusable` if it is longer than an address may be.
 
         On Linux it goes through the open folder: short, and the same folder even if its path now names another one.
         """
@@ -87,21 +87,21 @@ class SocketFolder:
             return f"{_BY_DESCRIPTOR}/{self.descriptor}/{name}"
         address = f"{self.path}/{name}"
         if len(os.fsencode(address)) >= _SHORTEST_LIMIT:
-            raise Untrusted(f"the path {address} is too long for a socket")
+            raise SocketUnusable(f"the path {address} is too long for a socket")
         return address
 
     def connect(self, seconds: float | None = None) -> tuple[socket.socket, Peer] | None:
         """Return a connection to the process that listens at the folder's socket, and that process.
 
-        None if none listens there. `seconds`: the time limit of later reads and writes. Raises `Untrusted`, without a
-        byte sent, if the file is not a socket, or not that of a trusted user, and `Busy`.
+        None if none listens there. `seconds`: the time limit of later reads and writes. Raises `SocketUnusable`,
+        without a byte sent, if the file is not a socket, or not that of a trusted user, and `Busy`.
         """
         try:
             about = os.stat(NAME, dir_fd=self.descriptor, follow_symlinks=False)
         except OSError:
             return None
         if not stat.S_ISSOCK(about.st_mode):
-            raise Untrusted(f"{self.path}/{NAME} is not a socket")
+            raise SocketUnusable(f"{self.path}/{NAME} is not a socket")
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.setblocking(False)
@@ -113,10 +113,10 @@ class SocketFolder:
             except BlockingIOError:
                 raise Busy(f"{self.path}/{NAME} has too many connections") from None
             except OSError as error:
-                raise Untrusted(f"{self.path}/{NAME}: {error.strerror}") from None
+                raise SocketUnusable(f"{self.path}/{NAME}: {error.strerror}") from None
             peer = peer_of(connection)
             if peer.user not in self.users:
-                raise Untrusted(f"{self.path}/{NAME} is the socket of another user")
+                raise SocketUnusable(f"{self.path}/{NAME} is the socket of another user")
             connection.settimeout(seconds)
         except BaseException:
             connection.close()

@@ -1,21 +1,20 @@
-"""Reads certificates again when their files change, and reports when each of them ends."""
+"""Reads certificates again when their files change, and reports when each of them expires."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 from eventd.egress.peers.transport import Transport
 from eventd.node.membership import Membership
 from eventd.observe.metrics import Metrics
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.runtime.clock import SECOND, Clock
 from eventd.tls.contexts import ClientTls, LoadedTls, ServerTls
-from eventd.tls.files import CertificateUnusable, Reloaded, ServerTlsConfig
+from eventd.tls.files import Reloaded, ServerTlsConfig
+from eventd.tls.listening import read_again
 from eventd.tls.state import DAY, WARN, CertificateState
 
 logger = logging.getLogger("eventd.tls")
@@ -38,8 +37,8 @@ class Certificates:
     metrics: Metrics
     clock: Clock
     credentials: Path | None
-    _shown: dict[Use, int] = field(default_factory=dict)
-    _told: dict[Use, tuple[str, int]] = field(default_factory=dict)
+    _exported: dict[Use, int] = field(default_factory=dict)
+    _warned: dict[Use, tuple[str, int]] = field(default_factory=dict)
 
     async def refresh_for_ever(self) -> None:
         """Read changed files every few seconds, until cancelled."""
@@ -52,14 +51,12 @@ class Certificates:
 
         What cannot be used is logged, and what was read before stays in effect.
         """
+        peers = (peer for group in self.groups.values() for peer in group.config.peers.values())
+        self.transport.forget_tls({peer.tls for peer in peers})
         used = dict(self._used())
         for use, (file, tls) in used.items():
-            before = tls.trouble
-            if await asyncio.to_thread(tls.refresh, force=force):
-                logger.info("certificate loaded", extra={**_about(use, file), "ends": show_ends(tls)})
-            elif tls.trouble and tls.trouble != before:
-                logger.error("certificate unusable", extra=_about(use, file) | {"error": tls.trouble})
-        self._report({use: state for use, (file, tls) in used.items() if (state := _state(use, file, tls)).ends})
+            await read_again(tls, _about(use, file), force=force)
+        self._report({use: state for use, (file, tls) in used.items() if (state := _state(use, file, tls)).expires})
 
     def _used(self) -> Iterator[tuple[Use, tuple[str, Reloaded[LoadedTls]]]]:
         if self.api is not None and self.declared is not None:
@@ -68,29 +65,34 @@ class Certificates:
             if group.tls is not None and group.config.listen is not None and group.config.listen.tls is not None:
                 yield (name, ""), (group.config.listen.tls.cert_file, group.tls)
             for peer in group.config.peers.values():
-                if peer.endpoint.startswith("https://"):
+                if peer.endpoint.startswith("https://") and _file_of(peer):
                     tls = self.transport.tls_of(peer.tls)
-                    yield (name, peer.node_name), (peer.tls.cert_file, tls)
+                    yield (name, peer.node_name), (_file_of(peer), tls)
 
     def _report(self, states: Mapping[Use, CertificateState]) -> None:
-        """Set the metrics, and log each certificate that ends soon once a day."""
-        for gone in [use for use in self._shown if use not in states]:
+        """Set the metrics, and log once a day each certificate that expires soon."""
+        for gone in [use for use in self._exported if use not in states]:
             self.metrics.certificate(*gone, None)
-            del self._shown[gone]
+            del self._exported[gone]
+            self._warned.pop(gone, None)
         now = self.clock.now()
         for use, state in states.items():
-            assert state.ends is not None
-            if self._shown.get(use) != state.ends:
-                self.metrics.certificate(*use, state.ends / SECOND)
-                self._shown[use] = state.ends
-            days = (state.ends - now) // DAY
-            if state.ends - now < WARN and self._told.get(use) != (state.file, days):
-                self._told[use] = state.file, days
+            assert state.expires is not None
+            if self._exported.get(use) != state.expires:
+                self.metrics.certificate(*use, state.expires / SECOND)
+                self._exported[use] = state.expires
+            days = (state.expires - now) // DAY
+            if state.expires - now < WARN and self._warned.get(use) != (state.file, days):
+                self._warned[use] = state.file, days
                 logger.warning("certificate expiring", extra=_about(use, state.file) | {"days": days})
 
     def read(self, groups: Iterable[GroupConfig]) -> Sequence[CertificateState]:
         """Read the certificates of the API and of these groups anew, and return their states. Blocks."""
-        return [_state(use, file, tls) for use, file, tls in self._declared(groups)]
+        found = []
+        for use, file, tls in self._declared(groups):
+            tls.refresh(force=True)
+            found.append(_state(use, file, tls))
+        return found
 
     def _declared(self, groups: Iterable[GroupConfig]) -> Iterator[tuple[Use, str, Reloaded[LoadedTls]]]:
         now = self.clock.now
@@ -101,27 +103,20 @@ class Certificates:
                 tls = group.listen.tls
                 yield (group.name, ""), tls.cert_file, ServerTls(tls, self.credentials, now)
             for peer in group.peers.values():
-                if peer.endpoint.startswith("https://") and (peer.tls.cert_file or peer.tls.ca_file):
-                    file = peer.tls.cert_file or peer.tls.ca_file
+                if peer.endpoint.startswith("https://") and (file := _file_of(peer)):
                     yield (group.name, peer.node_name), file, ClientTls(peer.tls, self.credentials, now)
 
 
+def _file_of(peer: PeerConfig) -> str:
+    """Return the certificate that is shown to a peer, or else the CA that verifies it; empty without either."""
+    return peer.tls.cert_file or peer.tls.ca_file
+
+
 def _state(use: Use, file: str, tls: Reloaded[LoadedTls]) -> CertificateState:
-    try:
-        certificate = tls.value.certificate
-    except CertificateUnusable:
-        certificate = None
-    return CertificateState(*use, file, certificate.ends if certificate else None, tls.trouble)
+    certificate = tls.present.certificate if tls.present is not None else None
+    return CertificateState(*use, file, certificate.expires if certificate else None, tls.trouble)
 
 
 def _about(use: Use, file: str) -> dict[str, str]:
     group, peer = use
     return {"group": group, "peer": peer, "file": file}
-
-
-def show_ends(tls: Reloaded[LoadedTls]) -> str:
-    """Return when the certificate in effect ends, as RFC 3339; empty without one."""
-    loaded = tls.present
-    if loaded is None or loaded.certificate is None:
-        return ""
-    return datetime.fromtimestamp(loaded.certificate.ends // SECOND, UTC).isoformat()

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Protocol
 
 from eventd.api.listener.addresses import cannot_listen, patiently
-from eventd.api.listener.connections import ConnectionLimiter, ConnectionMetrics
+from eventd.api.listener.connection_limiter import ConnectionLimiter, ConnectionMetrics
+from eventd.api.listener.connections import open_site
 from eventd.api.listener.parsing_time import ParsingTime
 from eventd.api.listener.runner import Runner
-from eventd.api.listener.sites import open_site
 from eventd.api.peers.listener import KEEPALIVE_SECONDS, build_listener, refused_by_library
 from eventd.egress.cursors import PEER, REPAIR, link_name, target_of
 from eventd.egress.loop.active import Consumers
@@ -204,7 +204,7 @@ class Membership:
             return True
         tls = ServerTls(where.tls, self._dependencies.credentials, self._dependencies.log.clock.now)
         try:
-            await asyncio.to_thread(lambda: tls.value)
+            await tls.load()
         except CertificateUnusable as error:
             if self.trouble.get("listen") != str(error):
                 about = {"group": self.config.name, "error": str(error)}

@@ -18,12 +18,12 @@ from eventd.api.framework.limits import ConcurrencyLimits, Limits
 from eventd.api.framework.operations import GROUP, Services
 from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.api.listener.addresses import listen
-from eventd.api.listener.connections import ConnectionLimiter
+from eventd.api.listener.connection_limiter import ConnectionLimiter
+from eventd.api.listener.connections import open_site_at
 from eventd.api.listener.local_connections import LocalListener
 from eventd.api.listener.local_socket import LocalSocket
 from eventd.api.listener.parsing_time import ParsingTime
 from eventd.api.listener.runner import Runner
-from eventd.api.listener.sites import open_site_at
 from eventd.api.topics.calls import V0
 from eventd.dynamic.effective import Following
 from eventd.egress.peers.budget import Budget

@@ -67,8 +67,9 @@ class Metrics:
         self._turned_away = self._counter(
             "listener_turned_away_total",
             "Connections that this node refused or aborted: displaced by others, full (peers and clients with a key"
-            " held all), slow_head, vanished (the other end acknowledged nothing for 60 s), tls… (a failed handshake);"
-            " over the local socket, local_full, local_slow_head, and local_other_user for a user who may not use it.",
+            " held all), slow_head, vanished (the other end acknowledged nothing for 60 s), tls… (TLS failed, or only"
+            " one side speaks it); over the local socket, local_full, local_slow_head, and local_other_user for a user"
+            " who may not use it.",
             "group",
             "reason",
         )
@@ -125,8 +126,8 @@ class Metrics:
         self._grouped = self._histogram("commit_records", "Records of one transaction of the writer.", _COUNTS)
         self._standby = self._gauge("standby", "1 while another process serves the database, and this one waits.")
         self._certificates = self._gauge(
-            "certificate_end_timestamp_seconds",
-            "Unix time at which a certificate of this node ends: the API's (no labels), a listener's (group), or the"
+            "certificate_expiry_timestamp_seconds",
+            "Unix time at which a certificate of this node expires: the API's (no labels), a listener's (group), or the"
             " one shown to a peer.",
             *("group", "peer"),
         )
@@ -175,12 +176,12 @@ class Metrics:
         """Count a connection that this node refused or aborted; `reason` is a short fixed word."""
         self._turned_away.labels(group, reason).inc()
 
-    def certificate(self, group: str, peer: str, ends: float | None) -> None:
-        """Set when a certificate ends, in seconds since 1970; None removes the gauge."""
-        if ends is None:
+    def certificate(self, group: str, peer: str, expires: float | None) -> None:
+        """Set when a certificate expires, in seconds since 1970; None removes the gauge."""
+        if expires is None:
             self._certificates.remove(group, peer)
         else:
-            self._certificates.labels(group, peer).set(ends)
+            self._certificates.labels(group, peer).set(expires)
 
     def alive(self, group: str, node: str) -> None:
         """Do nothing; `NodeMetrics` learns here that a peer is up, because it sent a new request, not a replay."""

@@ -1,4 +1,4 @@
-"""What a certificate says: its names, the node that it speaks for, its public key as a pin, and when it ends."""
+"""What a certificate says: its names, the node that it speaks for, its public key as a pin, and when it expires."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class UnreadableCertificate(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """One certificate. `begins` and `ends`: its validity, in microseconds since 1970.
+    """One certificate. `begins` and `expires`: its validity, in microseconds since 1970.
 
     `pin`: `sha256//` and the base64 of the SHA-256 of its public key (SubjectPublicKeyInfo), as curl writes it. `hosts`
     are the DNS names and IP addresses, in lower case, and `nodes` the nodes that its URIs name.
@@ -37,8 +38,8 @@ class Certificate:
     hosts: frozenset[str]
     nodes: frozenset[str]
     begins: int
-    ends: int
-    issues: bool = False
+    expires: int
+    is_ca: bool = False
     """Whether it may issue certificates."""
 
     @classmethod
@@ -80,8 +81,8 @@ class Certificate:
             | frozenset(map(str, names.get_values_for_type(x509.IPAddress))),
             nodes=frozenset(uri.removeprefix(NODE_URI) for uri in uris if uri.startswith(NODE_URI)),
             begins=round(read.not_valid_before_utc.timestamp()) * 1_000_000,
-            ends=round(read.not_valid_after_utc.timestamp()) * 1_000_000,
-            issues=limits.ca,
+            expires=round(read.not_valid_after_utc.timestamp()) * 1_000_000,
+            is_ca=limits.ca,
         )
 
     def speaks_for(self, node: str) -> bool:
@@ -115,6 +116,11 @@ def _reading(what: str = "the certificate") -> Iterator[None]:
         yield
     except Exception as error:
         raise UnreadableCertificate(f"{what} cannot be read: {type(error).__name__}") from None
+
+
+def show_moment(time: int) -> str:
+    """Return a time in microseconds in RFC 3339, UTC, to the second."""
+    return datetime.fromtimestamp(time // 1_000_000, UTC).isoformat().replace("+00:00", "Z")
 
 
 def show_few(names: Iterable[str]) -> str:

@@ -89,7 +89,7 @@ class ClientTls(Reloaded[LoadedTls]):
             certificate = Certificate.of_der(shown)
         except UnreadableCertificate as error:
             raise HandshakeFailed(Reason.FAILED, str(error)) from None
-        if pins and not certificate.begins <= self._now() < certificate.ends:
+        if pins and not certificate.begins <= self._now() < certificate.expires:
             raise HandshakeFailed(Reason.EXPIRED, "its certificate has expired, or is not valid yet")
         if node and certificate.nodes and node not in certificate.nodes:
             raise HandshakeFailed(Reason.WRONG_NODE, f"its certificate is that of {certificate.show_names()}")

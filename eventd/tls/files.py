@@ -5,7 +5,10 @@ No message contains the content of a file.
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
 import os
+import re
 import ssl
 import stat
 import threading
@@ -24,7 +27,7 @@ _OTHERS: Final = stat.S_IROTH | stat.S_IWOTH
 
 T = TypeVar("T")
 Stamp = tuple[int, int, int] | None
-"""What changes with a file: its inode, its size in bytes, and when it was changed, in nanoseconds. None: no file."""
+"""Identifies a version of a file: inode, size in bytes, and modification time in nanoseconds. None: no file."""
 
 
 class CertificateUnusable(Unavailable):
@@ -44,9 +47,6 @@ class ServerTlsConfig:
     client_ca_file: str = ""
     min_version: str = "1.2"
 
-    def __iter__(self) -> Iterable[str]:
-        return iter(filter(None, (self.cert_file, self.key_file, self.client_ca_file)))
-
 
 @dataclass(frozen=True, slots=True)
 class ClientTlsConfig:
@@ -61,6 +61,18 @@ class ClientTlsConfig:
     key_file: str = ""
     server_name: str = ""
     pins: frozenset[str] = frozenset()
+
+
+_HOST: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*")
+
+
+def is_server_name(name: str) -> bool:
+    """Return whether a certificate can be for this host name or IP address; an empty name counts as one."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return not name or (len(name) <= 253 and _HOST.fullmatch(name) is not None)
+    return True
 
 
 SYSTEM_CAS: Final = ClientTlsConfig()
@@ -109,13 +121,13 @@ def read_pem(path: Path, *, secret: bool = False) -> bytes:
 def load_pair(context: ssl.SSLContext, cert: Path, key: Path, now: int) -> Certificate:
     """Let a context show a certificate, and return it. `now` in microseconds.
 
-    Raises `CertificateUnusable` if a file cannot be read, the certificate has ended, or the key is not its own.
+    Raises `CertificateUnusable` if a file cannot be read, the certificate has expired, or the key is not its own.
     """
     certificate = read_certificates(cert)[0]
-    if certificate.ends <= now:
+    if certificate.expires <= now:
         raise CertificateUnusable(f"the certificate {cert} has expired", hint="renew it")
     if certificate.begins > now:
-        raise CertificateUnusable(f"the certificate {cert} is not valid yet", hint="set the clock that is wrong")
+        raise CertificateUnusable(f"the certificate {cert} is not valid yet", hint="correct the clock that is wrong")
     read_pem(key, secret=True)
     try:
         context.load_cert_chain(cert, key, password=_refuse_password)
@@ -173,7 +185,7 @@ def load_client_ca(context: ssl.SSLContext, path: Path) -> None:
     """
     load_ca(context, path)
     for number, certificate in enumerate(read_certificates(path), start=1):
-        if certificate.issues and (certificate.nodes or certificate.hosts):
+        if certificate.is_ca and (certificate.nodes or certificate.hosts):
             raise CertificateUnusable(
                 f"{path}: certificate {number}, for {certificate.show_names()}, may issue certificates for any name",
                 hint="let its owner make one with `routerd-eventd tls init`, or with basicConstraints CA:FALSE",
@@ -184,8 +196,8 @@ def load_client_ca(context: ssl.SSLContext, path: Path) -> None:
 class Reloaded(Generic[T]):
     """A value that is made from files, and made again when they change.
 
-    `make` returns the value of the files as they are, or raises `CertificateUnusable`; then the value before stays, and
-    `trouble` says why.
+    `make` returns the value of the files as they are, or raises `CertificateUnusable`; then the previous value stays in
+    effect, and `trouble` says why.
     """
 
     def __init__(self, names: Iterable[str], credentials: Path | None, make: Callable[[], T]) -> None:
@@ -205,6 +217,12 @@ class Reloaded(Generic[T]):
         if self._value is None:
             raise CertificateUnusable(self.trouble)
         return self._value
+
+    async def load(self) -> T:
+        """Return the value; its files are read in a thread at the first use. Raises `CertificateUnusable`."""
+        if self._value is None:
+            await asyncio.to_thread(lambda: self.value)
+        return self.value
 
     @property
     def present(self) -> T | None:

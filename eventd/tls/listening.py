@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from eventd.runtime.clock import Clock
-from eventd.tls.contexts import ServerTls
-from eventd.tls.files import ServerTlsConfig
+from eventd.tls.certificate import show_moment
+from eventd.tls.contexts import LoadedTls, ServerTls
+from eventd.tls.files import Reloaded, ServerTlsConfig
 from eventd.tls.reasons import HandshakeFailed
 from eventd.tls.transport import TlsTransport
 
@@ -37,8 +38,18 @@ async def open_api_tls(declared: ServerTlsConfig | None, credentials: Path | Non
     if declared is None:
         return None
     tls = ServerTls(declared, credentials, clock.now)
-    await asyncio.to_thread(lambda: tls.value)
+    await tls.load()
     return TlsListener(tls, FailureLog(clock).note)
+
+
+async def read_again(tls: Reloaded[LoadedTls], about: Mapping[str, str], *, force: bool = False) -> None:
+    """Read the files in a thread if they have changed, or if `force`, and log the outcome with the fields `about`."""
+    before = tls.trouble
+    if await asyncio.to_thread(tls.refresh, force=force):
+        shown = tls.value.certificate
+        logger.info("certificate loaded", extra={**about, **({"expires": show_moment(shown.expires)} if shown else {})})
+    elif tls.trouble and tls.trouble != before:
+        logger.error("certificate unusable", extra={**about, "error": tls.trouble})
 
 
 class FailureLog:

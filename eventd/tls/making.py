@@ -1,4 +1,4 @@
-"""Makes a self-signed certificate with its key, for two ends that trust each other's pins."""
+"""Makes a self-signed certificate and its key, for nodes that are verified by their pins."""
 
 from __future__ import annotations
 

@@ -44,12 +44,12 @@ _IP_ADDRESS_MISMATCH; an issuer that is not found or did not sign, or a self-sig
 
 _OF_SERVER: Final = {
     "ALERT_CERTIFICATE_REQUIRED": (Reason.CLIENT_MISSING, "it demands a client certificate"),
-    "ALERT_UNKNOWN_CA": (Reason.CLIENT_UNKNOWN_CA, "it does not trust the issuer of this node's certificate"),
-    "ALERT_CERTIFICATE_EXPIRED": (Reason.CLIENT_EXPIRED, "it finds this node's certificate expired"),
-    "ALERT_BAD_CERTIFICATE": (Reason.CLIENT_REFUSED, "it refuses this node's certificate"),
-    "ALERT_CERTIFICATE_UNKNOWN": (Reason.CLIENT_REFUSED, "it refuses this node's certificate"),
-    "ALERT_UNSUPPORTED_CERTIFICATE": (Reason.CLIENT_REFUSED, "it refuses this node's certificate"),
-    "ALERT_DECRYPT_ERROR": (Reason.CLIENT_REFUSED, "it cannot verify this node's certificate"),
+    "ALERT_UNKNOWN_CA": (Reason.CLIENT_UNKNOWN_CA, "it does not trust the issuer of the client certificate"),
+    "ALERT_CERTIFICATE_EXPIRED": (Reason.CLIENT_EXPIRED, "it finds the client certificate expired"),
+    "ALERT_BAD_CERTIFICATE": (Reason.CLIENT_REFUSED, "it refuses the client certificate"),
+    "ALERT_CERTIFICATE_UNKNOWN": (Reason.CLIENT_REFUSED, "it refuses the client certificate"),
+    "ALERT_UNSUPPORTED_CERTIFICATE": (Reason.CLIENT_REFUSED, "it refuses the client certificate"),
+    "ALERT_DECRYPT_ERROR": (Reason.CLIENT_REFUSED, "it cannot verify the client certificate"),
     "ALERT_PROTOCOL_VERSION": (Reason.VERSION, "it does not speak TLS 1.2 or 1.3"),
     "UNSUPPORTED_PROTOCOL": (Reason.VERSION, "it does not speak TLS 1.2 or 1.3"),
     "WRONG_VERSION_NUMBER": (Reason.NOT_SPOKEN, "it answers without TLS"),
@@ -68,11 +68,18 @@ _OF_CLIENT: Final = {
 }
 
 
-def of_server(error: Exception) -> HandshakeFailed:
-    """Return why the connection to a server failed, as seen by the client."""
+def describe(failure: HandshakeFailed, address: object) -> str:
+    """Return the message for a client that cannot connect to an address."""
+    return f"cannot reach {address}: TLS failed ({failure.reason}): {failure.detail}"
+
+
+def failure_at_client(error: Exception) -> HandshakeFailed:
+    """Return why a TLS connection failed, as the client sees it."""
+    if isinstance(error, HandshakeFailed):
+        return error
     code = getattr(error, "verify_code", None)
     if code in _WRONG_NAME:
-        return HandshakeFailed(Reason.WRONG_NAME, "its certificate has another name")
+        return HandshakeFailed(Reason.WRONG_NAME, _expected(error))
     if code in _EXPIRED:
         return HandshakeFailed(Reason.EXPIRED, "its certificate has expired, or is not valid yet")
     if code in _UNKNOWN_CA:
@@ -80,8 +87,8 @@ def of_server(error: Exception) -> HandshakeFailed:
     return _by_words(error, _OF_SERVER)
 
 
-def of_client(error: ssl.SSLError) -> HandshakeFailed:
-    """Return why the handshake of a client failed, as seen by the server."""
+def failure_at_server(error: ssl.SSLError) -> HandshakeFailed:
+    """Return why a handshake failed, as the server sees it."""
     code = getattr(error, "verify_code", None)
     if code in _EXPIRED:
         return HandshakeFailed(Reason.CLIENT_EXPIRED, "the client's certificate has expired, or is not valid yet")
@@ -90,6 +97,11 @@ def of_client(error: ssl.SSLError) -> HandshakeFailed:
     if code:
         return HandshakeFailed(Reason.CLIENT_REFUSED, "the client's certificate cannot be verified")
     return _by_words(error, _OF_CLIENT)
+
+
+def _expected(error: Exception) -> str:
+    """Return OpenSSL's words for a wrong name, which include the expected one."""
+    return str(getattr(error, "verify_message", "")).rstrip(".") or "its certificate is for another name"
 
 
 def _by_words(error: Exception, known: dict[str, tuple[Reason, str]]) -> HandshakeFailed:

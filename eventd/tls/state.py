@@ -1,4 +1,4 @@
-"""The certificates that a node uses, each with its end, for metrics, the log and doctor."""
+"""The certificates that a node uses, each with its expiry, for metrics, the log and doctor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 DAY: Final = 86_400 * 1_000_000
 WARN: Final = 21 * DAY
-"""A certificate that ends within this time, in microseconds, is reported."""
+"""A certificate that expires within this time, in microseconds, is reported."""
 FAIL: Final = 3 * DAY
 
 
@@ -15,14 +15,14 @@ FAIL: Final = 3 * DAY
 class CertificateState:
     """A certificate of this node: the API's (no `group`), a listener's (no `peer`), or the one shown to a peer.
 
-    `file` is as declared; `ends` in microseconds, None if no certificate could be read; `trouble`: why its files
+    `file` is as declared; `expires` in microseconds, None if no certificate could be read; `trouble`: why its files
     cannot be used as they are now, empty if they can.
     """
 
     group: str
     peer: str
     file: str
-    ends: int | None
+    expires: int | None
     trouble: str = ""
 
     @property

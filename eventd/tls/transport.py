@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from eventd.tls.reasons import HandshakeFailed, Reason, of_client
+from eventd.tls.reasons import HandshakeFailed, Reason, failure_at_server
 
 RECORD_BYTES: Final = 16 << 10
 """Maximum bytes of one decrypted TLS record (RFC 8446, section 5.1)."""
@@ -50,7 +50,10 @@ class TlsTransport(asyncio.Transport):
     # --- what arrives -----------------------------------------------------------------------------------------
 
     def shake_hands(self, data: bytes) -> bool:
-        """Take bytes of the handshake; return whether it is complete. Raises `HandshakeFailed`, after the alert."""
+        """Take bytes of the handshake; return whether it is complete.
+
+        Raises `HandshakeFailed`; OpenSSL's alert, if it made one, is sent first.
+        """
         self._arrived.write(data)
         try:
             self._tls.do_handshake()
@@ -59,7 +62,7 @@ class TlsTransport(asyncio.Transport):
             return False
         except ssl.SSLError as error:
             self._flush()  # the alert
-            raise of_client(error) from None
+            raise failure_at_server(error) from None
         self._flush()
         self._check_resumed()
         self.established = True

@@ -18,9 +18,9 @@ from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import ConcurrencyLimits, Limits
 from eventd.api.framework.operations import Services
 from eventd.api.framework.worker_peers import WorkerPeers
-from eventd.api.listener.connections import ConnectionLimiter
+from eventd.api.listener.connection_limiter import ConnectionLimiter
+from eventd.api.listener.connections import open_site_at
 from eventd.api.listener.runner import Runner
-from eventd.api.listener.sites import open_site_at
 from eventd.api.topics.calls import V0
 from eventd.egress.routers.pump import Routing
 from eventd.log.core.eventlog import EventLog

@@ -1,4 +1,4 @@
-"""Checks when the node's certificates end, and whether peers fail to connect over TLS. Pure."""
+"""Checks when the node's certificates expire, and whether peers fail to connect over TLS. Pure."""
 
 from __future__ import annotations
 
@@ -6,22 +6,33 @@ from collections.abc import Iterable, Iterator
 
 from eventd.api.doctor.facts import GroupFacts
 from eventd.api.doctor.report import Check, CheckStatus
-from eventd.api.framework.moments import show_time
 from eventd.text.plural import counted
+from eventd.tls.certificate import show_moment
 from eventd.tls.state import DAY, FAIL, WARN, CertificateState
 
 
 def check_certificates(states: Iterable[CertificateState], now: int) -> Iterator[Check]:
-    """Yield a check for each certificate that ends soon or cannot be used. `now` in microseconds."""
+    """Yield a check for each certificate that expires soon or cannot be used. `now` in microseconds."""
     for state in states:
         if state.trouble:
             remedy = "correct the files; until then the node uses what it read before, if anything"
             yield _of(state, CheckStatus.FAIL, "certificate-unusable", state.trouble, remedy)
-        elif state.ends is not None and state.ends - now < WARN:
-            status = CheckStatus.FAIL if state.ends - now < FAIL else CheckStatus.WARN
-            days = counted(max(0, state.ends - now) // DAY, "day")
-            detail = f"{state.file} ends at {(show_time(state.ends) or '')[:19]}Z, in {days}"
-            yield _of(state, status, "certificate-ends", detail, "renew it; the node reads the new files by itself")
+        elif state.expires is not None and state.expires - now < WARN:
+            status = CheckStatus.FAIL if state.expires - now < FAIL else CheckStatus.WARN
+            yield _of(
+                state,
+                status,
+                "certificate-expires",
+                _expiry(state.file, state.expires, now),
+                "renew it; the node reads the new files by itself",
+            )
+
+
+def _expiry(file: str, expires: int, now: int) -> str:
+    moment = show_moment(expires)
+    if expires <= now:
+        return f"{file} has expired at {moment}"
+    return f"{file} expires at {moment}, in {counted((expires - now) // DAY, 'day')}"
 
 
 def _of(state: CertificateState, status: CheckStatus, code: str, detail: str, remedy: str) -> Check:
@@ -29,10 +40,10 @@ def _of(state: CertificateState, status: CheckStatus, code: str, detail: str, re
 
 
 def check_handshakes(group: GroupFacts) -> Iterator[Check]:
-    """Yield a check if connections of peers were refused lately for a reason of TLS."""
+    """Yield a check if connections or requests of peers were refused lately because of TLS."""
     if group.refused_handshakes:
         parts = [f"{reason}: {count:,}" for reason, count in sorted(group.refused_handshakes.items())]
-        detail = f"connections refused within the last hour: {'; '.join(parts)}"
+        detail = f"refused within the last hour because of TLS: {'; '.join(parts)}"
         remedy = "the node's log names the address for each reason; see docs/operations/troubleshooting.md"
         name = f"{group.name} handshakes"
         yield Check(name, CheckStatus.WARN, "handshakes-refused", detail, remedy, group=group.name)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eventd.log.core.id_conflicts import ConflictCount
+from eventd.resources.configuration import GroupConfig
 from eventd.resources.kinds.federation_slo import EXPIRES_SOON, LAG_FAIL, LAG_WARN
-from eventd.tls.state import CertificateState
 
 AREA = "federation"
 
@@ -159,12 +159,13 @@ class Gaps:
 class GroupFacts:
     """The input of the checks of one group.
 
-    `refused_handshakes` counts the connections of the last hour that were refused for a reason of TLS, by reason.
+    `refused_handshakes` counts the connections and requests that were refused because of TLS in the last hour, by
+    reason.
     `has_own`: a live event that this node emitted was found among the newest ones. `aside`: the source of each
     ineffective part of its subscriptions, and the reason.
 
     Only a running node knows `v1_requests`, how many verified v1 requests this process got since its start, and
-    `keys_trouble`, why the files of the group's keys cannot be read now (empty: they can), and the `certificates`.
+    `keys_trouble`, why the files of the group's keys cannot be read now (empty: they can).
     """
 
     name: str
@@ -179,4 +180,4 @@ class GroupFacts:
     v1_requests: int = 0
     keys_trouble: str = ""
     refused_handshakes: Mapping[str, int] = field(default_factory=dict)
-    certificates: Sequence[CertificateState] = ()
+    config: GroupConfig | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from pydantic import Field, field_validator
@@ -16,7 +17,7 @@ from eventd.api.doctor.links import check_links
 from eventd.api.doctor.local_socket import check_local_socket
 from eventd.api.doctor.plan import Action, plan_actions, show_plan
 from eventd.api.doctor.readiness import check_readiness
-from eventd.api.doctor.reading import read_certificates, read_groups
+from eventd.api.doctor.reading import read_groups
 from eventd.api.doctor.report import Check, CheckStatus, report
 from eventd.api.framework.operations import Params, Services
 
@@ -61,11 +62,12 @@ async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, An
     checks = [
         check for group in groups for check in (*check_group(group), *check_links(group), *check_handshakes(group))
     ]
-    checks += check_certificates([each for group in groups for each in group.certificates], now)
+    configs = [group.config for group in groups if group.config is not None]
+    states = await asyncio.to_thread(services.certificates, configs)
+    checks += check_certificates([each for each in states if each.group or not params.group], now)
     checks += await check_readiness(services.readiness, params.group)
     checks += check_local_socket(services.local_socket())
     if not params.group:
-        checks += check_certificates(await read_certificates(services), now)
         checks += check_shipping((await services.database.read(read_shipping))["books"])
     if not groups:
         checks.append(Check("expected peers", CheckStatus.SKIP, detail="no EventGroup is declared"))

@@ -33,7 +33,6 @@ from eventd.store.engine.database import Connection
 from eventd.store.rows.links import count_inbound_gaps
 from eventd.store.rows.registry import read_resources
 from eventd.text.duration import HOUR
-from eventd.tls.state import CertificateState
 from federation.event import is_alive
 
 MOST_LETTERS = 1000
@@ -93,7 +92,7 @@ async def _read_group(services: Services, name: str, aside: Sequence[Ineffective
         v1_requests=_v1_requests(services, name),
         keys_trouble=await _keys_trouble(services, context.config),
         refused_handshakes=context.handshakes,
-        certificates=[each for each in await read_certificates(services, context.config) if each.group],
+        config=context.config,
     )
 
 
@@ -117,11 +116,6 @@ async def _keys_trouble(services: Services, config: GroupConfig) -> str:
     except SecretUnreadable as error:
         return error.message
     return ""
-
-
-async def read_certificates(services: Services, *groups: GroupConfig) -> Sequence[CertificateState]:
-    """Return the state of the API's certificate, and of those for these groups."""
-    return await asyncio.to_thread(services.certificates, groups)
 
 
 def _read_context(conn: Connection, name: str, now: int) -> _GroupContext:

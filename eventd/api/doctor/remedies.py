@@ -86,7 +86,7 @@ REMEDIES = {
         "compare `spec.tls.pins` with `routerd-eventd tls show CERTIFICATE` on the peer: if the peer has a new key, add"
         " its pin; if not, another program answers there",
     ),
-    "tls_expired": Remedy(_TLS, "renew the peer's certificate; if it is valid, set the clock that is wrong"),
+    "tls_expired": Remedy(_TLS, "renew the peer's certificate; if it is valid, correct the clock that is wrong"),
     "tls_wrong_node": Remedy(
         _TLS, "correct the endpoint or `nodeName` of this EventPeer: another node of the group answers there"
     ),
@@ -94,7 +94,9 @@ REMEDIES = {
         _TLS, "set `spec.tls.certFile` and `keyFile` of this EventPeer: the peer demands a certificate"
     ),
     "tls_client_unknown_ca": Remedy(
-        _TLS, "add the CA of this node's certificate to `spec.listen.tls.clientCaFile` of the EventGroup on the peer"
+        _TLS,
+        "add the CA of this node's certificate, or the certificate itself if it is self-signed, to"
+        " `spec.listen.tls.clientCaFile` of the EventGroup on the peer",
     ),
     "tls_client_expired": Remedy(_TLS, "renew this node's certificate, which `spec.tls.certFile` names"),
     "tls_client_refused": Remedy(
@@ -110,8 +112,8 @@ REMEDIES = {
     ),
     "wrong_certificate": Remedy(
         _TLS,
-        "issue a certificate whose subject alternative names contain this node's `nodeName`, as a DNS name or as the"
-        " URI urn:eventd:node:NAME",
+        "issue a certificate for this node with the URI urn:eventd:node:NODENAME in its subject alternative names, or,"
+        " without such URIs, with `nodeName` as a DNS name",
     ),
     "full": Remedy("make-room", "free space on the peer: it has reached its `retention.maxBytes`"),
     "rewinds": Remedy(

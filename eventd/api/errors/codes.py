@@ -28,7 +28,7 @@ from eventd.errors import (
     Unauthorized,
     Unavailable,
 )
-from eventd.tls.plain import TLS_REQUIRED
+from eventd.tls.plain_http import wants_tls
 
 PLUGIN_FAILED = "plugin_failed"
 THROTTLED = "throttled"
@@ -186,8 +186,8 @@ def restore(status: int, body: bytes) -> EventdError:
 
     A response without an error in either form gives an error of its status, or an `EventdError` for 404.
     """
-    if body == TLS_REQUIRED:
-        return Unavailable("the server speaks TLS", hint="write https:// in its address")
+    if wants_tls(status, body):
+        return Invalid("the server speaks TLS", hint="write https:// in its address")
     try:
         problem = json.loads(body)["error"]
         code, message, hint = str(problem["code"]), str(problem["message"]), str(problem.get("hint", ""))

@@ -12,7 +12,8 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import NamedTuple, get_args
 
 from eventd.api.framework.route import Scope
@@ -97,8 +98,8 @@ class Keys:
     """The valid keys: those of the settings, which `reload` reads again with `read`, and those of the database.
 
     `exposed` is the address at which other machines can reach the API; empty if none can, or if that is allowed without
-    keys. `guards_probes`: health and readiness need a key, too, if there are keys. `read_clients` returns the keys
-    that client certificates stand for, by a name in the certificate.
+    keys. `guards_probes`: health and readiness need a key, too, if there are keys. `clients`: what client certificates
+    stand for, by a name in the certificate.
     """
 
     def __init__(
@@ -108,15 +109,14 @@ class Keys:
         clock: Clock | None = None,
         exposed: str = "",
         guards_probes: bool = False,
-        read_clients: Callable[[], Mapping[str, ApiKey]] = dict,
+        clients: Mapping[str, ApiKey] = MappingProxyType({}),
     ) -> None:
         self.guards_probes = guards_probes
         self._read = read
-        self._read_clients = read_clients
+        self._clients = clients
         self._clock = clock or SystemClock()
         self._exposed = exposed
         self._said = tuple(read())
-        self._clients = read_clients()
         self._made: tuple[ApiKey, ...] = ()
         self._are_made = False
         self._uses: dict[object, tuple[ApiKey, Callable[[], None]]] = {}
@@ -132,11 +132,11 @@ class Keys:
             clock=clock,
             exposed=exposed,
             guards_probes=settings.probe_auth,
-            read_clients=lambda: _clients_of(settings),
+            clients=_clients_of(settings),
         )
 
     def __bool__(self) -> bool:
-        """Return whether callers need a key: there are keys, or `exposed` is not empty.
+        """Return whether callers need a key: there are keys or `clients`, or `exposed` is not empty.
 
         Revoked keys of the database count, too: revoking the last one must not open the API.
         """
@@ -156,7 +156,7 @@ class Keys:
 
         Raises `SettingsError`; then the present keys stay valid.
         """
-        self._said, self._clients = tuple(self._read()), self._read_clients()
+        self._said = tuple(self._read())
         self._end_gone()
 
     def reload_from(self, lines: Iterable[KeyRow]) -> None:
@@ -352,7 +352,7 @@ def _clients_of(settings: Settings) -> dict[str, ApiKey]:
         try:
             name, key = _client(number, entry)
             if name in found:
-                raise ValueError(f"entry {number}: the name {name!r} stands there twice")
+                raise ValueError(f"entry {number}: the name {name!r} is listed twice")
         except ValueError as error:
             raise BadSettings([SettingProblem(settings.origin("api_clients"), str(error))]) from None
         found[name] = key
@@ -369,6 +369,8 @@ def _client(number: int, entry: str) -> tuple[str, ApiKey]:
         raise ValueError(f"entry {number} is not NAME[:SCOPES[:PREFIXES]]; write a name with a colon as [NAME]")
     name = match[1] or match[2]
     if not name.startswith(NODE_PREFIX):
+        with suppress(ValueError):  # a host name
+            name = str(ipaddress.ip_address(name))
         name = name.lower()
     if match[3] is not None and match[3].endswith(":"):
         raise ValueError(f"entry {number} ends with a colon: scopes or prefixes are missing")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AbstractContextManager
 from functools import lru_cache, partial
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from eventd.api.framework.auth import NODE_PREFIX, OWNER, ApiKey, Keys, require_local_name, require_own_page
-from eventd.api.listener.connections import ConnectionLimiter
+from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.listener.local_connections import LocalListener
 from eventd.errors import Unauthorized
 from eventd.settings.model import Endpoint
@@ -47,18 +46,16 @@ class Callers:
         if self.is_local(request):
             return OWNER
         try:
-            return self.keys.identify(request.headers.get("Authorization", ""))
+            return self._find_key(request, request.headers.get("Authorization", ""))
         except Unauthorized:
             return None
 
     def identify(self, request: web.Request, *, token: str = "") -> ApiKey:
-        """Return the caller's key: that of the header, else of `token`, else what its certificate stands for.
+        """Return the caller's key: of the header, else of `token`, else of its client certificate.
 
-        Returns `ANYONE` if callers need none.
-
-        Over the local socket it is `OWNER`. Then the connection is trusted. Raises `Unauthorized`; if callers need no
-        key, `Forbidden` for a page of another origin, and over the local socket or a loopback address for a foreign
-        Host header.
+        `OWNER` over the local socket, `ANYONE` if no key is needed. A connection over TCP is then trusted. Raises
+        `Unauthorized`; if callers need no key, `Forbidden` for a page of another origin, and over the local socket or a
+        loopback address for a foreign Host header.
         """
         is_local = self.is_local(request)
         if is_local or not self.keys:
@@ -68,18 +65,21 @@ class Callers:
         if is_local:
             return OWNER
         authorization = request.headers.get("Authorization", "") or (f"Bearer {token}" if token else "")
-        key = None if authorization else self._client(request.transport)
-        key = key or self.keys.identify(authorization)
+        key = self._find_key(request, authorization)
         self._limiter.trust(
             request.transport, key.digest.hex(), by_address=False
         )  # a proxy has one connection for all callers
         return key
 
-    def _client(self, transport: asyncio.BaseTransport | None) -> ApiKey | None:
-        """Return the key that the certificate of the connection stands for; None without one."""
-        tls = None if transport is None else transport.get_extra_info("ssl_object")
-        shown = None if tls is None else tls.getpeercert(binary_form=True)
-        return None if shown is None else self.keys.identify_client(_names_in(shown))
+    def _find_key(self, request: web.Request, authorization: str) -> ApiKey:
+        """Return the key of an `Authorization` header; without one, what the client certificate stands for.
+
+        Raises `Unauthorized`.
+        """
+        tls = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
+        shown = tls.getpeercert(binary_form=True) if tls is not None and not authorization else None
+        key = self.keys.identify_client(_names_in(shown)) if shown is not None else None
+        return key or self.keys.identify(authorization)
 
     def using(self, request: web.Request, key: ApiKey) -> AbstractContextManager[None]:
         """Close the connection of the request as soon as the key is revoked or expires while the block runs."""

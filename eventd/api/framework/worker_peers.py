@@ -35,7 +35,7 @@ _CHECKS = "/checks"
 _FIGURES = "/figures"
 _STATE, _API, _LOCAL = "state", "api", "local"
 """The names of a worker's sockets, after its number."""
-_EARLIEST = "process_start_time_seconds"
+_EARLIEST = ("process_start_time_seconds", "routerd_eventd_certificate_expiry_timestamp_seconds")
 _ALIKE = "process_max_fds"
 _HOP_BY_HOP = frozenset(("connection", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"))
 """Hop-by-hop headers (RFC 9110 section 7.6.1), which are not proxied."""
@@ -70,12 +70,16 @@ class WorkerPeers:
         await web.UnixSite(api, str(places[_API])).start()
         if local is not None:
             listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            listening.bind(str(places[_LOCAL]))
+            try:
+                listening.bind(str(places[_LOCAL]))
+            except BaseException:
+                listening.close()
+                raise
             await local.open_at(api, listening)
             self._local = local
 
     async def close(self) -> None:
-        """Close the socket for the state; the runner of the API closes the other one."""
+        """Close the socket for the state; the runner of the API closes the other two."""
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -181,7 +185,7 @@ def _parse(text: str) -> list[Metric]:
 
 
 class _MergedMetrics(Collector):
-    """The merged metrics of several workers: sums, but the earliest start time and the highest limit of open files."""
+    """The merged metrics of several workers: sums, except the earliest start or expiry, and the highest file limit."""
 
     def __init__(self, processes: Sequence[Iterable[Metric]]) -> None:
         self._processes = processes
@@ -205,6 +209,6 @@ class _MergedMetrics(Collector):
 
 
 def _join(name: str, one: float, other: float) -> float:
-    if name == _EARLIEST:
+    if name in _EARLIEST:
         return min(one, other)
     return max(one, other) if name == _ALIKE else one + other

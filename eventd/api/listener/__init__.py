@@ -1,4 +1,4 @@
-"""The HTTP listener: connections, parsing, WebSocket frames, and limits on clients that have proven no key.
+"""The HTTP listener, over TCP, TLS and the local socket: parsing, WebSocket frames, limits on unproven clients.
 
 May import: api.bodies, api.errors, net, runtime, tls.
 """

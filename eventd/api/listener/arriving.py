@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from eventd.api.bodies.bodies import BODY_SECONDS
-from eventd.api.listener.connections import address_of
+from eventd.api.listener.connection_limiter import address_of
 from federation.errors import TooLarge, V1Refused
 
 

@@ -1,182 +1,285 @@
-"""Limits the number of connections of a listener, and chooses the one to close above the limit.
+"""Accepts the connections of a listener: each takes a slot at the limiter before its first byte is parsed.
 
-A connection is trusted once a request over it has proven its sender, or needed no API key. An untrusted connection is
-closed when another one needs its slot, and the address with the most untrusted connections loses one first. So a client
-that opens many connections displaces its own, not those of peers or of other clients.
+With TLS, the slot is taken before the handshake, whose work counts towards the time for unproven bytes: a client that
+begins thousands of handshakes and ends none displaces its own, and costs others nothing but that share.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-from collections import defaultdict
-from typing import Protocol
+import os
+import socket
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, cast
 
-from eventd.api.listener.parsing_time import ParsingTime
+from aiohttp import web
 
-SHARE = 2
-"""A key, or an address, may have one in this number of a listener's slots for trusted connections."""
-_SITE_BITS = 64
-"""An IPv6 address counts as its network of this prefix length: one host can have any number of addresses."""
-_READ_BYTES = 256 << 10
-"""Bytes read at once from a trusted connection."""
+from eventd.api.listener import vanished
+from eventd.api.listener.addresses import BACKLOG
+from eventd.api.listener.connection_limiter import ConnectionLimiter, address_of
+from eventd.api.listener.parsing_time import READ_BYTES
+from eventd.api.listener.vanished import Acknowledgements
+from eventd.tls.listening import TlsListener
+from eventd.tls.plain_http import PLAIN_HTTP_ANSWER
+from eventd.tls.reasons import HandshakeFailed, Reason
+from eventd.tls.transport import HANDSHAKE, TlsTransport
 
-
-class ConnectionMetrics(Protocol):
-    """The methods of the metrics of connections. `group` is empty for the API; a `count` of None removes the gauge."""
-
-    def connections(self, group: str, count: int | None) -> None: ...
-
-    def turned_away(self, group: str, reason: str) -> None: ...
-
-
-def address_of(transport: asyncio.BaseTransport | None) -> str:
-    """Return the IPv4 address or the IPv6 network of the remote end; empty without one, as for a Unix socket."""
-    peer = transport.get_extra_info("peername") if transport is not None else None
-    if not isinstance(peer, tuple):
-        return ""
-    host = str(peer[0]).partition("%")[0]
-    if ":" not in host:
-        return host
-    network = ipaddress.IPv6Network((host, _SITE_BITS), strict=False)
-    mapped = ipaddress.IPv6Address(host).ipv4_mapped
-    return str(mapped or network)
+HEAD_SECONDS = 10.0
+"""The time in which the head of a connection's first request must arrive, and its TLS handshake before that; later
+heads have the keep-alive time."""
+LINGER_SECONDS = 1.0
+"""How long a refused connection stays open for the client to read why."""
+_TURNS_TO_ENTER = 3
+"""Maximum number of turns of the event loop between the accept of a connection and its arrival at the limiter."""
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
-class LimitedConnection(Protocol):
-    """The members used here of a connection. See `sites.Connection` for `trusted`."""
+async def open_site(
+    runner: web.BaseRunner, limiter: ConnectionLimiter, host: str, port: int, tls: TlsListener | None = None
+) -> None:
+    """Listen at an address. Raises OSError with the message of the system instead of that of the event loop."""
+    try:
+        await ListeningSite(runner, limiter, tls, host=host, port=port).start()
+    except OSError as error:
+        if (error.errno or 0) <= 0:  # an unknown host name
+            raise
+        raise OSError(error.errno, os.strerror(error.errno or 0)) from None
 
-    address: str
-    trusted: tuple[str, ...]
 
-    def clock_off(self) -> None:
-        """Do not close the connection for a late head any more."""
+async def open_site_at(
+    runner: web.BaseRunner,
+    limiter: ConnectionLimiter,
+    sockets: Iterable[socket.socket],
+    tls: TlsListener | None = None,
+) -> None:
+    """Accept connections at listening sockets, which other processes may share."""
+    for listening in sockets:
+        await ListeningSite(runner, limiter, tls, sock=listening).start()
 
 
-class ConnectionLimiter:
-    """Admits at most `most` connections to one listener. All listeners of a process share one `parsing`."""
+class ServerProtocol(Protocol):
+    """The methods of aiohttp's connection protocol, as `runner` extends it, that are used here."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
+
+    def data_received(self, data: bytes) -> None: ...
+
+    def eof_received(self) -> bool | None: ...
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+    def connection_lost(self, exc: Exception | None) -> None: ...
+
+    def hold_reading(self) -> None:
+        """Stop reading from the connection until `release_reading`, even if aiohttp resumes it."""
+
+    def release_reading(self) -> None: ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One connection: its data goes to aiohttp's protocol, which is created once the connection is admitted.
+
+    `trusted` is empty while the connection is untrusted. Of a trusted one, it holds the shares towards which it counts,
+    `key K` and `address A`, or one empty text if it counts towards none.
+    """
 
     def __init__(
-        self,
-        group: str,
-        most: int,
-        watcher: ConnectionMetrics,
-        parsing: ParsingTime | None = None,
-        *,
-        most_untrusted: int | None = None,
+        self, limiter: ConnectionLimiter, serve: Callable[[], ServerProtocol], listener: TlsListener | None = None
     ) -> None:
-        """At most `most_untrusted` of the connections are untrusted; by default, all may be."""
-        self.group = group
-        self._most = most
-        self._most_untrusted = most if most_untrusted is None else most_untrusted
-        self._untrusted = 0
-        self._watcher = watcher
-        self.parsing = parsing or ParsingTime()
-        self.buffer = memoryview(bytearray(_READ_BYTES))
-        """Read buffer of all connections: its content is copied before the event loop does anything else."""
-        self._connections: dict[asyncio.Transport, LimitedConnection] = {}
-        self._strangers: _Holders = defaultdict(dict)  # by address, in the order of their arrival
-        self._trusted: _Holders = defaultdict(dict)  # by key, and by address, in the order in which they became trusted
-        self._shut = False
-        self._closed = False
-        self._show()
+        self.trusted: tuple[str, ...] = ()
+        self.address = ""
+        self._limiter = limiter
+        self._serve = serve
+        self._listener = listener
+        self._served: ServerProtocol | None = None
+        self._raw: asyncio.Transport | None = None
+        self._tls: TlsTransport | None = None
+        self._is_first = True
+        self._refused = False
+        self._clock: asyncio.TimerHandle | None = None
+        self._next_look: asyncio.TimerHandle | None = None
 
-    def shut(self) -> None:
-        """Admit no more connections, not even one that was accepted before and arrives now: nothing would close it."""
-        self._shut = True
+    @property
+    def _transport(self) -> asyncio.Transport | None:
+        """Return what the application writes to, and the limiter knows; None before the connection is admitted."""
+        return self._tls or self._raw
 
-    def close(self) -> None:
-        """Remove the gauge of connections of the stopped listener."""
-        self._closed = True
-        self._watcher.connections(self.group, None)
-
-    def holds(self, transport: asyncio.Transport | None) -> bool:
-        """Return whether this is an admitted connection of the listener."""
-        return transport in self._connections
-
-    def heard(self, transport: asyncio.Transport | None) -> None:
-        """Note that the head of a request has arrived on this connection: it is no longer closed as too slow."""
-        if transport is not None and transport in self._connections:
-            self._connections[transport].clock_off()
-
-    def trust(self, transport: asyncio.Transport | None, key: str = "", *, by_address: bool = True) -> None:
-        """Trust a connection: a request over it has proven its sender, without being a replay, or needed no API key.
-
-        With a `key`, the connection counts towards that key's share and, `by_address`, its address's; above a share,
-        the oldest trusted connection of that key or address becomes untrusted again.
-        """
-        connection = self._connections.get(transport) if transport is not None else None
-        if transport is None or connection is None or connection.trusted:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        raw = cast(asyncio.Transport, transport)
+        self.address = address_of(raw)
+        tls = None if self._listener is None else self._listener.wrap(raw)
+        if not self._limiter.enter(tls or raw, self):
+            if tls is None:
+                raw.write(_FULL)
+            raw.close()
             return
-        connection.trusted = (f"key {key}",) if key else ("",)
-        if key and by_address:
-            connection.trusted += (f"address {connection.address}",)
-        _remove(self._strangers, connection.address, transport)
-        self._untrusted -= 1
-        for holder in connection.trusted:
-            self._trusted[holder][transport] = None
-            if holder and len(self._trusted[holder]) > self._most // SHARE:
-                self._distrust(next(iter(self._trusted[holder])))
+        self._raw, self._tls = raw, tls
+        self._clock = asyncio.get_running_loop().call_later(
+            HEAD_SECONDS, self._limiter.dismiss, tls or raw, "slow_head"
+        )
+        if tls is None:
+            self._begin(raw)
+        self._look(raw, Acknowledgements(raw))
 
-    def _distrust(self, transport: asyncio.Transport) -> None:
-        connection = self._connections[transport]
-        for holder in connection.trusted:
-            _remove(self._trusted, holder, transport)
-        connection.trusted = ()
-        self._strangers[connection.address][transport] = None
-        self._untrusted += 1
+    def _begin(self, transport: asyncio.Transport) -> None:
+        self._served = self._serve()
+        self._served.connection_made(transport)
 
-    def enter(self, transport: asyncio.Transport, connection: LimitedConnection) -> bool:
-        """Admit a connection, and return whether it was admitted; none is after `shut`.
+    def _look(self, transport: asyncio.Transport, acknowledgements: Acknowledgements) -> None:
+        """Close the connection if its remote end has vanished; repeated while it is open."""
+        loop = asyncio.get_running_loop()
+        if acknowledgements.have_ended(loop.time()) and self._transport is not None:
+            self._limiter.dismiss(self._transport, "vanished")
+        else:
+            self._next_look = loop.call_later(vanished.LOOK_SECONDS, self._look, transport, acknowledgements)
 
-        If no slot is free, the address with the most untrusted connections loses its oldest one; without untrusted
-        connections the new one is not admitted.
+    def clock_off(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._limiter.buffer if self.trusted else self._limiter.buffer[:READ_BYTES]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._refused:
+            return
+        data = bytes(self._limiter.buffer[:nbytes])
+        if self.trusted:
+            self.parse(data)
+        else:
+            self._limiter.parsing.parse(self, data)
+
+    def parse(self, data: bytes) -> None:
+        """Take bytes of the client. The first one tells whether it speaks TLS, as the listener does."""
+        if self._refused:
+            return
+        if self._is_first:
+            self._is_first = False
+            if self._tls is None and data[0] == HANDSHAKE:
+                self._limiter.count_refused(Reason.NOT_SPOKEN)  # the answer is aiohttp's, in the form of all errors
+            elif self._tls is not None and data[0] != HANDSHAKE:
+                self._refuse_plain()
+                return
+        if self._tls is None:
+            if self._served is not None:
+                self._served.data_received(data)
+        elif self._served is None:
+            self._shake_hands(self._tls, data)
+        else:
+            self._tls.receive(data, self._served)
+
+    def _shake_hands(self, tls: TlsTransport, data: bytes) -> None:
+        try:
+            done = tls.shake_hands(data)
+        except HandshakeFailed as failure:
+            self._refuse(failure)
+            return
+        if done:
+            self._begin(tls)
+            if self._served is not None:
+                tls.receive(b"", self._served)
+
+    def _refuse_plain(self) -> None:
+        if self._raw is not None:
+            self._raw.write(PLAIN_HTTP_ANSWER)
+        self._refuse(HandshakeFailed(Reason.REQUIRED, "a client does not speak TLS, and this node does"))
+
+    def _refuse(self, failure: HandshakeFailed) -> None:
+        """Count a failed handshake; close when the client does, or after `LINGER_SECONDS`.
+
+        A connection that is closed with unread bytes is reset, and the client would lose the answer.
         """
-        if self._shut:
-            return False
-        if len(self._connections) >= self._most or self._untrusted >= self._most_untrusted:
-            if not self._strangers:
-                self._watcher.turned_away(self.group, "full")
-                return False
-            most = max(self._strangers, key=lambda address: len(self._strangers[address]))
-            self.dismiss(next(iter(self._strangers[most])), "displaced")
-        self._connections[transport] = connection
-        self._strangers[connection.address][transport] = None
-        self._untrusted += 1
-        self._show()
-        return True
+        self._refused = True
+        self._limiter.count_refused(failure.reason)
+        if self._listener is not None:
+            self._listener.failed(failure, self.address)
+        self.clock_off()
+        if self._raw is not None:
+            self._raw.write_eof()
+            self._clock = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._raw.abort)
 
-    def dismiss(self, transport: asyncio.Transport, reason: str) -> None:
-        """Close an admitted connection at once, for a reason that the metrics count."""
-        self.leave(transport)
-        self._watcher.turned_away(self.group, reason)
-        transport.abort()
+    def hold_reading(self) -> None:
+        if self._served is not None:
+            self._served.hold_reading()
+        elif self._raw is not None:
+            self._raw.pause_reading()
 
-    def count_refused(self, reason: str) -> None:
-        """Count a connection that is refused for what its client sent, before any request."""
-        self._watcher.turned_away(self.group, reason)
+    def release_reading(self) -> None:
+        if self._served is not None:
+            self._served.release_reading()
+        elif self._raw is not None:
+            self._raw.resume_reading()
 
-    def leave(self, transport: asyncio.Transport) -> None:
-        """Remove a closed connection, which frees its slot."""
-        connection = self._connections.pop(transport, None)
-        if connection is not None:
-            self._untrusted -= not connection.trusted
-            _remove(self._strangers, connection.address, transport)
-            for holder in connection.trusted:
-                _remove(self._trusted, holder, transport)
-            self._show()
+    def eof_received(self) -> bool | None:
+        return self._served.eof_received() if self._served is not None else None
 
-    def _show(self) -> None:
-        if not self._closed:
-            self._watcher.connections(self.group, len(self._connections))
+    # --- the rest ---------------------------------------------------------------------------------------------
+
+    def abort(self) -> None:
+        if self._raw is not None:
+            self._raw.abort()
+
+    def pause_writing(self) -> None:
+        if self._served is not None:
+            self._served.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._served is not None:
+            self._served.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.clock_off()
+        self._limiter.parsing.leave(self)
+        if self._next_look is not None:
+            self._next_look.cancel()
+        if self._transport is not None:
+            self._limiter.leave(self._transport)
+        if self._served is not None:
+            self._served.connection_lost(exc)
 
 
-_Holders = dict[str, dict[asyncio.Transport, None]]
-"""Connections by key or address."""
+class ListeningSite(web.BaseSite):
+    """aiohttp's TCP site, with the limiter in front of its server."""
 
+    def __init__(
+        self, runner: web.BaseRunner, limiter: ConnectionLimiter, tls: TlsListener | None, **where: Any
+    ) -> None:
+        super().__init__(runner, backlog=BACKLOG)
+        self._limiter = limiter
+        self._tls = tls
+        self._where = where
 
-def _remove(holders: _Holders, holder: str, transport: asyncio.Transport) -> None:
-    if holder in holders:
-        holders[holder].pop(transport, None)
-        if not holders[holder]:
-            del holders[holder]
+    @property
+    def name(self) -> str:
+        return f"http://{self._where}"
+
+    async def start(self) -> None:
+        await super().start()
+        server = self._runner.server
+        assert server is not None
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Connection(self._limiter, cast(Callable[[], ServerProtocol], server), self._tls),
+            backlog=self._backlog,
+            **self._where,
+        )
+
+    async def stop(self) -> None:
+        """Stop, after every connection that was already accepted has arrived at the limiter, which refuses it.
+
+        A server of asyncio that closes would leave such connections open for ever.
+        """
+        self._limiter.shut()
+        loop = asyncio.get_running_loop()
+        for listening in getattr(self._server, "sockets", ()):
+            loop.remove_reader(listening.fileno())
+        for _ in range(_TURNS_TO_ENTER):
+            turned = loop.create_future()
+            loop.call_soon(turned.set_result, None)
+            await turned
+        await super().stop()

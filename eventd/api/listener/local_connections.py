@@ -11,11 +11,11 @@ from typing import Protocol, cast
 from aiohttp import web
 
 from eventd.api.errors.codes import WrongNode
-from eventd.api.listener.connections import ConnectionLimiter, ConnectionMetrics
+from eventd.api.listener.connection_limiter import ConnectionLimiter, ConnectionMetrics
+from eventd.api.listener.connections import Connection, ListeningSite, ServerProtocol
 from eventd.api.listener.local_socket import LocalSocket
 from eventd.api.listener.parsing_time import ParsingTime
-from eventd.api.listener.sites import Connection, ServerProtocol, Site
-from eventd.net.local_socket import Untrusted, peer_of
+from eventd.net.local_socket import SocketUnusable, peer_of
 
 REASONS = "local_"
 """Prefix of the reasons for which a connection over the local socket is turned away."""
@@ -84,7 +84,7 @@ class LocalListener:
         """Return whether the process at the other end may connect; a refusal is counted, and logged once a minute."""
         try:
             peer = peer_of(transport.get_extra_info("socket"))
-        except Untrusted as error:
+        except SocketUnusable as error:
             refusal = {"reason": str(error)}
         else:
             if peer.user in self.local.users:
@@ -119,7 +119,7 @@ class _LocalConnection(Connection):
         self._limiter.trust(transport)
 
 
-class _LocalSite(Site):
+class _LocalSite(ListeningSite):
     """Accepts connections at a Unix socket, which other processes may share."""
 
     def __init__(

@@ -15,10 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from eventd.net.local_socket import NAME, ROOT, Busy, SocketFolder, Untrusted
+from eventd.api.listener.addresses import BACKLOG
+from eventd.net.local_socket import NAME, ROOT, Busy, SocketFolder, SocketUnusable
 from eventd.runtime.chance import Chance
 
-BACKLOG = 128
 RETRY_SECONDS = 1.0
 """How often a node tries to publish its socket while another node answers at its name."""
 
@@ -61,7 +61,7 @@ class LocalSocket:
                 self.temporary = f".{NAME}.{chance.token(6).hex()}"
                 self._listen(folder)
                 self._remove_leftovers(folder)
-        except (OSError, Untrusted) as error:
+        except (OSError, SocketUnusable) as error:
             self._fail(_words(error))
 
     def _listen(self, folder: SocketFolder) -> None:
@@ -103,7 +103,7 @@ class LocalSocket:
                     self._fail("another node answers there; the name is taken over when that node ends")
                     return False
                 os.rename(self.temporary, NAME, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
-        except (OSError, Untrusted) as error:
+        except (OSError, SocketUnusable) as error:
             self._fail(_words(error))
             self.close()
         else:
@@ -145,7 +145,7 @@ def _is_answered(folder: SocketFolder) -> bool:
         found = folder.connect()
     except Busy:
         return True
-    except Untrusted:
+    except SocketUnusable:
         return False  # a planted file, which is replaced
     if found is not None:
         found[0].close()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from eventd.api.listener.connections import address_of
+from eventd.api.listener.connection_limiter import address_of
 
 MOST_BYTES = 128 << 20
 """Maximum bytes of the large unread responses of one listener, approximately."""

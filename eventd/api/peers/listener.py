@@ -11,7 +11,7 @@ from aiohttp import web
 from eventd.api.bodies.bodies import BODY_SECONDS
 from eventd.api.errors.codes import API_FORM
 from eventd.api.listener.arriving import ArrivingBodies, NoRoom
-from eventd.api.listener.connections import ConnectionLimiter
+from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.errors import EventdError
 from eventd.ingress.claimed_sender import Sender
 from eventd.ingress.peers import NamesNode, PeerIngress, any_node

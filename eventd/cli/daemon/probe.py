@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from eventd.cli.gateway.serving_file import lock_file, reachable_host, read_serving_file
-from eventd.net.local_socket import LISTEN_HEADER, ROOT, SocketFolder, Untrusted
+from eventd.net.local_socket import LISTEN_HEADER, ROOT, SocketFolder, SocketUnusable
 from eventd.settings.environment import probe_environment
-from eventd.tls.plain import TLS_REQUIRED
+from eventd.tls.plain_http import wants_tls
 
 SECONDS = 2.0
 """How long each step may take by default: to connect, and until the next part of the answer."""
@@ -79,12 +79,14 @@ def run_probe(probe: Probe, environ: Mapping[str, str] | None = None) -> str:
     status, text = answer
     if status == 401:
         raise ProbeFailed(f"the node at {server} requires a key for probes: give one with --key-file")
-    if status == 400 and text.encode() == TLS_REQUIRED:
+    if wants_tls(status, text.encode()):
         raise ProbeFailed(f"the node at {server} speaks TLS: write https:// in its address, and name its --ca-file")
     if status == 200:
         return "ready" if probe.ready else "alive"
     failed = [line.removeprefix("[-]").strip() for line in text.splitlines() if line.startswith("[-]")]
-    raise ProbeFailed("; ".join(failed) or f"the node at {server} answers with HTTP status {status}")
+    raise ProbeFailed(
+        "; ".join(failed) or f"the node at {server or _folder(probe, known)} answers with HTTP status {status}"
+    )
 
 
 def _folder(probe: Probe, known: Mapping[str, str]) -> str:
@@ -101,7 +103,7 @@ def _ask_locally(path: str, folder: str, listen: str, probe: Probe) -> tuple[int
     try:
         with SocketFolder(folder, owners=None if user == ROOT else (user, ROOT)) as opened:
             found = opened.connect(probe.seconds)
-    except Untrusted:
+    except SocketUnusable:
         return None
     if found is None:
         return None

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 import eventd
 from eventd.api.framework.auth import Keys
 from eventd.api.listener.addresses import listen
-from eventd.api.listener.connections import ConnectionLimiter
+from eventd.api.listener.connection_limiter import ConnectionLimiter
+from eventd.api.listener.connections import open_site_at
 from eventd.api.listener.runner import Runner
-from eventd.api.listener.sites import open_site_at
 from eventd.api.waiting import build_waiting
 from eventd.cli.daemon.serving import Service
 from eventd.errors import Conflict, DatabaseUnavailable
@@ -22,7 +22,7 @@ from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import Supervisor
 from eventd.settings.model import Settings
 from eventd.store.engine.claim import SILENT_SECONDS, ClaimHolder, DatabaseClaim
-from eventd.tls.listening import TlsListener, open_api_tls
+from eventd.tls.listening import TlsListener, open_api_tls, read_again
 
 LOOK_SECONDS = 0.5
 """Seconds between two attempts to take the claim.
@@ -115,10 +115,10 @@ class Standby:
         app = build_waiting(self._keys, self._metrics, eventd.__version__, lambda: self._holder, SYSTEM)
         self._waiting = Runner(app, SYSTEM)
         await self._waiting.setup()
-        limiter = ConnectionLimiter("", self._settings.max_connections, self._metrics)
-        waiting = [each.dup() for each in self._sockets]  # connections that are waiting then belong to the node
         settings = self._settings
+        limiter = ConnectionLimiter("", settings.max_connections, self._metrics)
         self._tls = await open_api_tls(settings.api_tls, settings.credentials_directory, self._clock)
+        waiting = [each.dup() for each in self._sockets]  # connections that are waiting then belong to the node
         await open_site_at(self._waiting, limiter, waiting, self._tls)
 
     async def _close_waiting(self) -> None:
@@ -130,7 +130,7 @@ class Standby:
         while not await self._takes_over():
             await self._clock.sleep(LOOK_SECONDS)
             if self._tls is not None:
-                await asyncio.to_thread(self._tls.tls.refresh)
+                await read_again(self._tls.tls, {"group": "", "peer": "", "file": self._settings.api_tls_cert_file})
         logger.info("serving")
         await self._run_node()
 

@@ -1,4 +1,4 @@
-"""`routerd-eventd tls`: makes a self-signed certificate, and shows what a certificate says."""
+"""`routerd-eventd tls`: makes a self-signed certificate, and shows the pin, names and expiry of one."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from eventd.cli.program.command_line import Command, Group
 from eventd.cli.terminal.output import Column, Format, Output, text
 from eventd.errors import Invalid
 
-app = typer.Typer(cls=Group, help="Certificates of this node: make a self-signed one, or show what one says.")
+app = typer.Typer(cls=Group, help="Make a self-signed certificate, or show the pin, names and expiry of one.")
 
 PAIR = (
     Column("CERTIFICATE", text("certFile")),
     Column("KEY", text("keyFile")),
     Column("PIN", text("pin")),
-    Column("ENDS", text("ends")),
+    Column("EXPIRES", text("expires")),
 )
 SHOWN = (
     Column("FILE", text("file")),
     Column("PIN", text("pin")),
     Column("NAMES", text("names")),
-    Column("ENDS", text("ends")),
+    Column("EXPIRES", text("expires")),
 )
 _LONGEST_DAYS = 3650
 _NEXT = """
@@ -41,26 +41,27 @@ def init(
         typer.Option("--host", metavar="NAME", help="Host name or IP address of this node, for clients without a pin."),
     ] = None,
     folder: Annotated[Path, typer.Option("--dir", metavar="PATH", help="Folder for tls.crt and tls.key.")] = Path(),
-    days: Annotated[int, typer.Option(min=1, max=_LONGEST_DAYS, help="Days until the certificate ends.")] = 825,
+    days: Annotated[int, typer.Option(min=1, max=_LONGEST_DAYS, help="Days until the certificate expires.")] = 825,
     output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = "table",
 ) -> None:
-    """Make a self-signed certificate and its key, and print its pin for the EventPeer on the other side.
+    """Make a self-signed certificate and its key, and print its pin for the EventPeers of its peers.
 
     Existing files are never replaced.
     """
     from datetime import UTC, datetime
 
     from eventd.runtime.clock import SECOND, SystemClock
+    from eventd.tls.certificate import show_moment
     from eventd.tls.making import make_pair
 
-    require_node_name(node)
+    _require_node_name(node)
     now = datetime.fromtimestamp(SystemClock().now() // SECOND, UTC)
     pair = make_pair(folder.expanduser().absolute(), node, host or [], days, now)
     row = {
         "certFile": str(pair.cert_file),
         "keyFile": str(pair.key_file),
         "pin": pair.certificate.pin,
-        "ends": show_end(pair.certificate.ends),
+        "expires": show_moment(pair.certificate.expires),
     }
     out = Output(output, headers=True, colour=False)
     if output in ("json", "yaml"):
@@ -76,13 +77,18 @@ def show(
     certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="PEM file of a certificate.")],
     output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = "table",
 ) -> None:
-    """Show the pin, the names and the end of a certificate."""
-    from eventd.tls.certificate import show_few
+    """Show the pin, the names and the expiry of a certificate."""
+    from eventd.tls.certificate import show_few, show_moment
     from eventd.tls.files import read_certificates
 
     read = read_certificates(certificate)[0]
     names = [*sorted(read.nodes), *sorted(read.hosts)]
-    row: dict[str, Any] = {"file": str(certificate), "pin": read.pin, "names": names, "ends": show_end(read.ends)}
+    row: dict[str, Any] = {
+        "file": str(certificate),
+        "pin": read.pin,
+        "names": names,
+        "expires": show_moment(read.expires),
+    }
     out = Output(output, headers=True, colour=False)
     if output in ("json", "yaml"):
         out.value(row)
@@ -90,16 +96,9 @@ def show(
         out.rows(SHOWN, [row | {"names": show_few(names)}], name=lambda each: each["file"])
 
 
-def require_node_name(node: str) -> None:
+def _require_node_name(node: str) -> None:
     """Raise `Invalid` for a name that no node of a group can have."""
     from federation.peers import NODE_NAME
 
     if not NODE_NAME.fullmatch(node):
         raise Invalid(f"{node[:60]!r} is not the name of a node", hint="write the `nodeName` of the EventGroup")
-
-
-def show_end(ends: int) -> str:
-    """Return a time in microseconds as RFC 3339."""
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(ends // 1_000_000, UTC).isoformat().replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""Connects a command to a node: through its database, or through its API.
+"""Connects a command to a node: over TCP, its local socket, or its database.
 
 May import: api, api.errors, api.framework, api.listener, api.topics, cli.program, cli.terminal, client, dynamic,
     egress.routers, log.core, net, observe, resources, runtime, settings, store.engine, store.rows, store.schema, tls.

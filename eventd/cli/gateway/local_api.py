@@ -18,7 +18,7 @@ from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import ConcurrencyLimits, Limits
 from eventd.api.framework.operations import Services
 from eventd.api.framework.worker_peers import WorkerPeers
-from eventd.api.listener.connections import ConnectionLimiter
+from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.listener.runner import Runner
 from eventd.api.routes import TOPIC_ROUTES
 from eventd.api.topics.calls import V0

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from eventd.cli.gateway.api_gateway import REQUEST_SECONDS, ApiGateway, NodeGone
 from eventd.cli.gateway.serving_file import lock_file, read_serving_file
 from eventd.errors import Unavailable
-from eventd.net.local_socket import DATABASE_HEADER, NAME, ROOT, Peer, SocketFolder, Untrusted
+from eventd.net.local_socket import DATABASE_HEADER, NAME, ROOT, Peer, SocketFolder, SocketUnusable
 from eventd.settings.location import NodeLocation
 
 HELLO_SECONDS = 2.0
@@ -134,19 +134,19 @@ def find_node(location: NodeLocation) -> tuple[SocketGateway | None, str]:
     for path in location.folders:
         try:
             return _open(path, location), ""
-        except Untrusted as error:
+        except SocketUnusable as error:
             problem = problem or str(error)
     return None, problem
 
 
 def _open(path: Path, location: NodeLocation) -> SocketGateway:
-    """Return access to the node whose socket is in a folder. Raises `Untrusted` with the reason if there is none."""
+    """Return access to the node whose socket is in a folder. Raises `SocketUnusable` if there is none."""
     user = os.geteuid()
     folder = SocketFolder(path, owners=None if user == ROOT else (user, ROOT))
     try:
         found = folder.connect()
         if found is None:
-            raise Untrusted(f"no node listens at {path / NAME}")
+            raise SocketUnusable(f"no node listens at {path / NAME}")
         headers = {DATABASE_HEADER: location.identity}
         connection = HttpConnection(found[0], headers)
         try:
@@ -161,15 +161,15 @@ def _open(path: Path, location: NodeLocation) -> SocketGateway:
 
 
 def _greet(connection: HttpConnection, shown: Path) -> None:
-    """Ask the node whether it serves the right database. Raises `Untrusted` unless it says so in time."""
+    """Ask the node whether it serves the right database. Raises `SocketUnusable` unless it says so in time."""
     try:
         status, _ = connection.ask("GET", "/healthz", None, HELLO_SECONDS, _MOST_LINE_BYTES)
     except (OSError, _Broken) as error:
-        raise Untrusted(f"the node at {shown} does not answer: {error}") from None
+        raise SocketUnusable(f"the node at {shown} does not answer: {error}") from None
     if status == 421:
-        raise Untrusted(f"the node at {shown} serves another database")
+        raise SocketUnusable(f"the node at {shown} serves another database")
     if status != 200:
-        raise Untrusted(f"the node at {shown} answers with HTTP status {status}")
+        raise SocketUnusable(f"the node at {shown} answers with HTTP status {status}")
 
 
 def _process(peer: Peer, location: NodeLocation) -> str:

@@ -84,7 +84,8 @@ SHARED: Final[dict[str, tuple[Any, Any]]] = {
             "--server-name",
             metavar="NAME",
             envvar="EVENTD_SERVER_NAME",
-            help="Name that the server's certificate must have, instead of the host in the URL.",
+            help="Name that the server's certificate must have, instead of the host in the URL; not checked with --pin"
+            " alone.",
         ),
         "",
     ),

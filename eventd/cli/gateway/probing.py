@@ -11,6 +11,7 @@ from eventd.cli.gateway.serving_file import reachable_host
 from eventd.errors import Unavailable
 from eventd.net.address import Address
 from eventd.store.engine.database import Database
+from eventd.tls.plain_http import wants_tls
 
 SECONDS = 5.0
 """Seconds that the node may take to answer. A node with hung workers waits 2 s for each of them."""
@@ -53,12 +54,15 @@ def _ask(address: Address) -> Mapping[str, str]:
         raise ValueError(f"the answer is larger than {MAX_ANSWER_BYTES >> 20} MiB")
     if answer.status == 401:
         raise Unavailable("the node requires a key for its readiness", hint=_WITH_KEY)
-    told = json.loads(content)
-    checks = told.get("checks") if isinstance(told, dict) else None
+    if wants_tls(answer.status, content):
+        raise Unavailable("the node's API speaks TLS", hint=_WITH_TLS)
+    answered = json.loads(content)
+    checks = answered.get("checks") if isinstance(answered, dict) else None
     if not isinstance(checks, dict):
         raise ValueError("the answer has no checks: another program answers there")
     return {str(name): _WHICH if name == "groups" and state != "ok" else str(state) for name, state in checks.items()}
 
 
 _WHICH = "at least one group is not ready: see the node's log, or `routerctl doctor --server URL` with a key"
+_WITH_TLS = "query it: routerctl doctor --server https://HOST:PORT --ca-file PATH"
 _WITH_KEY = "query it: routerctl doctor --server URL --key-file PATH"

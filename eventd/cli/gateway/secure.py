@@ -10,7 +10,7 @@ from eventd.errors import Unavailable
 from eventd.runtime.clock import SystemClock
 from eventd.tls.contexts import ClientTls
 from eventd.tls.files import SYSTEM_CAS, ClientTlsConfig
-from eventd.tls.reasons import HandshakeFailed, of_server
+from eventd.tls.reasons import HandshakeFailed, describe, failure_at_client
 
 
 class SecureConnection(HTTPConnection):
@@ -22,22 +22,16 @@ class SecureConnection(HTTPConnection):
 
     def connect(self) -> None:
         """Connect and verify the node. Raises `Unavailable` if it is not the right one, and OSError."""
+        context, name = self._tls.value.context, self._tls.server_name(self.host)  # before there is a socket to close
         super().connect()
         raw: socket.socket = self.sock
-        context, name = self._tls.value.context, self._tls.server_name(self.host)
         try:
             self.sock = context.wrap_socket(raw, server_hostname=name)
             self._tls.check(self.sock)
         except (ssl.SSLError, HandshakeFailed) as error:
             raw.close()
             self.close()
-            raise refused(self.host, self.port, error) from None
-
-
-def refused(host: str, port: int, error: Exception) -> Unavailable:
-    """Return the error for a failed handshake."""
-    failure = error if isinstance(error, HandshakeFailed) else of_server(error)
-    return Unavailable(
-        f"cannot reach https://{host}:{port}: TLS failed ({failure.reason}): {failure.detail}",
-        hint="check --ca-file, --server-name, --pin and --client-cert; see docs/how-to/tls.md",
-    )
+            raise Unavailable(
+                describe(failure_at_client(error), f"https://{self.host}:{self.port}"),
+                hint="check --ca-file, --server-name, --pin and --client-cert; see docs/how-to/tls.md",
+            ) from None

@@ -48,15 +48,20 @@ class NodeChoice:
     def read_tls(self) -> ClientTlsConfig | None:
         """Return how an https server is verified; None for plain HTTP.
 
-        Raises `BadParameter` for a pin of another form, or a certificate without its key.
+        Raises `BadParameter` for options that do not belong together, and for a pin or a name of another form.
         """
         if not self.server.startswith("https://"):
+            for option, value in {"--pin": self.pin, "--client-cert": self.client_cert}.items():
+                if value and self.server:
+                    raise typer.BadParameter(f"{option} needs a server with https://, not {self.server}")
             return None
         from eventd.tls.certificate import PIN
-        from eventd.tls.files import ClientTlsConfig
+        from eventd.tls.files import ClientTlsConfig, is_server_name
 
         if self.pin and not PIN.fullmatch(self.pin):
             raise typer.BadParameter("--pin must be sha256// and 44 characters of base64")
+        if not is_server_name(self.server_name):
+            raise typer.BadParameter("--server-name must be a host name or an IP address, without a port")
         if (self.client_cert is None) != (self.client_key is None):
             raise typer.BadParameter("--client-cert and --client-key belong together")
         ca, cert, key = (

@@ -11,7 +11,7 @@ import os
 import socket
 import ssl
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -26,8 +26,8 @@ from eventd.net.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
 from eventd.runtime.clock import SECOND, Clock
 from eventd.tls.contexts import ClientTls
 from eventd.tls.files import SYSTEM_CAS, CertificateUnusable, ClientTlsConfig
-from eventd.tls.plain import TLS_REQUIRED
-from eventd.tls.reasons import HandshakeFailed, Reason, of_server
+from eventd.tls.plain_http import wants_tls
+from eventd.tls.reasons import HandshakeFailed, Reason, failure_at_client
 from federation.event import micros
 from federation.wire import read_error
 
@@ -37,7 +37,7 @@ CONNECT_SECONDS = 10.0
 
 
 class ConnectionOrigin(NamedTuple):
-    """The host and port that a connection leads to, if `secure` over TLS as `tls` declares it, to the node `node`."""
+    """Where a connection leads: host and port; if `secure`, over TLS as `tls` declares, to the node `node`."""
 
     secure: bool
     host: str
@@ -83,6 +83,10 @@ class Transport:
             self._tls[declared] = ClientTls(declared, self._credentials, self._clock.now)
         return self._tls[declared]
 
+    def forget_tls(self, declared: Collection[ClientTlsConfig]) -> None:
+        """Forget the TLS of all peers but these, which are the ones declared now."""
+        self._tls = {one: tls for one, tls in self._tls.items() if one in declared}
+
     async def post(
         self,
         url: str,
@@ -94,10 +98,10 @@ class Transport:
         tls: ClientTlsConfig = SYSTEM_CAS,
         node: str = "",
     ) -> Answer:
-        """POST, and return the answer. Over https, `tls` says how the other end is verified, which is to be `node`.
+        """POST, and return the answer. Over https, verify the other end by `tls`, and that it is `node`.
 
-        Raises `LinkUnavailable` without an answer of up to `most` bytes in time, and `Blocked` if the other end is not
-        the right one, or does not let this node in.
+        Raises `LinkUnavailable` without an answer of up to `most` bytes in time, `Blocked` if the other end is another
+        one or refuses this node, and `LinkError` if a file of `tls` cannot be used.
         """
         origin, begin = _read_url(url)
         if origin.secure:
@@ -109,7 +113,7 @@ class Transport:
             async with asyncio.timeout(seconds):
                 return await self._ask(attempt, head, body, most)
         except (ssl.SSLError, HandshakeFailed) as error:
-            failure = error if isinstance(error, HandshakeFailed) else of_server(error)
+            failure = failure_at_client(error)
             if failure.reason is Reason.NOT_SPOKEN and not attempt.is_connecting:  # it spoke TLS, and then did not
                 raise LinkUnavailable(Reason.FAILED, f"{_address(origin)} answered with invalid TLS") from None
             raise _blocked(failure, origin) from None
@@ -137,7 +141,7 @@ class Transport:
         attempt.is_connecting = True
         tls = self.tls_of(origin.tls) if origin.secure else None
         async with asyncio.timeout(attempt.connect_seconds):
-            exchange = await connect(origin.host, origin.port, tls, origin.node)
+            exchange = await connect(Exchange, origin.host, origin.port, tls, origin.node)
         attempt.is_connecting = False
         return exchange
 
@@ -147,8 +151,8 @@ class Transport:
         That is `LinkUnavailable` for 429 and 5xx, and `Blocked` for others. `code` is the error code in the answer, if
         it has one: it becomes the reason, unless the answer shows that the endpoint is wrong.
         """
-        if answer.status == 400 and answer.body == TLS_REQUIRED:
-            return Blocked(Reason.REQUIRED, f"{endpoint} speaks TLS, and its address does not begin with https://")
+        if wants_tls(answer.status, answer.body):
+            return Blocked(Reason.REQUIRED, f"{endpoint} speaks TLS, but the endpoint begins with http://")
         if is_of_an_api(answer):
             return Blocked("not_a_listener", f"{endpoint} is {_API}")
         message = (

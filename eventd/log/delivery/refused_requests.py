@@ -27,7 +27,7 @@ class RefusedRequests(NamedTuple):
 
 
 def count_tls_refusals(conn: Connection, group: str, since: int) -> dict[str, int]:
-    """Return how many connections of a group were refused for each reason of TLS, since that time (microseconds)."""
+    """Return how many connections and requests of a group TLS refused since that time (microseconds), by reason."""
     sql = (
         "SELECT reason, sum(count) FROM refusals WHERE last_at >= ? AND group_name = ?"
         " AND (substr(reason, 1, 3) = 'tls' OR reason = ?) GROUP BY reason"

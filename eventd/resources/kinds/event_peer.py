@@ -69,7 +69,9 @@ class PeerTls(Spec):
     cert_file: SecretPath = Field(default="", description="PEM file of this node's certificate; absent: none is shown.")
     key_file: SecretPath = Field(default="", description="PEM file of its private key, which others may not read.")
     server_name: HostName = Field(
-        default="", description="Name that the peer's certificate must have; absent: the endpoint's host."
+        default="",
+        description="Name that the peer's certificate must have; absent: the endpoint's host. Not checked with pins"
+        " alone.",
     )
     pins: tuple[Pin, ...] = Field(
         default=(),

@@ -14,6 +14,7 @@ from eventd.errors import EventdError
 from eventd.resources.kinds.spec import wrong
 from eventd.text import duration, size
 from eventd.tls.certificate import PIN
+from eventd.tls.files import is_server_name
 from federation.peers import GROUP_NAME, NODE_NAME
 
 RESOURCE_NAME = GROUP_NAME.pattern
@@ -163,17 +164,9 @@ def _check_address(value: str) -> str:
 def _check_host(value: str) -> str:
     """Return a host name or IP address in lower case; blank becomes empty."""
     value = value.strip()
-    if value and not (_is_host(value) or _is_ip(value)):
+    if not is_server_name(value):
         raise wrong("must be a host name or an IP address, without a port")
     return value.lower()
-
-
-def _is_ip(value: str) -> bool:
-    try:
-        ipaddress.ip_address(value)
-    except ValueError:
-        return False
-    return True
 
 
 def _check_pin(value: str) -> str:

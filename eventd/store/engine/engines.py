@@ -120,7 +120,7 @@ class PostgresEngine:
         self._engine.dispose()
 
 
-class _OfCaller:
+class _BorrowedDriver:
     """A driver's connection for SQLAlchemy, which must not end the transaction: that is left to the caller."""
 
     def __init__(self, driver: sqlite3.Connection) -> None:
@@ -139,7 +139,7 @@ def _adopt(driver: sqlite3.Connection) -> sa.Connection:
     """Return SQLAlchemy's connection over one to a SQLite file."""
     import sqlalchemy as sa
 
-    creator: Callable[[], Any] = partial(_OfCaller, driver)
+    creator: Callable[[], Any] = partial(_BorrowedDriver, driver)
     return sa.create_engine("sqlite://", creator=creator, poolclass=sa.NullPool).connect()
 
 

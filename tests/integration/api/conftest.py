@@ -19,7 +19,7 @@ from eventd.api.framework.limits import Limits
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.route import BodyLimits, Route
 from eventd.api.framework.worker_peers import WorkerPeers
-from eventd.api.listener.connections import ConnectionLimiter
+from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.routes import SYSTEM
 from eventd.errors import Conflict, DatabaseUnavailable, Full
 from eventd.log.core.eventlog import EventLog

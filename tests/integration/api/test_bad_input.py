@@ -21,7 +21,7 @@ from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import Limits
 from eventd.api.framework.operations import Services
 from eventd.api.framework.worker_peers import WorkerPeers
-from eventd.api.listener.connections import ConnectionLimiter
+from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.routes import OPERATIONS
 from eventd.log.core.eventlog import EventLog
 from eventd.observe.metrics import Metrics

@@ -18,7 +18,7 @@ from eventd.api.framework.auth import Keys, parse_keys
 from eventd.api.framework.callers import Callers
 from eventd.api.framework.operations import Services
 from eventd.api.framework.worker_peers import WorkerPeers
-from eventd.api.listener.connections import ConnectionLimiter
+from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.dynamic.effective import Following
 from eventd.dynamic.part import form_part
 from eventd.log.core.eventlog import EventLog

@@ -19,7 +19,7 @@ from eventd.api.app import build_app
 from eventd.api.framework.auth import Keys, parse_keys
 from eventd.api.framework.callers import Callers
 from eventd.api.framework.operations import Services
-from eventd.api.listener.connections import ConnectionLimiter
+from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.cli.gateway.local_api import topics_of
 from eventd.cli.routerctl import main
 from eventd.log.core.eventlog import EventLog

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from eventd.api.framework.auth import ANYONE, Keys
 from eventd.client import ONCE, Client, ClientTlsConfig, Lost
 from eventd.client.values import Batch, NewRecord
-from eventd.errors import Forbidden, SettingsError, Unauthorized
+from eventd.errors import Forbidden, Invalid, SettingsError, Unauthorized
 from eventd.settings.model import load
 from eventd.testing import until
 from eventd.tls.files import CertificateUnusable
@@ -65,14 +66,17 @@ async def test_requests_and_streams(sites: MakeSites, ca: Authority) -> None:
 )
 @pytest.mark.parametrize("streams", [False, True])
 async def test_a_node_that_is_not_the_right_one_gets_no_request(
-    sites: MakeSites, ca: Authority, tls: object, reason: str, streams: bool
+    sites: MakeSites, ca: Authority, tls: object, reason: str, streams: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = await serve(sites, ca)
     declared = tls(ca)  # type: ignore[operator]
+    asked: list[str] = []
+    monkeypatch.setattr(Keys, "identify", lambda _keys, authorization: asked.append(authorization) or ANYONE)
     async with Client(address(site), "a key that must not leave", tls=declared, retry=ONCE) as client:
         call = anext(aiter(client.watch({"t": 0}))) if streams else client.reach()
         with pytest.raises(Lost, match=reason):
             await call
+    assert asked == []
     heard = "routerd_eventd_listener_connections"
     await until(lambda: site.running.metrics.registry.get_sample_value(heard, {"group": ""}) == 0, "no connection left")
 
@@ -194,3 +198,21 @@ async def test_a_certificate_that_cannot_be_used_keeps_the_node_from_starting(si
 def test_settings_that_lack_another_one_are_refused(flags: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match="as well"):
         load(flags, {})
+
+
+async def test_a_node_that_is_not_the_right_one_is_not_tried_again(sites: MakeSites, ca: Authority) -> None:
+    site = await serve(sites, ca)
+    waits: list[float] = []
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+
+    async with Client(address(site), pause=wait) as client:
+        with pytest.raises(Lost, match="tls_unknown_ca"):
+            await client.topics.get("t")
+    async with Client(address(site, "http"), pause=wait) as client:
+        with pytest.raises(Invalid, match="speaks TLS"):
+            await client.topics.get("t")
+    assert waits == []
+    with pytest.raises(Invalid, match="not reached over TLS"):
+        Client(address(site, "http"), tls=ClientTlsConfig(ca_file=str(ca.file)))

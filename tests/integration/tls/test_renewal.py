@@ -87,7 +87,7 @@ async def test_a_changed_file_is_noticed_without_a_signal(
         return shown is not None and shown.pin == renewed.pin
 
     await until(loaded, "the new certificate to be loaded")
-    name = "routerd_eventd_certificate_end_timestamp_seconds"
+    name = "routerd_eventd_certificate_expiry_timestamp_seconds"
     labels = {"group": "edge", "peer": ""}
     end = (datetime.datetime.now(datetime.UTC) + DAY * 60).timestamp()
     registry = b.running.metrics.registry

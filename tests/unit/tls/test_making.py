@@ -22,7 +22,7 @@ def test_the_pair_names_the_node_and_its_hosts_and_only_its_owner_reads_the_key(
     assert read == pair.certificate
     assert read.nodes == {"edge:1"}
     assert read.hosts == {"edge.example", "10.0.0.1", "::1"}
-    assert read.ends - read.begins == (30 * 86400 + 3600) * 1_000_000
+    assert read.expires - read.begins == (30 * 86400 + 3600) * 1_000_000
     assert stat.S_IMODE(pair.key_file.stat().st_mode) == 0o600
 
 

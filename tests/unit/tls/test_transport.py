@@ -197,7 +197,7 @@ def test_a_client_without_a_certificate_gets_the_alert(ca: Authority, files: Fil
         pair.client.read(1)
 
 
-def test_no_session_is_resumed(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+def test_no_ticket_is_given(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
     server, client = contexts
     first = Pair(server, client)
     first.shake_hands()

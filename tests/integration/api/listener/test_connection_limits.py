@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from eventd.api.listener import sites as listener_sites
+from eventd.api.listener import connections
 from eventd.node import membership
 from eventd.testing import until
 from federation.keys import Key
@@ -148,7 +148,7 @@ async def test_a_peer_delivers_through_a_door_that_strangers_storm(sites: MakeSi
 async def test_a_head_that_does_not_come_ends_the_connection(
     sites: MakeSites, connect: Open, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(listener_sites, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
     b = await _one(sites)
     for port, of in ((b.port, "edge"), ((b.running.api_address or ("", 0))[1], "")):
         reader, writer = await connect(port)
@@ -162,7 +162,7 @@ async def test_a_head_that_does_not_come_ends_the_connection(
 async def test_a_next_head_that_does_not_come_ends_it_too_and_a_prompt_one_does_not(
     sites: MakeSites, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener_sites, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
     monkeypatch.setattr(membership, "KEEPALIVE_SECONDS", 1.0)
     b = await _one(sites)
     reader, writer = await connect(b.port)
@@ -177,7 +177,7 @@ async def test_a_next_head_that_does_not_come_ends_it_too_and_a_prompt_one_does_
 async def test_a_body_may_take_longer_than_a_head(
     sites: MakeSites, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener_sites, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
     monkeypatch.setattr(membership, "KEEPALIVE_SECONDS", 0.6)
     b = await _one(sites)
     head, _, body = V2Sender(b.port).batch(line("e1")).partition(b"\r\n\r\n")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import signal
 import socket
 import ssl
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,14 @@ def shown(node: Process, ca: Authority) -> str:
         return Certificate.of_der(tls.getpeercert(True) or b"").pin
 
 
+def metric(server: str, ca: Authority, name: str) -> float:
+    """Return a figure of the node; 0 until it has one."""
+    context = ssl.create_default_context(cafile=str(ca.file))
+    with urllib.request.urlopen(f"{server}/metrics", context=context, timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)), 0.0)
+
+
 def test_routerctl_verifies_the_node_and_every_worker_reads_a_new_certificate(
     processes: Processes, ca: Authority
 ) -> None:
@@ -61,11 +71,23 @@ def test_routerctl_verifies_the_node_and_every_worker_reads_a_new_certificate(
             assert refused.returncode == 1
             assert f"TLS failed ({reason})" in refused.stderr
             assert "Traceback" not in refused.stderr
+    for options, says in (
+        (("--pin", ca.issue("another").pin, "--server", f"http://127.0.0.1:{node.port}"), "--pin needs a server"),
+        (("--server-name", "a..b", "--server", server), "--server-name must be"),
+        (("--client-cert", "/x", "--server", server), "belong together"),
+    ):
+        wrong = processes.control("get", "EventGroup", *options)
+        assert wrong.returncode == 2
+        assert says in wrong.stderr
     plain = processes.control("get", "EventGroup", "--server", f"http://127.0.0.1:{node.port}")
     assert plain.returncode == 1
     assert "https://" in plain.stderr
     here = processes.control("get", "EventGroup", "--data-dir", str(processes.directory / "node"))
     assert here.returncode == 0, "over the local socket, without a CA"
+
+    expiry = 'routerd_eventd_certificate_expiry_timestamp_seconds{group="",peer=""}'
+    in_30_days = datetime.datetime.now(datetime.UTC).timestamp() + 30 * 86_400
+    wait_for(lambda: abs(metric(server, ca, expiry) - in_30_days) < 3600, "the metric, which is no sum over workers")
 
     renewed = ca.issue("api")
     node.send(signal.SIGHUP)

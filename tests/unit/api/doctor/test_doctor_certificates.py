@@ -19,7 +19,7 @@ def found(state: CertificateState) -> list[tuple[str, str, str]]:
     ("days", "status"), [(22, ""), (21, ""), (20, "warn"), (3, "warn"), (2, "fail"), (0, "fail"), (-1, "fail")]
 )
 def test_a_certificate_is_reported_21_days_before_its_end_and_fails_3_days_before(days: int, status: str) -> None:
-    expected = [("API certificate", status, "certificate-ends")] if status else []
+    expected = [("API certificate", status, "certificate-expires")] if status else []
     assert found(CertificateState("", "", "/tls.crt", NOW + days * DAY)) == expected
 
 
@@ -36,3 +36,9 @@ def test_refused_handshakes_are_counted_by_reason() -> None:
     assert list(check_handshakes(GroupFacts("edge"))) == []
     (check,) = check_handshakes(GroupFacts("edge", refused_handshakes={"tls_version": 1200, "tls_client_missing": 1}))
     assert check.detail.endswith("tls_client_missing: 1; tls_version: 1,200")
+
+
+@pytest.mark.parametrize(("days", "says"), [(1, ", in 1 day"), (0, " has expired at "), (-1, " has expired at ")])
+def test_it_says_when_it_has_expired(days: int, says: str) -> None:
+    (check,) = check_certificates([CertificateState("", "", "/tls.crt", NOW + days * DAY)], NOW)
+    assert says in check.detail

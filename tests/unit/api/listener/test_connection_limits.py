@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from eventd.api.listener.connections import ConnectionLimiter, address_of
+from eventd.api.listener.connection_limiter import ConnectionLimiter, address_of
 
 
 class Link:

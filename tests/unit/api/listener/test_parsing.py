@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from eventd.api.listener.connections import ConnectionLimiter
+from eventd.api.listener.connection_limiter import ConnectionLimiter
+from eventd.api.listener.connections import open_site_at
 from eventd.api.listener.parsing_time import BURST_SECONDS, READ_BYTES, SHARE, ParsingTime
 from eventd.api.listener.runner import Runner
-from eventd.api.listener.sites import open_site_at
 from eventd.runtime.chance import SYSTEM
 from eventd.testing import until
 
