@@ -57,15 +57,16 @@ MOST_ASKED = 4096
 _TAKES = {"Accept": f"{BATCH_TYPE}, {RUNS_TYPE}"}
 """Which batches this node accepts; sent with the answer (RFC 9110, 12.5.1)."""
 
-NamesNode = Callable[[str], bool]
-"""Returns whether the client certificate of a connection names a node; True for all if the group demands none."""
+Mismatch = Callable[[str], str]
+"""Returns whom the client certificate of a connection names instead of a node; empty if it names that node, and for all
+nodes if the group demands no certificates."""
 
 logger = logging.getLogger("eventd.ingress")
 
 
-def any_node(_node: str) -> bool:
-    """Return True: the connection's certificate, if any, does not matter."""
-    return True
+def any_node(_node: str) -> str:
+    """Return an empty text: the connection's certificate, if any, does not matter."""
+    return ""
 
 
 class IngressMetrics(Protocol):
@@ -159,15 +160,15 @@ class PeerIngress:
         signature: str | None,
         body: bytes | None,
         address: str = "",
-        names: NamesNode = any_node,
+        mismatch: Mismatch = any_node,
     ) -> AcceptedV1:
         """Store one event of a v1 sender if it is new or a refresh. Raises `V1Refused` unless the answer is 200.
 
-        `body` is None when it exceeds the limit of v1. `address` is the sender's, for the log; `names` says whether the
-        connection's certificate names a node.
+        `body` is None when it exceeds the limit of v1. `address` is the sender's, for the log; `mismatch` compares the
+        connection's certificate with a node.
         """
         try:
-            return await self._push_v1(timestamp, signature, body, names)
+            return await self._push_v1(timestamp, signature, body, mismatch)
         except V1Refused as refusal:
             self.note_refused_request(refusal.reason, sender=lambda: sender_of_v1(body, address))
             raise
@@ -176,13 +177,13 @@ class PeerIngress:
             raise V1Refused("store_error", error.message) from error
 
     async def _push_v1(
-        self, timestamp: str | None, signature: str | None, body: bytes | None, names: NamesNode
+        self, timestamp: str | None, signature: str | None, body: bytes | None, mismatch: Mismatch
     ) -> AcceptedV1:
         now = self._log.clock.now()
         key = check_v1(timestamp, signature, body, self._ring(), now=now, window=self.config.replay_window)
         event = decode_v1(body or b"", now=now)
-        if not names(event.source_node if key.owner == ANY else key.owner):
-            raise V1Refused("wrong_certificate")
+        if others := mismatch(event.source_node if key.owner == ANY else key.owner):
+            raise V1Refused("wrong_certificate", f"it names {others}")
         draft = admit_v1(event, self.config, key)
         self._metrics.verified(self.config.name, "v1")
         drafts = replace(Drafts.of([draft]), key_id=key.id)
@@ -219,7 +220,7 @@ class PeerIngress:
         declared: int | None,
         read: Callable[[], Awaitable[bytes]],
         address: str = "",
-        names: NamesNode = any_node,
+        mismatch: Mismatch = any_node,
     ) -> PeerAnswer:
         """Answer a batch, a mark query or a question.
 
@@ -227,7 +228,7 @@ class PeerIngress:
         large; otherwise, and without an active key of this node, it is not.
         `declared` is the Content-Length. `read` reads the body, and is called only after the head is verified;
         it raises `MessageError` when the body cannot be read and `TooLarge` beyond the limit. `address` is the
-        sender's, for the log; `names` says whether the connection's certificate names a node.
+        sender's, for the log; `mismatch` compares the connection's certificate with a node.
         """
 
         def sender() -> Sender:
@@ -235,7 +236,7 @@ class PeerIngress:
 
         over = self._over(head.path, declared)
         try:
-            verified, key = self._prove(head, names)
+            verified, key = self._prove(head, mismatch)
         except (MessageError, EventdError) as error:
             return self._unproven(over or error, claimed_sender_in(head, self._peers(), self._ring), sender)
         try:
@@ -269,12 +270,13 @@ class PeerIngress:
             return error
         return None
 
-    def _prove(self, head: Head, names: NamesNode) -> tuple[VerifiedRequest, Key]:
+    def _prove(self, head: Head, mismatch: Mismatch) -> tuple[VerifiedRequest, Key]:
         """Return the request with a verified head, and the key that signs the answer. Raises `NoSigningKey`."""
         ring = self._ring()
         verified = verify_head(head, self._receiver(ring), now=self._log.clock.now())
-        if not names(verified.header.from_node):
-            raise WrongCertificate(f"the certificate of the connection does not name {verified.header.from_node}")
+        if others := mismatch(verified.header.from_node):
+            node = verified.header.from_node
+            raise WrongCertificate(f"the certificate of the connection does not name {node}, but {others}")
         return verified, ring.signer(self.config.node_name)
 
     def _unproven(

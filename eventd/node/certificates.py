@@ -22,6 +22,8 @@ logger = logging.getLogger("eventd.tls")
 LOOK_SECONDS = 5.0
 """Seconds between two looks whether a file has changed."""
 
+_OVER = -1
+"""Stands for the days that a certificate has left when it has expired."""
 Use = tuple[str, str]
 """What uses a certificate: the names of a group and of a peer's node, as in `CertificateState`."""
 
@@ -82,7 +84,10 @@ class Certificates:
                 self.metrics.certificate(*use, state.expires / SECOND)
                 self._exported[use] = state.expires
             days = (state.expires - now) // DAY
-            if state.expires - now < WARN and self._warned.get(use) != (state.file, days):
+            if state.expires <= now and self._warned.get(use) != (state.file, _OVER):
+                self._warned[use] = state.file, _OVER
+                logger.error("certificate expired", extra=_about(use, state.file))
+            elif now < state.expires < now + WARN and self._warned.get(use) != (state.file, days):
                 self._warned[use] = state.file, days
                 logger.warning("certificate expiring", extra=_about(use, state.file) | {"days": days})
 

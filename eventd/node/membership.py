@@ -144,10 +144,15 @@ class Membership:
         counts = self.ingress.counts
         self.ingress = self._make_ingress()
         self.ingress.counts = counts
-        if before.listen != config.listen:
+        if before.listen != config.listen and not self._keeps_listening(config):
             await self.stop_listening()
         await self.recover()
         self.wake_all()
+
+    def _keeps_listening(self, config: GroupConfig) -> bool:
+        """Return whether a listener with TLS stays open until the one declared now has read its certificate."""
+        old, new = self._listening, config.listen
+        return old is not None and old.tls is not None and new is not None and new.tls is not None
 
     async def recover(self) -> None:
         """Try again to read the keys and to listen, if that failed before; a failure sets `trouble`."""
@@ -163,9 +168,18 @@ class Membership:
 
     async def _listen(self) -> None:
         where = self.config.listen
-        if where is None or not await self._load_tls(where):
+        if where is None:
             return
-        tls = None if self.tls is None else TlsListener(self.tls, self._note_failed_handshake)
+        try:
+            loaded = await self._load_tls(where)
+        except CertificateUnusable as error:  # it does not listen without TLS where TLS is declared
+            if self.trouble.get("listen") != str(error):
+                logger.error("certificate unusable", extra={"group": self.config.name, "error": str(error)})
+            self.trouble["listen"] = str(error)
+            return
+        await self.stop_listening()  # as declared before, until the new certificate could be read
+        self.tls = loaded
+        tls = None if loaded is None else TlsListener(loaded, self._note_failed_handshake)
         limiter = ConnectionLimiter(
             self.config.name, self._dependencies.max_connections, self._dependencies.metrics, self._dependencies.parsing
         )
@@ -194,25 +208,13 @@ class Membership:
         about = {"group": self.config.name, "address": where.address, "port": where.port, "tls": tls is not None}
         logger.info("listening", extra=about)
 
-    async def _load_tls(self, where: ListenConfig) -> bool:
-        """Read the listener's certificate, if it has one; return whether the group can listen.
-
-        It does not listen without TLS where TLS is declared. The cause is logged once, and `recover` tries again.
-        """
-        self.tls = None
+    async def _load_tls(self, where: ListenConfig) -> ServerTls | None:
+        """Return the TLS of a listener, its files read; None for plain HTTP. Raises `CertificateUnusable`."""
         if where.tls is None:
-            return True
+            return None
         tls = ServerTls(where.tls, self._dependencies.credentials, self._dependencies.log.clock.now)
-        try:
-            await tls.load()
-        except CertificateUnusable as error:
-            if self.trouble.get("listen") != str(error):
-                about = {"group": self.config.name, "error": str(error)}
-                logger.error("certificate unusable", extra=about)
-            self.trouble["listen"] = str(error)
-            return False
-        self.tls = tls
-        return True
+        await tls.load()
+        return tls
 
     def _note_failed_handshake(self, failure: HandshakeFailed, address: str) -> None:
         self.ingress.note_refused_request(failure.reason, sender=lambda: Sender(address), code="tls")

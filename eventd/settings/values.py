@@ -223,7 +223,7 @@ def show(name: str, value: Any) -> str:
         case int():
             return brief_duration(value) if value else "0"
         case _:
-            return "" if value is None else str(value)
+            return "" if value is None else str(value).replace("\n", ", ")
 
 
 def _without_password(url: str) -> str:

@@ -12,13 +12,13 @@ import re
 import ssl
 import stat
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from eventd.errors import Unavailable
-from eventd.tls.certificate import PEM, Certificate, UnreadableCertificate
+from eventd.errors import Invalid, Unavailable
+from eventd.tls.certificate import PEM, PIN, Certificate, UnreadableCertificate
 
 MAX_BYTES: Final = 1 << 20
 """Size of the largest file that is read: a bundle of a few hundred certificates."""
@@ -28,6 +28,18 @@ _OTHERS: Final = stat.S_IROTH | stat.S_IWOTH
 T = TypeVar("T")
 Stamp = tuple[int, int, int] | None
 """Identifies a version of a file: inode, size in bytes, and modification time in nanoseconds. None: no file."""
+
+
+_HOST: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*")
+
+
+def is_server_name(name: str) -> bool:
+    """Return whether a certificate can be for this host name or IP address; an empty name counts as one."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return not name or (len(name) <= 253 and _HOST.fullmatch(name) is not None)
+    return True
 
 
 class CertificateUnusable(Unavailable):
@@ -60,19 +72,17 @@ class ClientTlsConfig:
     cert_file: str = ""
     key_file: str = ""
     server_name: str = ""
-    pins: frozenset[str] = frozenset()
+    pins: Collection[str] = frozenset()
 
-
-_HOST: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*")
-
-
-def is_server_name(name: str) -> bool:
-    """Return whether a certificate can be for this host name or IP address; an empty name counts as one."""
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return not name or (len(name) <= 253 and _HOST.fullmatch(name) is not None)
-    return True
+    def __post_init__(self) -> None:
+        """Raise `Invalid` for values that could not work."""
+        if isinstance(self.pins, str) or not all(PIN.fullmatch(pin) for pin in self.pins):
+            raise Invalid("pins must be a list of texts such as sha256//BASE64", hint="see `routerd-eventd tls show`")
+        if bool(self.cert_file) != bool(self.key_file):
+            raise Invalid("cert_file and key_file belong together", hint="give both, or none")
+        if not is_server_name(self.server_name):
+            raise Invalid(f"server_name {self.server_name[:60]!r} is neither a host name nor an IP address")
+        object.__setattr__(self, "pins", frozenset(self.pins))  # equal declarations share their connections
 
 
 SYSTEM_CAS: Final = ClientTlsConfig()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eventd.errors import Conflict, Invalid, Unavailable
 from eventd.tls.certificate import NODE_URI, Certificate
+from eventd.tls.files import is_server_name
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -59,13 +60,12 @@ def _sign(node: str, hosts: Sequence[str], days: int, now: datetime.datetime) ->
 
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, node[:64])])
-    try:
-        names = [x509.UniformResourceIdentifier(NODE_URI + node), *map(_host, hosts)]
-    except ValueError:
+    if wrong := [host for host in hosts if not host or not is_server_name(host)]:
         raise Invalid(
-            f"{', '.join(hosts)[:200]}: not all of these are host names or IP addresses",
+            f"{wrong[0][:200]!r} is neither a host name nor an IP address",
             hint="write a name with other characters than ASCII in its form xn--…",
-        ) from None
+        )
+    names = [x509.UniformResourceIdentifier(NODE_URI + node), *map(_host, hosts)]
     signed = (
         x509.CertificateBuilder()
         .subject_name(subject)

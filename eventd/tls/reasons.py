@@ -20,6 +20,8 @@ class Reason(StrEnum):
     CLIENT_EXPIRED = "tls_client_expired"
     CLIENT_REFUSED = "tls_client_refused"
     SERVER_REFUSED = "tls_server_refused"
+    UNVERIFIED = "tls_unverified"
+    UNFINISHED = "tls_unfinished"
     NOT_SPOKEN = "tls_not_spoken"
     REQUIRED = "tls_required"
     VERSION = "tls_version"
@@ -84,6 +86,9 @@ def failure_at_client(error: Exception) -> HandshakeFailed:
         return HandshakeFailed(Reason.EXPIRED, "its certificate has expired, or is not valid yet")
     if code in _UNKNOWN_CA:
         return HandshakeFailed(Reason.UNKNOWN_CA, "the issuer of its certificate is not trusted here")
+    if code:
+        words = str(getattr(error, "verify_message", ""))
+        return HandshakeFailed(Reason.UNVERIFIED, f"its certificate cannot be verified: {words}")
     return _by_words(error, _OF_SERVER)
 
 

@@ -52,12 +52,13 @@ class Authority:
         node: str = "",
         hosts: tuple[str, ...] = ("localhost", "127.0.0.1"),
         lasts: datetime.timedelta = DAY * 30,
+        usage: x509.ObjectIdentifier | None = None,
     ) -> Files:
         """Write `NAME.crt` and `NAME.key`, which replace files of these names; `lasts` may be negative."""
         key = ec.generate_private_key(ec.SECP256R1())
         names: list[x509.GeneralName] = [_host(host) for host in hosts]
         names += [x509.UniformResourceIdentifier(NODE_URI + node)] if node else []
-        signed = self._sign(name, key, names, lasts)
+        signed = self._sign(name, key, names, lasts, usage=usage)
         files = Files(self.folder / f"{name}.crt", self.folder / f"{name}.key")
         pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         for path, content, mode in ((files.key, pem, 0o600), (files.cert, signed.public_bytes(Encoding.PEM), 0o644)):
@@ -75,6 +76,7 @@ class Authority:
         lasts: datetime.timedelta,
         *,
         ca: bool = False,
+        usage: x509.ObjectIdentifier | None = None,
     ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
         builder = (
@@ -89,6 +91,8 @@ class Authority:
         )
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        if usage is not None:
+            builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         return builder.sign(self._key, hashes.SHA256())
 
 

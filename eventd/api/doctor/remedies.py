@@ -102,6 +102,9 @@ REMEDIES = {
     "tls_client_refused": Remedy(
         _TLS, "check that this node's certificate may be used by clients (`openssl x509 -purpose`); see the peer's log"
     ),
+    "tls_unverified": Remedy(
+        _TLS, "issue the peer's certificate again, so that a server may use it (`openssl x509 -purpose`)"
+    ),
     "tls_not_spoken": Remedy(
         _ENDPOINT, "write http:// in this EventPeer's endpoint, or declare `spec.listen.tls` on the peer"
     ),

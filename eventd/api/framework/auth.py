@@ -173,6 +173,8 @@ class Keys:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             hint = "send one as Authorization: Bearer KEY; with routerctl, use --key-file"
+            if self._clients:
+                hint += "; or show a certificate with a name that api_clients lists"
             raise Unauthorized("this API needs a key", hint=hint)
         return self.find(token.strip())
 
@@ -368,6 +370,8 @@ def _client(number: int, entry: str) -> tuple[str, ApiKey]:
     if match is None:
         raise ValueError(f"entry {number} is not NAME[:SCOPES[:PREFIXES]]; write a name with a colon as [NAME]")
     name = match[1] or match[2]
+    if not name.strip() or name == NODE_PREFIX:
+        raise ValueError(f"entry {number} has no name")
     if not name.startswith(NODE_PREFIX):
         with suppress(ValueError):  # a host name
             name = str(ipaddress.ip_address(name))

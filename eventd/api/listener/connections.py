@@ -195,13 +195,16 @@ class Connection(asyncio.BufferedProtocol):
         A connection that is closed with unread bytes is reset, and the client would lose the answer.
         """
         self._refused = True
-        self._limiter.count_refused(failure.reason)
-        if self._listener is not None:
-            self._listener.failed(failure, self.address)
+        self._note(failure)
         self.clock_off()
         if self._raw is not None:
             self._raw.write_eof()
             self._clock = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._raw.abort)
+
+    def _note(self, failure: HandshakeFailed) -> None:
+        self._limiter.count_refused(failure.reason)
+        if self._listener is not None:
+            self._listener.failed(failure, self.address)
 
     def hold_reading(self) -> None:
         if self._served is not None:
@@ -238,7 +241,15 @@ class Connection(asyncio.BufferedProtocol):
         if self._next_look is not None:
             self._next_look.cancel()
         if self._transport is not None:
+            is_by_client = self._limiter.holds(self._transport)
             self._limiter.leave(self._transport)
+            if (
+                is_by_client
+                and self._tls is not None
+                and self._served is None
+                and not (self._refused or self._is_first)
+            ):
+                self._note(HandshakeFailed(Reason.UNFINISHED, "the client ended the handshake"))
         if self._served is not None:
             self._served.connection_lost(exc)
 

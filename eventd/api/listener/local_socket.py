@@ -102,6 +102,7 @@ class LocalSocket:
                 if _is_answered(folder):
                     self._fail("another node answers there; the name is taken over when that node ends")
                     return False
+                self._tell_of_planted(folder)
                 os.rename(self.temporary, NAME, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
         except (OSError, SocketUnusable) as error:
             self._fail(_words(error))
@@ -109,6 +110,13 @@ class LocalSocket:
         else:
             self.temporary = self.problem = ""
         return True
+
+    def _tell_of_planted(self, folder: SocketFolder) -> None:
+        """Log that the name is taken by something that no node leaves there: it is replaced."""
+        with suppress(FileNotFoundError):
+            about = os.stat(NAME, dir_fd=folder.descriptor, follow_symlinks=False)
+            if not stat.S_ISSOCK(about.st_mode):
+                logger.warning("local socket replaces a file", extra={"path": str(self.folder / NAME)})
 
     async def keep_publishing(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """Publish the socket as soon as no other node answers at its name."""

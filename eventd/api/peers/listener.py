@@ -14,7 +14,7 @@ from eventd.api.listener.arriving import ArrivingBodies, NoRoom
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.errors import EventdError
 from eventd.ingress.claimed_sender import Sender
-from eventd.ingress.peers import NamesNode, PeerIngress, any_node
+from eventd.ingress.peers import Mismatch, PeerIngress, any_node
 from eventd.resources.configuration import GroupConfig
 from eventd.tls.certificate import Certificate, UnreadableCertificate
 from federation.errors import TooLarge, V1Refused
@@ -100,8 +100,8 @@ async def _events_v1(
         except TooLarge:
             body = None
         timestamp, signature = headers.get(V1_TIMESTAMP_HEADER), headers.get(V1_SIGNATURE_HEADER)
-        names = names_of(request.transport, ingress.config)
-        taken = await ingress.push_v1(timestamp, signature, body, request.remote or "", names)
+        mismatch = mismatch_of(request.transport, ingress.config)
+        taken = await ingress.push_v1(timestamp, signature, body, request.remote or "", mismatch)
     except V1Refused as error:
         return _answer(request, error.status, error.body, _TEXT)
     if taken.new:
@@ -127,7 +127,7 @@ async def _v2(
         request.content_length,
         lambda: arriving.read(request, limit),
         request.remote or "",
-        names_of(request.transport, ingress.config),
+        mismatch_of(request.transport, ingress.config),
     )
     if answer.key_id:
         limiter.trust(request.transport, answer.key_id)
@@ -135,17 +135,16 @@ async def _v2(
     return _answer(request, answer.status, answer.body, headers)
 
 
-def names_of(transport: asyncio.BaseTransport | None, config: GroupConfig) -> NamesNode:
-    """Return a function that says whether the certificate of a connection names a node.
-
-    It says yes to all if the group demands no client certificates.
-    """
+def mismatch_of(transport: asyncio.BaseTransport | None, config: GroupConfig) -> Mismatch:
+    """Return a function that compares a connection's certificate with a node, if the group demands certificates."""
     if config.listen is None or config.listen.tls is None or not config.listen.tls.client_ca_file:
         return any_node
     tls = None if transport is None else transport.get_extra_info("ssl_object")
     shown = None if tls is None else tls.getpeercert(binary_form=True)
     certificate = None if shown is None else _read_certificate(shown)
-    return (lambda _node: False) if certificate is None else certificate.speaks_for
+    if certificate is None:
+        return lambda _node: "none"
+    return lambda node: "" if certificate.speaks_for(node) else certificate.show_names()
 
 
 @lru_cache(maxsize=256)

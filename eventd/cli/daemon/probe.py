@@ -80,7 +80,7 @@ def run_probe(probe: Probe, environ: Mapping[str, str] | None = None) -> str:
     if status == 401:
         raise ProbeFailed(f"the node at {server} requires a key for probes: give one with --key-file")
     if wants_tls(status, text.encode()):
-        raise ProbeFailed(f"the node at {server} speaks TLS: write https:// in its address, and name its --ca-file")
+        raise ProbeFailed(f"the node at {server} speaks TLS: name it with --server https://…, and its --ca-file")
     if status == 200:
         return "ready" if probe.ready else "alive"
     failed = [line.removeprefix("[-]").strip() for line in text.splitlines() if line.startswith("[-]")]
@@ -175,6 +175,8 @@ def _ask(server: str, path: str, key: str, ca_file: str, seconds: float) -> tupl
             f"what answers at {host} port {port} is not the API of a node: name it with --server"
         ) from None
     except (OSError, UnicodeError) as error:
+        if tls and (failure := _tls_failure(error)):
+            raise ProbeFailed(f"cannot reach {host} port {port}: {failure}") from None
         why = "no answer in time" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or str(error)
         raise ProbeFailed(
             f"cannot reach {host} port {port}: {why} (check that the node runs, or name its API with --server)"
@@ -195,6 +197,18 @@ def _exchange(connection: socket.socket, head: str) -> tuple[int, str]:
     if not first[0].startswith(b"HTTP/1.") or len(first) < 2 or not first[1].isdigit():
         raise _NotHttp
     return int(first[1]), answer.partition(b"\r\n\r\n")[2].decode("utf-8", "replace")
+
+
+def _tls_failure(error: Exception) -> str:
+    """Return why TLS failed; empty if it did not."""
+    import ssl
+
+    if not isinstance(error, ssl.SSLError):
+        return ""
+    from eventd.tls.reasons import failure_at_client
+
+    failure = failure_at_client(error)
+    return f"TLS failed ({failure.reason}): {failure.detail}"
 
 
 def _over_tls(plain: socket.socket, host: str, ca_file: str) -> socket.socket:

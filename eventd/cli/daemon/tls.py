@@ -30,7 +30,11 @@ _NEXT = """
 In the EventGroup of {node}:
   listen: {{…, tls: {{certFile: {certFile}, keyFile: {keyFile}}}}}
 In the EventPeer of {node} on its peers, with an endpoint that begins with https://:
-  tls: {{pins: ["{pin}"]}}"""
+  tls: {{pins: ["{pin}"]}}
+Or for the API, in the settings of {node}:
+  api_tls_cert_file = "{certFile}"
+  api_tls_key_file = "{keyFile}"
+"""
 
 
 @app.command(cls=Command)
@@ -69,7 +73,7 @@ def init(
         return
     out.rows(PAIR, [row], name=lambda each: each["certFile"])
     if out.is_table:
-        print(_NEXT.format(node=node, **row))
+        print(_NEXT.format(node=node, **row), end="")
 
 
 @app.command(cls=Command)

@@ -63,7 +63,10 @@ def _parameter(name: str) -> inspect.Parameter:
     field = Settings.model_fields[name]
     text = f"{(field.description or '').replace('`', '')} [{variable_of(name)}]"
     make = MayBeEmpty if flag_of(name) in EMPTY_SETTINGS else typer.Option
-    option = make(flag_of(name), help=text, rich_help_panel=_PANEL, show_default=False, metavar=_METAVARS.get(name))
+    flag = flag_of(name)
+    if field.annotation is bool and field.default is True:
+        flag = f"{flag}/--no-{flag.removeprefix('--')}"
+    option = make(flag, help=text, rich_help_panel=_PANEL, show_default=False, metavar=_METAVARS.get(name))
     kind: Any = bool | None if field.annotation is bool else str | None
     return _keyword(name, Annotated[kind, option])
 

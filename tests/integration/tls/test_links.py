@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
@@ -114,7 +115,7 @@ async def test_the_systems_cas_do_not_trust_ones_own(pair: Pair) -> None:
 
 async def test_a_certificate_of_another_name(pair: Pair) -> None:
     await pair.start(caFile=str(pair.ca.file), serverName="c.example")
-    assert "another name" in await pair.blocked("tls_wrong_name")
+    assert "not valid for 'c.example'" in await pair.blocked("tls_wrong_name")
 
 
 @pytest.mark.parametrize("pinned", [False, True])
@@ -159,6 +160,36 @@ async def test_a_listener_without_its_certificate_stays_closed_until_it_is_there
     assert pair.b.running.readiness()["group edge"] == "ok"
 
 
+async def test_a_certificate_that_a_server_may_not_use(pair: Pair) -> None:
+    await pair.start(
+        server=pair.ca.issue("b", node="b", usage=ExtendedKeyUsageOID.CLIENT_AUTH), caFile=str(pair.ca.file)
+    )
+    assert "purpose" in await pair.blocked("tls_unverified")
+
+
+async def test_the_listener_reports_that_the_other_end_hangs_up(pair: Pair) -> None:
+    await pair.start(caFile=str(pair.other.file))
+    await pair.blocked("tls_unknown_ca")
+    await until(lambda: pair.refused("tls_unfinished") + pair.refused("tls_server_refused") > 0, "it to be counted")
+
+
+async def test_an_applied_certificate_that_cannot_be_read_closes_no_listener(pair: Pair) -> None:
+    await pair.start(caFile=str(pair.ca.file))
+    await pair.b.holds("e1")
+    document = group("b", secret=pair.b.secret)
+    tls = pair.server.listen | {"certFile": "/nowhere/b.crt"}
+    document["spec"]["listen"] = {"address": "127.0.0.1", "port": pair.b.port, "tls": tls}
+    await pair.b.apply(document)
+    assert "/nowhere/b.crt" in pair.b.running.readiness()["group edge"]
+    await pair.a.emit("e2")
+    await pair.b.holds("e2")
+    document["spec"]["listen"]["tls"] = pair.ca.issue("new", node="b").listen
+    await pair.b.apply(document)
+    await pair.a.emit("e3")
+    await pair.b.holds("e3")
+    assert pair.b.running.readiness()["group edge"] == "ok"
+
+
 # --- the certificate of the node that connects --------------------------------------------------------------------
 
 
@@ -176,7 +207,7 @@ async def test_a_certificate_that_the_listener_does_not_trust(pair: Pair) -> Non
 
 async def test_a_valid_certificate_of_another_node(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
     await pair.start(mutual=True, caFile=str(pair.ca.file), **pair.ca.issue("c", node="c").listen)
-    assert "does not name a" in await pair.blocked("wrong_certificate")
+    assert "does not name a, but c" in await pair.blocked("wrong_certificate")
     refused = [line for line in caplog.records if line.getMessage() == "peer request refused"]
     assert {vars(line)["reason"] for line in refused} == {"wrong_certificate"}
 
@@ -189,7 +220,7 @@ async def test_plain_http_where_tls_is_spoken(pair: Pair) -> None:
     await pair.b.holds("e1")
     await pair.a.apply(peer("b", pair.b.port))
     await pair.a.emit("e2")
-    assert "https://" in (await pair.a.in_state("b", "blocked", "tls_required")).last_error
+    assert "speaks TLS" in (await pair.a.in_state("b", "blocked", "tls_required")).last_error
     assert pair.refused("tls_required") > 0
 
 

@@ -406,3 +406,18 @@ def test_probes_use_the_socket(processes: Processes, folder: Path) -> None:
     (folder / NAME).unlink()
     with pytest.raises(ProbeFailed, match="requires a key"):
         run_probe(Probe(), here)
+
+
+def test_the_flag_switches_the_socket_off(processes: Processes, folder: Path) -> None:
+    node = processes.serve("node", "--no-local-socket", ready=False)
+    node.wait_ready()
+    assert not (folder / NAME).exists()
+
+
+def test_a_planted_file_is_replaced_and_reported(processes: Processes, folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    (folder / NAME).write_text("planted")
+    node = processes.serve("node", ready=False)
+    node.wait_ready()
+    assert stat.S_ISSOCK((folder / NAME).lstat().st_mode)
+    assert [line["path"] for line in in_log(node, "local socket replaces a file")] == [str(folder / NAME)]

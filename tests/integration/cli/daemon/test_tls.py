@@ -119,9 +119,9 @@ def test_probe_over_https(processes: Processes, ca: Authority) -> None:
     server = f"https://127.0.0.1:{node.port}"
     assert run_probe(Probe(ready=True, server=server, ca_file=str(ca.file)), {}) == "ready"
     assert run_probe(Probe(), {"EVENTD_SERVER": server, "EVENTD_CA_FILE": str(ca.file)}) == "alive"
-    with pytest.raises(ProbeFailed, match="certificate"):
+    with pytest.raises(ProbeFailed, match="tls_unknown_ca"):
         run_probe(Probe(server=server), {})
-    with pytest.raises(ProbeFailed, match="speaks TLS: write https://"):
+    with pytest.raises(ProbeFailed, match="speaks TLS: name it with --server https://"):
         run_probe(Probe(server=f"http://127.0.0.1:{node.port}"), {})
     with pytest.raises(ProbeFailed, match="correct --ca-file"):
         run_probe(Probe(server=server, ca_file="/nowhere"), {})
