@@ -82,7 +82,9 @@ class Metrics:
         self._attempts = self._counter(
             "outbox_delivery_attempts_total", "Attempts to deliver a batch.", "group", "peer"
         )
-        self._failures = self._counter("outbox_failures_total", "Failed delivery attempts.", "group", "peer", "reason")
+        self._failures = self._counter(
+            "outbox_failures_total", "Failed attempts to open a link or to deliver a batch.", "group", "peer", "reason"
+        )
         self._lag = self._histogram(
             "outbox_delivery_lag_seconds",
             "Seconds from recording a batch's oldest event at this node to the peer's acknowledgement, once per batch.",
@@ -210,6 +212,10 @@ class Metrics:
     def failed(self, group: str, peer: str, reason: str) -> None:
         """Count a failed attempt to deliver; `reason` is a short fixed word."""
         self._attempts.labels(group, peer).inc()
+        self._failures.labels(group, peer, reason).inc()
+
+    def not_opened(self, group: str, peer: str, reason: str) -> None:
+        """Count a failed attempt to open a link, before any delivery; `reason` is a short fixed word."""
         self._failures.labels(group, peer, reason).inc()
 
     def skewed(self, group: str, peer: str, seconds: float) -> None:

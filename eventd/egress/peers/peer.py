@@ -32,6 +32,8 @@ class PeerMetrics(Protocol):
 
     def failed(self, group: str, peer: str, reason: str) -> None: ...
 
+    def not_opened(self, group: str, peer: str, reason: str) -> None: ...
+
     def skewed(self, group: str, peer: str, seconds: float) -> None: ...
 
 
@@ -125,7 +127,11 @@ class PeerSink:
 
     async def open(self, cursor: Cursor, page: WirePage) -> OpenResult:
         """Find out the protocol; over v2, except for a repair, compare the peer's mark with its latest confirmation."""
-        opened = await self._open(cursor, page)
+        try:
+            opened = await self._open(cursor, page)
+        except LinkError as held:
+            self._dependencies.metrics.not_opened(self._group.name, self._peer.node_name, held.reason)
+            raise
         self._opened = True
         return opened
 
