@@ -61,6 +61,9 @@ from eventd.tls.listening import open_api_tls
 
 logger = logging.getLogger("eventd.node")
 
+MOST_UNTRUSTED = 2048
+"""Maximum number of the API's connections that are untrusted, unless `max_connections` is higher: the room for streams
+must not be memory for handshakes that never end. Clients that come at once are untrusted until they have asked."""
 BROKEN_SECONDS = 1.0
 """Seconds until the next attempt after the database could not be read or written."""
 
@@ -248,7 +251,7 @@ class Node:
             settings.max_connections + settings.max_sse_connections,
             self.metrics,
             self._dependencies.parsing,
-            most_untrusted=settings.max_connections,
+            most_untrusted=max(settings.max_connections, MOST_UNTRUSTED),
         )
         local = self._make_local_listener()
         callers = Callers(self.keys, limiter, local)

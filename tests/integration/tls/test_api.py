@@ -138,7 +138,7 @@ async def test_old_versions_are_refused(sites: MakeSites, ca: Authority, version
 
 
 async def test_a_thousand_half_open_handshakes_keep_no_other_client_out(sites: MakeSites, ca: Authority) -> None:
-    site = await serve(sites, ca)
+    site = await serve(sites, ca, max_connections="64", max_sse_connections="64")
     hello = first_flight(ca)
     async with Client(address(site), tls=ClientTlsConfig(ca_file=str(ca.file)), retry=ONCE) as known:
         await known.topics.put("t")
