@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eventd.errors import NotFound
+from eventd.errors import Conflict, NotFound
 from eventd.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ class LocalGateway:
 
     def _begin(self, database: Database, path: Path) -> Database:
         """Return the missing database, created (`make`), or an empty temporary one (`pretend`); else raise NotFound."""
+        from eventd.cli.gateway.lock import holder
         from eventd.store.engine.database import Database
         from eventd.store.schema import migrations
 
@@ -124,6 +125,12 @@ class LocalGateway:
             folder = self._held.enter_context(tempfile.TemporaryDirectory(prefix="routerctl-"))
             database = Database(f"sqlite:///{folder}/empty.db")
             self._held.callback(database.close)
+        elif self._make and (process := holder(database)):
+            # Danger: SQLite would remove the missing file's write-ahead log by its name, while the node writes to it.
+            raise Conflict(
+                f"process {process} serves {path}, which was moved or deleted: nothing was changed",
+                hint="move the file back before any other command, or stop the node",
+            )
         elif self._make:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         else:

@@ -6,7 +6,7 @@ Danger: a connection of the node sets the journal mode, which is stored in the f
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
@@ -28,7 +28,10 @@ def refuse_foreign(path: Path | None) -> None:
     opening it gives the better error. None (Postgres) passes: migrations need a command there, and a database may be
     shared.
     """
-    if path is None or not path.is_file():
+    if path is None:
+        return
+    refuse_orphaned_log(path)
+    if not path.is_file():
         return
     _refuse_truncated(path)
     try:
@@ -45,6 +48,20 @@ def refuse_foreign(path: Path | None) -> None:
         raise DatabaseUnusable(
             f"{path} is not a database of routerd-eventd, but contains {shown}", hint="name another file or folder"
         )
+
+
+def refuse_orphaned_log(path: Path) -> None:
+    """Raise `DatabaseUnusable` if the file is missing, but its write-ahead log is not.
+
+    Danger: a new database at this path removes the log by its name, and the log may hold acknowledged data.
+    """
+    log = Path(f"{path}-wal")
+    with suppress(OSError):
+        if not path.exists() and log.stat().st_size:
+            raise DatabaseUnusable(
+                f"{path} is missing, but {log.name} beside it may hold acknowledged data: no new database was created",
+                hint=f"move {path.name} back, or restore a backup; to begin a new database, move {log.name} away",
+            )
 
 
 def _refuse_truncated(path: Path) -> None:

@@ -211,7 +211,7 @@ async def test_a_deleted_group_answers_no_more(asked: tuple[Site, V2Sender]) -> 
     async def gone() -> bool:
         try:
             return (await _send(sender, sender.ask(STATE))).status != 200
-        except OSError:
+        except (OSError, AssertionError):  # refused, or accepted just before the end and closed without an answer
             return True
 
     await until(gone, "the listener to end")

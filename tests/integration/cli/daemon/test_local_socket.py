@@ -26,7 +26,7 @@ from eventd.cli.gateway.session import NodeChoice, Session
 from eventd.cli.terminal.output import Output
 from eventd.net.local_socket import NAME, SocketFolder
 from eventd.settings.location import locate
-from tests.support.processes import CONTROL, Process, Processes
+from tests.support.processes import CONTROL, DAEMON, Process, Processes
 from tests.support.waiting import wait_for
 
 NOBODY = 65534
@@ -421,3 +421,36 @@ def test_a_planted_file_is_replaced_and_reported(processes: Processes, folder: P
     node.wait_ready()
     assert stat.S_ISSOCK((folder / NAME).lstat().st_mode)
     assert [line["path"] for line in in_log(node, "local socket replaces a file")] == [str(folder / NAME)]
+
+
+def test_a_command_does_not_replace_the_file_that_a_node_has_lost(processes: Processes, folder: Path) -> None:
+    here = {"EVENTD_DATA_DIR": str(folder)}
+    for value in ("0", "1"):
+        assert processes.control("topic", "put", "t", env=here).returncode == 0
+        assert processes.control("topic", "write", "t", value, env=here).returncode == 0
+    node = processes.serve("node")
+    assert processes.control("topic", "write", "t", "2", env=here).returncode == 0
+    away = folder / "away.db"
+    (folder / "eventd.db").rename(away)
+    for command in (("topic", "write", "t", "3"), ("topic", "put", "u"), ("key", "create", "k")):
+        refused = processes.control(*command, env=here)
+        assert refused.returncode != 0, command
+        assert "Traceback" not in refused.stderr
+    assert not (folder / "eventd.db").exists()
+    away.rename(folder / "eventd.db")
+    wait_for(lambda: ask(folder, "/readyz")[0] == 200, "the node to have its file again")
+    read = processes.control("topic", "read", "t", "-o", "name", env=here)
+    assert len(read.stdout.split()) == 3, read
+    node.kill9()
+    (folder / "eventd.db").rename(away)
+    refused = processes.control("topic", "write", "t", "4", env=here)
+    assert refused.returncode == 1
+    assert "is missing, but eventd.db-wal beside it may hold acknowledged data" in refused.stderr
+    started = processes.start(
+        "node again", [*DAEMON, "serve"], env={**processes.node_environment("node", database_url=None)}
+    )
+    assert started.wait_exit() != 0
+    assert "may hold acknowledged data" in started.log()
+    away.rename(folder / "eventd.db")
+    read = processes.control("topic", "read", "t", "-o", "name", env=here)
+    assert len(read.stdout.split()) == 3, read
