@@ -34,10 +34,8 @@ class EmitRun:
 
         Raises the node's error if it refuses an event, and `Unavailable` if none was emitted.
         """
-        client, supervisor = (
-            Client(str(self.client.address), self.client.key, tls=self.client.tls),
-            Supervisor(SystemClock()),
-        )
+        client = Client(str(self.client.address), self.client.key, tls=self.client.tls)
+        supervisor = Supervisor(SystemClock())
         async with client, client.publisher(self.target.group, window=self.window) as publisher:
             cpu, begun = cpu_now(), now()
             deadline = begun + self.wanted.seconds

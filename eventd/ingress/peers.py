@@ -30,6 +30,7 @@ from eventd.log.core.units import Publish
 from eventd.log.core.values import Drafts, Outcome
 from eventd.resources.configuration import GroupConfig, topic_of
 from eventd.runtime.clock import SECOND
+from eventd.runtime.log_pause import LogPause
 from eventd.store.rows.links import StoredMark, read_mark
 from federation.batch import read_batch
 from federation.compare import QUESTION_BYTES
@@ -49,8 +50,6 @@ from federation.signing import (
 from federation.v1 import check_v1, decode_v1, encode_answer_v1
 from federation.wire import BatchHeader, ErrorAnswer, LinkAnswer, LinkQuery, VerifyQuery, answer_to, encode_json
 
-LOG_SECONDS = 60.0
-"""Seconds between two log lines about requests refused for one reason."""
 MOST_ASKED = 4096
 """How many undeclared nodes are remembered as having asked for their mark."""
 
@@ -145,7 +144,7 @@ class PeerIngress:
         self._ring = ring
         self._metrics = metrics
         self._refusals = refusals
-        self._logged: dict[str, float] = {}
+        self._pause = LogPause(log.clock.monotonic)
         self._reorder = ReorderBuffer(log.clock, config.limits.max_waiting_bytes)
         self._asked: dict[str, None] = {}  # most recent last
         self._since = log.clock.now() // SECOND
@@ -420,9 +419,7 @@ class PeerIngress:
         At most one line a minute is logged for each reason, with the address, and the node and key id that the request
         claims. `code` is the code of the answer, which the sender's link shows; v1 has none.
         """
-        now = self._log.clock.monotonic()
-        if now - self._logged.get(reason, float("-inf")) >= LOG_SECONDS:
-            self._logged[reason] = now
+        if self._pause.is_over(reason):
             about = {"group": self.config.name, "reason": reason, **({"code": code} if code else {})}
             logger.warning("peer request refused", extra=about | sender().show())
         counts = self.counts

@@ -3,5 +3,5 @@
 May import: api, api.framework, api.listener, api.peers, api.topics, dynamic, egress, egress.lake, egress.loop,
     egress.peers, egress.routers, egress.subscriptions, groups, ingress, lake, log.core, log.cursors, log.retention,
     log.topics, net, observe, plugins.run, resources, runtime, settings, store.engine, store.parts, store.rows,
-    store.schema, tls.
+    store.schema, text, tls.
 """

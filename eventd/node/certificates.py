@@ -12,10 +12,11 @@ from eventd.node.membership import Membership
 from eventd.observe.metrics import Metrics
 from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.runtime.clock import SECOND, Clock
+from eventd.text.duration import DAY
 from eventd.tls.contexts import ClientTls, LoadedTls, ServerTls
-from eventd.tls.files import Reloaded, ServerTlsConfig
+from eventd.tls.files import ClientTlsConfig, Reloaded, ServerTlsConfig
 from eventd.tls.listening import read_again
-from eventd.tls.state import DAY, WARN, CertificateState
+from eventd.tls.state import WARN, CertificateState
 
 logger = logging.getLogger("eventd.tls")
 
@@ -53,23 +54,20 @@ class Certificates:
 
         What cannot be used is logged, and what was read before stays in effect.
         """
-        peers = (peer for group in self.groups.values() for peer in group.config.peers.values())
-        self.transport.forget_tls({peer.tls for peer in peers})
-        used = dict(self._used())
-        for use, (file, tls) in used.items():
+        configs = [group.config for group in self.groups.values()]
+        self.transport.forget_tls({peer.tls for config in configs for peer in config.peers.values()})
+        # a list, because groups may come and go while files are read
+        used = [(use, file, tls) for use, file, config in self._walk(configs) if (tls := self._in_use(use, config))]
+        for use, file, tls in used:
             await read_again(tls, _about(use, file), force=force)
-        self._report({use: state for use, (file, tls) in used.items() if (state := _state(use, file, tls)).expires})
+        self._report({use: state for use, file, tls in used if (state := _state(use, file, tls)).expires})
 
-    def _used(self) -> Iterator[tuple[Use, tuple[str, Reloaded[LoadedTls]]]]:
-        if self.api is not None and self.declared is not None:
-            yield ("", ""), (self.declared.cert_file, self.api)
-        for name, group in self.groups.items():
-            if group.tls is not None and group.config.listen is not None and group.config.listen.tls is not None:
-                yield (name, ""), (group.config.listen.tls.cert_file, group.tls)
-            for peer in group.config.peers.values():
-                if peer.endpoint.startswith("https://") and _file_of(peer):
-                    tls = self.transport.tls_of(peer.tls)
-                    yield (name, peer.node_name), (_file_of(peer), tls)
+    def _in_use(self, use: Use, config: ServerTlsConfig | ClientTlsConfig) -> Reloaded[LoadedTls] | None:
+        """Return the TLS that connections use now; None for a group that does not listen."""
+        if isinstance(config, ClientTlsConfig):
+            return self.transport.tls_of(config)
+        group, _ = use
+        return self.groups[group].tls if group else self.api
 
     def _report(self, states: Mapping[Use, CertificateState]) -> None:
         """Set the metrics, and log once a day each certificate that expires soon."""
@@ -94,22 +92,27 @@ class Certificates:
     def read(self, groups: Iterable[GroupConfig]) -> Sequence[CertificateState]:
         """Read the certificates of the API and of these groups anew, and return their states. Blocks."""
         found = []
-        for use, file, tls in self._declared(groups):
+        for use, file, config in self._walk(groups):
+            tls = self._make(config)
             tls.refresh(force=True)
             found.append(_state(use, file, tls))
         return found
 
-    def _declared(self, groups: Iterable[GroupConfig]) -> Iterator[tuple[Use, str, Reloaded[LoadedTls]]]:
-        now = self.clock.now
+    def _make(self, config: ServerTlsConfig | ClientTlsConfig) -> Reloaded[LoadedTls]:
+        if isinstance(config, ClientTlsConfig):
+            return ClientTls(config, self.credentials, self.clock.now)
+        return ServerTls(config, self.credentials, self.clock.now)
+
+    def _walk(self, groups: Iterable[GroupConfig]) -> Iterator[tuple[Use, str, ServerTlsConfig | ClientTlsConfig]]:
+        """Yield each use of TLS that is declared with files, its file, and how it is declared."""
         if self.declared is not None:
-            yield ("", ""), self.declared.cert_file, ServerTls(self.declared, self.credentials, now)
+            yield ("", ""), self.declared.cert_file, self.declared
         for group in groups:
             if group.listen is not None and group.listen.tls is not None:
-                tls = group.listen.tls
-                yield (group.name, ""), tls.cert_file, ServerTls(tls, self.credentials, now)
+                yield (group.name, ""), group.listen.tls.cert_file, group.listen.tls
             for peer in group.peers.values():
                 if peer.endpoint.startswith("https://") and (file := _file_of(peer)):
-                    yield (group.name, peer.node_name), file, ClientTls(peer.tls, self.credentials, now)
+                    yield (group.name, peer.node_name), file, peer.tls
 
 
 def _file_of(peer: PeerConfig) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import stat
 from dataclasses import replace
 from functools import cache
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from eventd.errors import SecretUnreadable
 from eventd.resources.configuration import GroupConfig, KeyConfig
+from eventd.runtime.regular_files import NotRegular, read_regular
 from eventd.settings.values import rights_of_others
 from federation.errors import BadKey
 from federation.keys import Algorithm, Key, KeyRing
@@ -76,21 +76,15 @@ def _read(group: str, name: str, credentials: Path | None) -> bytes:
     else:
         path = Path(name)
     try:
-        # Danger: opening a named pipe waits for a writer, and blocks everything that this node has to apply.
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            mode = os.fstat(file).st_mode
-            if not stat.S_ISREG(mode):
-                raise SecretUnreadable(f"EventGroup {group!r}: {path} is not a file", hint="name the file of the key")
-            _warn_if_open(group, path, mode)
-            content = os.read(file, MAX_BYTES + 1)
-        finally:
-            os.close(file)
+        content, mode = read_regular(path, MAX_BYTES + 1)
+    except NotRegular:
+        raise SecretUnreadable(f"EventGroup {group!r}: {path} is not a file", hint="name the file of the key") from None
     except OSError as error:
         raise SecretUnreadable(
             f"EventGroup {group!r}: cannot read {path}: {error.strerror}",
             hint="check the path and that the node's user may read it, then send SIGHUP",
         ) from None
+    _warn_if_open(group, path, mode)
     if len(content) > MAX_BYTES:
         raise SecretUnreadable(f"EventGroup {group!r}: {path} is larger than {MAX_BYTES} bytes, so it cannot be a key")
     return content

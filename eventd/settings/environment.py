@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+DATA_DIR = "eventd-data"
+"""The default of the setting `data_dir`."""
+DATABASE_FILE = "eventd.db"
+"""The SQLite file in the data folder, unless a setting names another database."""
 _OF_LOCATIONS = (
     "EVENTD_CONFIG",
     "EVENTD_DATA_DIR",

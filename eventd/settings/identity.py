@@ -15,7 +15,7 @@ _SECRET = ("password", "sslpassword")
 
 
 def identify_file(path: Path) -> str:
-    """Return the identity of a SQLite file, whatever path names it; empty if there is no such file."""
+    """Return the identity of a SQLite file, whatever path names it; empty if the file is missing."""
     try:
         about = os.stat(path)
     except OSError:

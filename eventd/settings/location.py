@@ -9,11 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from eventd.settings.environment import location_environment
+from eventd.settings.environment import DATA_DIR, DATABASE_FILE, location_environment
 from eventd.settings.identity import identify_file, identify_server
 
-DATA_DIR = "eventd-data"
-DATABASE_FILE = "eventd.db"
 MAX_BYTES = 1 << 20
 _NAMES = ("data_dir", "database_url", "database_url_file", "local_socket")
 _ON = ("1", "true", "yes", "on")

@@ -20,6 +20,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
 from eventd.errors import SettingsError
+from eventd.settings.environment import DATA_DIR, DATABASE_FILE
 from eventd.settings.values import (
     Age,
     AgeOrNone,
@@ -118,7 +119,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    data_dir: FilePath = Field(Path("eventd-data"), description="Folder of the node's files; created if it is missing.")
+    data_dir: FilePath = Field(Path(DATA_DIR), description="Folder of the node's files; created if it is missing.")
     database_url: Annotated[str, BeforeValidator(read_database)] = Field(
         "", repr=False, description="Database URL (default: the SQLite file `eventd.db` in the data folder)."
     )
@@ -425,7 +426,7 @@ def _tls_problems(settings: Settings, origins: Mapping[str, str]) -> Iterator[Se
 
 def _database_url(settings: Settings, origins: dict[str, str], problems: list[SettingProblem]) -> str:
     if not settings.database_url_file:
-        path = str(settings.data_dir.absolute() / "eventd.db").replace("%", "%25").replace("?", "%3F")
+        path = str(settings.data_dir.absolute() / DATABASE_FILE).replace("%", "%25").replace("?", "%3F")
         return settings.database_url or f"sqlite:///{path}"
     origin = origins["database_url_file"]
     try:

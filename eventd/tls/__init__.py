@@ -1,4 +1,4 @@
 """TLS: certificates and their files, contexts of listeners and of connections, and why a handshake failed.
 
-May import: runtime.
+May import: runtime, text.
 """

@@ -8,8 +8,10 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
+
+from federation.event import from_micros
+from federation.peers import SECOND
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
 NODE_URI: Final = "urn:eventd:node:"
 """Prefix of the URI in a certificate's subject alternative names that names the node it speaks for."""
 PIN: Final = re.compile(r"sha256//[A-Za-z0-9+/]{43}=")
-
-
 PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -80,8 +80,8 @@ class Certificate:
             hosts=frozenset(map(str.lower, names.get_values_for_type(x509.DNSName)))
             | frozenset(map(str, names.get_values_for_type(x509.IPAddress))),
             nodes=frozenset(uri.removeprefix(NODE_URI) for uri in uris if uri.startswith(NODE_URI)),
-            begins=round(read.not_valid_before_utc.timestamp()) * 1_000_000,
-            expires=round(read.not_valid_after_utc.timestamp()) * 1_000_000,
+            begins=round(read.not_valid_before_utc.timestamp()) * SECOND,
+            expires=round(read.not_valid_after_utc.timestamp()) * SECOND,
             is_ca=limits.ca,
         )
 
@@ -120,7 +120,7 @@ def _reading(what: str = "the certificate") -> Iterator[None]:
 
 def show_moment(time: int) -> str:
     """Return a time in microseconds in RFC 3339, UTC, to the second."""
-    return datetime.fromtimestamp(time // 1_000_000, UTC).isoformat().replace("+00:00", "Z")
+    return from_micros(time // SECOND * SECOND).isoformat().replace("+00:00", "Z")
 
 
 def show_few(names: Iterable[str]) -> str:

@@ -6,9 +6,6 @@ No message contains the content of a file.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import os
-import re
 import ssl
 import stat
 import threading
@@ -18,6 +15,8 @@ from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from eventd.errors import Invalid, Unavailable
+from eventd.runtime.regular_files import NotRegular, read_regular
+from eventd.text.hosts import is_host_name, is_ip_address
 from eventd.tls.certificate import PEM, PIN, Certificate, UnreadableCertificate
 
 MAX_BYTES: Final = 1 << 20
@@ -30,16 +29,9 @@ Stamp = tuple[int, int, int] | None
 """Identifies a version of a file: inode, size in bytes, and modification time in nanoseconds. None: no file."""
 
 
-_HOST: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*")
-
-
 def is_server_name(name: str) -> bool:
     """Return whether a certificate can be for this host name or IP address; an empty name counts as one."""
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return not name or (len(name) <= 253 and _HOST.fullmatch(name) is not None)
-    return True
+    return not name or is_ip_address(name) or (is_host_name(name) and not name.endswith("."))
 
 
 class CertificateUnusable(Unavailable):
@@ -104,19 +96,13 @@ def place(name: str, credentials: Path | None) -> Path:
 def read_pem(path: Path, *, secret: bool = False) -> bytes:
     """Return the content of a PEM file. Raises `CertificateUnusable`, also for a `secret` that others may read."""
     try:
-        # Danger: opening a named pipe waits for a writer.
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            mode = os.fstat(file).st_mode
-            content = os.read(file, MAX_BYTES + 1) if stat.S_ISREG(mode) else b""
-        finally:
-            os.close(file)
+        content, mode = read_regular(path, MAX_BYTES + 1)
+    except NotRegular:
+        raise CertificateUnusable(f"{path} is not a file", hint="name a PEM file") from None
     except OSError as error:
         raise CertificateUnusable(
             f"cannot read {path}: {error.strerror}", hint="check the path, and that the node's user may read the file"
         ) from None
-    if not stat.S_ISREG(mode):
-        raise CertificateUnusable(f"{path} is not a file", hint="name a PEM file")
     if secret and b"PRIVATE KEY-----" not in content:
         raise CertificateUnusable(f"{path} contains no private key", hint="name a PEM file of a private key")
     if secret and mode & _OTHERS:

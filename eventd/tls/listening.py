@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eventd.runtime.clock import Clock
+from eventd.runtime.log_pause import LogPause
 from eventd.tls.certificate import show_moment
 from eventd.tls.contexts import LoadedTls, ServerTls
 from eventd.tls.files import Reloaded, ServerTlsConfig
 from eventd.tls.reasons import HandshakeFailed
 from eventd.tls.transport import TlsTransport
-
-LOG_SECONDS = 60.0
-"""Seconds between two log lines about handshakes that failed for one reason."""
 
 logger = logging.getLogger("eventd.tls")
 
@@ -56,14 +54,10 @@ class FailureLog:
     """Logs handshakes that fail, at most one a minute for each reason."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._logged: dict[str, float] = {}
+        self._pause = LogPause(clock.monotonic)
 
     def note(self, failure: HandshakeFailed, address: str) -> None:
         """Log a failed handshake of a client at this address, unless one was logged just now."""
-        now = self._clock.monotonic()
-        if now - self._logged.get(failure.reason, float("-inf")) < LOG_SECONDS:
-            return
-        self._logged[failure.reason] = now
-        about = {"reason": str(failure.reason), "address": address, "error": failure.detail}
-        logger.warning("handshake failed", extra=about)
+        if self._pause.is_over(failure.reason):
+            about = {"reason": str(failure.reason), "address": address, "error": failure.detail}
+            logger.warning("handshake failed", extra=about)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-DAY: Final = 86_400 * 1_000_000
+from eventd.text.duration import DAY
+
 WARN: Final = 21 * DAY
 """A certificate that expires within this time, in microseconds, is reported."""
 FAIL: Final = 3 * DAY

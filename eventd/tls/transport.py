@@ -11,8 +11,10 @@ import asyncio
 import ssl
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
+from eventd.tls.certificate import Certificate, UnreadableCertificate
 from eventd.tls.reasons import HandshakeFailed, Reason, failure_at_server
 
 RECORD_BYTES: Final = 16 << 10
@@ -21,6 +23,21 @@ WRITE_BYTES: Final = 256 << 10
 """Maximum bytes that are encrypted at a time."""
 HANDSHAKE: Final = 0x16
 """The first byte of every TLS connection: a record of the type handshake (RFC 8446, section 5.1)."""
+
+
+def client_certificate(transport: asyncio.BaseTransport | None) -> Certificate | None:
+    """Return the verified certificate of a connection's client; None without one, and if only OpenSSL can read it."""
+    tls = None if transport is None else transport.get_extra_info("ssl_object")
+    shown = None if tls is None else tls.getpeercert(binary_form=True)
+    return None if shown is None else _read(shown)
+
+
+@lru_cache(maxsize=256)
+def _read(shown: bytes) -> Certificate | None:
+    try:
+        return Certificate.of_der(shown)
+    except UnreadableCertificate:
+        return None
 
 
 class Receiver(Protocol):

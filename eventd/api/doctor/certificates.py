@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from eventd.api.doctor.facts import GroupFacts
 from eventd.api.doctor.report import Check, CheckStatus
+from eventd.text.duration import DAY
 from eventd.text.plural import counted
 from eventd.tls.certificate import show_moment
-from eventd.tls.state import DAY, FAIL, WARN, CertificateState
+from eventd.tls.state import FAIL, WARN, CertificateState
 
 
 def check_certificates(states: Iterable[CertificateState], now: int) -> Iterator[Check]:

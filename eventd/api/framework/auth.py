@@ -22,6 +22,7 @@ from eventd.log.topics.errors import DetailedError
 from eventd.runtime.clock import SECOND, Clock, SystemClock
 from eventd.settings.model import BadSettings, SettingProblem, Settings
 from eventd.store.rows.keys import KeyRow
+from eventd.tls.certificate import Certificate
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 _WORDS: dict[str, tuple[Scope, ...]] = {
@@ -178,12 +179,12 @@ class Keys:
             raise Unauthorized("this API needs a key", hint=hint)
         return self.find(token.strip())
 
-    def identify_client(self, names: Iterable[str]) -> ApiKey | None:
-        """Return what a client certificate with these names stands for: the first entry of `api_clients` that matches.
+    def identify_client(self, certificate: Certificate) -> ApiKey | None:
+        """Return what a client certificate stands for: the first entry of `api_clients` that matches.
 
         None if it stands for no key.
         """
-        shown = set(names)
+        shown = certificate.hosts | {f"{NODE_PREFIX}{node}" for node in certificate.nodes}
         return next((key for name, key in self._clients.items() if name in shown), None)
 
     def find(self, token: str) -> ApiKey:

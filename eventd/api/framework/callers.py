@@ -8,12 +8,12 @@ from typing import Any
 
 from aiohttp import web
 
-from eventd.api.framework.auth import NODE_PREFIX, OWNER, ApiKey, Keys, require_local_name, require_own_page
+from eventd.api.framework.auth import OWNER, ApiKey, Keys, require_local_name, require_own_page
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.listener.local_connections import LocalListener
 from eventd.errors import Unauthorized
 from eventd.settings.model import Endpoint
-from eventd.tls.certificate import Certificate, UnreadableCertificate
+from eventd.tls.transport import client_certificate
 
 
 class Callers:
@@ -76,9 +76,8 @@ class Callers:
 
         Raises `Unauthorized`.
         """
-        tls = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
-        shown = tls.getpeercert(binary_form=True) if tls is not None and not authorization else None
-        key = self.keys.identify_client(_names_in(shown)) if shown is not None else None
+        certificate = None if authorization else client_certificate(request.transport)
+        key = None if certificate is None else self.keys.identify_client(certificate)
         return key or self.keys.identify(authorization)
 
     def using(self, request: web.Request, key: ApiKey) -> AbstractContextManager[None]:
@@ -93,16 +92,6 @@ def _cut(request: web.Request) -> None:
 
 
 _require_local_name = lru_cache(maxsize=64)(require_local_name)
-
-
-@lru_cache(maxsize=256)
-def _names_in(certificate: bytes) -> frozenset[str]:
-    """Return the names in a verified client certificate (DER), as `api_clients` has them; none if it is unreadable."""
-    try:
-        read = Certificate.of_der(certificate)
-    except UnreadableCertificate:
-        return frozenset()
-    return read.hosts | {f"{NODE_PREFIX}{node}" for node in read.nodes}
 
 
 @lru_cache(maxsize=64)

@@ -95,7 +95,7 @@ class ConnectionLimiter:
         return transport in self._connections
 
     def heard(self, transport: asyncio.Transport | None) -> None:
-        """Note that the head of a request has arrived on this connection: it is no longer closed as too slow."""
+        """Note that the head of a request has arrived on this connection: its deadline no longer applies."""
         if transport is not None and transport in self._connections:
             self._connections[transport].clock_off()
 

@@ -16,12 +16,11 @@ from eventd.api.listener.connections import Connection, ListeningSite, ServerPro
 from eventd.api.listener.local_socket import LocalSocket
 from eventd.api.listener.parsing_time import ParsingTime
 from eventd.net.local_socket import SocketUnusable, peer_of
+from eventd.runtime.log_pause import LogPause
 
 REASONS = "local_"
 """Prefix of the reasons for which a connection over the local socket is turned away."""
 OTHER_USER = f"{REASONS}other_user"
-LOG_SECONDS = 60.0
-"""Minimum time between two log lines about refused users."""
 
 logger = logging.getLogger("eventd.local_socket")
 
@@ -58,7 +57,7 @@ class LocalListener:
         self._metrics = metrics
         self._intended = intended
         self._limiter = ConnectionLimiter("", most, _OwnCounts(metrics), parsing)
-        self._logged = float("-inf")
+        self._pause = LogPause(lambda: asyncio.get_running_loop().time())
 
     async def open(self, runner: web.BaseRunner) -> None:
         """Accept connections at the socket; none if it could not be bound."""
@@ -91,9 +90,7 @@ class LocalListener:
                 return True
             refusal = {"reason": f"process {peer.process} belongs to the user with the id {peer.user}"}
         self._metrics.turned_away("", OTHER_USER)
-        now = asyncio.get_running_loop().time()
-        if now - self._logged >= LOG_SECONDS:
-            self._logged = now
+        if self._pause.is_over():
             logger.warning("local connection refused", extra=refusal)
         return False
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
 
 from aiohttp import web
 
@@ -16,7 +15,7 @@ from eventd.errors import EventdError
 from eventd.ingress.claimed_sender import Sender
 from eventd.ingress.peers import Mismatch, PeerIngress, any_node
 from eventd.resources.configuration import GroupConfig
-from eventd.tls.certificate import Certificate, UnreadableCertificate
+from eventd.tls.transport import client_certificate
 from federation.errors import TooLarge, V1Refused
 from federation.peers import (
     EVENTS_PATH,
@@ -139,20 +138,10 @@ def mismatch_of(transport: asyncio.BaseTransport | None, config: GroupConfig) ->
     """Return a function that compares a connection's certificate with a node, if the group demands certificates."""
     if config.listen is None or config.listen.tls is None or not config.listen.tls.client_ca_file:
         return any_node
-    tls = None if transport is None else transport.get_extra_info("ssl_object")
-    shown = None if tls is None else tls.getpeercert(binary_form=True)
-    certificate = None if shown is None else _read_certificate(shown)
+    certificate = client_certificate(transport)
     if certificate is None:
         return lambda _node: "none"
     return lambda node: "" if certificate.speaks_for(node) else certificate.show_names()
-
-
-@lru_cache(maxsize=256)
-def _read_certificate(shown: bytes) -> Certificate | None:
-    try:
-        return Certificate.of_der(shown)
-    except UnreadableCertificate:  # of a kind that only OpenSSL can read: it names no node
-        return None
 
 
 def _answer(request: web.Request, status: int, body: bytes, headers: dict[str, str]) -> web.Response:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from eventd.cli.gateway.serving_file import lock_file, reachable_host, read_serving_file
 from eventd.net.local_socket import LISTEN_HEADER, ROOT, SocketFolder, SocketUnusable
-from eventd.settings.environment import probe_environment
+from eventd.settings.environment import DATA_DIR, DATABASE_FILE, probe_environment
 from eventd.tls.plain_http import wants_tls
 
 SECONDS = 2.0
@@ -22,7 +22,6 @@ MOST_BYTES = 64 << 10
 """Maximum bytes of an answer that are read."""
 _PORT = "8780"
 _LISTEN = f"127.0.0.1:{_PORT}"
-_DATA_DIR = "eventd-data"
 _FLAGS = {"--ready": "ready", "--standby-ok": "standby_ok"}
 _VALUES = {"--server": "server", "--data-dir": "data_dir", "--key-file": "key_file", "--ca-file": "ca_file"}
 
@@ -90,7 +89,7 @@ def run_probe(probe: Probe, environ: Mapping[str, str] | None = None) -> str:
 
 
 def _folder(probe: Probe, known: Mapping[str, str]) -> str:
-    return probe.data_dir or known.get("EVENTD_DATA_DIR", "") or _DATA_DIR
+    return probe.data_dir or known.get("EVENTD_DATA_DIR", "") or DATA_DIR
 
 
 def _ask_locally(path: str, folder: str, listen: str, probe: Probe) -> tuple[int, str] | None:
@@ -125,7 +124,7 @@ def _local_address(probe: Probe, known: Mapping[str, str]) -> str:
 
     A node that chose a free port has written it; one on Postgres writes none.
     """
-    serving = read_serving_file(lock_file(f"{_folder(probe, known)}/eventd.db"))
+    serving = read_serving_file(lock_file(f"{_folder(probe, known)}/{DATABASE_FILE}"))
     return (serving.address if serving else "") or known.get("EVENTD_API_LISTEN", "") or _LISTEN
 
 

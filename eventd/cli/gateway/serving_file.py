@@ -39,7 +39,7 @@ class ServingNode(NamedTuple):
 
 
 def read_serving_file(lock: str | os.PathLike[str]) -> ServingNode | None:
-    """Return what a node has published in a lock file; None if it has not, or there is no file.
+    """Return what a node has published in a lock file; None without a file, or if the node has published nothing.
 
     It may be a node that was killed.
     """

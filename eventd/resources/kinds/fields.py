@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, PlainSerializer, Strict, W
 from eventd.errors import EventdError
 from eventd.resources.kinds.spec import wrong
 from eventd.text import duration, size
+from eventd.text.hosts import is_host_name
 from eventd.tls.certificate import PIN
 from eventd.tls.files import is_server_name
 from federation.peers import GROUP_NAME, NODE_NAME
@@ -24,7 +25,6 @@ CREDENTIAL = "credential:"
 
 _SECRET_PATH = "^(?:/.*[^/]|credential:.+)?$"
 _ENDPOINT = "^https?://[^?#@]+$"
-_HOST_LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
 
 
 def _name_rule(longest: int, others: str) -> str:
@@ -155,7 +155,7 @@ def _check_address(value: str) -> str:
         return str(ipaddress.ip_address(value))
     except ValueError:
         pass
-    if _is_host(value):
+    if is_host_name(value):
         return value.lower()
     hint = "write the port in spec.listen.port" if ":" in value or "[" in value else "for example 10.99.0.6 or ::"
     raise wrong("must be an IP address or a host name", hint)
@@ -173,12 +173,6 @@ def _check_pin(value: str) -> str:
     if not PIN.fullmatch(value):
         raise wrong("must be sha256// and 44 characters of base64", "print it: routerd-eventd tls show CERTIFICATE")
     return value
-
-
-def _is_host(value: str) -> bool:
-    """Return whether the text can be a host name; False if its last label is a number, as in a mistyped address."""
-    labels = value.removesuffix(".").split(".")
-    return len(value) <= 253 and not labels[-1].isdigit() and all(_HOST_LABEL.fullmatch(label) for label in labels)
 
 
 def _check_endpoint(value: str) -> str:
@@ -199,7 +193,7 @@ def _check_endpoint(value: str) -> str:
         raise wrong("must not contain a user name or a password", "peers are authenticated by the group's keys")
     if "?" in value or "#" in value:
         raise wrong("must not contain a query or a fragment")
-    if not host or not (":" in host or _is_host(host) or _is_ipv4(host)):
+    if not host or not (":" in host or is_host_name(host) or _is_ipv4(host)):
         raise wrong("must name a host", "for example http://10.99.0.7:8787")
     if port == 0:
         raise wrong("must not name port 0", "write a port from 1 to 65535, or leave it out")

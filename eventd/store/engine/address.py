@@ -24,7 +24,7 @@ class SqliteUrl(NamedTuple):
     query: str = ""
 
     def render_as_string(self, *, hide_password: bool = True) -> str:
-        """Return the URL; there is no password to hide."""
+        """Return the URL, which contains no password."""
         return f"{_SQLITE}{quote(self.database, safe=' +/')}{self.query and f'?{self.query}'}"
 
     def read_only(self) -> SqliteUrl:

@@ -6,7 +6,8 @@ import pytest
 
 from eventd.api.doctor.certificates import check_certificates, check_handshakes
 from eventd.api.doctor.facts import GroupFacts
-from eventd.tls.state import DAY, CertificateState
+from eventd.text.duration import DAY
+from eventd.tls.state import CertificateState
 
 NOW = 1_000 * DAY
 

@@ -1,0 +1,25 @@
+"""Keeps repeated log lines apart: others decide how often their cause occurs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+LOG_SECONDS: Final = 60.0
+"""Minimum seconds between two log lines of one kind."""
+
+
+class LogPause:
+    """Allows one log line of each kind in `LOG_SECONDS`. `monotonic` returns seconds. Kinds must be few."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._logged: dict[str, float] = {}
+
+    def is_over(self, kind: str = "") -> bool:
+        """Return whether a line of this kind may be logged now; if so, its pause begins."""
+        now = self._monotonic()
+        if now - self._logged.get(kind, float("-inf")) < LOG_SECONDS:
+            return False
+        self._logged[kind] = now
+        return True

@@ -1,0 +1,32 @@
+"""Reads small files that other programs write, such as keys and certificates."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+
+class NotRegular(Exception):
+    """The path names something else than a regular file: a folder, a pipe, a device."""
+
+
+class RegularFile(NamedTuple):
+    """The beginning of a file, and its mode."""
+
+    content: bytes
+    mode: int
+
+
+def read_regular(path: Path, most: int) -> RegularFile:
+    """Return at most `most` bytes of a file. Raises `NotRegular`, and OSError."""
+    # Danger: opening a named pipe waits for a writer, and blocks everything that the node has to do.
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(file).st_mode
+        if not stat.S_ISREG(mode):
+            raise NotRegular
+        return RegularFile(os.read(file, most), mode)
+    finally:
+        os.close(file)
