@@ -226,6 +226,22 @@ def probe(
         str,
         typer.Option("--ca-file", metavar="PATH", help="PEM file of CAs that verify an https server. [EVENTD_CA_FILE]"),
     ] = "",
+    client_cert: Annotated[
+        str,
+        typer.Option(
+            "--client-cert",
+            metavar="PATH",
+            help="PEM file of a certificate to show to an https server. [EVENTD_CLIENT_CERT_FILE]",
+        ),
+    ] = "",
+    client_key: Annotated[
+        str,
+        typer.Option(
+            "--client-key",
+            metavar="PATH",
+            help="PEM file of the certificate's private key. [EVENTD_CLIENT_KEY_FILE]",
+        ),
+    ] = "",
     timeout: Annotated[
         Duration, typer.Option("--timeout", metavar="DURATION", help="Maximum time for each step.")
     ] = TWO_SECONDS,
@@ -235,7 +251,7 @@ def probe(
 
     if timeout <= 0:
         raise typer.BadParameter("--timeout must be longer than 0s")
-    asked = Probe(ready, standby_ok, server, data_dir, key_file, ca_file, timeout / SECOND)
+    asked = Probe(ready, standby_ok, server, data_dir, key_file, ca_file, client_cert, client_key, timeout / SECOND)
     try:
         print(run_probe(asked))
     except ProbeFailed as error:

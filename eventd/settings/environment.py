@@ -19,7 +19,8 @@ _OF_LOCATIONS = (
 _OF_LIBPQ = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE", "PGSERVICEFILE", "PGSYSCONFDIR", "PGOPTIONS")
 _OF_PROBES = (
     *("EVENTD_SERVER", "EVENTD_API_KEY", "EVENTD_API_KEY_FILE"),
-    *("EVENTD_CA_FILE", "EVENTD_DATA_DIR", "EVENTD_API_LISTEN"),
+    *("EVENTD_CA_FILE", "EVENTD_CLIENT_CERT_FILE", "EVENTD_CLIENT_KEY_FILE"),
+    *("EVENTD_DATA_DIR", "EVENTD_API_LISTEN"),
 )
 
 
@@ -29,7 +30,7 @@ def skip_plugins() -> None:
 
 
 def probe_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables that name the node to probe, and the API key; without those that are empty."""
+    """Return the variables that name the node to probe, and how to authenticate; without those that are empty."""
     environ = os.environ if environ is None else environ
     return {name: environ[name].strip() for name in _OF_PROBES if environ.get(name, "").strip()}
 

@@ -18,6 +18,7 @@ from eventd.errors import Invalid, Unavailable
 from eventd.runtime.regular_files import NotRegular, read_regular
 from eventd.text.hosts import is_host_name, is_ip_address
 from eventd.tls.certificate import PEM, PIN, Certificate, UnreadableCertificate
+from eventd.tls.pair import PAIR_HINT, PairUnusable, load_pair_into
 
 MAX_BYTES: Final = 1 << 20
 """Size of the largest file that is read: a bundle of a few hundred certificates."""
@@ -126,22 +127,10 @@ def load_pair(context: ssl.SSLContext, cert: Path, key: Path, now: int) -> Certi
         raise CertificateUnusable(f"the certificate {cert} is not valid yet", hint="correct the clock that is wrong")
     read_pem(key, secret=True)
     try:
-        context.load_cert_chain(cert, key, password=_refuse_password)
-    except (ssl.SSLError, OSError, ValueError) as error:
-        problem = _pair_problem(error, cert, key)
-        raise CertificateUnusable(problem, hint="write a PEM certificate and its unencrypted private key") from None
+        load_pair_into(context, cert, key)
+    except PairUnusable as error:
+        raise CertificateUnusable(str(error), hint=PAIR_HINT) from None
     return certificate
-
-
-def _pair_problem(error: Exception, cert: Path, key: Path) -> str:
-    reason = str(getattr(error, "reason", None) or "")
-    if "KEY_VALUES_MISMATCH" in reason:
-        return f"the private key {key} does not belong to the certificate {cert}"
-    if "KEY_TOO_SMALL" in reason or "MD_TOO_WEAK" in reason:
-        return f"the key or the signature of {cert} is too weak"
-    if isinstance(error, ValueError) and not isinstance(error, ssl.SSLError):
-        return f"the private key {key} is encrypted"
-    return f"{cert} and {key} cannot be used: {reason.lower().replace('_', ' ') or 'the key is not PEM'}"
 
 
 def read_certificates(path: Path) -> list[Certificate]:
@@ -154,11 +143,6 @@ def read_certificates(path: Path) -> list[Certificate]:
     if not found:
         raise CertificateUnusable(f"{path} contains no certificate", hint="write one or more certificates in PEM")
     return found
-
-
-def _refuse_password() -> str:
-    """Raise: OpenSSL would otherwise ask for the password on the terminal, and the node would wait for it."""
-    raise ValueError("encrypted")
 
 
 def load_ca(context: ssl.SSLContext, path: Path) -> None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from eventd.cli.gateway.serving_file import lock_file, reachable_host, read_serving_file
 from eventd.net.local_socket import LISTEN_HEADER, ROOT, SocketFolder, SocketUnusable
 from eventd.settings.environment import DATA_DIR, DATABASE_FILE, probe_environment
 from eventd.tls.plain_http import wants_tls
+
+if TYPE_CHECKING:
+    import ssl
 
 SECONDS = 2.0
 """How long each step may take by default: to connect, and until the next part of the answer."""
@@ -23,7 +26,10 @@ MOST_BYTES = 64 << 10
 _PORT = "8780"
 _LISTEN = f"127.0.0.1:{_PORT}"
 _FLAGS = {"--ready": "ready", "--standby-ok": "standby_ok"}
-_VALUES = {"--server": "server", "--data-dir": "data_dir", "--key-file": "key_file", "--ca-file": "ca_file"}
+_VALUES = {
+    **{"--server": "server", "--data-dir": "data_dir", "--key-file": "key_file"},
+    **{"--ca-file": "ca_file", "--client-cert": "client_cert", "--client-key": "client_key"},
+}
 
 
 class Probe(NamedTuple):
@@ -35,6 +41,8 @@ class Probe(NamedTuple):
     data_dir: str = ""
     key_file: str = ""
     ca_file: str = ""
+    client_cert: str = ""
+    client_key: str = ""
     seconds: float = SECONDS
 
 
@@ -73,8 +81,7 @@ def run_probe(probe: Probe, environ: Mapping[str, str] | None = None) -> str:
     answer = None if server else _ask_locally(path, _folder(probe, known), known.get("EVENTD_API_LISTEN", ""), probe)
     if answer is None:
         server = server or _local_address(probe, known)
-        ca_file = probe.ca_file or known.get("EVENTD_CA_FILE", "")
-        answer = _ask(server, path, _key(probe, known), ca_file, probe.seconds)
+        answer = _ask(server, path, _key(probe, known), _tls_files(probe, known), probe.seconds)
     status, text = answer
     if status == 401:
         raise ProbeFailed(f"the node at {server} requires a key for probes: give one with --key-file")
@@ -143,6 +150,25 @@ def _key(probe: Probe, known: Mapping[str, str]) -> str:
     return key
 
 
+class _TlsFiles(NamedTuple):
+    """The files of a connection over TLS; empty: the system's CAs, and no certificate to show."""
+
+    ca: str
+    cert: str
+    key: str
+
+
+def _tls_files(probe: Probe, known: Mapping[str, str]) -> _TlsFiles:
+    files = _TlsFiles(
+        probe.ca_file or known.get("EVENTD_CA_FILE", ""),
+        probe.client_cert or known.get("EVENTD_CLIENT_CERT_FILE", ""),
+        probe.client_key or known.get("EVENTD_CLIENT_KEY_FILE", ""),
+    )
+    if bool(files.cert) != bool(files.key):
+        raise ProbeFailed("--client-cert and --client-key belong together: give both, or none")
+    return files
+
+
 def _split(server: str) -> tuple[bool, str, int, str]:
     """Return whether an address is HTTPS, its host, its port and its path. Raises `ProbeFailed`."""
     scheme, marked, rest = server.partition("://")
@@ -157,7 +183,7 @@ def _split(server: str) -> tuple[bool, str, int, str]:
     return tls, reachable_host(host), int(port), f"/{path}".rstrip("/")
 
 
-def _ask(server: str, path: str, key: str, ca_file: str, seconds: float) -> tuple[int, str]:
+def _ask(server: str, path: str, key: str, files: _TlsFiles, seconds: float) -> tuple[int, str]:
     """Return the status and the text of the answer to a GET. Raises `ProbeFailed`."""
     tls, host, port, base = _split(server)
     head = f"GET {base}{path} HTTP/1.1\r\nHost: {f'[{host}]' if ':' in host else host}:{port}\r\nConnection: close\r\n"
@@ -167,7 +193,7 @@ def _ask(server: str, path: str, key: str, ca_file: str, seconds: float) -> tupl
         with socket.create_connection((host, port), timeout=seconds) as plain:
             if not tls:
                 return _exchange(plain, head)
-            with _over_tls(plain, host, ca_file) as connection:
+            with _over_tls(plain, host, files) as connection:
                 return _exchange(connection, head)
     except _NotHttp:
         raise ProbeFailed(
@@ -204,18 +230,39 @@ def _tls_failure(error: Exception) -> str:
 
     if not isinstance(error, ssl.SSLError):
         return ""
-    from eventd.tls.reasons import failure_at_client
+    from eventd.tls.reasons import Reason, failure_at_client
 
     failure = failure_at_client(error)
-    return f"TLS failed ({failure.reason}): {failure.detail}"
+    step = ": give one with --client-cert and --client-key" if failure.reason == Reason.CLIENT_MISSING else ""
+    return f"TLS failed ({failure.reason}): {failure.detail}{step}"
 
 
-def _over_tls(plain: socket.socket, host: str, ca_file: str) -> socket.socket:
+def _over_tls(plain: socket.socket, host: str, files: _TlsFiles) -> socket.socket:
     import ssl  # slow to load, and not needed on the same machine
 
     try:
-        context = ssl.create_default_context(cafile=ca_file or None)
+        context = ssl.create_default_context(cafile=files.ca or None)
     except OSError as error:
         why = "contains no certificate" if isinstance(error, ssl.SSLError) else error.strerror
-        raise ProbeFailed(f"{ca_file}: {why}: correct --ca-file or EVENTD_CA_FILE") from None
+        raise ProbeFailed(f"{files.ca}: {why}: correct --ca-file or EVENTD_CA_FILE") from None
+    if files.cert:
+        _show_certificate(context, files)
     return context.wrap_socket(plain, server_hostname=host)
+
+
+def _show_certificate(context: ssl.SSLContext, files: _TlsFiles) -> None:
+    """Let the connection show the client certificate. Raises `ProbeFailed`, which names the file."""
+    from eventd.tls.pair import PairUnusable, load_pair_into
+
+    for file, names in (
+        (files.cert, "--client-cert or EVENTD_CLIENT_CERT_FILE"),
+        (files.key, "--client-key or EVENTD_CLIENT_KEY_FILE"),
+    ):
+        try:
+            open(file, "rb").close()
+        except OSError as error:  # OpenSSL does not say which of the two
+            raise ProbeFailed(f"{file}: {error.strerror}: correct {names}") from None
+    try:
+        load_pair_into(context, files.cert, files.key)
+    except PairUnusable as error:
+        raise ProbeFailed(f"{error}: correct --client-cert and --client-key") from None

@@ -10,6 +10,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from eventd.cli.daemon.probe import Probe, ProbeFailed, run_probe
 from eventd.tls.certificate import Certificate
@@ -125,3 +126,43 @@ def test_probe_over_https(processes: Processes, ca: Authority) -> None:
         run_probe(Probe(server=f"http://127.0.0.1:{node.port}"), {})
     with pytest.raises(ProbeFailed, match="correct --ca-file"):
         run_probe(Probe(server=server, ca_file="/nowhere"), {})
+
+
+def test_probe_shows_a_client_certificate(processes: Processes, ca: Authority) -> None:
+    node = serve(processes, ca.issue("api"), EVENTD_API_TLS_CLIENT_CA_FILE=str(ca.file))
+    mine, other = ca.issue("prober"), ca.issue("other")
+    stranger = Authority(ca.folder / "stranger", "another ca").issue("stranger")
+    asked = Probe(server=f"https://127.0.0.1:{node.port}", ca_file=str(ca.file))
+    shown = asked._replace(client_cert=str(mine.cert), client_key=str(mine.key))
+    assert run_probe(shown._replace(ready=True), {}) == "ready"
+    env = {"EVENTD_CLIENT_CERT_FILE": str(mine.cert), "EVENTD_CLIENT_KEY_FILE": str(mine.key)}
+    assert run_probe(asked, env) == "alive"
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in shown._asdict().items() if isinstance(value, str)]
+    done = processes.run([*DAEMON, "probe", *(word for word in words if not word.endswith("="))])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "alive\n", "")
+    full = processes.run([*DAEMON, "probe", "--timeout", "30s", *(word for word in words if not word.endswith("="))])
+    assert (full.returncode, full.stdout, full.stderr) == (0, "alive\n", "")
+    for probe, says in (
+        (asked, r"tls_client_missing.*give one with --client-cert and --client-key$"),
+        (shown._replace(client_cert=str(stranger.cert), client_key=str(stranger.key)), "tls_client_unknown_ca"),
+        (shown._replace(client_key=""), "belong together"),
+        (shown._replace(client_key=str(other.key)), "does not belong to the certificate"),
+        (shown._replace(client_cert="/nowhere"), "^/nowhere: No such file or directory: correct --client-cert"),
+        (shown._replace(client_key="/nowhere"), "^/nowhere: No such file or directory: correct --client-key"),
+    ):
+        with pytest.raises(ProbeFailed, match=says):
+            run_probe(probe, {})
+
+
+def test_probe_never_asks_for_the_password_of_a_key(ca: Authority, processes: Processes) -> None:
+    node = serve(processes, ca.issue("api"), EVENTD_API_TLS_CLIENT_CA_FILE=str(ca.file))
+    mine = ca.issue("prober")
+    key = serialization.load_pem_private_key(mine.key.read_bytes(), None)
+    closed = serialization.BestAvailableEncryption(b"secret")
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    mine.key.write_bytes(key.private_bytes(*form, closed))
+    words = ["--server", f"https://127.0.0.1:{node.port}", "--ca-file", str(ca.file)]
+    words += ["--client-cert", str(mine.cert), "--client-key", str(mine.key)]
+    done = processes.run([*DAEMON, "probe", *words])
+    assert done.returncode == 1
+    assert done.stderr == f"error: the private key {mine.key} is encrypted: correct --client-cert and --client-key\n"
