@@ -1,5 +1,5 @@
 """The parts of `routerd-eventd serve` around the node: workers, standby, signals, the service manager.
 
 May import: api, api.framework, api.listener, cli.gateway, cli.program, cli.terminal, log.core, net, node, observe,
-    processes, resources.kinds, runtime, settings, store.engine, store.rows, store.schema, text, tls.
+    processes, resources, resources.kinds, runtime, settings, store.engine, store.rows, store.schema, text, tls.
 """

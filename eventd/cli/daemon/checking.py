@@ -13,6 +13,8 @@ from eventd.api.framework.auth import Keys
 from eventd.cli.gateway.lock import holder
 from eventd.errors import DatabaseUnavailable, EventdError, SettingsError
 from eventd.log.core.head import lock_head
+from eventd.resources.configuration import effective
+from eventd.resources.declared_tls import declared_tls
 from eventd.resources.kinds.registry import EVENT_GROUP
 from eventd.runtime.clock import SystemClock
 from eventd.settings.model import Settings
@@ -162,8 +164,31 @@ def _look_inside(settings: Settings, database: Database) -> Iterator[Check]:
     yield Check("writing", "ok", f"works; the log ends at {head.last}, epoch {head.epoch}")
     if problem := missing_group(settings, database):
         yield Check("group", "warning", problem)
+    yield from _check_certificates(settings, database)
     if process := holder(database):
         yield Check("node", "ok", f"process {process} serves this database")
+
+
+def _check_certificates(settings: Settings, database: Database) -> Iterator[Check]:
+    """Yield a warning for each group and peer whose certificate files cannot be used; one check if all can.
+
+    A node starts all the same: only that listener, or that link, does not work.
+    """
+    groups = effective(database.read_now(read_resources))
+    uses = [*declared_tls(group for name, group in groups.items() if settings.group in (None, name))]
+    problems = []
+    for use in uses:
+        tls = use.make(settings.credentials_directory, SystemClock().now)
+        tls.refresh(force=True)
+        if tls.trouble:
+            problems.append(Check("certificates", "warning", f"{use.place}: {tls.trouble}"))
+    yield from problems
+    if uses and not problems:
+        yield Check(
+            "certificates",
+            "ok",
+            f"{counted(len(uses), 'listener or link', 'listeners and links')} with TLS: all files can be used",
+        )
 
 
 def missing_group(settings: Settings, database: Database) -> str:

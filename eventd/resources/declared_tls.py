@@ -1,0 +1,45 @@
+"""Where groups and peers use TLS with files, and how it is loaded from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from eventd.resources.configuration import GroupConfig, PeerConfig
+from eventd.tls.contexts import ClientTls, LoadedTls, Now, ServerTls
+from eventd.tls.files import ClientTlsConfig, Reloaded, ServerTlsConfig
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTls:
+    """One use of TLS. `group` and `peer`, a node, as in `CertificateState`; `place`: the resource and the field."""
+
+    group: str
+    peer: str
+    place: str
+    config: ServerTlsConfig | ClientTlsConfig
+
+    @property
+    def file(self) -> str:
+        """Return the certificate that is shown, or else the CA that verifies the other end; empty without either."""
+        return self.config.cert_file or (self.config.ca_file if isinstance(self.config, ClientTlsConfig) else "")
+
+    def make(self, credentials: Path | None, now: Now) -> Reloaded[LoadedTls]:
+        """Return the TLS of new connections; its files are read at the first use."""
+        if isinstance(self.config, ClientTlsConfig):
+            return ClientTls(self.config, credentials, now)
+        return ServerTls(self.config, credentials, now)
+
+
+def declared_tls(groups: Iterable[GroupConfig]) -> Iterator[DeclaredTls]:
+    """Yield each use of TLS that groups and their peers declare with files."""
+    for group in groups:
+        if group.listen is not None and group.listen.tls is not None:
+            yield DeclaredTls(group.name, "", f"EventGroup {group.name}: spec.listen.tls", group.listen.tls)
+        yield from (tls for peer in group.peers.values() if (tls := _of_peer(group.name, peer)).file)
+
+
+def _of_peer(group: str, peer: PeerConfig) -> DeclaredTls:
+    config = peer.tls if peer.endpoint.startswith("https://") else ClientTlsConfig()
+    return DeclaredTls(group, peer.node_name, f"EventPeer {peer.name}: spec.tls", config)
