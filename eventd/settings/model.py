@@ -41,6 +41,7 @@ from eventd.settings.values import (
     read_bounded,
     read_database,
     read_endpoint,
+    read_entries,
     read_group,
     read_lines,
     rights_of_others,
@@ -150,7 +151,7 @@ class Settings(BaseModel):
         "", description="PEM file of CAs: clients of the API must show a certificate that one of them issued."
     )
     api_tls_min_version: TlsVersion = Field("1.2", description="Lowest version of TLS of the API: 1.2 or 1.3.")
-    api_clients: Annotated[str, BeforeValidator(read_lines)] = Field(
+    api_clients: Annotated[str, BeforeValidator(read_entries)] = Field(
         "",
         description="Names in client certificates that stand for an API key: `NAME[:SCOPES[:PREFIXES]]`, separated by"
         " commas.",

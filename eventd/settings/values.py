@@ -78,6 +78,20 @@ def read_lines(value: Any) -> str:
     return read_text(value)
 
 
+def read_entries(value: Any) -> str:
+    """Return a text or a list of texts as `read_lines` does; entries in it are separated by commas.
+
+    Raises ValueError for an empty entry: a script with an unset variable writes one. Comments and blank lines are none.
+    """
+    text = read_lines(value)
+    lines = value if isinstance(value, list) else [line for line in text.splitlines() if line.strip()]
+    entries = [entry for line in lines if not line.lstrip().startswith("#") for entry in line.split(",")]
+    for number, entry in enumerate(entries, start=1):
+        if not entry.strip():
+            raise ValueError(f"entry {number} of {quoted(','.join(entries))} is empty: leave it out, with its comma")
+    return text
+
+
 def read_path(value: Any) -> Path:
     """Return an absolute path."""
     return Path(read_text(value)).expanduser().absolute()

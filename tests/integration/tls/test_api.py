@@ -22,6 +22,8 @@ from tests.integration.conftest import MakeSites
 from tests.support.certificates import DAY, Authority
 from tests.support.sites import Site
 
+CLIENT_TLS = {f"api_tls_{name}_file": "/a" for name in ("cert", "key", "client_ca")}
+
 
 @pytest.fixture
 def ca(tmp_path: Path) -> Authority:
@@ -198,6 +200,20 @@ async def test_a_certificate_that_cannot_be_used_keeps_the_node_from_starting(si
 def test_settings_that_lack_another_one_are_refused(flags: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match="as well"):
         load(flags, {})
+
+
+@pytest.mark.parametrize(
+    ("clients", "entry"),
+    [(",,,", "entry 1 of ',,,'"), ("a:read,,b", "entry 2 of 'a:read,,b'"), ("a,", "entry 2"), (["a", ""], "entry 2")],
+)
+def test_an_empty_entry_of_api_clients_is_refused(clients: object, entry: str) -> None:
+    with pytest.raises(SettingsError, match=f"^--api-clients: {entry}.* is empty: leave it out, with its comma$"):
+        load({**CLIENT_TLS, "api_clients": clients}, {})
+
+
+@pytest.mark.parametrize("clients", ["", [], "a:read", "# names\n\na:read, b:read\n", ["# names", "a"]])
+def test_entries_of_api_clients(clients: object) -> None:
+    assert load({**CLIENT_TLS, "api_clients": clients}, {}) is not None
 
 
 async def test_a_node_that_is_not_the_right_one_is_not_tried_again(sites: MakeSites, ca: Authority) -> None:
