@@ -10,9 +10,20 @@ from typing import Any
 from eventd.errors import DatabaseFault, DatabaseUnavailable, DatabaseUnusable, EventdError
 
 
+class SchemaUnusable(Exception):
+    """The open database has a schema that this version cannot use.
+
+    For code that has a connection: `translated`, which can name the database, makes it a `DatabaseUnusable`.
+    """
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
 @contextmanager
 def translated(label: str) -> Iterator[None]:
-    """Translate the driver's errors of the block. `label` names the database without a secret."""
+    """Translate errors of the driver, and `SchemaUnusable`. `label` names the database without a secret."""
     try:
         yield
     except Exception as error:
@@ -23,7 +34,9 @@ def translated(label: str) -> Iterator[None]:
 
 
 def translate(error: Exception, label: str = "the database") -> Exception:
-    """Return this project's error for an error of a driver or of SQLAlchemy; other errors are returned unchanged."""
+    """Return this project's error for one of a driver, SQLAlchemy, or the schema; others are returned unchanged."""
+    if isinstance(error, SchemaUnusable):
+        return DatabaseUnusable(f"{label}: {error}", hint=error.hint)
     exc: Any = sys.modules.get("sqlalchemy.exc")  # None before it is loaded: then there are no errors of it
     if exc and isinstance(error, exc.DBAPIError):
         return _translate(label, error.orig or error)

@@ -10,6 +10,7 @@ from eventd.errors import DatabaseUnusable
 from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.foreign_file import refuse_foreign
 from eventd.store.engine.statements import chance_of, execute, fetch, has_table, insert_row, is_new_file, lock_schema
+from eventd.store.engine.translation import SchemaUnusable
 from eventd.text.plural import counted
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def read_revision(conn: Connection) -> str | None:
 def pending(conn: Connection) -> list[str]:
     """Return the revisions that were not yet applied to the open database, oldest first.
 
-    Raises `DatabaseUnusable` when the database was written by a newer program.
+    Raises `SchemaUnusable` when the database was written by a newer program.
     """
     current = read_revision(conn)
     if current == NEWEST:
@@ -62,7 +63,7 @@ def pending(conn: Connection) -> list[str]:
     scripts = ScriptDirectory.from_config(_config())
     known = {script.revision for script in scripts.walk_revisions()}
     if current is not None and current not in known:
-        raise DatabaseUnusable(
+        raise SchemaUnusable(
             f"the database has the schema {current!r}, which this version does not know",
             hint="run a newer routerd-eventd, or restore a backup made by this one",
         )

@@ -244,7 +244,8 @@ def test_a_database_of_a_newer_program_is_left_alone(daemon: Daemon) -> None:
     _sql(daemon.file, "UPDATE alembic_version SET version_num = '9999'")
     for command in ("serve", "migrate"):
         told = one_line(daemon.run(command), 1)
-        assert told.startswith("the database has the schema '9999', which this version does not know")
+        assert told.startswith(f"sqlite:///{daemon.file}: the database has the schema '9999', which this version does")
+    assert f"sqlite:///{daemon.file}: the database has the schema '9999'" in daemon.run("check").stdout
 
 
 def test_a_database_somebody_else_holds_is_one_line(daemon: Daemon) -> None:
