@@ -21,6 +21,9 @@ DATABASE_HEADER = "Eventd-Database"
 """Names the database that a request is meant for: a node that serves another one refuses the request."""
 LISTEN_HEADER = "Eventd-Listen"
 """Names the address at which the intended node listens: several nodes on Postgres may share a folder."""
+REPLACE = "remove it and restart the node"
+SWITCH_OFF = "set local_socket = false, for the node and as EVENTD_LOCAL_SOCKET for its commands"
+"""Remedies."""
 ROOT = 0
 _BY_DESCRIPTOR = "/proc/self/fd"
 _PEER = struct.Struct("3i")
@@ -28,8 +31,19 @@ _SHORTEST_LIMIT = 104
 """Maximum bytes of a socket's path, including the terminating NUL, on any system."""
 
 
+class SocketProblem(NamedTuple):
+    """Why the local socket cannot be used, with the file or folder, and the next step that corrects it."""
+
+    detail: str
+    remedy: str
+
+
 class SocketUnusable(Exception):
-    """The local socket cannot be used; the text names the file or folder and the reason."""
+    """The local socket cannot be used, because of `problem`."""
+
+    def __init__(self, detail: str, remedy: str) -> None:
+        super().__init__(detail)
+        self.problem = SocketProblem(detail, remedy)
 
 
 class Busy(SocketUnusable):
@@ -47,12 +61,22 @@ def peer_of(connection: socket.socket) -> Peer:
     """Return the process at the other end, as the kernel reports it. Raises `SocketUnusable` where it reports none."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
-        raise SocketUnusable("this system does not tell which user is at the other end of a socket")
+        raise SocketUnusable("this system does not tell which user is at the other end of a socket", SWITCH_OFF)
     try:
         process, user, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, option, _PEER.size))
     except OSError as error:
-        raise SocketUnusable(f"the user at the other end of the socket is unknown: {error.strerror}") from None
+        words = f"the user at the other end of the socket is unknown: {error.strerror}"
+        raise SocketUnusable(words, "restart the node") from None
     return Peer(process, user)
+
+
+def require_socket(path: str, mode: int) -> None:
+    """Raise `SocketUnusable` if the file of this mode, which has the name of the socket, is something else."""
+    if stat.S_ISSOCK(mode):
+        return
+    kinds = ((stat.S_ISLNK, "a symbolic link"), (stat.S_ISDIR, "a directory"))
+    found = next((name for is_kind, name in kinds if is_kind(mode)), "a file")
+    raise SocketUnusable(f"{path} is {found} and not the socket of the node", REPLACE)
 
 
 class SocketFolder:
@@ -68,15 +92,19 @@ class SocketFolder:
         try:
             self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise SocketUnusable(f"{path}: {error.strerror}") from None
+            words = f"cannot open the folder {path}: {error.strerror}"
+            raise SocketUnusable(words, "check the path, and that this user may open the folder") from None
         about = os.fstat(self.descriptor)
         self.users = (os.geteuid(), ROOT, about.st_uid)
         if owners is not None and about.st_uid not in owners:
             self.close()
-            raise SocketUnusable(f"the folder {path} belongs to another user")
+            raise SocketUnusable(
+                f"the folder {path} belongs to another user", "run the node and its commands as that user"
+            )
         if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             self.close()
-            raise SocketUnusable(f"other users may write to the folder {path}: run chmod go-w {path}")
+            words = f"other users may write to the folder {path}, so no local socket in it is safe"
+            raise SocketUnusable(words, f"run chmod go-w {path} and restart the node")
 
     def address(self, name: str) -> str:
         """Return an address for a socket in the folder. Raises `SocketUnusable` if it is longer than an address may be.
@@ -87,7 +115,7 @@ class SocketFolder:
             return f"{_BY_DESCRIPTOR}/{self.descriptor}/{name}"
         address = f"{self.path}/{name}"
         if len(os.fsencode(address)) >= _SHORTEST_LIMIT:
-            raise SocketUnusable(f"the path {address} is too long for a socket")
+            raise SocketUnusable(f"the path {address} is too long for a socket", "choose a shorter path for data_dir")
         return address
 
     def connect(self, seconds: float | None = None) -> tuple[socket.socket, Peer] | None:
@@ -100,8 +128,7 @@ class SocketFolder:
             about = os.stat(NAME, dir_fd=self.descriptor, follow_symlinks=False)
         except OSError:
             return None
-        if not stat.S_ISSOCK(about.st_mode):
-            raise SocketUnusable(f"{self.path}/{NAME} is not a socket")
+        require_socket(f"{self.path}/{NAME}", about.st_mode)
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.setblocking(False)
@@ -111,12 +138,13 @@ class SocketFolder:
                 connection.close()
                 return None
             except BlockingIOError:
-                raise Busy(f"{self.path}/{NAME} has too many connections") from None
+                raise Busy(f"{self.path}/{NAME} has too many connections", "try again later") from None
             except OSError as error:
-                raise SocketUnusable(f"{self.path}/{NAME}: {error.strerror}") from None
+                words = f"cannot connect to {self.path}/{NAME}: {error.strerror}"
+                raise SocketUnusable(words, "run the command as the user of the node") from None
             peer = peer_of(connection)
             if peer.user not in self.users:
-                raise SocketUnusable(f"{self.path}/{NAME} is the socket of another user")
+                raise SocketUnusable(f"{self.path}/{NAME} is the socket of another user", REPLACE)
             connection.settimeout(seconds)
         except BaseException:
             connection.close()

@@ -265,7 +265,7 @@ class Node:
                 self._workers.readiness,
                 settings.credentials_directory,
                 self.certificates.read,
-                local.local.look if local else lambda: "",
+                local.local.look if local else lambda: None,
             ),
             callers,
             self._workers,

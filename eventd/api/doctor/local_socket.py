@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from eventd.api.doctor.report import Check, CheckStatus
+from eventd.net.local_socket import SocketProblem
 
 NAME, CODE = "local socket", "local-socket"
 
 
-def check_local_socket(problem: str) -> list[Check]:
+def check_local_socket(problem: SocketProblem | None) -> list[Check]:
     """Return one warning if there is a problem, else no check.
 
     Commands still work, through the database.
     """
-    if not problem:
+    if problem is None:
         return []
-    remedy = "fix the reported problem and restart the node; until then routerctl opens the database itself"
-    return [Check(NAME, CheckStatus.WARN, CODE, problem, remedy)]
+    return [Check(NAME, CheckStatus.WARN, CODE, problem.detail, problem.remedy)]

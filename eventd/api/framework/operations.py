@@ -15,6 +15,7 @@ from federation.event import is_plain
 if TYPE_CHECKING:  # a command loads only what it needs
     from eventd.dynamic.effective import Following
     from eventd.log.core.eventlog import EventLog
+    from eventd.net.local_socket import SocketProblem
     from eventd.observe.metrics import Metrics
     from eventd.resources.configuration import GroupConfig
     from eventd.runtime.clock import Clock
@@ -53,7 +54,7 @@ class Services:
     None if no node runs. It raises `Unavailable` if a node runs and cannot be queried. `credentials` is the folder of
     the service manager's secrets. `certificates` reads the certificates of a running node, those for these groups
     included; a command, whose user may not be the node's, has none. `local_socket` returns why
-    commands do not reach the running node over its local socket; empty if they do, or if no node runs.
+    commands do not reach the running node over its local socket; None if they do, or if no node runs.
     """
 
     log: EventLog
@@ -64,7 +65,7 @@ class Services:
     readiness: Callable[[], Awaitable[Mapping[str, str] | None]] = _nothing
     credentials: Path | None = None
     certificates: Callable[[Iterable[GroupConfig]], Sequence[CertificateState]] = _no_certificates
-    local_socket: Callable[[], str] = str
+    local_socket: Callable[[], SocketProblem | None] = lambda: None
 
     @property
     def effective(self) -> Following:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eventd.api.listener.addresses import BACKLOG
-from eventd.net.local_socket import NAME, ROOT, Busy, SocketFolder, SocketUnusable
+from eventd.net.local_socket import NAME, ROOT, Busy, SocketFolder, SocketProblem, SocketUnusable, require_socket
 from eventd.runtime.chance import Chance
 
 RETRY_SECONDS = 1.0
@@ -24,6 +24,8 @@ RETRY_SECONDS = 1.0
 
 LEFTOVER_SECONDS = 60.0
 """Minimum age of a temporary socket that is removed if no process listens at it."""
+
+_OTHER_NODE = "stop that node, or give each node a data_dir of its own"
 
 logger = logging.getLogger("eventd.local_socket")
 
@@ -33,7 +35,7 @@ class LocalSocket:
     """The socket of a node, listening as `descriptor`, which the node's processes share; -1 if it is not bound.
 
     `users` may connect: the owner of the folder, root and the node's user. `temporary`: its name until it is published.
-    `problem`: why it is not reachable; empty if it is, as far as is known.
+    `problem`: why it is not reachable; None if it is, as far as is known.
     """
 
     folder: Path
@@ -41,17 +43,25 @@ class LocalSocket:
     inode: tuple[int, int] = (0, 0)
     users: tuple[int, ...] = ()
     temporary: str = ""
-    problem: str = ""
+    problem: SocketProblem | None = None
 
-    def look(self) -> str:
-        """Return why commands do not reach this node through the socket; empty if they do."""
+    @property
+    def _path(self) -> Path:
+        return self.folder / NAME
+
+    def look(self) -> SocketProblem | None:
+        """Return why commands do not reach this node through the socket; None if they do."""
         try:
-            about = os.lstat(self.folder / NAME)
+            about = os.lstat(self._path)
+            if (about.st_dev, about.st_ino) == self.inode:
+                return None  # perhaps since another process of the node took the name over
+            if self.problem is None:
+                require_socket(str(self._path), about.st_mode)
+        except SocketUnusable as error:
+            return error.problem
         except OSError as error:
-            return self.problem or f"{self.folder / NAME}: {error.strerror}"
-        if (about.st_dev, about.st_ino) == self.inode:
-            return ""  # perhaps since another process of the node took the name over
-        return self.problem or f"{self.folder / NAME} belongs to another node"
+            return self.problem or SocketProblem(f"cannot find {self._path}: {error.strerror}", "restart the node")
+        return self.problem or SocketProblem(f"{self._path} is the socket of another node", _OTHER_NODE)
 
     def bind(self, chance: Chance) -> None:
         """Listen in the folder under a temporary name. An error is logged, and the node works without the socket."""
@@ -62,7 +72,7 @@ class LocalSocket:
                 self._listen(folder)
                 self._remove_leftovers(folder)
         except (OSError, SocketUnusable) as error:
-            self._fail(_words(error))
+            self._fail(self._problem_of(error))
 
     def _listen(self, folder: SocketFolder) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
@@ -100,23 +110,29 @@ class LocalSocket:
         try:
             with _open(self.folder) as folder:
                 if _is_answered(folder):
-                    self._fail("another node answers there; the name is taken over when that node ends")
+                    words = f"another node answers at {self._path}; the name is taken over when that node ends"
+                    self._fail(SocketProblem(words, _OTHER_NODE))
                     return False
                 self._tell_of_planted(folder)
                 os.rename(self.temporary, NAME, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
         except (OSError, SocketUnusable) as error:
-            self._fail(_words(error))
+            self._fail(self._problem_of(error))
             self.close()
         else:
-            self.temporary = self.problem = ""
+            self.temporary, self.problem = "", None
         return True
 
     def _tell_of_planted(self, folder: SocketFolder) -> None:
-        """Log that the name is taken by something that no node leaves there: it is replaced."""
+        """Log that the name is taken by something that no node leaves there: it is replaced.
+
+        Raises `SocketUnusable` for a directory, which cannot be.
+        """
         with suppress(FileNotFoundError):
             about = os.stat(NAME, dir_fd=folder.descriptor, follow_symlinks=False)
+            if stat.S_ISDIR(about.st_mode):
+                require_socket(str(self._path), about.st_mode)
             if not stat.S_ISSOCK(about.st_mode):
-                logger.warning("local socket replaces a file", extra={"path": str(self.folder / NAME)})
+                logger.warning("local socket replaces a file", extra={"path": str(self._path)})
 
     async def keep_publishing(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """Publish the socket as soon as no other node answers at its name."""
@@ -125,9 +141,16 @@ class LocalSocket:
             if self.publish():
                 return
 
-    def _fail(self, problem: str) -> None:
+    def _problem_of(self, error: OSError | SocketUnusable) -> SocketProblem:
+        if isinstance(error, SocketUnusable):
+            return error.problem
+        words = f"cannot create {self._path}: {error.strerror or error}"
+        return SocketProblem(words, "let the node's user write to the folder, and restart the node")
+
+    def _fail(self, problem: SocketProblem) -> None:
         if problem != self.problem:
-            logger.warning("local socket unavailable", extra={"path": str(self.folder / NAME), "reason": problem})
+            about = {"path": str(self._path), "reason": problem.detail, "hint": problem.remedy}
+            logger.warning("local socket unavailable", extra=about)
         self.problem = problem
 
     def close(self) -> None:
@@ -171,7 +194,3 @@ def _listens(folder: SocketFolder, name: str) -> bool:
         except OSError:  # it listens, and has no room
             return True
     return True
-
-
-def _words(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)

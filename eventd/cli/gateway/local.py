@@ -14,6 +14,7 @@ from eventd.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from eventd.api.framework.operations import Params, Services
+    from eventd.net.local_socket import SocketProblem
     from eventd.resources.configuration import GroupConfig
     from eventd.settings.model import Settings
     from eventd.store.engine.database import Database
@@ -43,7 +44,12 @@ class LocalGateway:
     needs_loop = True
 
     def __init__(
-        self, settings: Settings, *, make: bool = False, pretend: bool = False, socket_problem: str = ""
+        self,
+        settings: Settings,
+        *,
+        make: bool = False,
+        pretend: bool = False,
+        socket_problem: SocketProblem | None = None,
     ) -> None:
         self._settings = settings
         self._make = make
@@ -100,7 +106,7 @@ class LocalGateway:
         log = await EventLog.open(database, self._clock)
         self._held.push_async_callback(log.close)
         following = Following(database, self._clock, counts=False)
-        problem = self._socket_problem if serving else ""
+        problem = self._socket_problem if serving else None
         return Services(
             log,
             following=following,

@@ -10,12 +10,13 @@ from typing import BinaryIO
 from eventd.cli.gateway.api_gateway import REQUEST_SECONDS, ApiGateway, NodeGone
 from eventd.cli.gateway.serving_file import lock_file, read_serving_file
 from eventd.errors import Unavailable
-from eventd.net.local_socket import DATABASE_HEADER, NAME, ROOT, Peer, SocketFolder, SocketUnusable
+from eventd.net.local_socket import DATABASE_HEADER, NAME, ROOT, Peer, SocketFolder, SocketProblem, SocketUnusable
 from eventd.settings.location import NodeLocation
 
 HELLO_SECONDS = 2.0
 """How long a node may take to show that it serves the right database; then the database is opened instead."""
 SERVER = "http://localhost"
+_RESTART = "unless its setting local_socket is off on purpose, restart the node with local_socket = true"
 _MOST_LINE_BYTES = 64 << 10
 _MOST_HEADERS = 256
 
@@ -128,14 +129,14 @@ class SocketGateway(ApiGateway):
         self._folder.close()
 
 
-def find_node(location: NodeLocation) -> tuple[SocketGateway | None, str]:
+def find_node(location: NodeLocation) -> tuple[SocketGateway | None, SocketProblem | None]:
     """Return access to the node at a location; without a usable socket, None and the reason."""
-    problem = ""
+    problem: SocketProblem | None = None
     for path in location.folders:
         try:
-            return _open(path, location), ""
+            return _open(path, location), None
         except SocketUnusable as error:
-            problem = problem or str(error)
+            problem = problem or error.problem
     return None, problem
 
 
@@ -146,7 +147,7 @@ def _open(path: Path, location: NodeLocation) -> SocketGateway:
     try:
         found = folder.connect()
         if found is None:
-            raise SocketUnusable(f"no node listens at {path / NAME}")
+            raise SocketUnusable(f"no node listens at {path / NAME}", _RESTART)
         headers = {DATABASE_HEADER: location.identity}
         connection = HttpConnection(found[0], headers)
         try:
@@ -165,11 +166,11 @@ def _greet(connection: HttpConnection, shown: Path) -> None:
     try:
         status, _ = connection.ask("GET", "/healthz", None, HELLO_SECONDS, _MOST_LINE_BYTES)
     except (OSError, _Broken) as error:
-        raise SocketUnusable(f"the node at {shown} does not answer: {error}") from None
+        raise SocketUnusable(f"the node at {shown} does not answer: {error}", "restart the node") from None
     if status == 421:
-        raise SocketUnusable(f"the node at {shown} serves another database")
+        raise SocketUnusable(f"the node at {shown} serves another database", "give each node a data_dir of its own")
     if status != 200:
-        raise SocketUnusable(f"the node at {shown} answers with HTTP status {status}")
+        raise SocketUnusable(f"the node at {shown} answers with HTTP status {status}", "see the node's log")
 
 
 def _process(peer: Peer, location: NodeLocation) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from eventd.cli.gateway.local import LocalGateway
     from eventd.cli.gateway.node_socket import SocketGateway
     from eventd.client import Client, Retry
+    from eventd.net.local_socket import SocketProblem
     from eventd.tls.files import ClientTlsConfig
 
 
@@ -165,13 +166,13 @@ class Session:
         settings = load(self.node.flags())
         return LocalGateway(settings, make=self.make, pretend=self.pretend, socket_problem=problem)
 
-    def _find_node(self) -> tuple[SocketGateway | None, str]:
-        """Return access to the node at the local socket; without one, None and the reason."""
+    def _find_node(self) -> tuple[SocketGateway | None, SocketProblem | None]:
+        """Return access to the node at the local socket; without one, None, and the reason if one is wanted."""
         from eventd.settings.location import locate
 
         location = locate(**self.node.flags())
         if location is None:
-            return None, ""
+            return None, None
         from eventd.cli.gateway.node_socket import find_node
 
         return find_node(location)

@@ -71,7 +71,15 @@ def find(folder: Path, **flags: str) -> tuple[bool, str]:
     node, problem = find_node(location)
     if node is not None:
         asyncio.run(node.close())
-    return node is not None, problem
+    return node is not None, problem.detail if problem else ""
+
+
+def doctor(processes: Processes, folder: Path, *arguments: str) -> tuple[str, str] | None:
+    """Return the detail and the remedy of doctor's check of the local socket; None if it finds no problem."""
+    told = processes.control("doctor", "-o", "json", *arguments, env={"EVENTD_DATA_DIR": str(folder)})
+    checks = json.loads(told.stdout)["checks"]
+    found = [(check["detail"], check["remedy"]) for check in checks if check["name"] == "local socket"]
+    return found[0] if found else None
 
 
 def loads_the_database(processes: Processes, folder: Path, *arguments: str) -> bool:
@@ -208,8 +216,9 @@ def test_a_switched_off_socket(processes: Processes, folder: Path) -> None:
     node = processes.serve("node", env={"EVENTD_LOCAL_SOCKET": "false"})
     assert not (folder / NAME).exists()
     assert in_log(node, "local socket unavailable") == []
-    told = processes.control("doctor", env={"EVENTD_DATA_DIR": str(folder)})
-    assert f"no node listens at {folder / NAME}" in told.stdout
+    restart = "unless its setting local_socket is off on purpose, restart the node with local_socket = true"
+    assert doctor(processes, folder) == (f"no node listens at {folder / NAME}", restart)
+    assert doctor(processes, folder, "--server", node.url) is None, "on purpose"
     assert locate(str(folder), environ={"EVENTD_LOCAL_SOCKET": "off"}) is None
 
 
@@ -251,23 +260,54 @@ def test_a_planted_file_is_replaced_and_never_followed(processes: Processes, fol
 
 
 @pytest.mark.parametrize(
-    ("plant", "reason"),
+    ("plant", "detail", "remedy"),
     [
-        (lambda folder: (folder / NAME).mkdir(), "Is a directory"),
-        (lambda folder: folder.chmod(0o770), "other users may write to the folder"),
+        (
+            lambda folder: (folder / NAME).mkdir(),
+            "{folder}/eventd.sock is a directory and not the socket of the node",
+            "remove it and restart the node",
+        ),
+        (
+            lambda folder: folder.chmod(0o770),
+            "other users may write to the folder {folder}, so no local socket in it is safe",
+            "run chmod go-w {folder} and restart the node",
+        ),
     ],
 )
 def test_a_node_without_a_usable_place_runs_without_the_socket(
-    processes: Processes, folder: Path, plant: Any, reason: str
+    processes: Processes, folder: Path, plant: Any, detail: str, remedy: str
 ) -> None:
     folder.mkdir(mode=0o700)
     plant(folder)
     node = processes.serve("node")
     (line,) = in_log(node, "local socket unavailable")
-    assert line["reason"].startswith(reason)
+    said = detail.format(folder=folder), remedy.format(folder=folder)
+    assert (line["reason"], line["hint"]) == said
     assert [each.name for each in folder.iterdir() if each.is_socket()] == []
-    told = processes.control("doctor", "--server", node.url)
-    assert reason in told.stdout
+    assert doctor(processes, folder) == said
+    assert doctor(processes, folder, "--server", node.url) == said
+
+
+@pytest.mark.parametrize(
+    ("plant", "kind"),
+    [
+        (lambda place: place.mkdir(), "a directory"),
+        (lambda place: place.symlink_to("eventd.db"), "a symbolic link"),
+        (lambda place: place.write_text("planted"), "a file"),
+    ],
+)
+def test_what_takes_the_place_of_a_running_nodes_socket(
+    processes: Processes, folder: Path, plant: Any, kind: str
+) -> None:
+    node = processes.serve("node")
+    assert doctor(processes, folder, "--server", node.url) is None
+    (folder / NAME).unlink()
+    said = f"cannot find {folder / NAME}: No such file or directory", "restart the node"
+    assert doctor(processes, folder, "--server", node.url) == said
+    plant(folder / NAME)
+    said = f"{folder / NAME} is {kind} and not the socket of the node", "remove it and restart the node"
+    assert doctor(processes, folder) == said
+    assert doctor(processes, folder, "--server", node.url) == said
 
 
 def test_a_node_leaves_the_socket_of_a_living_node_until_that_ends(processes: Processes, folder: Path) -> None:
@@ -276,7 +316,11 @@ def test_a_node_leaves_the_socket_of_a_living_node_until_that_ends(processes: Pr
     database = f"sqlite:///{processes.directory}/other.db"
     second = processes.serve("second", env={"EVENTD_DATA_DIR": str(folder), "EVENTD_DATABASE_URL": database})
     assert (folder / NAME).stat().st_ino == at_first
-    assert len(in_log(second, "local socket unavailable")) == 1
+    (line,) = in_log(second, "local socket unavailable")
+    words = f"another node answers at {folder / NAME}; the name is taken over when that node ends"
+    step = "stop that node, or give each node a data_dir of its own"
+    assert (line["reason"], line["hint"]) == (words, step)
+    assert doctor(processes, folder, "--server", second.url) == (words, step)
     first.terminate()
     assert wait_for(lambda: find(folder, database_url=database)[0], "the second node to take the name over")
     second.terminate()
@@ -350,14 +394,13 @@ def test_a_link_to_a_socket_is_not_used(processes: Processes, folder: Path) -> N
     other.mkdir(mode=0o700)
     (other / NAME).symlink_to(folder / NAME)
     (other / "eventd.db").symlink_to(folder / "eventd.db")
-    assert find(other) == (False, f"{other / NAME} is not a socket")
+    assert find(other) == (False, f"{other / NAME} is a symbolic link and not the socket of the node")
 
 
 def test_a_folder_that_others_may_write_to_is_not_used(processes: Processes, folder: Path) -> None:
     processes.serve("node")
     folder.chmod(0o777)
-    reason = f"other users may write to the folder {folder}: run chmod go-w {folder}"
-    assert find(folder) == (False, reason)
+    assert find(folder) == (False, f"other users may write to the folder {folder}, so no local socket in it is safe")
 
 
 @contextlib.contextmanager
