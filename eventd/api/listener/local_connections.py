@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
 from aiohttp import web
+from multidict import MultiMapping
 
 from eventd.api.errors.codes import WrongNode
 from eventd.api.listener.connection_limiter import ConnectionLimiter, ConnectionMetrics
@@ -72,11 +73,11 @@ class LocalListener:
         """Return whether this is an admitted connection over the local socket."""
         return self._limiter.holds(transport)
 
-    def heard(self, transport: asyncio.Transport | None, headers: Mapping[str, str]) -> None:
-        """Note that the head of a request has arrived. Raises `WrongNode` if it is meant for another node."""
+    def heard(self, transport: asyncio.Transport | None, headers: MultiMapping[str]) -> None:
+        """Note that the head of a request has arrived. Raises `WrongNode` if a header of it names another node."""
         self._limiter.heard(transport)
         for name, value in self._intended.items():
-            if headers.get(name, value) != value:
+            if any(given != value for given in headers.getall(name, ())):
                 raise WrongNode("this node is not the one that the request is meant for", hint="name it with --server")
 
     def _admits(self, transport: asyncio.Transport) -> bool:

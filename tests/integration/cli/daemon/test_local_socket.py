@@ -25,6 +25,7 @@ from eventd.cli.gateway.node_socket import SocketGateway, find_node
 from eventd.cli.gateway.session import NodeChoice, Session
 from eventd.cli.terminal.output import Output
 from eventd.net.local_socket import NAME, SocketFolder
+from eventd.settings.identity import identify_file
 from eventd.settings.location import locate
 from tests.support.processes import CONTROL, DAEMON, Process, Processes
 from tests.support.waiting import wait_for
@@ -142,6 +143,18 @@ def test_a_request_for_another_node_is_refused_on_the_socket_alone(processes: Pr
         status, answer = ask(folder, "/v0/topics", **other)
         assert (status, json.loads(answer)["error"]["code"]) == (421, "wrong_node")
         assert node.get("/v0/topics", headers=other)[0] == 200  # over TCP it would only reveal what a node serves
+
+
+def test_every_header_that_names_a_node_counts(processes: Processes, folder: Path) -> None:
+    processes.serve("node")
+    mine = identify_file(folder / "eventd.db")
+    for names, status in (((mine, mine), 200), ((mine, "sqlite:1:2"), 421), (("sqlite:1:2", mine), 421)):
+        with contextlib.closing(OverSocket(folder)) as connection:
+            connection.putrequest("GET", "/v0/topics")
+            for name in names:
+                connection.putheader("Eventd-Database", name)
+            connection.endheaders()
+            assert connection.getresponse().status == status, names
 
 
 def test_the_workers_share_the_socket(processes: Processes, folder: Path) -> None:
