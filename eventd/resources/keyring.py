@@ -12,12 +12,11 @@ from eventd.errors import SecretUnreadable
 from eventd.resources.configuration import GroupConfig, KeyConfig
 from eventd.runtime.regular_files import NotRegular, read_regular
 from eventd.settings.values import rights_of_others
+from eventd.text.credential import CREDENTIAL, HINT, NoCredentials, path_of
 from federation.errors import BadKey
 from federation.keys import Algorithm, Key, KeyRing
 from federation.peers import SHARED_KEY_ID
 
-CREDENTIAL = "credential:"
-"""`credential:NAME` is the file NAME in the directory `$CREDENTIALS_DIRECTORY`, which the service manager provides."""
 MAX_BYTES = 64 * 1024
 logger = logging.getLogger("eventd.resources")
 
@@ -66,15 +65,10 @@ def _key(group: str, key: KeyConfig, credentials: Path | None) -> Key:
 
 
 def _read(group: str, name: str, credentials: Path | None) -> bytes:
-    if name.startswith(CREDENTIAL):
-        if credentials is None:
-            raise SecretUnreadable(
-                f"EventGroup {group!r}: {name} needs a credentials directory",
-                hint="set CREDENTIALS_DIRECTORY; systemd does so for LoadCredential=",
-            )
-        path = credentials / name.removeprefix(CREDENTIAL)
-    else:
-        path = Path(name)
+    try:
+        path = path_of(name, credentials)
+    except NoCredentials as error:
+        raise SecretUnreadable(f"EventGroup {group!r}: {error}", hint=HINT) from None
     try:
         content, mode = read_regular(path, MAX_BYTES + 1)
     except NotRegular:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from eventd.settings.environment import DATA_DIR, DATABASE_FILE, location_environment
 from eventd.settings.identity import identify_file, identify_server
+from eventd.text.credential import CREDENTIAL
 
 MAX_BYTES = 1 << 20
 _NAMES = ("data_dir", "database_url", "database_url_file", "local_socket")
@@ -106,7 +107,7 @@ def _database_url(values: Mapping[str, Any]) -> str:
     if "database_url_file" not in values:
         return _text(values["database_url"]) if "database_url" in values else ""
     name = _text(values["database_url_file"])
-    if "database_url" in values or name.startswith("credential:"):
+    if "database_url" in values or name.startswith(CREDENTIAL):
         raise _Unusual
     return _text(_read_text(Path(name).expanduser()))
 

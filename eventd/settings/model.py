@@ -47,6 +47,7 @@ from eventd.settings.values import (
     rights_of_others,
     show,
 )
+from eventd.text.credential import HINT, NoCredentials, path_of
 from eventd.text.duration import DAY
 from eventd.text.quoting import with_value
 from eventd.text.validation import message_of
@@ -67,7 +68,6 @@ __all__ = [
 ]
 
 DEFAULT = "default"
-_CREDENTIAL = "credential:"
 _NOT_SETTINGS = (
     *("EVENTD_CONFIG", "EVENTD_SERVER", "EVENTD_API_KEY", "EVENTD_API_KEY_FILE", "EVENTD_CA_FILE"),
     *("EVENTD_CLIENT_CERT_FILE", "EVENTD_CLIENT_KEY_FILE", "EVENTD_SERVER_NAME", "EVENTD_SERVER_PIN"),
@@ -284,11 +284,10 @@ class Settings(BaseModel):
 
         Raises ValueError for a credential if no credentials directory is set.
         """
-        if not name.startswith(_CREDENTIAL):
-            return Path(name).expanduser()
-        if self.credentials_directory is None:
-            raise ValueError(f"{name}: no credentials directory is set; systemd sets it for LoadCredential=")
-        return self.credentials_directory / name.removeprefix(_CREDENTIAL)
+        try:
+            return path_of(name, self.credentials_directory).expanduser()
+        except NoCredentials as error:
+            raise ValueError(f"{error}: {HINT}") from None
 
     def describe(self) -> list[SettingRow]:
         """Return every setting with its value, without secrets, and its origin."""

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, SecretStr
 
 from eventd.errors import Invalid
 from eventd.lake.address import shown
+from eventd.text.credential import CREDENTIAL
 from eventd.text.duration import SECOND, brief_duration, parse_duration
 from eventd.text.quoting import quoted
 from eventd.text.size import GIB, KIB, MIB, format_size, parse_size
@@ -99,7 +100,7 @@ def read_path(value: Any) -> Path:
 
 def absolute_path(file: str) -> str:
     """Return a file, given by path or as `credential:NAME`, with an absolute path."""
-    return file if not file or file.startswith("credential:") else str(read_path(file))
+    return file if not file or file.startswith(CREDENTIAL) else str(read_path(file))
 
 
 def read_switch(value: Any) -> bool:

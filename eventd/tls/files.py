@@ -16,13 +16,13 @@ from typing import Final, Generic, TypeVar
 
 from eventd.errors import Invalid, Unavailable
 from eventd.runtime.regular_files import NotRegular, read_regular
+from eventd.text.credential import HINT, NoCredentials, path_of
 from eventd.text.hosts import is_host_name, is_ip_address
 from eventd.tls.certificate import PEM, PIN, Certificate, UnreadableCertificate
 from eventd.tls.pair import PAIR_HINT, PairUnusable, load_pair_into
 
 MAX_BYTES: Final = 1 << 20
 """Size of the largest file that is read: a bundle of a few hundred certificates."""
-_CREDENTIAL: Final = "credential:"
 _OTHERS: Final = stat.S_IROTH | stat.S_IWOTH
 
 T = TypeVar("T")
@@ -84,14 +84,10 @@ SYSTEM_CAS: Final = ClientTlsConfig()
 
 def place(name: str, credentials: Path | None) -> Path:
     """Return the path of a file, given by path or as `credential:NAME`. Raises `CertificateUnusable`."""
-    if not name.startswith(_CREDENTIAL):
-        return Path(name)
-    if credentials is None:
-        raise CertificateUnusable(
-            f"{name} needs a credentials directory",
-            hint="set CREDENTIALS_DIRECTORY; systemd does so for LoadCredential=",
-        )
-    return credentials / name.removeprefix(_CREDENTIAL)
+    try:
+        return path_of(name, credentials)
+    except NoCredentials as error:
+        raise CertificateUnusable(str(error), hint=HINT) from None
 
 
 def read_pem(path: Path, *, secret: bool = False) -> bytes:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, PlainSerializer, Strict, W
 from eventd.errors import EventdError
 from eventd.resources.kinds.spec import wrong
 from eventd.text import duration, size
+from eventd.text.credential import CREDENTIAL
 from eventd.text.hosts import is_host_name
 from eventd.tls.certificate import PIN
 from eventd.tls.files import is_server_name
@@ -21,7 +22,6 @@ from federation.peers import GROUP_NAME, NODE_NAME
 RESOURCE_NAME = GROUP_NAME.pattern
 """Every resource name follows the rules of group names."""
 KEY_ID = r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,126}"
-CREDENTIAL = "credential:"
 
 _SECRET_PATH = "^(?:/.*[^/]|credential:.+)?$"
 _ENDPOINT = "^https?://[^?#@]+$"

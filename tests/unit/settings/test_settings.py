@@ -205,7 +205,9 @@ def test_a_group_is_named_like_a_resource() -> None:
 
 def test_a_credential_without_a_directory_says_who_sets_it() -> None:
     (problem,) = problems_of({"database_url_file": "credential:url"})
-    assert problem.endswith("no credentials directory is set; systemd sets it for LoadCredential=")
+    assert problem.endswith(
+        "needs a credentials directory: set CREDENTIALS_DIRECTORY; systemd does so for LoadCredential="
+    )
 
 
 def test_nothing_secret_is_shown() -> None:
