@@ -119,10 +119,14 @@ class Membership:
             self._ring = await asyncio.to_thread(load_ring, self.config, self._dependencies.credentials)
             self.trouble.pop("keys", None)
         except EventdError as error:
-            if self.trouble.get("keys") != str(error):
-                logger.error("keys unreadable", extra={"group": self.config.name, "error": str(error)})
             self._ring = error
-            self.trouble["keys"] = str(error)
+            if self._note_trouble("keys", error):
+                logger.error("keys unreadable", extra={"group": self.config.name, "error": str(error)})
+
+    def _note_trouble(self, part: str, error: EventdError) -> bool:
+        """Set the `trouble` of a part; return whether it is new, and so to be logged."""
+        before, self.trouble[part] = self.trouble.get(part), str(error)
+        return before != str(error)
 
     # --- life -------------------------------------------------------------------------------------------------
 
@@ -162,9 +166,8 @@ class Membership:
             try:
                 await self._listen()
             except EventdError as error:
-                if self.trouble.get("listen") != str(error):
+                if self._note_trouble("listen", error):
                     logger.error("listening failed", extra={"group": self.config.name, "error": str(error)})
-                self.trouble["listen"] = str(error)
 
     async def _listen(self) -> None:
         where = self.config.listen
@@ -173,9 +176,8 @@ class Membership:
         try:
             loaded = await self._load_tls(where)
         except CertificateUnusable as error:  # it does not listen without TLS where TLS is declared
-            if self.trouble.get("listen") != str(error):
+            if self._note_trouble("listen", error):
                 logger.error("certificate unusable", extra={"group": self.config.name, "error": str(error)})
-            self.trouble["listen"] = str(error)
             return
         await self.stop_listening()  # as declared before, until the new certificate could be read
         self.tls = loaded
