@@ -11,6 +11,7 @@
     ranges      what a range covers, and how a receiver's mark moves with it
     keys        keys and rings: who may sign, who may speak for whom; `ed25519` reads keys of that algorithm
     signing     signing and verifying v2 requests and answers; `components`: what a signature covers
+    webhooks    signing and verifying requests in the format of Standard Webhooks
     structured  structured field values, the syntax of the v2 headers
     v1          the older protocol, one event per request
     peers       paths, header names, limits: what both sides must agree on

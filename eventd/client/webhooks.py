@@ -1,0 +1,32 @@
+"""For receivers of callbacks: verifies the signature and the time of a request in the Standard Webhooks format."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from eventd.runtime.clock import Clock, SystemClock
+from federation.errors import BadKey, ClockSkew, Malformed, Unauthorized
+from federation.keys import Key
+from federation.webhooks import TOLERANCE, Webhook, read_key
+from federation.webhooks import verify as verify_with
+
+__all__ = ["BadKey", "ClockSkew", "Malformed", "Unauthorized", "Webhook", "verify"]
+
+
+def verify(
+    headers: Mapping[str, str],
+    body: bytes,
+    secrets: str | Iterable[str],
+    *,
+    tolerance: int = TOLERANCE,
+    clock: Clock | None = None,
+) -> Webhook:
+    """Return the id and the time of a request that is signed with one of the secrets, and at most `tolerance` s old.
+
+    `body` is the body as received, before any decoding. `secrets` are `whsec_…`, `whpk_…` or PEM texts: during a
+    rotation, the old and the new one. Raises `Malformed` for a missing or invalid header, `Unauthorized` without a
+    valid signature, `ClockSkew` for a time too far from the clock's, and `BadKey` for an unusable secret.
+    """
+    texts = [secrets] if isinstance(secrets, str) else [*secrets]
+    keys: Collection[Key] = [read_key(str(number), text) for number, text in enumerate(texts, 1)]
+    return verify_with(keys, headers, body, now=(clock or SystemClock()).now(), tolerance=tolerance)
