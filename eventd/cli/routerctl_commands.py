@@ -134,6 +134,28 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
     "federation": _FEDERATION,
     "fed": _FEDERATION._replace(hidden=True),
     "subscription": _SUBSCRIPTION,
+    "callback": Branch(
+        "Sign and verify callbacks in the format of Standard Webhooks, and create their secrets.",
+        {
+            "secret": Branch(
+                "Manage the secrets of callbacks.",
+                {
+                    "new": Leaf(
+                        "callbacks.signing.new_secret",
+                        "Create a secret that signs callbacks, and print it: it is not stored.",
+                    )
+                },
+            ),
+            "sign": Leaf(
+                "callbacks.signing.sign",
+                "Sign a body like a callback, and print the headers, in the form that `curl -H @-` reads.",
+            ),
+            "verify": Leaf(
+                "callbacks.signing.verify",
+                "Verify a received callback: exits with status 4 and names the wrong part if it is not valid.",
+            ),
+        },
+    ),
     "plugin": Branch(
         "Develop, check and run plugins.",
         {

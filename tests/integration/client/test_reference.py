@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import eventd.client
+import eventd.client.webhooks
 from eventd.client.queues import Queues
 from eventd.client.routers import Routers
 from eventd.client.topics import Topics
+from eventd.runtime.clock import SECOND, SystemClock
+from federation.webhooks import read_key, sign
 from tests.support.v0 import Server
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "client.md").read_text(encoding="utf-8")
@@ -26,6 +30,20 @@ async def test_the_first_example_runs(server: Server, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == "[1]\n1 demo {'n': 1}\n"
 
 
+def test_the_example_of_a_receiver_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    program = next(example for example in EXAMPLES if "webhooks.verify" in example)
+    scope: dict[str, Any] = {}
+    exec(compile(program, "client.md", "exec"), scope)
+    now = SystemClock().now() // SECOND
+    signature = sign([read_key("k", scope["SECRET"])], "m-1", now, b"{}")
+    headers = {"Webhook-Id": "m-1", "Webhook-Timestamp": str(now), "Webhook-Signature": signature}
+    assert scope["receive"](headers, b"{}") == 204
+    assert scope["receive"](headers, b"{ }") == 401
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == f"received m-1 sent at {now}"
+    assert shown[1].startswith("refused: no signature")
+
+
 def test_every_call_on_the_page_is_there() -> None:
     calls = re.findall(r"`?(topics|routers|queues)\.(\w+)\(", PAGE)
     families = {"topics": Topics, "routers": Routers, "queues": Queues}
@@ -39,5 +57,5 @@ def test_every_call_on_the_page_is_there() -> None:
 
 def test_every_value_on_the_page_is_there() -> None:
     names = set(re.findall(r"`([A-Z]\w+)", PAGE)) - {"Retry", "None", "True", "PATH"}
-    ours = {*eventd.client.__all__, *dir(eventd.errors)}
+    ours = {*eventd.client.__all__, *eventd.client.webhooks.__all__, *dir(eventd.errors)}
     assert names - {"Unavailable"} <= ours | {"ONCE"}

@@ -1,0 +1,4 @@
+"""routerctl callback.
+
+May import: cli.gateway, runtime.
+"""

@@ -1,0 +1,162 @@
+"""routerctl callback secret new, sign, verify: for people who set up or debug a receiver. Needs no node."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from eventd.cli.gateway.session import Session, offline
+from eventd.errors import CheckFailed, Invalid
+
+if TYPE_CHECKING:
+    from federation.keys import Key
+
+MAX_SECRET_BYTES = 64 << 10
+MAX_BODY_BYTES = 64 << 20
+_SECRET_BYTES = 32
+
+SecretFileOption = Annotated[
+    list[Path],
+    typer.Option(
+        "--secret-file",
+        metavar="PATH",
+        help="File with a secret (`whsec_…`), a private or public key (`whsk_…`, `whpk_…`, PEM); repeatable.",
+    ),
+]
+BodyArgument = Annotated[str, typer.Argument(metavar="[FILE]", help="File with the body (default: standard input).")]
+
+
+@offline("output")
+def new_secret(
+    session: Session,
+    ed25519: Annotated[
+        bool, typer.Option("--ed25519", help="Create a key pair, of which receivers get only the public part.")
+    ] = False,
+) -> None:
+    """Create a secret that signs callbacks, and print it: it is not stored."""
+    from eventd.runtime.chance import SYSTEM
+    from federation.webhooks import format_public, format_secret, format_seed, read_key
+
+    raw = SYSTEM.token(_SECRET_BYTES)
+    if not ed25519:
+        secret = format_secret(raw)
+        session.out.outcome({"secret": secret}, secret, name=lambda row: str(row["secret"]))
+        return
+    seed = format_seed(raw)
+    public = format_public(read_key("new", seed))
+    notes = [f"the public part, for receivers: {public}"]
+    session.out.outcome({"secret": seed, "public": public}, seed, name=lambda row: str(row["secret"]), notes=notes)
+
+
+@offline("output")
+def sign(
+    session: Session,
+    secret_file: SecretFileOption,
+    body: BodyArgument = "",
+    id: Annotated[str, typer.Option("--id", metavar="ID", help="Id of the message (default: a random one).")] = "",
+    timestamp: Annotated[
+        int | None, typer.Option("--timestamp", metavar="SECONDS", min=0, help="Unix time (default: now).")
+    ] = None,
+) -> None:
+    """Sign a body like a callback, and print the headers, in the form that `curl -H @-` reads."""
+    from eventd.runtime.chance import SYSTEM
+    from eventd.runtime.clock import SECOND, SystemClock
+    from federation.errors import NoSigningKey
+    from federation.webhooks import ID, SIGNATURE, TIMESTAMP
+    from federation.webhooks import sign as signature_of
+
+    keys, content = _read_keys(secret_file), _read_body(body)
+    moment = SystemClock().now() // SECOND if timestamp is None else timestamp
+    chosen = id or f"test-{SYSTEM.token(8).hex()}"
+    try:
+        signature = signature_of(keys, chosen, moment, content)
+    except (NoSigningKey, ValueError) as error:
+        raise Invalid(str(error)) from None
+    headers = {ID: chosen, TIMESTAMP: str(moment), SIGNATURE: signature}
+    session.out.outcome(
+        headers, *[f"{name}: {value}" for name, value in headers.items()], name=lambda row: str(row[ID])
+    )
+
+
+@offline("output")
+def verify(
+    session: Session,
+    secret_file: SecretFileOption,
+    header: Annotated[
+        list[str],
+        typer.Option("--header", "-H", metavar="HEADER", help="Header `NAME: VALUE` as received; repeatable."),
+    ],
+    body: BodyArgument = "",
+    tolerance: Annotated[
+        int,
+        typer.Option("--tolerance", metavar="SECONDS", min=0, help="How far the timestamp may be from this clock."),
+    ] = 300,
+) -> None:
+    """Verify a received callback: exits with status 4 and names the wrong part if it is not valid."""
+    from eventd.runtime.clock import SystemClock
+    from federation.errors import MessageError
+    from federation.webhooks import verify as verified
+
+    keys, content, headers = _read_keys(secret_file), _read_body(body), _read_headers(header)
+    try:
+        found = verified(keys, headers, content, now=SystemClock().now(), tolerance=tolerance)
+    except MessageError as error:
+        raise CheckFailed(f"the callback is not valid: {error}", hint=_HINTS.get(error.reason, "")) from None
+    answer = {"id": found.id, "timestamp": found.timestamp}
+    session.out.outcome(answer, f"{found.id} is valid, sent at {found.timestamp}", name=lambda row: str(row["id"]))
+
+
+_HINTS = {
+    "bad_signature": "pass the body byte for byte as received, and the secret of the callback that sent it",
+    "clock_skew": "compare the clocks of both machines; for a request of the past, pass a larger --tolerance",
+    "missing_header": "pass webhook-id, webhook-timestamp and webhook-signature, each with --header",
+}
+
+
+def _read_keys(files: Sequence[Path]) -> list[Key]:
+    """Return the keys in the files. Raises `Invalid`, which names the file and shows nothing of its content."""
+    from eventd.runtime.regular_files import NotRegular, read_regular
+    from federation.errors import BadKey
+    from federation.webhooks import read_key
+
+    keys = []
+    for file in files:
+        try:
+            keys.append(read_key(file.name, read_regular(file, MAX_SECRET_BYTES).content))
+        except NotRegular:
+            raise Invalid(f"{file} is not a file", hint="name the file of the secret") from None
+        except OSError as error:
+            raise Invalid(f"cannot read {file}: {error.strerror}") from None
+        except BadKey as error:
+            raise Invalid(f"{file}: {error}", hint="create a secret with routerctl callback secret new") from None
+    return keys
+
+
+def _read_body(name: str) -> bytes:
+    """Return a file, or standard input, unchanged. Raises `Invalid`."""
+    try:
+        if name in ("", "-"):
+            content = sys.stdin.buffer.read(MAX_BODY_BYTES + 1)
+        else:
+            with Path(name).open("rb") as file:
+                content = file.read(MAX_BODY_BYTES + 1)
+    except OSError as error:
+        raise Invalid(f"cannot read {name}: {error.strerror}") from None
+    if len(content) > MAX_BODY_BYTES:
+        raise Invalid(f"{name} is larger than {MAX_BODY_BYTES >> 20} MiB, the most that is read")
+    return content
+
+
+def _read_headers(lines: Sequence[str]) -> dict[str, str]:
+    """Return the headers by name. Raises `Invalid` for one without a colon."""
+    headers = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise Invalid(f"{line[:60]!r} is not a header", hint="write NAME: VALUE, for example 'webhook-id: m-1'")
+        headers[name.strip()] = value.strip()
+    return headers
