@@ -55,14 +55,6 @@ class DatabaseConnection:
             self._made = self._make()
         return self._made
 
-    def execute(self, statement: Any, *params: Any) -> Any:
-        """Run a statement that is built with SQLAlchemy, as tests do."""
-        return self.sqlalchemy.execute(statement, *params)
-
-    def exec_driver_sql(self, sql: str, *params: Any) -> Any:
-        """Run a statement through SQLAlchemy, as tests do."""
-        return self.sqlalchemy.exec_driver_sql(sql, *params)
-
     def _rollback(self) -> None:
         if self.dialect == "sqlite":
             self.driver.rollback()

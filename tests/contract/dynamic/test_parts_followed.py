@@ -16,6 +16,7 @@ from eventd.errors import DatabaseFault, EventdError
 from eventd.log.core.head import read_head
 from eventd.plugins.contract.contract import Result
 from eventd.store.engine.database import Database
+from eventd.store.engine.statements import execute
 from eventd.store.parts.parts import delete_part, put_part, withdraw
 from eventd.store.rows.generations import read_noted
 from eventd.store.rows.registry import announce, put_resource, read_resources
@@ -290,7 +291,7 @@ async def test_trouble_is_said_once_and_got_over(
     run: Callable[[], Awaitable[None]],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    database.write_now(lambda conn: conn.exec_driver_sql("ALTER TABLE parts RENAME TO hidden").close())
+    database.write_now(execute, "ALTER TABLE parts RENAME TO hidden")
     with caplog.at_level(logging.ERROR, "eventd.dynamic"):
         await run()
         for _ in range(2):
@@ -301,7 +302,7 @@ async def test_trouble_is_said_once_and_got_over(
         assert len([r for r in caplog.records if r.message == "effective configuration failed"]) == 1
         with pytest.raises(EventdError):
             await following.current()
-        database.write_now(lambda conn: conn.exec_driver_sql("ALTER TABLE hidden RENAME TO parts").close())
+        database.write_now(execute, "ALTER TABLE hidden RENAME TO parts")
         clock.advance(BROKEN_SECONDS)
         await until(lambda: following._snapshot is not None, "a configuration")
 

@@ -81,7 +81,10 @@ async def all_rows(log: EventLog) -> dict[str, list[Any]]:
 
     def read(conn: Connection) -> dict[str, list[Any]]:
         tables = metadata.sorted_tables
-        return {table.name: sorted(tuple(map(str, row)) for row in conn.execute(sa.select(table))) for table in tables}
+        return {
+            table.name: sorted(tuple(map(str, row)) for row in conn.sqlalchemy.execute(sa.select(table)))
+            for table in tables
+        }
 
     return await log.database.read(read)
 
@@ -301,7 +304,7 @@ async def test_an_event_without_proof_is_missing_unless_the_proof_may_have_been_
         await books.publish(draft(f"e{number}"))
         clock.advance(10)
         await books.settle("b", number)
-    await log.database.write(lambda conn: conn.execute(batches.delete().where(batches.c.upto == 3)))
+    await log.database.write(lambda conn: conn.sqlalchemy.execute(batches.delete().where(batches.c.upto == 3)))
     found = await examine(books, remediation_plan=True)
     assert found["/b expected delivery"] == ("fail", "1 event neither delivered nor pending: e3")
     assert found.federation["missingExpectedPeerCount"] == 1
@@ -324,7 +327,7 @@ async def test_an_event_without_proof_is_missing_after_a_repair_of_earlier_event
         await books.publish(draft(f"e{number}a"), draft(f"e{number}b"))
         clock.advance(10)
         await books.settle("b", 2 * number)
-    await log.database.write(lambda conn: conn.execute(batches.delete().where(batches.c.upto == 6)))
+    await log.database.write(lambda conn: conn.sqlalchemy.execute(batches.delete().where(batches.c.upto == 6)))
     await books.call("deliveries.redeliver", group="g", peer="b", ids=["e1a"])
     await books.repaired("b", 1)
     found = await examine(books)
@@ -344,7 +347,7 @@ async def test_an_event_without_proof_is_missing_after_the_link_was_moved_back(
     await log.database.write(lambda conn: rewind(conn, name, position=4, to=0, now=clock.now()))
     await books.settle("b", 1)
     await books.settle("b", 4)
-    await log.database.write(lambda conn: conn.execute(batches.delete().where(batches.c.id.not_in([2, 5]))))
+    await log.database.write(lambda conn: conn.sqlalchemy.execute(batches.delete().where(batches.c.id.not_in([2, 5]))))
     found = await examine(books)
     assert found["/b expected delivery"] == ("fail", "2 events neither delivered nor pending: e3, e4")
 
@@ -403,7 +406,7 @@ async def test_all_gaps_are_counted_and_the_last_is_dated(
 
     def write(conn: Connection) -> None:
         gap = {"topic_id": topic, "node": "hub", "epoch": "e", "after": 1, "upto": 2, "reason": "lost"}
-        conn.execute(inbound_gaps.insert(), [{**gap, "recorded_at": NOW + number} for number in range(1001)])
+        conn.sqlalchemy.execute(inbound_gaps.insert(), [{**gap, "recorded_at": NOW + number} for number in range(1001)])
         record_gap(conn, topic, "hub", "e", 1, 2, "lost", NOW + HOUR)
 
     await log.database.write(write)
@@ -712,7 +715,7 @@ async def test_fixing_what_needs_a_person_changes_nothing(
         await books.publish(draft(f"e{number}"))
         clock.advance(10)
         await books.settle("b", number)
-    await log.database.write(lambda conn: conn.execute(batches.delete().where(batches.c.upto == 2)))
+    await log.database.write(lambda conn: conn.sqlalchemy.execute(batches.delete().where(batches.c.upto == 2)))
     before = await all_rows(log)
     ((action, changed, result),) = await fix(books)
     assert (action, changed) == ("investigate-missing-delivery-rows", False)

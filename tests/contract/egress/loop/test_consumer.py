@@ -50,7 +50,7 @@ async def publish(log: EventLog, topic: int, *ids: str, **more: Any) -> None:
 
 async def rows(log: EventLog, table: sa.Table, *columns: str) -> list[tuple[Any, ...]]:
     query = sa.select(*[table.c[name] for name in columns]).order_by(table.c.id)
-    return await log.database.read(lambda conn: [tuple(row) for row in conn.execute(query)])
+    return await log.database.read(lambda conn: [tuple(row) for row in conn.sqlalchemy.execute(query)])
 
 
 async def held(link: RunningConsumer, state: LinkState, attempts: int | None = None) -> None:

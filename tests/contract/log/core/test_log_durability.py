@@ -22,7 +22,7 @@ from tests.support.topics import Topics
 
 def setting(name: str) -> Any:
     def ask(conn: Connection) -> Any:
-        return conn.exec_driver_sql(name).scalar_one()
+        return fetch(conn, name)[0][0]
 
     return ask
 
@@ -47,14 +47,14 @@ async def test_the_writer_makes_no_files_on_the_side_and_who_sorts_whole_tables_
 async def test_every_commit_of_postgres_is_flushed_whatever_its_defaults_say(migrated_postgres_url: str) -> None:
     name = migrated_postgres_url.rsplit("/", 1)[1]
     with closing(Database(migrated_postgres_url)) as other:
-        other.write_now(lambda conn: conn.exec_driver_sql(f'ALTER DATABASE "{name}" SET synchronous_commit = off'))
+        other.write_now(execute, f'ALTER DATABASE "{name}" SET synchronous_commit = off')
         try:
             with closing(Database(migrated_postgres_url)) as database:
                 assert await database.write(setting("SHOW synchronous_commit")) == "on"
                 assert await database.read(setting("SHOW synchronous_commit")) == "on"
                 assert await database.read(setting("SHOW fsync")) == "on", "the suite runs against what users have"
         finally:
-            other.write_now(lambda conn: conn.exec_driver_sql(f'ALTER DATABASE "{name}" RESET synchronous_commit'))
+            other.write_now(execute, f'ALTER DATABASE "{name}" RESET synchronous_commit')
 
 
 async def test_a_wait_for_postgres_has_an_end(migrated_postgres_url: str) -> None:
@@ -65,7 +65,7 @@ async def test_a_wait_for_postgres_has_an_end(migrated_postgres_url: str) -> Non
 async def test_a_reader_sees_one_moment(database: Database) -> None:
     def look_twice(conn: Connection) -> tuple[Any, Any]:
         before = fetch(conn, "SELECT epoch FROM log_heads")
-        database.write_now(lambda c: c.exec_driver_sql("UPDATE log_heads SET epoch = epoch || 'x'").close())
+        database.write_now(execute, "UPDATE log_heads SET epoch = epoch || 'x'")
         return before, fetch(conn, "SELECT epoch FROM log_heads")
 
     before, after = await database.read(look_twice)
@@ -94,7 +94,7 @@ async def test_what_is_read_in_a_writing_transaction_still_holds_when_it_writes(
 
 async def test_what_raises_is_undone(database: Database) -> None:
     def change(conn: Connection) -> None:
-        conn.exec_driver_sql("UPDATE log_heads SET epoch = 'changed'")
+        execute(conn, "UPDATE log_heads SET epoch = 'changed'")
         raise RuntimeError("after it was written")
 
     with pytest.raises(RuntimeError, match="after it was written"):
@@ -138,7 +138,7 @@ async def test_appends_do_not_wait_for_whoever_reads_an_old_moment(migrated_sqli
         await database.take_over_checkpoints()
         reader.execute("BEGIN")
         reader.execute("SELECT epoch FROM log_heads").fetchall()
-        await database.write(lambda conn: conn.exec_driver_sql("UPDATE log_heads SET epoch = epoch || 'x'").close())
+        await database.write(execute, "UPDATE log_heads SET epoch = epoch || 'x'")
         begun = time.monotonic()
         await database.checkpoint(patient_bytes=1, urgent_bytes=1)
         assert time.monotonic() - begun < LOCK_SECONDS / 2

@@ -208,7 +208,7 @@ async def test_a_file_that_may_not_grow(migrated_sqlite_url: str, clock: ManualC
         log = await EventLog.open(database, clock)
         topic = await log.topic("group:g")
         limit = "PRAGMA max_page_count = {}"
-        await database.write(lambda conn: conn.exec_driver_sql(limit.format(150)).scalar())
+        await database.write(fetch, limit.format(150))
         taken, error = await fill(log, topic)
         assert (type(error), error.hint) == (
             DatabaseUnavailable, "free some space; nothing that was acknowledged is lost",
@@ -217,7 +217,7 @@ async def test_a_file_that_may_not_grow(migrated_sqlite_url: str, clock: ManualC
         units = [log.submit(Publish(topic, [sized(f"x{n}", BIG)])) for n in range(3)]
         done = await asyncio.gather(*units, return_exceptions=True)
         assert [type(fate) for fate in done] == [DatabaseUnavailable] * 3
-        await database.write(lambda conn: conn.exec_driver_sql(limit.format(100_000)).scalar())
+        await database.write(fetch, limit.format(100_000))
         await log.append(topic, [sized("after", BIG)])
         assert await stored(log, topic) == [*taken, "after"]
         assert (await log.look_around()).last == len(taken) + 1

@@ -59,7 +59,7 @@ async def test_a_broken_constraint_is_no_reason_to_try_again(log: EventLog) -> N
 async def test_it_is_the_same_through_sqlalchemy_and_tells_no_values(database: Database) -> None:
     def write(conn: Connection) -> None:
         row = {"id": 1, "next_position": 1, "epoch": "a secret", "incarnation": 1, "registry_version": 1}
-        conn.execute(log_heads.insert().values(**row))
+        conn.sqlalchemy.execute(log_heads.insert().values(**row))
 
     with pytest.raises(DatabaseFault) as caught:
         await database.write(write)

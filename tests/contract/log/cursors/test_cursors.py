@@ -95,7 +95,7 @@ async def cursor(log: EventLog) -> Cursor:
 
 async def rows(log: EventLog, table: sa.Table, *columns: str) -> list[tuple[Any, ...]]:
     query = sa.select(*[table.c[name] for name in columns]).order_by(*table.primary_key)
-    return await log.database.read(lambda conn: [tuple(row) for row in conn.execute(query)])
+    return await log.database.read(lambda conn: [tuple(row) for row in conn.sqlalchemy.execute(query)])
 
 
 async def test_a_new_cursor_is_where_it_was_put(log: EventLog, topic: int) -> None:

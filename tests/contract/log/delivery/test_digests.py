@@ -135,11 +135,11 @@ async def test_slices_hold_what_the_records_one_by_one_do(
 
 
 def _count_topics(conn: Connection) -> int:
-    return int(conn.execute(sa.text("SELECT count(*) FROM topics")).scalar_one())
+    return int(conn.sqlalchemy.execute(sa.text("SELECT count(*) FROM topics")).scalar_one())
 
 
 def _last(conn: Connection) -> int:
-    return int(conn.execute(sa.text("SELECT next_position - 1 FROM log_heads")).scalar_one())
+    return int(conn.sqlalchemy.execute(sa.text("SELECT next_position - 1 FROM log_heads")).scalar_one())
 
 
 async def test_neighbours_are_told_by_their_numbers(log: EventLog) -> None:

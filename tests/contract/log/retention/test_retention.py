@@ -22,7 +22,7 @@ from eventd.log.retention import evict as retention
 from eventd.log.retention.evict import CHUNK, Eviction, EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.runtime.clock import SECOND, Moment
 from eventd.store.engine.database import Connection, Database
-from eventd.store.engine.statements import fetch
+from eventd.store.engine.statements import execute, fetch
 from eventd.store.rows.links import keep_nonce, keep_receipt, record_gap
 from eventd.store.schema.tables import batches, dead_letters, event_ids, inbound_batches, inbound_gaps, nonces
 from eventd.testing import NOW, ManualClock, draft, until
@@ -185,7 +185,7 @@ async def test_a_paused_peer_holds_too(log: EventLog) -> None:
     topic = await log.topic("group:g")
     await fill(log, topic, 3)
     await cursor_at(log, topic, 0)
-    await log.database.write(lambda conn: conn.exec_driver_sql(f"UPDATE cursors SET paused_at = {NOW}"))
+    await log.database.write(execute, f"UPDATE cursors SET paused_at = {NOW}")
     assert (await evict_all(log, topic, KEEP))[-1].records == 0
 
 
@@ -303,7 +303,7 @@ async def test_every_book_is_trimmed_at_its_own_age(log: EventLog, database: Dat
     def write(conn: Connection) -> None:
         for n in range(2):
             at = NOW - 1 + n
-            conn.execute(
+            conn.sqlalchemy.execute(
                 event_ids.update().where(event_ids.c.event_id == f"e{n + 1}").values(gone_at=NOW - 11 + n, digest=b"d")
             )
             insert_batch(conn, _batch(at - 20))
@@ -326,7 +326,7 @@ async def test_every_book_is_trimmed_at_its_own_age(log: EventLog, database: Dat
     tables = (event_ids, batches, dead_letters, inbound_batches, inbound_gaps, nonces)
 
     def count(conn: Connection) -> list[int]:
-        return [conn.execute(sa.select(sa.func.count()).select_from(table)).scalar_one() for table in tables]
+        return [conn.sqlalchemy.execute(sa.select(sa.func.count()).select_from(table)).scalar_one() for table in tables]
 
     assert await database.read(count) == [2] * len(tables)
     assert await database.write(delete_old_rows, BOOKS, now=NOW) == len(tables)

@@ -218,7 +218,7 @@ async def test_housekeeping_removes_all_that_it_held_and_nothing_else(
 
 
 def _rows(conn: Connection, table: sa.Table) -> list[Any]:
-    return [tuple(row) for row in conn.execute(sa.select(table))]
+    return [tuple(row) for row in conn.sqlalchemy.execute(sa.select(table))]
 
 
 async def test_it_goes_a_little_at_a_time(books: GroupLedger, log: EventLog, database: Database) -> None:

@@ -30,7 +30,7 @@ from eventd.observe.metrics import Metrics
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import Settings, load
 from eventd.store.engine.database import Connection, Database
-from eventd.store.engine.statements import fetch
+from eventd.store.engine.statements import execute, fetch
 from eventd.store.rows.leases import Lease, add_leases
 from eventd.store.schema.tables import blocks, leases, queues, topic_losses, write_keys
 from eventd.testing import NOW, ManualClock, until
@@ -52,7 +52,7 @@ def settings(migrated_url: str) -> Settings:
 
 
 async def rows(database: Database, table: sa.Table) -> list[Any]:
-    return await database.read(lambda conn: [tuple(row) for row in conn.execute(sa.select(table))])
+    return await database.read(lambda conn: [tuple(row) for row in conn.sqlalchemy.execute(sa.select(table))])
 
 
 # --- losses -------------------------------------------------------------------------------------------------------
@@ -240,7 +240,9 @@ async def fill_books(topics: Topics, log: EventLog, database: Database, name: st
     await topics.make(name, type="queue", cap_records=100, ttl_ms=10**6)
 
     def hand_out(conn: Connection) -> None:
-        conn.execute(queues.insert().values(topic_id=topic, claimed_seq=151, held=1, delayed=0, dead_lettered=0))
+        conn.sqlalchemy.execute(
+            queues.insert().values(topic_id=topic, claimed_seq=151, held=1, delayed=0, dead_lettered=0)
+        )
         add_leases(conn, topic, [Lease(151, "w", "lease_1", NOW + SECOND, 1, 1)])
 
     await database.write(hand_out)
@@ -293,8 +295,8 @@ async def test_a_topic_that_is_idle_costs_the_sweep_nothing(topics: Topics, data
 
     def explain(conn: Connection) -> str:
         if database.kind == "postgresql":
-            conn.exec_driver_sql("SET LOCAL enable_seqscan = off")
-        found = conn.exec_driver_sql(f"{plan} SELECT id FROM topics WHERE due_at <= 5 ORDER BY due_at LIMIT 10")
+            execute(conn, "SET LOCAL enable_seqscan = off")
+        found = fetch(conn, f"{plan} SELECT id FROM topics WHERE due_at <= 5 ORDER BY due_at LIMIT 10")
         return "\n".join(str(row) for row in found)
 
     assert "topics_due" in await database.read(explain)

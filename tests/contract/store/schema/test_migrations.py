@@ -118,7 +118,7 @@ def test_a_database_is_brought_to_the_newest_schema_once(empty: Database) -> Non
     assert empty.read_now(migrations.read_revision) == migrations.NEWEST
     migrations.require_current(empty)
     assert empty.write_now(migrations.new_epoch) != epoch
-    empty.write_now(lambda conn: conn.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'"))
+    empty.write_now(execute, "UPDATE alembic_version SET version_num = '9999'")
     said = r"has the schema '9999', which this version does not know \(run a newer routerd-eventd, or restore a backup"
     for attempt in (
         lambda: empty.write_now(migrations.upgrade, now=NOW),
@@ -242,12 +242,12 @@ def test_the_names_of_a_new_log_come_from_the_seed(tmp_path: Path) -> None:
 
 def test_an_upgrade_that_fails_leaves_nothing_behind(empty: Database) -> None:
     """A foreign table has the name of one that a later migration creates."""
-    empty.write_now(lambda conn: conn.exec_driver_sql("CREATE TABLE resources (theirs INTEGER)"))
+    empty.write_now(execute, "CREATE TABLE resources (theirs INTEGER)")
     with pytest.raises(EventdError, match="already exists"):
         empty.write_now(migrations.upgrade, now=NOW)
     tables = empty.read_now(lambda conn: sa.inspect(conn.sqlalchemy).get_table_names())
     assert tables == ["resources"]
-    empty.write_now(lambda conn: conn.exec_driver_sql("DROP TABLE resources"))
+    empty.write_now(execute, "DROP TABLE resources")
     empty.write_now(migrations.upgrade, now=NOW)
     migrations.require_current(empty)
 

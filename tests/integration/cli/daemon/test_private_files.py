@@ -16,6 +16,7 @@ from eventd.resources import keyring
 from eventd.settings.model import Settings, load
 from eventd.store.engine.database import Database
 from eventd.store.engine.private_file import close_to_others
+from eventd.store.engine.statements import execute
 from tests.support.processes import Processes
 
 
@@ -36,7 +37,7 @@ def test_a_new_database_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     file = tmp_path / "eventd.db"
     database = Database(f"sqlite:///{file}")
     try:
-        database.write_now(lambda conn: conn.exec_driver_sql("CREATE TABLE t (a)"))
+        database.write_now(execute, "CREATE TABLE t (a)")
         assert {name.name: mode(name) for name in tmp_path.iterdir()} == {
             "eventd.db": 0o600,
             "eventd.db-wal": 0o600,
