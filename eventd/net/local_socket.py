@@ -21,10 +21,9 @@ DATABASE_HEADER = "Eventd-Database"
 """Names the database that a request is meant for: a node that serves another one refuses the request."""
 LISTEN_HEADER = "Eventd-Listen"
 """Names the address at which the intended node listens: several nodes on Postgres may share a folder."""
-REPLACE = "remove it and restart the node"
-SWITCH_OFF = "set local_socket = false, for the node and as EVENTD_LOCAL_SOCKET for its commands"
-"""Remedies."""
 ROOT = 0
+_REPLACE = "remove it and restart the node"
+_SWITCH_OFF = "set local_socket = false, for the node and as EVENTD_LOCAL_SOCKET for its commands"
 _BY_DESCRIPTOR = "/proc/self/fd"
 _PEER = struct.Struct("3i")
 _SHORTEST_LIMIT = 104
@@ -61,7 +60,7 @@ def peer_of(connection: socket.socket) -> Peer:
     """Return the process at the other end, as the kernel reports it. Raises `SocketUnusable` where it reports none."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
-        raise SocketUnusable("this system does not tell which user is at the other end of a socket", SWITCH_OFF)
+        raise SocketUnusable("this system does not tell which user is at the other end of a socket", _SWITCH_OFF)
     try:
         process, user, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, option, _PEER.size))
     except OSError as error:
@@ -76,7 +75,7 @@ def require_socket(path: str, mode: int) -> None:
         return
     kinds = ((stat.S_ISLNK, "a symbolic link"), (stat.S_ISDIR, "a directory"))
     found = next((name for is_kind, name in kinds if is_kind(mode)), "a file")
-    raise SocketUnusable(f"{path} is {found} and not the socket of the node", REPLACE)
+    raise SocketUnusable(f"{path} is {found} and not the socket of the node", _REPLACE)
 
 
 class SocketFolder:
@@ -144,7 +143,7 @@ class SocketFolder:
                 raise SocketUnusable(words, "run the command as the user of the node") from None
             peer = peer_of(connection)
             if peer.user not in self.users:
-                raise SocketUnusable(f"{self.path}/{NAME} is the socket of another user", REPLACE)
+                raise SocketUnusable(f"{self.path}/{NAME} is the socket of another user", _REPLACE)
             connection.settimeout(seconds)
         except BaseException:
             connection.close()

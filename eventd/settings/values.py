@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -79,6 +79,11 @@ def read_lines(value: Any) -> str:
     return read_text(value)
 
 
+def split_entries(lines: Iterable[str]) -> list[str]:
+    """Return what commas separate in these lines, as it is written, without lines that are comments."""
+    return [entry for line in lines if not line.lstrip().startswith("#") for entry in line.split(",")]
+
+
 def read_entries(value: Any) -> str:
     """Return a text or a list of texts as `read_lines` does; entries in it are separated by commas.
 
@@ -86,7 +91,7 @@ def read_entries(value: Any) -> str:
     """
     text = read_lines(value)
     lines = value if isinstance(value, list) else [line for line in text.splitlines() if line.strip()]
-    entries = [entry for line in lines if not line.lstrip().startswith("#") for entry in line.split(",")]
+    entries = split_entries(lines)
     for number, entry in enumerate(entries, start=1):
         if not entry.strip():
             raise ValueError(f"entry {number} of {quoted(','.join(entries))} is empty: leave it out, with its comma")

@@ -1,4 +1,4 @@
 """routerctl callback.
 
-May import: cli.gateway, runtime.
+May import: cli.gateway, cli.terminal, runtime.
 """

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from eventd.cli.gateway.session import Session, offline
+from eventd.cli.terminal.documents import read_input
 from eventd.errors import CheckFailed, Invalid
-
-if TYPE_CHECKING:
-    from federation.keys import Key
+from eventd.runtime.chance import SYSTEM
+from eventd.runtime.regular_files import NotRegular, read_regular
+from federation import webhooks
+from federation.errors import BadKey, MessageError, NoSigningKey
+from federation.keys import Key
 
 MAX_SECRET_BYTES = 64 << 10
 MAX_BODY_BYTES = 64 << 20
@@ -38,16 +40,13 @@ def new_secret(
     ] = False,
 ) -> None:
     """Create a secret that signs callbacks, and print it: it is not stored."""
-    from eventd.runtime.chance import SYSTEM
-    from federation.webhooks import format_public, format_secret, format_seed, read_key
-
     raw = SYSTEM.token(_SECRET_BYTES)
     if not ed25519:
-        secret = format_secret(raw)
+        secret = webhooks.format_secret(raw)
         session.out.outcome({"secret": secret}, secret, name=lambda row: str(row["secret"]))
         return
-    seed = format_seed(raw)
-    public = format_public(read_key("new", seed))
+    seed = webhooks.format_seed(raw)
+    public = webhooks.format_public(webhooks.read_key("new", seed))
     notes = [f"the public part, for receivers: {public}"]
     session.out.outcome({"secret": seed, "public": public}, seed, name=lambda row: str(row["secret"]), notes=notes)
 
@@ -63,22 +62,18 @@ def sign(
     ] = None,
 ) -> None:
     """Sign a body like a callback, and print the headers, in the form that `curl -H @-` reads."""
-    from eventd.runtime.chance import SYSTEM
-    from eventd.runtime.clock import SECOND, SystemClock
-    from federation.errors import NoSigningKey
-    from federation.webhooks import ID, SIGNATURE, TIMESTAMP
-    from federation.webhooks import sign as signature_of
+    from eventd.runtime.clock import SECOND, SystemClock  # loads asyncio, which help does not need
 
     keys, content = _read_keys(secret_file), _read_body(body)
     moment = SystemClock().now() // SECOND if timestamp is None else timestamp
     chosen = id or f"test-{SYSTEM.token(8).hex()}"
     try:
-        signature = signature_of(keys, chosen, moment, content)
+        signature = webhooks.sign(keys, chosen, moment, content)
     except (NoSigningKey, ValueError) as error:
         raise Invalid(str(error)) from None
-    headers = {ID: chosen, TIMESTAMP: str(moment), SIGNATURE: signature}
+    headers = {webhooks.ID: chosen, webhooks.TIMESTAMP: str(moment), webhooks.SIGNATURE: signature}
     session.out.outcome(
-        headers, *[f"{name}: {value}" for name, value in headers.items()], name=lambda row: str(row[ID])
+        headers, *[f"{name}: {value}" for name, value in headers.items()], name=lambda row: str(row[webhooks.ID])
     )
 
 
@@ -94,16 +89,14 @@ def verify(
     tolerance: Annotated[
         int,
         typer.Option("--tolerance", metavar="SECONDS", min=0, help="How far the timestamp may be from this clock."),
-    ] = 300,
+    ] = webhooks.TOLERANCE,
 ) -> None:
     """Verify a received callback: exits with status 4 and names the wrong part if it is not valid."""
     from eventd.runtime.clock import SystemClock
-    from federation.errors import MessageError
-    from federation.webhooks import verify as verified
 
     keys, content, headers = _read_keys(secret_file), _read_body(body), _read_headers(header)
     try:
-        found = verified(keys, headers, content, now=SystemClock().now(), tolerance=tolerance)
+        found = webhooks.verify(keys, headers, content, now=SystemClock().now(), tolerance=tolerance)
     except MessageError as error:
         raise CheckFailed(f"the callback is not valid: {error}", hint=_HINTS.get(error.reason, "")) from None
     answer = {"id": found.id, "timestamp": found.timestamp}
@@ -119,14 +112,10 @@ _HINTS = {
 
 def _read_keys(files: Sequence[Path]) -> list[Key]:
     """Return the keys in the files. Raises `Invalid`, which names the file and shows nothing of its content."""
-    from eventd.runtime.regular_files import NotRegular, read_regular
-    from federation.errors import BadKey
-    from federation.webhooks import read_key
-
     keys = []
     for file in files:
         try:
-            keys.append(read_key(file.name, read_regular(file, MAX_SECRET_BYTES).content))
+            keys.append(webhooks.read_key(file.name, read_regular(file, MAX_SECRET_BYTES).content))
         except NotRegular:
             raise Invalid(f"{file} is not a file", hint="name the file of the secret") from None
         except OSError as error:
@@ -139,15 +128,12 @@ def _read_keys(files: Sequence[Path]) -> list[Key]:
 def _read_body(name: str) -> bytes:
     """Return a file, or standard input, unchanged. Raises `Invalid`."""
     try:
-        if name in ("", "-"):
-            content = sys.stdin.buffer.read(MAX_BODY_BYTES + 1)
-        else:
-            with Path(name).open("rb") as file:
-                content = file.read(MAX_BODY_BYTES + 1)
+        content = read_input(name or "-", MAX_BODY_BYTES)
     except OSError as error:
         raise Invalid(f"cannot read {name}: {error.strerror}") from None
     if len(content) > MAX_BODY_BYTES:
-        raise Invalid(f"{name} is larger than {MAX_BODY_BYTES >> 20} MiB, the most that is read")
+        what = name or "standard input"
+        raise Invalid(f"{what} is larger than {MAX_BODY_BYTES >> 20} MiB, the most that is read")
     return content
 
 

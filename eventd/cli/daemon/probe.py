@@ -27,8 +27,12 @@ _PORT = "8780"
 _LISTEN = f"127.0.0.1:{_PORT}"
 _FLAGS = {"--ready": "ready", "--standby-ok": "standby_ok"}
 _VALUES = {
-    **{"--server": "server", "--data-dir": "data_dir", "--key-file": "key_file"},
-    **{"--ca-file": "ca_file", "--client-cert": "client_cert", "--client-key": "client_key"},
+    "--server": "server",
+    "--data-dir": "data_dir",
+    "--key-file": "key_file",
+    "--ca-file": "ca_file",
+    "--client-cert": "client_cert",
+    "--client-key": "client_key",
 }
 
 

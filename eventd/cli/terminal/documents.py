@@ -1,4 +1,4 @@
-"""Reads files of values as YAML or JSON; `-` is standard input."""
+"""Reads files, unchanged or as values in YAML or JSON; `-` is standard input."""
 
 from __future__ import annotations
 
@@ -9,15 +9,26 @@ from typing import Any
 from eventd.errors import Invalid
 
 
+def read_input(filename: str, most: int) -> bytes:
+    """Return up to `most` + 1 bytes of a file, or of standard input for `-`: enough to notice that it is too large.
+
+    Raises OSError.
+    """
+    if filename == "-":
+        return sys.stdin.buffer.read(most + 1)
+    with Path(filename).open("rb") as file:
+        return file.read(most + 1)
+
+
 def read_documents(filename: str) -> list[Any]:
     """Return the documents of a file, without empty ones. Raises `Invalid` with the file and any malformed line."""
-    from eventd.resources.reading.documents import MAX_BYTES, read_file
+    from eventd.resources.reading.documents import MAX_BYTES
     from eventd.resources.reading.nodes import Flaws, ParseError, plain
     from eventd.resources.reading.yaml_text import read_yaml
 
     name = "<stdin>" if filename == "-" else filename
     try:
-        raw = sys.stdin.buffer.read(MAX_BYTES + 1) if filename == "-" else read_file(Path(filename))
+        raw = read_input(filename, MAX_BYTES)
         if len(raw) > MAX_BYTES:
             raise Invalid(f"{name}: is larger than {MAX_BYTES >> 20} MiB, the most that is read")
         text = raw.decode("utf-8-sig")
