@@ -36,7 +36,7 @@ BOUNDED = {
     "eventd/egress/loop/consumer.py::_land": "settles one batch that is under way",
     "eventd/egress/loop/consumer.py::_pump": "reads on, settles, or waits; no page is read twice from memory",
     "eventd/egress/loop/consumer.py::run": "reads its cursor, and then rests or delivers",
-    "eventd/egress/subscriptions/sink.py::_gather": "reads on, or waits for a sign with asyncio.wait",
+    "eventd/egress/loop/collecting.py::collect": "reads on, or waits for a sign with asyncio.wait",
     "eventd/egress/subscriptions/runner.py::run": "writes down that a run begins",
     "eventd/ingress/reorder_buffer.py::enter": "waits for a change with asyncio.wait",
     "eventd/ingress/questions.py::_run_steps": "answers one part of the question from the database",

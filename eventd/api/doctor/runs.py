@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventd.api.doctor.facts import LinkFacts, Runs
-from eventd.egress.subscriptions.window import LONGEST
+from eventd.egress.loop.collecting import LONGEST
 from eventd.groups.subscriptions import SubscriptionStatus, read_subscription_statuses
 from eventd.resources.configuration import subscriptions
 from eventd.store.engine.database import Connection

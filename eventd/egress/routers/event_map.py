@@ -19,7 +19,7 @@ from eventd.egress.routers.projection import CopySource, EventMap, Router, Shape
 from eventd.errors import Invalid
 from eventd.log.core.records import UNTAGGED, RecordParts, read_body
 from eventd.log.core.values import Draft
-from eventd.log.routers.source import CopyFailure, CopyPage, Original, SourcePage
+from eventd.log.routers.source import CopyFailure, CopyPage, Original, OriginalPage
 from eventd.resources.configuration import GroupConfig
 from federation.errors import MessageError
 from federation.event import DECODER, Event, encode, expiry_micros, from_micros, new_event_id, normalise
@@ -121,7 +121,7 @@ def _check_field(place: str, written: str, name: str | None) -> None:
         )
 
 
-def cut_events(page: SourcePage, router: Router, group: GroupConfig) -> CopyPage:
+def cut_events(page: OriginalPage, router: Router, group: GroupConfig) -> CopyPage:
     """Return the copies of a page that a router makes for a group.
 
     Records that give no valid event are its `failures`, which become dead letters.
@@ -129,7 +129,7 @@ def cut_events(page: SourcePage, router: Router, group: GroupConfig) -> CopyPage
     shape, source = Shape.of(router), CopySource.of(page)
     made: list[tuple[Original, Draft]] = []
     failures: list[CopyFailure] = []
-    for original in filter(shape.wants, page.originals):
+    for original in filter(shape.wants, page.items):
         event_id = _event_id(original, router, source)
         try:
             made.append((original, _draft(original, event_id, router, source, group)))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventd.log.core.records import Provenance, read_body, tag_of, write_body, write_provenance
-from eventd.log.routers.source import Copy, CopyPage, Original, SourcePage
+from eventd.log.routers.source import Copy, CopyPage, Original, OriginalPage
 from eventd.log.topics.predicate import Predicate, parse
 
 CYCLE_HOPS = 8
@@ -130,17 +130,15 @@ class CopySource(NamedTuple):
     epoch: str
 
     @classmethod
-    def of(cls, page: SourcePage) -> CopySource:
+    def of(cls, page: OriginalPage) -> CopySource:
         """Return the source of a page."""
-        return cls(page.line.name, page.line.id, page.line.instance, page.head.epoch)
+        return cls(page.topic.name, page.topic.id, page.topic.instance, page.head.epoch)
 
 
-def cut_records(page: SourcePage, shape: Shape) -> CopyPage:
+def cut_records(page: OriginalPage, shape: Shape) -> CopyPage:
     """Return the copies that routers of a shape make of a page, for a topic of records."""
     source = CopySource.of(page)
-    return CopyPage.of_records(
-        [copy_of(original, shape, source) for original in page.originals if shape.wants(original)]
-    )
+    return CopyPage.of_records([copy_of(original, shape, source) for original in page.items if shape.wants(original)])
 
 
 def copy_of(original: Original, shape: Shape, source: CopySource) -> Copy:

@@ -14,7 +14,7 @@ from eventd.egress.routers.projection import Router, Shape, cut_records
 from eventd.log.core.head import read_head
 from eventd.log.core.values import Drafts
 from eventd.log.routers.commit import GroupAdmission, RouterStep, StepResult
-from eventd.log.routers.source import CopyPage, SourcePage, read_source
+from eventd.log.routers.source import CopyPage, OriginalPage, read_source
 from eventd.log.topics.router_rows import RouterRow, read_routers
 from eventd.log.topics.topics import GROUP
 from eventd.resources.configuration import GroupConfig
@@ -118,7 +118,7 @@ class RouterState:
         """Return whether it has passed over records that its stored position has not."""
         return self.seen_seq > self.seq and not (self.overtaken or self.gone)
 
-    def move(self, page: SourcePage, cut: CopyPage, lost: int, admission: GroupAdmission | None) -> RouterStep:
+    def move(self, page: OriginalPage, cut: CopyPage, lost: int, admission: GroupAdmission | None) -> RouterStep:
         """Return its step over a page, which writes the copies `cut`; the source lost or never got `lost` records."""
         upto, seq = page.upto, page.upto_seq
         return self._step(upto, seq, cut, lost, admission, self.state != "running", self.durable)
@@ -278,7 +278,7 @@ class PageRead(NamedTuple):
 class Ready(NamedTuple):
     """A page, and its copies by kind."""
 
-    page: SourcePage
+    page: OriginalPage
     cuts: Mapping[Kind, CopyPage]
 
 
@@ -299,7 +299,7 @@ def prepare(conn: Connection, ask: PageRead) -> Ready | None:
     return Ready(page, {kind: _cut(page, *who) for kind, who in ask.wanted.items()})
 
 
-def _cut(page: SourcePage, running: RouterState, group: GroupConfig | None) -> CopyPage:
+def _cut(page: OriginalPage, running: RouterState, group: GroupConfig | None) -> CopyPage:
     if isinstance(running.kind, Shape):
         return cut_records(page, running.kind)
     return NO_COPIES if group is None else cut_events(page, running.router, group)

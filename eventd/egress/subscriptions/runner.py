@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from eventd.dynamic.guard import observations_of, refuse_captured, refuse_proposed
 from eventd.dynamic.part import form_part, subscription_owner
 from eventd.egress.loop.sink import Ack, Blocked, LinkUnavailable, RecordRefusal
+from eventd.egress.loop.tries import Tries
 from eventd.egress.subscriptions.derivation import derive
 from eventd.egress.subscriptions.run_effect import LostRun, RunEffect
 from eventd.egress.subscriptions.window import RunBatch
@@ -62,10 +63,7 @@ class SubscriptionDependencies:
 class PluginRunner:
     """Runs the plugin for one cursor, and counts the attempts.
 
-    `until` is the end of a batch that was tried before and is not done; None if there is none.
-
-    A batch that has used up its attempts is run by halves. While these succeed, the next attempt is with the rest of
-    the whole, without a new count: it must contain the event that the plugin cannot process.
+    A batch that has used up its attempts is run by halves; see `Tries`.
     """
 
     def __init__(
@@ -88,13 +86,18 @@ class PluginRunner:
         self._owner = subscription_owner(config.name)
         self._open = ""  # the error to store for the run under way if it is given up; empty without one
         self._begun = 0.0
-        self.forget()
+        self._tries = Tries(config.max_attempts)
+        self._exhausted: Run | None = None  # the last run of a batch that must not be tried again as a whole
+
+    @property
+    def until(self) -> int | None:
+        """Return the end of a batch that was tried before and is not done; None if there is none."""
+        return self._tries.until
 
     def forget(self) -> None:
         """Forget the earlier attempts, in memory: their batch is done."""
-        self.until: int | None = None
-        self._attempt = 1
-        self._exhausted: Run | None = None  # the last run of a batch that must not be tried again as a whole
+        self._tries.forget()
+        self._exhausted = None
 
     async def recall(self, position: int) -> None:
         """Read from the stored runs which batch beyond this position was tried before, and how often.
@@ -113,15 +116,13 @@ class PluginRunner:
         if last.upto > position and last.status in UNFINISHED:
             counts = last.status is RunStatus.FAILED
             most = self._config.max_attempts * (CRASHES if last.error == NODE_ENDED else 1)
-            self.until, self._attempt = last.upto, last.attempt + counts
+            self._tries.recall(last.upto, last.attempt + counts)
             self._exhausted = last if counts and last.attempt >= most else None
 
     def settled(self, ack: Ack) -> None:
         """Note that the result of a run is stored; forget its attempts unless the rest of the batch must be run."""
         self._open = ""
-        searching = self._attempt > self._config.max_attempts and not ack.refused
-        if not (searching and self.until is not None and ack.upto < self.until):
-            self.forget()
+        self._tries.passed(ack.upto, found=bool(ack.refused))
 
     async def given_up(self) -> None:
         """Mark a run that was not settled as interrupted, so that it does not count as an attempt."""
@@ -156,7 +157,7 @@ class PluginRunner:
                 return self._dead_letter_untried(batch, last)
             batch = batch.first_half()
         while True:
-            attempt = self._attempt
+            attempt = self._tries.attempt
             run_id = await self._begin(batch, attempt)
             try:
                 ack = await self._once(batch, run_id)
@@ -166,7 +167,7 @@ class PluginRunner:
                 await self._fail(batch, run_id, failure)
                 if attempt < self._config.max_attempts:
                     raise LinkUnavailable("plugin_failed", str(failure)) from None
-                self.until, self._attempt = batch.upto, attempt + 1
+                self._tries.recall(batch.upto, attempt + 1)
                 batch = batch.first_half()
             else:
                 return ack

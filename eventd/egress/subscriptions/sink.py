@@ -9,15 +9,15 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from eventd.egress.loop.collecting import Collector
 from eventd.egress.loop.sink import Ack, OpenResult, OutboundBatch
 from eventd.egress.subscriptions.runner import PluginRunner, SubscriptionDependencies
 from eventd.egress.subscriptions.trigger import SubscriptionTrigger, TriggerEvent
-from eventd.egress.subscriptions.window import MOST_BYTES, MOST_EVENTS, RunBatch, Window
+from eventd.egress.subscriptions.window import MOST_BYTES, MOST_EVENTS, RunBatch, RunWindow
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.matching_page import MatchingPage
 from eventd.log.cursors.cursors import Cursor
 from eventd.resources.configuration import GroupConfig, PluginConfig, SubscriptionConfig
-from eventd.runtime.clock import SECOND, Moment
 from federation.event import is_alive
 
 
@@ -62,7 +62,7 @@ class SubscriptionSink:
         self._tries = PluginRunner(config, plugin, group, cursor, ledger_cursor, dependencies)
         self._at = 0
         self._follows = False
-        self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._collector = Collector(dependencies.log, cursor.topic_id)
 
     # --- reading ----------------------------------------------------------------------------------------------
 
@@ -134,44 +134,26 @@ class SubscriptionSink:
 
     def wind_down(self) -> None:
         """Collect no further events; a running plugin may finish."""
-        if not self._stopping.done():
-            self._stopping.set_result(None)
+        self._collector.wind_down()
 
     async def _gather(self, outbound: WindowBatch) -> RunBatch | None:
         """Return the batch once its window has closed; None when the node stops before that."""
-        window = Window(self._config.batch_window, self._config.debounce, self._most)
-        # A step of the wall clock must neither close nor extend the window: it counts by the present clock.
-        opened, clock = Moment.of(self._log.clock), self._log.clock
+        window = RunWindow(self._config.batch_window, self._config.debounce, self._most)
         window.add(outbound.records)
-        upto, more = outbound.upto, outbound.full
-        with self._log.watch((self._topic_id,)) as watch:
-            while True:
-                now = opened.wall + clock.steady() - opened.steady
-                if more and not (window.is_full or self._is_complete(upto)):
-                    page = await self._find(upto, max(1, window.room), max(1, window.room_bytes))
-                    window.add(page.items, shift=now - clock.now())
-                    upto, more = page.upto, page.full
-                    continue
-                if self._stopping.done():
-                    return None
-                wait = 0 if self._is_complete(upto) else window.closes_in(now)
-                if wait <= 0:
-                    seen, upto = _not_overtaken(window.seen, upto)
-                    return RunBatch.of(outbound.after, upto, _in_force(seen, clock.now()))
-                more = await self._wait(watch.beyond(upto), wait / SECOND)
+
+        async def find(after: int, shift: int) -> MatchingPage[TriggerEvent]:
+            page = await self._find(after, max(1, window.room), max(1, window.room_bytes))
+            window.add(page.items, shift=shift)
+            return page
+
+        upto = await self._collector.collect(window, outbound.upto, outbound.full, find, self._is_complete)
+        if upto is None:
+            return None
+        seen, upto = _not_overtaken(window.seen, upto)
+        return RunBatch.of(outbound.after, upto, _in_force(seen, self._log.clock.now()))
 
     def _is_complete(self, upto: int) -> bool:
         return self._end is not None and upto >= self._end
-
-    async def _wait(self, beyond: asyncio.Future[None], seconds: float) -> bool:
-        """Wait until there is more to read, time is up, or the node stops. Returns whether there is more."""
-        timer = self._log.clock.timer(seconds)
-        try:
-            await asyncio.wait({beyond, timer, self._stopping}, return_when=asyncio.FIRST_COMPLETED)
-            return beyond.done()
-        finally:
-            beyond.cancel()
-            timer.cancel()
 
 
 def _not_overtaken(seen: Sequence[TriggerEvent], upto: int) -> tuple[Sequence[TriggerEvent], int]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from eventd.egress.loop.collecting import Window
 from eventd.egress.subscriptions.trigger import TriggerEvent
-from eventd.runtime.clock import SECOND
 
 MOST_EVENTS = 1024
 """Maximum number of events in one run."""
@@ -18,17 +18,13 @@ MOST_BYTES = 4 << 20
 MOST_SEEN = 8 * MOST_EVENTS
 """Records, and `MOST_SEEN_BYTES` bytes of them, after which a window closes even if the plugin gets few of them."""
 MOST_SEEN_BYTES = 4 * MOST_BYTES
-LONGEST = 60 * SECOND
-"""Maximum time that a window with only a debounce stays open, in microseconds."""
 
 
 @dataclass(slots=True)
-class Window:
-    """The collected events. Times are in microseconds; None: not set.
+class RunWindow:
+    """The events collected for a run; for `batch_window`, `debounce` and the times see `Window`.
 
-    It closes `batch_window` (unset: `LONGEST`) after the first event for the plugin was recorded, or `debounce` after
-    the last one, whichever is first; at once if neither is set, and when it is full. Recording times come from the log,
-    so a window that is collected again after a restart closes at the same time.
+    Of several events with one key only the last one counts, and none that only revokes others.
     """
 
     batch_window: int | None
@@ -36,10 +32,11 @@ class Window:
     most: int = MOST_EVENTS
     seen: list[TriggerEvent] = field(default_factory=list)
     _kept: dict[tuple[str, str], TriggerEvent] = field(default_factory=dict)
-    _bytes: int = 0
     _seen_bytes: int = 0
-    _first: int = 0
-    _last: int = 0
+    _window: Window = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._window = Window(self.batch_window, self.debounce, self.most, MOST_BYTES)
 
     def add(self, found: Iterable[TriggerEvent], *, shift: int = 0) -> None:
         """Add events in log order. `shift`: the microseconds by which the wall clock was set back since it opened."""
@@ -47,43 +44,31 @@ class Window:
             self.seen.append(one)
             self._seen_bytes += one.record.size
             if one.runs:
-                self._last = one.record.recorded_at + shift
-                self._first = self._first if self._kept else self._last
                 before = self._kept.pop(one.key, None)
                 self._kept[one.key] = one
-                self._bytes += one.record.size - (0 if before is None else before.record.size)
+                self._window.add(one.record.recorded_at + shift, one.record.size)
+                if before is not None:
+                    self._window.replace(before.record.size)
 
     @property
     def room(self) -> int:
         """Return how many more events for the plugin fit."""
-        return self.most - len(self._kept)
+        return self._window.room
 
     @property
     def room_bytes(self) -> int:
         """Return approximately how many more bytes fit."""
-        return MOST_BYTES - self._bytes
+        return self._window.room_bytes
 
     @property
     def is_full(self) -> bool:
         """Return whether the window closes now, because it has reached a limit of events or bytes."""
         most = len(self.seen) >= MOST_SEEN or self._seen_bytes >= MOST_SEEN_BYTES
-        return most or self.room <= 0 or self.room_bytes <= 0
+        return most or self._window.is_full
 
     def closes_in(self, now: int) -> int:
-        """Return in how many microseconds it closes without new events; 0: at once, or no event is for the plugin.
-
-        `now` is by the wall clock as it was when the window opened: see `shift`.
-        """
-        if not self._kept or self.is_full:
-            return 0
-        if self.batch_window is None and self.debounce is None:
-            return 0
-        # If the wall clock was set back earlier, the log's times lie in the future: the window must not wait for them.
-        self._first, self._last = min(self._first, now), min(self._last, now)
-        closes = self._first + (LONGEST if self.batch_window is None else self.batch_window)
-        if self.debounce is not None:
-            closes = min(closes, self._last + self.debounce)
-        return max(0, closes - now)
+        """Return in how many microseconds it closes without new events; 0: at once, or no event is for the plugin."""
+        return 0 if self.is_full else self._window.closes_in(now)
 
 
 @dataclass(frozen=True, slots=True)

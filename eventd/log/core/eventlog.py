@@ -166,7 +166,7 @@ class EventLog:
         log.
         """
         now = self.clock.now()
-        recent = self._at_tail(topic_id, after, own=wanted.own) if at_tail and until is None else None
+        recent = self.recent(topic_id, after, own=wanted.own) if at_tail and until is None else None
         if recent is None:
             return await self.database.read_for_delivery(
                 read_wire_page, topic_id, after, wanted, limit=limit, max_bytes=max_bytes, until=until, now=now
@@ -174,7 +174,7 @@ class EventLog:
         ahead = PageRange(recent.head, recent.head.last, [], 0)
         return fill_wire_page(recent.blocks, ahead, wanted, limit=limit, max_bytes=max_bytes, now=now)
 
-    def _at_tail(self, topic_id: int, after: int, *, own: bool) -> RecentBlocks | None:
+    def recent(self, topic_id: int, after: int, *, own: bool = False) -> RecentBlocks | None:
         """Return the blocks of a topic after position `after` from memory; None if the database must be read."""
         known = self.wakeups.head
         return self.tail.nothing_beyond(after, known) or self.tail.beyond(topic_id, after, own=own)
@@ -194,7 +194,7 @@ class EventLog:
 
         For `at_tail` see `lines`.
         """
-        recent = self._at_tail(topic_id, after, own=False) if at_tail and until is None else None
+        recent = self.recent(topic_id, after) if at_tail and until is None else None
         if recent is None:
             return await self.database.read_for_delivery(
                 read_matching, topic_id, after, concern, limit=limit, max_bytes=max_bytes, until=until

@@ -41,8 +41,9 @@ class LinkState(StrEnum):
 class Cursor:
     """The row of a consumer. Positions are those of the node's log, for the lake also ids of ledger rows; times in µs.
 
-    `selection` is that of a repair or a backfill, which ends at `until`; a cursor of the lake has the lake's id there.
-    The selection of a link or a subscription is stored under `selector_version` in the table `selectors`.
+    `selection` is that of a repair, a backfill or a resend, which ends at `until`; a cursor of the lake has the lake's
+    id there. The selection of a link, a subscription or a callback is stored under `selector_version` in the table
+    `selectors`. `failing_since` is the time of the first failure in a row, None after a success.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Cursor:
     retry_at: int | None = None
     last_error: str = ""
     succeeded_at: int | None = None
+    failing_since: int | None = None
     created_at: int = 0
 
     @property
@@ -291,6 +293,7 @@ def apply_step(conn: Connection, step: Step) -> None:
             "attempts = ?": 0,
             "retry_at = ?": None,
             "last_error = ?": "",
+            "failing_since = ?": None,
             "attempted_at = ?": step.now,
             "attempted_upto = ?": step.upto,
             "succeeded_at = ?": step.now,
@@ -347,12 +350,12 @@ def postpone(conn: Connection, failure: Postponement) -> None:
     execute(
         conn,
         "UPDATE cursors SET state = ?, reason = ?, since = CASE WHEN state = ? THEN since ELSE ? END,"
-        " attempts = attempts + 1, attempted_upto = ?, attempted_at = ?, retry_at = ?, last_error = ?"
-        " WHERE name = ? AND position = ?",
+        " attempts = attempts + 1, attempted_upto = ?, attempted_at = ?, retry_at = ?, last_error = ?,"
+        " failing_since = coalesce(failing_since, ?) WHERE name = ? AND position = ?",
         (
             *(state, failure.reason, state, failure.now),
             *(failure.attempted_upto, failure.now, failure.retry_at, failure.error),
-            *(failure.name, failure.position),
+            *(failure.now, failure.name, failure.position),
         ),
     )
 
@@ -362,7 +365,8 @@ def clear_failures(conn: Connection, names: Iterable[str], now: int) -> None:
     rows = [(LinkState.RUNNING.value, now, name) for name in names]
     sql = (
         "UPDATE cursors SET state = ?, reason = '', since = CASE WHEN state = 'running' THEN since ELSE ? END,"
-        " attempts = 0, retry_at = NULL, last_error = '' WHERE name = ? AND (state <> 'running' OR last_error <> '')"
+        " attempts = 0, retry_at = NULL, last_error = '', failing_since = NULL"
+        " WHERE name = ? AND (state <> 'running' OR last_error <> '')"
     )
     execute_many(conn, sql, rows)
 
@@ -393,6 +397,6 @@ def move_cursor(conn: Connection, name: str, *, to: int, now: int) -> None:
     A step in progress fails with `FenceLost`, unless it began at `to`.
     """
     fresh = {"position": to, "sent_upto": to, "attempts": 0, "retry_at": None, "last_error": "", "reason": ""}
-    fresh |= {"state": LinkState.RUNNING.value, "since": now}
+    fresh |= {"state": LinkState.RUNNING.value, "since": now, "failing_since": None}
     if not update_rows(conn, "cursors", fresh, {"name": name}):
         raise NotFound(f"no cursor {name!r}")

@@ -1,4 +1,4 @@
-"""A router's input and output: the records it reads (originals), a page of them, and the copies of a page.
+"""A router's input and output: the records it reads (originals), and the copies of a page of them.
 
 An original may itself be a copy that another router made.
 """
@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeAlias
 
 from eventd.log.core.blocks import Block, pack, unpack
-from eventd.log.core.head import read_head
-from eventd.log.core.live_records import read_done
-from eventd.log.core.losses import SOURCE_TRIM, read_losses
 from eventd.log.core.records import (
     RecordId,
     body_of_event,
@@ -22,10 +19,9 @@ from eventd.log.core.records import (
     read_provenance,
     record_id,
 )
-from eventd.log.core.scan import scan
-from eventd.log.core.topic_row import TopicRow, find_topic_by_id
-from eventd.log.core.values import NOTHING, Draft, Drafts, Head
-from eventd.log.topics.limits import due_at
+from eventd.log.core.topic_row import TopicRow
+from eventd.log.core.values import NOTHING, Draft, Drafts
+from eventd.log.topics.source_page import SourcePage, SourceStart, read_source_page
 from eventd.store.engine.database import Connection
 from federation.event import is_alive
 from federation.lines import size_of
@@ -49,6 +45,11 @@ class Original(NamedTuple):
     id: str
     body: str
     event: str = ""
+
+    @property
+    def size(self) -> int:
+        """Return the characters of its body."""
+        return len(self.body)
 
     def identity(self, instance: int) -> str:
         """Return the id that its copies share: its `id`, or else one made of its topic's `instance`, seq and time."""
@@ -154,21 +155,42 @@ def _made_here(ids: Sequence[str]) -> dict[int, dict[int, RecordId]]:
     return found
 
 
-class SourcePage(NamedTuple):
-    """A page of a source after a router's position. Everything up to `upto` and `upto_seq` was read.
+OriginalPage: TypeAlias = SourcePage[Original]
+"""A page of a router's source."""
 
-    Before the first original, `lost` records were removed or had exceeded their time to live, and `trimmed` never
-    reached the source, because a router's source had lost them. `full`: the source may have more.
-    """
 
-    line: TopicRow
-    head: Head
-    originals: Sequence[Original]
-    lost: int
-    trimmed: int
-    upto: int
-    upto_seq: int
-    full: bool
+class Originals:
+    """Reads all live records of a source, as the originals of routers. Times in microseconds."""
+
+    def __init__(self, now: int) -> None:
+        self._now = now
+
+    def rules_out(self, block: Block) -> bool:
+        """Return False: a router gets every record, and chooses later."""
+        return False
+
+    def read(self, topic: TopicRow, block: Block) -> list[Original]:
+        """Return the originals of a block, without removed records and expired events."""
+        return _events(block, self._now) if topic.of_group else _records(block)
+
+
+def _records(block: Block) -> list[Original]:
+    found: list[Original] = []
+    shift = block.seq - block.position
+    for position, (path, body) in enumerate(block.entries(), block.position):
+        if body:
+            hops, origin = read_provenance(path)
+            found.append(Original(position, position + shift, block.recorded_at, hops, origin, body))
+    return found
+
+
+def _events(block: Block, now: int) -> list[Original]:
+    """Return the live events of a block."""
+    return [
+        Original(r.position, r.seq, r.recorded_at, 0, r.event_id, body_of_event(r.body), r.body)
+        for r in unpack(block)
+        if is_alive(r.expires_at, now)
+    ]
 
 
 def read_source(
@@ -181,105 +203,9 @@ def read_source(
     limit: int,
     max_bytes: int,
     now: int,
-) -> SourcePage | None:
-    """Return the next page of a topic after `position` and `seq`; None if the topic is deleted.
-
-    It ends at the position `until` (None: at the head), before lost records that follow an original, or with at most
-    `limit` originals and about `max_bytes` of their bodies. Records that have exceeded the topic's time to live are
-    lost; deleted records, and expired events, are skipped.
-    """
-    line = find_topic_by_id(conn, topic_id)
-    if line is None:
-        return None
-    head = read_head(conn)
-    page = _SourcePageBuilder(conn, line, seq, limit, max_bytes, now)
-    end = head.last if until is None else min(until, head.last)
-    for block in scan(conn, topic_id, position, end):
-        if not page.take(block):
-            return page.source(head, page.position, full=True)
-    if end == head.last and not page.reach(line.next_seq):
-        return page.source(head, page.position, full=True)
-    return page.source(head, max(end, position), full=end < head.last)
-
-
-class _SourcePageBuilder:
-    """Builds a page, block by block."""
-
-    def __init__(self, conn: Connection, line: TopicRow, seq: int, limit: int, max_bytes: int, now: int) -> None:
-        self.position = 0
-        self._conn = conn
-        self._line = line
-        self._seq = seq
-        self._limit = limit
-        self._room = max_bytes
-        self._now = now
-        self._ttl_ms = line.config.ttl_ms
-        self._originals: list[Original] = []
-        self._lost = self._trimmed = 0
-
-    def source(self, head: Head, upto: int, *, full: bool) -> SourcePage:
-        return SourcePage(self._line, head, self._originals, self._lost, self._trimmed, upto, self._seq, full)
-
-    def take(self, block: Block) -> bool:
-        """Add a block; return False if the page ends before the end of the block."""
-        if not self.reach(block.seq):
-            return False
-        if self._ttl_ms and due_at(block.recorded_at, self._ttl_ms) <= self._now:
-            self._lost += len(self._records(block))
-            self._pass(block)
-            return True
-        part = block.within(block.position - 1, block.position + self._limit - len(self._originals) - 1)
-        if part is None:
-            return False
-        for original in _events(part, self._now) if self._line.of_group else self._records(part):
-            if self._originals and self._room < len(original.body):
-                return False
-            self._originals.append(original)
-            self._room -= len(original.body)
-            self.position, self._seq = original.position, original.seq
-        self._pass(part)
-        return part.last == block.last
-
-    def _records(self, block: Block) -> list[Original]:
-        """Return the live records of a block: without deleted ones and finished jobs."""
-        found: list[Original] = []
-        shift, line = block.seq - block.position, self._line
-        done = read_done(self._conn, line, block.seq, block.last_seq)
-        for at, (path, body) in enumerate(block.entries(), block.position):
-            seq = at + shift
-            if body and seq not in done:
-                hops, origin = read_provenance(path)
-                found.append(Original(at, seq, block.recorded_at, hops, origin, body))
-        return found
-
-    def _pass(self, block: Block) -> None:
-        self.position, self._seq = block.last, block.seq + block.records - 1
-
-    def reach(self, seq: int) -> bool:
-        """Move to just before a seq; return False if records before it are lost and the page has originals already."""
-        if seq <= self._seq + 1:
-            return True
-        lost, trimmed = self._missing(seq - 1)
-        if self._originals and (lost or trimmed):
-            return False
-        self._lost += lost
-        self._trimmed += trimmed
-        self._seq = seq - 1
-        return True
-
-    def _missing(self, upto: int) -> tuple[int, int]:
-        """Return how many records up to a seq the topic lost, and how many were lost before they reached it."""
-        if self._line.of_group:  # the topic of a group loses records only by eviction
-            return max(0, min(self._line.evicted_seq, upto) - self._seq), 0
-        losses = read_losses(self._conn, self._line.id, self._seq, upto)
-        trimmed = sum(loss.records for loss in losses if loss.reason == SOURCE_TRIM)
-        return sum(loss.records for loss in losses) - trimmed, trimmed
-
-
-def _events(block: Block, now: int) -> list[Original]:
-    """Return the live events of a block."""
-    return [
-        Original(r.position, r.seq, r.recorded_at, 0, r.event_id, body_of_event(r.body), r.body)
-        for r in unpack(block)
-        if is_alive(r.expires_at, now)
-    ]
+) -> OriginalPage | None:
+    """Return the originals of the next page of a topic; None if the topic is deleted. See `read_source_page`."""
+    start = SourceStart(position, seq)
+    return read_source_page(
+        conn, topic_id, start, Originals(now), until=until, limit=limit, max_bytes=max_bytes, expire_at=now
+    )

@@ -26,7 +26,7 @@ CREATE TABLE cursors ( name TEXT NOT NULL, kind TEXT NOT NULL, topic_id BIGINT N
     NOT NULL, selection TEXT NOT NULL, protocol TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, since BIGINT
     NOT NULL, paused_at BIGINT, paused_by TEXT NOT NULL, attempts BIGINT NOT NULL, attempted_upto BIGINT NOT NULL,
     attempted_at BIGINT, retry_at BIGINT, last_error TEXT NOT NULL, succeeded_at BIGINT, created_at BIGINT NOT NULL,
-    PRIMARY KEY (name) );
+    failing_since BIGINT, PRIMARY KEY (name) );
 CREATE TABLE selectors ( cursor TEXT NOT NULL, version BIGINT NOT NULL, selection TEXT NOT NULL, declared_at BIGINT
     NOT NULL, PRIMARY KEY (cursor, version) );
 CREATE TABLE batches ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, cursor TEXT NOT NULL, batch_id TEXT NOT NULL,
@@ -117,3 +117,10 @@ CREATE TABLE id_conflicts ( topic_id BIGINT NOT NULL, owner TEXT NOT NULL, owner
     NULL, key_id TEXT NOT NULL, times BIGINT NOT NULL, event_id TEXT NOT NULL, first_at BIGINT NOT NULL, last_at
     BIGINT NOT NULL, PRIMARY KEY (topic_id, owner, owner_key, source, key_id) );
 CREATE INDEX id_conflicts_last ON id_conflicts (last_at);
+CREATE TABLE callback_attempts ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, cursor TEXT NOT NULL, message_id TEXT
+    NOT NULL, "after" BIGINT NOT NULL, upto BIGINT NOT NULL, events BIGINT NOT NULL, omitted TEXT NOT NULL, attempt
+    BIGINT NOT NULL, answers BIGINT NOT NULL, status INTEGER NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL,
+    started_at BIGINT NOT NULL, first_at BIGINT NOT NULL, duration BIGINT NOT NULL, address TEXT NOT NULL, key_ids
+    TEXT NOT NULL, answer TEXT NOT NULL, retry_at BIGINT, folded BIGINT NOT NULL );
+CREATE INDEX callback_attempts_cursor ON callback_attempts (cursor, id);
+CREATE INDEX callback_attempts_started ON callback_attempts (started_at);

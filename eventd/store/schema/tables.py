@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from eventd.store.schema.callback_tables import callback_attempts
 from eventd.store.schema.columns import Micros, by_bytes, index_of_some, metadata, serial
 from eventd.store.schema.ledger_tables import forgotten, id_conflicts, inbound_batches, inbound_gaps, refusals
 from eventd.store.schema.topic_tables import api_keys, leases, queues, routers, topic_losses, write_keys
@@ -16,6 +17,7 @@ __all__ = [
     "api_keys",
     "batches",
     "blocks",
+    "callback_attempts",
     "cursors",
     "dead_letters",
     "effective_config",
@@ -137,15 +139,17 @@ cursors = sa.Table(
     "cursors",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("kind", sa.Text, nullable=False),  # peer | repair | subscription | backfill | router
+    # peer | repair | subscription | backfill | callback | resend | router
+    sa.Column("kind", sa.Text, nullable=False),
     sa.Column("topic_id", sa.BigInteger, nullable=False),
     sa.Column("position", sa.BigInteger, nullable=False),  # everything up to here is settled
-    sa.Column("until", sa.BigInteger),  # a repair or a backfill ends here
+    sa.Column("until", sa.BigInteger),  # a repair, a backfill or a resend ends here
     sa.Column("sent_upto", sa.BigInteger, nullable=False),  # end of the last range that the other side acknowledged
     sa.Column("sent_epoch", sa.Text, nullable=False),  # epoch of that acknowledgement; empty before the first
     sa.Column("rewound_from", sa.BigInteger),  # its position before the other side turned out to have less
     sa.Column("selector_version", sa.BigInteger, nullable=False),
-    sa.Column("selection", sa.Text, nullable=False),  # JSON: what a repair or a backfill selects; {} otherwise
+    # JSON: what a repair, a backfill or a resend selects; {} otherwise
+    sa.Column("selection", sa.Text, nullable=False),
     sa.Column("protocol", sa.Text, nullable=False),  # the protocol that worked; empty before one did
     sa.Column("state", sa.Text, nullable=False),  # running | backing-off | blocked | failed
     sa.Column("reason", sa.Text, nullable=False),
@@ -158,6 +162,7 @@ cursors = sa.Table(
     sa.Column("retry_at", Micros),
     sa.Column("last_error", sa.Text, nullable=False),
     sa.Column("succeeded_at", Micros),
+    sa.Column("failing_since", Micros),  # of the first failure in a row; null after a success
     sa.Column("created_at", Micros, nullable=False),
     sa.Index("cursors_kind", "kind", "name"),  # there may be very many of routers
 )

@@ -12,7 +12,7 @@ from eventd.errors import Invalid
 from eventd.log.core.records import RecordParts, body_of_event, record_id, write_body
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Head
-from eventd.log.routers.source import Original, SourcePage
+from eventd.log.routers.source import Original, OriginalPage
 from eventd.resources.configuration import GroupConfig, effective
 from eventd.store.rows.registry import StoredResource
 from eventd.testing import NOW, event
@@ -74,10 +74,10 @@ def group() -> GroupConfig:
     return effective([StoredResource(**(fields | known))])["g"]
 
 
-def page(*originals: Original) -> SourcePage:
+def page(*originals: Original) -> OriginalPage:
     line = TopicRow(3, "orders", "record", next_seq=10, instance=77, durability="disk")
     head = Head(100, "epoch1", 1, 1, 1, 1, "")
-    return SourcePage(line, head, originals, 0, 0, 99, 9, False)
+    return OriginalPage(line, head, originals, 0, 0, 99, 9, False)
 
 
 def made(original: Original, **options: Any) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from eventd.egress.loop.collecting import LONGEST
 from eventd.egress.subscriptions.trigger import TriggerEvent
-from eventd.egress.subscriptions.window import LONGEST, MOST_BYTES, MOST_SEEN, MOST_SEEN_BYTES, RunBatch, Window
+from eventd.egress.subscriptions.window import MOST_BYTES, MOST_SEEN, MOST_SEEN_BYTES, RunBatch, RunWindow
 from eventd.log.core.values import Record
 from eventd.testing import NOW, event
 
@@ -49,17 +50,17 @@ def seen(
 )
 def test_what_is_left_of_it(window: int | None, debounce: int | None, events: list[int], now: int, left: int) -> None:
     scaled = [None if value is None else value * MS for value in (window, debounce)]
-    opened = Window(*scaled)
+    opened = RunWindow(*scaled)
     opened.add(seen(f"e{at}", number, at=at * MS) for number, at in enumerate(events, 1))
     assert opened.closes_in(NOW + now * MS) == left * MS
 
 
 def test_an_empty_one_is_closed() -> None:
-    assert Window(80 * MS, 80 * MS).closes_in(NOW) == 0
+    assert RunWindow(80 * MS, 80 * MS).closes_in(NOW) == 0
 
 
 def test_what_ends_others_does_not_wait() -> None:
-    window = Window(80 * MS, None)
+    window = RunWindow(80 * MS, None)
     window.add([seen("x", 1, runs=False, ends=True)])
     assert window.closes_in(NOW) == 0
     window.add([seen("e", 2, at=10 * MS)])
@@ -67,7 +68,7 @@ def test_what_ends_others_does_not_wait() -> None:
 
 
 def test_a_clock_that_was_set_back_makes_it_no_longer() -> None:
-    window = Window(None, 80 * MS)
+    window = RunWindow(None, 80 * MS)
     window.add([seen("e", 1, at=3_600_000 * MS)])
     assert window.closes_in(NOW) == 80 * MS
     assert window.closes_in(NOW + 30 * MS) == 50 * MS
@@ -75,7 +76,7 @@ def test_a_clock_that_was_set_back_makes_it_no_longer() -> None:
 
 
 def test_it_is_full_by_events_bytes_and_records() -> None:
-    by_events, by_bytes, by_records = Window(MS, None, most=2), Window(MS, None), Window(MS, None)
+    by_events, by_bytes, by_records = RunWindow(MS, None, most=2), RunWindow(MS, None), RunWindow(MS, None)
     by_events.add([seen("a1", 1, key="a"), seen("a2", 2, key="a")])
     assert (by_events.is_full, by_events.room) == (False, 1)
     by_events.add([seen("b", 3)])
@@ -91,7 +92,7 @@ def test_it_is_full_by_events_bytes_and_records() -> None:
 
 
 def test_what_was_replaced_weighs_nothing_but_is_bounded() -> None:
-    window = Window(MS, None)
+    window = RunWindow(MS, None)
     window.add(seen(f"a{number}", number, key="a", size=1 << 20) for number in range(15))
     assert (window.is_full, window.room_bytes) == (False, MOST_BYTES - (1 << 20))
     window.add([seen("a", 15, key="a", size=MOST_SEEN_BYTES - (15 << 20))])
