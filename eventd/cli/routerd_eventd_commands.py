@@ -20,7 +20,8 @@ from eventd.cli.terminal.output import Column, Format, Output, text
 from eventd.errors import CheckFailed, EventdError, SettingsError
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND, SystemClock
-from eventd.settings.model import BadSettings, Endpoint, SettingRow, Settings, service_environment
+from eventd.settings.environment import service_environment
+from eventd.settings.model import BadSettings, Endpoint, SettingRow, Settings
 
 if TYPE_CHECKING:  # a command that needs no database does not load the libraries for it
     from eventd.cli.daemon.serving import Service

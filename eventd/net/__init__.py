@@ -1,4 +1,4 @@
-"""Connections to a node: addresses, outgoing HTTP and TLS, and the checks of the local socket at both ends.
+"""Connections: addresses and which are allowed, outgoing HTTP and TLS, and the checks of the local socket.
 
-May import: tls.
+May import: text, tls.
 """

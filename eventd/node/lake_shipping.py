@@ -17,7 +17,8 @@ from eventd.log.core.eventlog import EventLog
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.clock import SECOND
 from eventd.runtime.supervisor import Chore, SpawnTask
-from eventd.settings.model import Settings, lake_environment
+from eventd.settings.environment import lake_environment
+from eventd.settings.model import Settings
 from eventd.store.engine.address import SqliteUrl
 from eventd.store.engine.database import Database
 

@@ -1,4 +1,4 @@
 """Settings: flags override the environment, which overrides the file, which overrides the defaults.
 
-May import: lake, text, tls.
+May import: lake, net, text, tls.
 """

@@ -1,4 +1,7 @@
-"""Variables that programs read before, or without, loading the settings. Imports nothing slow."""
+"""The environment apart from the settings: variables that locate a node, and the environments of child processes.
+
+Imports nothing slow.
+"""
 
 from __future__ import annotations
 
@@ -45,3 +48,45 @@ def redirects_postgres(environ: Mapping[str, str] | None = None) -> bool:
     """Return whether a variable of libpq may select another Postgres database for the same URL."""
     environ = os.environ if environ is None else environ
     return any(environ.get(name) for name in _OF_LIBPQ)
+
+
+def service_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the non-empty variables of the service manager and the terminal; none of them is a setting."""
+    environ = os.environ if environ is None else environ
+    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "NO_COLOR", "TERM")
+    return {name: environ[name] for name in names if environ.get(name)}
+
+
+def plugin_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment that every plugin gets beside the variables of its declaration: only `PATH`."""
+    environ = os.environ if environ is None else environ
+    return {"PATH": environ.get("PATH", "") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+
+
+def java_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the variables for finding Java, caching its launcher, and telling whether Spark started this process."""
+    environ = os.environ if environ is None else environ
+    names = ("JAVA_HOME", "PATH", "HOME", "XDG_CACHE_HOME", "PYSPARK_GATEWAY_PORT", "SPARK_HOME")
+    return {name: environ[name] for name in names if environ.get(name)}
+
+
+def export_variables(values: Mapping[str, str]) -> None:
+    """Set variables in the environment of this process, which a program started by a library inherits."""
+    os.environ.update(values)
+
+
+def worker_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return a worker's environment: all but `service_environment`, and `EVENTD_…`, which its parent passes."""
+    environ = os.environ if environ is None else environ
+    return {
+        name: value for name, value in lake_environment(environ).items() if name not in service_environment(environ)
+    }
+
+
+def lake_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of the process that ships to the lake: all but `EVENTD_…`, some of which are secret.
+
+    The process needs the variables of object stores, with their addresses and keys.
+    """
+    environ = os.environ if environ is None else environ
+    return {name: value for name, value in environ.items() if not name.startswith("EVENTD_")}

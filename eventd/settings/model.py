@@ -1,6 +1,6 @@
 """The node's settings: flags override the environment, which overrides the file, which overrides the defaults.
 
-Only this module, and the options of `routerctl`, read environment variables.
+Only this module, `environment` and the options of `routerctl` read environment variables.
 
 Groups and peers are not settings: they are declared resources in the node's database.
 """
@@ -20,6 +20,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
 from eventd.errors import SettingsError
+from eventd.net.address_rules import AddressRules
 from eventd.settings.environment import DATA_DIR, DATABASE_FILE
 from eventd.settings.values import (
     Age,
@@ -38,8 +39,11 @@ from eventd.settings.values import (
     Text,
     TlsVersion,
     absolute_path,
+    entries_of,
+    read_allowed,
     read_bounded,
     read_database,
+    read_denied,
     read_endpoint,
     read_entries,
     read_group,
@@ -60,10 +64,7 @@ __all__ = [
     "SettingRow",
     "Settings",
     "flag_of",
-    "lake_environment",
     "load",
-    "plugin_environment",
-    "service_environment",
     "variable_of",
 ]
 
@@ -208,6 +209,20 @@ class Settings(BaseModel):
         le=19,
         description="Niceness of the shipping process, 0 to 19; 19 yields to all other processes.",
     )
+    callback_allow: Annotated[str, BeforeValidator(read_allowed)] = Field(
+        "",
+        description="What callbacks may reach besides public addresses: `ADDRESS[/PREFIX][:PORT]` or `HOST[:PORT]`,"
+        " separated by commas.",
+    )
+    callback_deny: Annotated[str, BeforeValidator(read_denied)] = Field(
+        "", description="What callbacks must not reach, even if callback_allow has it; written in the same way."
+    )
+    peer_allow: Annotated[str, BeforeValidator(read_allowed)] = Field(
+        "", description="All that links to peers may reach, written as callback_allow; empty: any address."
+    )
+    peer_deny: Annotated[str, BeforeValidator(read_denied)] = Field(
+        "", description="What links to peers must not reach, even if peer_allow has it; written in the same way."
+    )
     max_body_bytes: BodySize = Field(64 << 20, description="Largest body of an API request; some have lower limits.")
     max_connections: int = Field(
         256,
@@ -279,6 +294,16 @@ class Settings(BaseModel):
         cert, key, ca = (absolute_path(file) for file in files)
         return ServerTlsConfig(cert, key, ca, self.api_tls_min_version)
 
+    @property
+    def callback_rules(self) -> AddressRules:
+        """Return which addresses callbacks may reach."""
+        return AddressRules.of_callbacks(entries_of(self.callback_allow), entries_of(self.callback_deny))
+
+    @property
+    def peer_rules(self) -> AddressRules | None:
+        """Return which addresses links to peers may reach; None: any."""
+        return AddressRules.of_peers(entries_of(self.peer_allow), entries_of(self.peer_deny))
+
     def place_of_secret(self, name: str) -> Path:
         """Return the path of a file, given by path or as `credential:NAME`.
 
@@ -337,48 +362,6 @@ def load(
     if problems:
         raise BadSettings(problems)
     return settings
-
-
-def service_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the non-empty variables of the service manager and the terminal; none of them is a setting."""
-    environ = os.environ if environ is None else environ
-    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "NO_COLOR", "TERM")
-    return {name: environ[name] for name in names if environ.get(name)}
-
-
-def plugin_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment that every plugin gets beside the variables of its declaration: only `PATH`."""
-    environ = os.environ if environ is None else environ
-    return {"PATH": environ.get("PATH", "") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-
-
-def java_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables for finding Java, caching its launcher, and telling whether Spark started this process."""
-    environ = os.environ if environ is None else environ
-    names = ("JAVA_HOME", "PATH", "HOME", "XDG_CACHE_HOME", "PYSPARK_GATEWAY_PORT", "SPARK_HOME")
-    return {name: environ[name] for name in names if environ.get(name)}
-
-
-def export_variables(values: Mapping[str, str]) -> None:
-    """Set variables in the environment of this process, which a program started by a library inherits."""
-    os.environ.update(values)
-
-
-def worker_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return a worker's environment: all but `service_environment`, and `EVENTD_…`, which its parent passes."""
-    environ = os.environ if environ is None else environ
-    return {
-        name: value for name, value in lake_environment(environ).items() if name not in service_environment(environ)
-    }
-
-
-def lake_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of the process that ships to the lake: all but `EVENTD_…`, some of which are secret.
-
-    The process needs the variables of object stores, with their addresses and keys.
-    """
-    environ = os.environ if environ is None else environ
-    return {name: value for name, value in environ.items() if not name.startswith("EVENTD_")}
 
 
 def _open_secrets(settings: Settings) -> Iterator[str]:

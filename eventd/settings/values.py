@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, SecretStr
 
 from eventd.errors import Invalid
 from eventd.lake.address import shown
+from eventd.net.address_rules import parse_entries
 from eventd.text.credential import CREDENTIAL
 from eventd.text.duration import SECOND, brief_duration, parse_duration
 from eventd.text.quoting import quoted
@@ -95,6 +96,30 @@ def read_entries(value: Any) -> str:
     for number, entry in enumerate(entries, start=1):
         if not entry.strip():
             raise ValueError(f"entry {number} of {quoted(','.join(entries))} is empty: leave it out, with its comma")
+    return text
+
+
+def entries_of(text: str) -> list[str]:
+    """Return the entries of a text, without comments and empty ones."""
+    return [entry.strip() for entry in split_entries(text.splitlines()) if entry.strip()]
+
+
+def read_allowed(value: Any) -> str:
+    """Return a text or a list of texts as `read_entries` does; its entries are addresses to allow."""
+    return _read_addresses(value, allow=True)
+
+
+def read_denied(value: Any) -> str:
+    """Return a text or a list of texts as `read_entries` does; its entries are addresses to deny."""
+    return _read_addresses(value, allow=False)
+
+
+def _read_addresses(value: Any, *, allow: bool) -> str:
+    text = read_entries(value)
+    try:
+        parse_entries(entries_of(text), allow=allow)
+    except Invalid as error:
+        raise ValueError(str(error)) from None
     return text
 
 

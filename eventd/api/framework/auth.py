@@ -21,7 +21,7 @@ from eventd.errors import Forbidden, SettingsError, Unauthorized
 from eventd.log.topics.errors import DetailedError
 from eventd.runtime.clock import SECOND, Clock, SystemClock
 from eventd.settings.model import BadSettings, SettingProblem, Settings
-from eventd.settings.values import split_entries
+from eventd.settings.values import entries_of
 from eventd.store.rows.keys import KeyRow
 from eventd.tls.certificate import Certificate
 
@@ -292,17 +292,12 @@ def parse_keys(text: str) -> tuple[ApiKey, ...]:
     unset would create a key without limits. Raises ValueError, which names an entry by its number, if one is wrong, and
     never shows any of it.
     """
-    keys = [_entry(number, *entry.split(":", 2)) for number, entry in enumerate(_entries(text), start=1)]
+    keys = [_entry(number, *entry.split(":", 2)) for number, entry in enumerate(entries_of(text), start=1)]
     if not keys:
         raise ValueError("contains no key")
     if len({key.digest for key in keys}) < len(keys):
         raise ValueError("contains one key twice")
     return tuple(keys)
-
-
-def _entries(text: str) -> list[str]:
-    """Return the entries of a text, without comments and empty ones."""
-    return [entry.strip() for entry in split_entries(text.splitlines()) if entry.strip()]
 
 
 def _entry(number: int, key: str, scopes: str | None = None, prefixes: str | None = None) -> ApiKey:
@@ -351,7 +346,7 @@ def _from_settings(settings: Settings) -> list[ApiKey]:
 def _clients_of(settings: Settings) -> dict[str, ApiKey]:
     """Return what each name in a client certificate stands for, in the order of the setting. Raises `BadSettings`."""
     found: dict[str, ApiKey] = {}
-    for number, entry in enumerate(_entries(settings.api_clients), start=1):
+    for number, entry in enumerate(entries_of(settings.api_clients), start=1):
         try:
             name, key = _client(number, entry)
             if name in found:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from eventd.errors import EventdError
-from eventd.settings.model import java_environment
+from eventd.settings.environment import java_environment
 
 OLDEST: Final = 17
 """The oldest major version that Spark 4 supports."""

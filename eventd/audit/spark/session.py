@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from eventd.audit.spark.extra import require
 from eventd.audit.spark.java import java_home
 from eventd.errors import EventdError, Invalid
-from eventd.settings.model import export_variables, java_environment
+from eventd.settings.environment import export_variables, java_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,7 +25,8 @@ from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND, Clock
 from eventd.runtime.supervisor import Supervisor
 from eventd.runtime.worker_share import Share
-from eventd.settings.model import Settings, worker_environment
+from eventd.settings.environment import worker_environment
+from eventd.settings.model import Settings
 from eventd.store.engine.claim import DatabaseClaim
 
 AGAIN = Backoff(base=0.1, cap=10.0)

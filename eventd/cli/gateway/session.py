@@ -298,7 +298,7 @@ def may_colour() -> bool:
     """Return whether the output may have colours: it is a terminal that shows them, and NO_COLOR is not set."""
     if not sys.stdout.isatty():
         return False
-    from eventd.settings.model import service_environment
+    from eventd.settings.environment import service_environment
 
     around = service_environment()
     return "NO_COLOR" not in around and around.get("TERM") != "dumb"

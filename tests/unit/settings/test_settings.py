@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
+from eventd.settings.environment import lake_environment, plugin_environment, service_environment
 from eventd.settings.model import (
     BadSettings,
     Endpoint,
     Settings,
     flag_of,
-    lake_environment,
     load,
-    plugin_environment,
-    service_environment,
     variable_of,
 )
 from eventd.settings.values import MAX_BYTES
@@ -285,3 +283,37 @@ def test_ages_of_the_lake_may_be_without_an_end() -> None:
 def test_the_shipping_process_gets_what_is_not_ours() -> None:
     environ = {"AWS_SECRET_ACCESS_KEY": "x", "HOME": "/h", "EVENTD_API_KEYS": "hush"}
     assert lake_environment(environ) == {"AWS_SECRET_ACCESS_KEY": "x", "HOME": "/h"}
+
+
+def test_addresses_of_callbacks_and_peers_are_lists_like_others() -> None:
+    settings = load(
+        {"callback_allow": "10.0.0.0/8, hooks.example:80", "callback_deny": ["10.1.0.0/16", "[fd00::1]:80"]}, {}
+    )
+    rules = settings.callback_rules
+    assert [entry.text for entry in (*rules.allow, *rules.deny)] == [
+        *("10.0.0.0/8", "hooks.example:80", "10.1.0.0/16", "[fd00::1]:80")
+    ]
+    assert rules.judge("10.2.0.1", "a", 443) is None
+    shown = {row.name: row.value for row in settings.describe()}
+    assert (shown["callback_allow"], shown["callback_deny"]) == (
+        "10.0.0.0/8, hooks.example:80",
+        "10.1.0.0/16, [fd00::1]:80",
+    )
+    assert settings.peer_rules is None
+    only = load({}, {"EVENTD_PEER_ALLOW": "10.99.0.0/16"}).peer_rules
+    assert only is not None
+    assert only.judge("10.0.0.1", "b", 443) is not None
+
+
+def test_an_address_that_cannot_be_read_is_named_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "node.yaml"
+    file.write_text("log_level: info\ncallback_allow: [10.0.0.0/8, 10.1.2.3/16]\npeer_deny: 'a,,b'\n")
+    found = problems_of({"peer_allow": "::ffff:10.0.0.1"}, {"EVENTD_CALLBACK_DENY": "https://a"}, file)
+    assert found == [
+        f"{file}:2: callback_allow: entry 2, '10.1.2.3/16', has bits beyond its prefix: write 10.1.0.0/16",
+        "EVENTD_CALLBACK_DENY: entry 1, 'https://a', is not valid: write an address, a network or a host name,"
+        " each with or without a port, such as 10.1.2.3, 10.0.0.0/8, hooks.example:8443 or [fd00::1]:8443",
+        "--peer-allow: entry 1, '::ffff:10.0.0.1', would have no effect: write the IPv4 address that is contained"
+        " in it",
+        f"{file}:3: peer_deny: entry 2 of 'a,,b' is empty: leave it out, with its comma",
+    ]
