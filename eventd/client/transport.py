@@ -54,7 +54,8 @@ class Transport:
         head = f"{method} {self._prefix}{path} HTTP/1.1\r\n{self._lines}\r\n{content_headers}\r\n".encode()
         try:
             async with asyncio.timeout(seconds):
-                return await self._pool.ask(self._connect, head, content or b"", MOST_BYTES)
+                exchange = self._pool.take() or await self._connect()
+                return await self._pool.ask(exchange, head, content or b"", MOST_BYTES)
         except TimeoutError:
             raise self.lost(f"no answer within {seconds:g} s") from None
         except AnswerTooLarge:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from eventd.net.name_cache import address_of
 
 MAX_HEAD: Final = 32 << 10
 """Maximum bytes of an answer besides its body: interim answers, head, chunk framing and trailer."""
@@ -35,19 +37,28 @@ class AnswerTooLarge(Exception):
 
 
 class Answer(NamedTuple):
-    """An answer. Header names are in lower case; of repeated headers the last value is kept."""
+    """An answer. Header names are in lower case; of repeated headers the last value is kept.
+
+    `address` is that of the other end, empty over a Unix socket.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    address: str = ""
 
 
 class _Reading:
-    """Parses one answer with a body of at most `most` bytes. The parser calls the methods `on_…`."""
+    """Parses one answer with a body of at most `most` bytes. The parser calls the methods `on_…`.
 
-    def __init__(self, most: int) -> None:
+    `cut`: a larger answer is complete after `most` bytes of its body; the rest is dropped with the connection.
+    """
+
+    def __init__(self, most: int, address: str, *, cut: bool) -> None:
         self._parser = HttpResponseParser(self)
         self._most = most
+        self._address = address
+        self._cut = cut
         self._received = 0
         self._interim = 0
         self._trouble: Exception | None = None
@@ -87,7 +98,15 @@ class _Reading:
         if self._received - self._size > MAX_HEAD + self._size // CHUNK_BYTES:
             if not self._has_head:
                 raise NoAnswer(f"the head of the peer's answer is larger than {MAX_HEAD} bytes")
-            raise AnswerTooLarge
+            self._exceed()
+            if self._trouble is not None:
+                raise self._trouble
+
+    def _exceed(self) -> None:
+        if self._cut:
+            self._finish(stays=False)
+        else:
+            self._trouble = AnswerTooLarge()
 
     def on_message_begin(self) -> None:
         if self.answer is not None:
@@ -107,7 +126,7 @@ class _Reading:
             self._trouble = NoAnswer("the peer's answer is not HTTP/1.1")
         elif coding is not None and coding.lower() != "chunked":
             self._trouble = NoAnswer(f"the peer's answer has the transfer coding {coding[:40]!r}, not chunked")
-        elif has_body and length is not None and int(length) > self._most:
+        elif has_body and length is not None and int(length) > self._most and not self._cut:
             self._trouble = AnswerTooLarge()
         self._goes_to_the_end = has_body and length is None and coding is None
         self._has_head = status >= 200
@@ -116,10 +135,12 @@ class _Reading:
         if self.answer is not None or self._trouble is not None:
             return
         self._size += len(data)
-        if self._size > self._most:
-            self._trouble = AnswerTooLarge()
-        else:
+        if self._size <= self._most:
             self._parts.append(data)
+            return
+        if self._cut:
+            self._parts.append(data[: self._most - self._size])
+        self._exceed()
 
     def on_message_complete(self) -> None:
         if self.answer is not None or self._trouble is not None:
@@ -134,31 +155,38 @@ class _Reading:
 
     def _finish(self, *, stays: bool) -> None:
         self.stays = stays
-        self.answer = Answer(self._parser.get_status_code(), self._headers, b"".join(self._parts))
+        self.answer = Answer(self._parser.get_status_code(), self._headers, b"".join(self._parts), self._address)
 
 
 class Exchange(asyncio.Protocol):
-    """One HTTP connection, which can take the next request while `is_free`."""
+    """One HTTP connection, which can take the next request while `is_free`.
+
+    `address` is that of the other end, as `address_of` returns it; empty over a Unix socket.
+    """
 
     def __init__(self) -> None:
         self._reading: _Reading | None = None
         self._asked: asyncio.Future[Answer] | None = None
         self._lost: Exception | None = None
         self.is_free = False
+        self.address = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        place = transport.get_extra_info("peername")
+        self.address = address_of(place) if isinstance(place, tuple) else ""
         self.is_free = True
 
-    async def ask(self, head: bytes, body: bytes, most: int) -> Answer:
+    async def ask(self, head: bytes, body: bytes, most: int, *, cut: bool = False) -> Answer:
         """Send a request; return its answer, with a body of at most `most` bytes. Raises `NoAnswer`, `AnswerTooLarge`.
 
-        An error, a cancellation, or an answer that forbids reuse ends the connection.
+        `cut`: the rest of a larger answer is dropped, instead of `AnswerTooLarge`. An error, a cancellation, a cut, or
+        an answer that forbids reuse ends the connection.
         """
         if self._lost is not None:  # it ended before the first request, perhaps with an alert
             raise self._lost
         self.is_free = False
-        self._reading = _Reading(most)
+        self._reading = _Reading(most, self.address, cut=cut)
         self._asked = asyncio.get_running_loop().create_future()
         self._transport.writelines([head, body])
         try:
@@ -203,41 +231,53 @@ class Exchange(asyncio.Protocol):
 
 
 class Pool:
-    """Persistent connections to one address. `monotonic` returns seconds."""
+    """Persistent connections to one origin, perhaps at several addresses. `monotonic` returns seconds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._resting: list[tuple[float, Exchange]] = []
+        self._idle: list[tuple[float, Exchange]] = []  # the one used last is the last
         self._at_work: dict[Exchange, None] = {}
 
-    async def ask(self, connect: Callable[[], Awaitable[Exchange]], head: bytes, body: bytes, most: int) -> Answer:
-        """Like `Exchange.ask`, over an idle connection, or a new one made with `connect`."""
-        exchange = self._rested() or await connect()
-        self._at_work[exchange] = None
-        try:
-            return await exchange.ask(head, body, most)
-        finally:
-            self._at_work.pop(exchange, None)
-            if exchange.is_free:
-                self._rest(exchange)
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the pool holds no connection."""
+        return not self._idle and not self._at_work
 
-    def _rest(self, exchange: Exchange) -> None:
-        now = self._monotonic()
-        while self._resting and now - self._resting[0][0] >= IDLE_SECONDS:
-            self._resting.pop(0)[1].close()
-        self._resting.append((now, exchange))
+    def take(self, addresses: Collection[str] | None = None) -> Exchange | None:
+        """Take and return the idle connection used last, of those to these `addresses` if they are given, or None.
 
-    def _rested(self) -> Exchange | None:
-        """Take and return the idle connection used last, or None; closes those found ended or idle for too long."""
-        while self._resting:
-            since, exchange = self._resting.pop()
-            if exchange.is_free and self._monotonic() - since < IDLE_SECONDS:
+        Closes connections that it finds ended, or idle for too long.
+        """
+        for at in range(len(self._idle) - 1, -1, -1):
+            since, exchange = self._idle[at]
+            is_usable = exchange.is_free and self._monotonic() - since < IDLE_SECONDS
+            if is_usable and addresses is not None and exchange.address not in addresses:
+                continue
+            del self._idle[at]
+            if is_usable:
                 return exchange
             exchange.close()
         return None
 
+    async def ask(self, exchange: Exchange, head: bytes, body: bytes, most: int, *, cut: bool = False) -> Answer:
+        """Like `Exchange.ask`, over a connection from `take` or a new one; then keep it, if it can be used again."""
+        self._at_work[exchange] = None
+        try:
+            return await exchange.ask(head, body, most, cut=cut)
+        finally:
+            self._at_work.pop(exchange, None)
+            if exchange.is_free:
+                self.close_idle()
+                self._idle.append((self._monotonic(), exchange))
+
+    def close_idle(self) -> None:
+        """Close connections that have been idle for too long."""
+        now = self._monotonic()
+        while self._idle and now - self._idle[0][0] >= IDLE_SECONDS:
+            self._idle.pop(0)[1].close()
+
     def close(self) -> None:
         """End every connection at once, also those with a request under way."""
-        for exchange in [*self._at_work, *(exchange for _, exchange in self._resting)]:
+        for exchange in [*self._at_work, *(exchange for _, exchange in self._idle)]:
             exchange.close()
-        self._resting.clear()
+        self._idle.clear()

@@ -23,7 +23,7 @@ from eventd.egress.loop.active import Consumers
 from eventd.egress.loop.consumer import Consumer
 from eventd.egress.peers.budget import Budget
 from eventd.egress.peers.peer import PeerDependencies, PeerMetrics, PeerSink
-from eventd.egress.peers.transport import Transport
+from eventd.egress.transport.transport import Transport
 from eventd.errors import EventdError
 from eventd.ingress.claimed_sender import Sender
 from eventd.ingress.peers import IngressMetrics, PeerIngress
@@ -31,6 +31,7 @@ from eventd.ingress.refusal_counter import RefusalCounter
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.wire_page import WirePage
 from eventd.log.cursors.cursors import Cursor
+from eventd.net.address_rules import AddressRules
 from eventd.resources.configuration import GroupConfig, ListenConfig, PeerConfig
 from eventd.resources.keyring import load_ring
 from eventd.runtime.supervisor import Supervisor
@@ -56,7 +57,8 @@ class GroupMetrics(IngressMetrics, PeerMetrics, ConnectionMetrics, Protocol):
 class GroupDependencies:
     """Dependencies shared by all groups of a process.
 
-    `credentials` is the folder of the service manager's secrets; `max_connections` applies to each listener.
+    `credentials` is the folder of the service manager's secrets; `max_connections` applies to each listener;
+    `peer_rules` judge the addresses of peers.
     """
 
     log: EventLog
@@ -68,6 +70,7 @@ class GroupDependencies:
     refusals: RefusalCounter
     budget: Budget
     parsing: ParsingTime
+    peer_rules: AddressRules | None
 
 
 class Membership:
@@ -265,7 +268,9 @@ class Membership:
 
     def _start(self, cursor: Cursor, peer: PeerConfig) -> Consumer[WirePage]:
         ours, log = self._dependencies, self._dependencies.log
-        of_peer = PeerDependencies(ours.transport, ours.budget, self.ring, log.clock, log.chance.token, ours.metrics)
+        of_peer = PeerDependencies(
+            ours.transport, ours.budget, self.ring, log.clock, log.chance.token, ours.metrics, ours.peer_rules
+        )
         link = link_name(self.config.name, peer.node_name)
         return Consumer(
             log,

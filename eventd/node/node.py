@@ -27,9 +27,9 @@ from eventd.api.listener.runner import Runner
 from eventd.api.topics.calls import V0
 from eventd.dynamic.effective import Following
 from eventd.egress.peers.budget import Budget
-from eventd.egress.peers.transport import Transport
 from eventd.egress.routers.pump import Routing
 from eventd.egress.subscriptions.runner import SubscriptionDependencies
+from eventd.egress.transport.transport import Transport
 from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
 from eventd.net.local_socket import DATABASE_HEADER, LISTEN_HEADER
@@ -50,8 +50,9 @@ from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import Chore, Supervisor
 from eventd.runtime.threads import THREADS, ThreadFactory
 from eventd.runtime.worker_share import ALL, Share
+from eventd.settings.environment import plugin_environment
 from eventd.settings.identity import identify_file, identify_server
-from eventd.settings.model import Settings, plugin_environment
+from eventd.settings.model import Settings
 from eventd.store.engine.claim import DatabaseClaim
 from eventd.store.engine.database import Database
 from eventd.store.engine.space import shortage
@@ -166,6 +167,7 @@ class Node:
             self._housekeeping.refusals,
             self.outbox,
             ParsingTime(),
+            self.settings.peer_rules,
         )
         self._started.append(self._stop_groups)
         self.reconciler = Reconciler(self.settings, self._share, self.log, self.groups, self._declared_anew)
@@ -266,6 +268,7 @@ class Node:
                 settings.credentials_directory,
                 self.certificates.read,
                 local.local.look if local else lambda: None,
+                settings.peer_rules,
             ),
             callers,
             self._workers,

@@ -443,7 +443,7 @@ RULES = [
         environment_in_settings,
         {
             "eventd/settings/model.py": "reads the settings",
-            "eventd/settings/environment.py": "reads variables without loading the settings",
+            "eventd/settings/environment.py": "reads variables that are not settings",
         },
     ),
     Rule(
@@ -547,7 +547,7 @@ RULES = [
         {
             "eventd/api/framework/auth.py": "the expiry of a key is a wall time; it is looked at again every minute",
             "eventd/dynamic/effective.py": "the end of a part is a wall time; it is looked at again every minute",
-            "eventd/egress/peers/transport.py": "Retry-After may be a date",
+            "eventd/egress/transport/retry_after.py": "Retry-After may be a date",
             "eventd/egress/peers/push_v2.py": "the skew of a peer's clock is a difference of wall times",
             "eventd/egress/peers/peer.py": "a figure: the age of a record",
             "eventd/audit/engine/assemble.py": "a figure: the age of a record",

@@ -37,6 +37,10 @@ REMEDIES = {
         _ENDPOINT, "use the port of `spec.listen` of the peer's EventGroup in this EventPeer's endpoint"
     ),
     "wrong_path": Remedy(_ENDPOINT, "leave the path out of this EventPeer's endpoint, as in http://10.99.0.7:8787"),
+    "address_forbidden": Remedy(
+        "allow-address",
+        "add the address that the detail names to the setting there, and restart; or correct the endpoint",
+    ),
     "not_found": Remedy(_ENDPOINT, "correct the endpoint: the server there is not a peer's listener"),
     "method_not_allowed": Remedy(_ENDPOINT, "correct the endpoint: another program answers there"),
     "no_v2": Remedy(

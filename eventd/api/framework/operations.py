@@ -15,6 +15,7 @@ from federation.event import is_plain
 if TYPE_CHECKING:  # a command loads only what it needs
     from eventd.dynamic.effective import Following
     from eventd.log.core.eventlog import EventLog
+    from eventd.net.address_rules import AddressRules
     from eventd.net.local_socket import SocketProblem
     from eventd.observe.metrics import Metrics
     from eventd.resources.configuration import GroupConfig
@@ -54,7 +55,8 @@ class Services:
     None if no node runs. It raises `Unavailable` if a node runs and cannot be queried. `credentials` is the folder of
     the service manager's secrets. `certificates` reads the certificates of a running node, those for these groups
     included; a command, whose user may not be the node's, has none. `local_socket` returns why
-    commands do not reach the running node over its local socket; None if they do, or if no node runs.
+    commands do not reach the running node over its local socket; None if they do, or if no node runs. `peer_rules`
+    judge the addresses of peers.
     """
 
     log: EventLog
@@ -66,6 +68,7 @@ class Services:
     credentials: Path | None = None
     certificates: Callable[[Iterable[GroupConfig]], Sequence[CertificateState]] = _no_certificates
     local_socket: Callable[[], SocketProblem | None] = lambda: None
+    peer_rules: AddressRules | None = None
 
     @property
     def effective(self) -> Following:

@@ -14,7 +14,7 @@ from eventd.api.framework.operations import Params, Services
 from eventd.api.verify.comparing import Comparison
 from eventd.api.verify.links import show_link
 from eventd.egress.peers.questions import Asker, QueryUnsupported
-from eventd.egress.peers.transport import Transport
+from eventd.egress.transport.transport import Transport
 from eventd.errors import Conflict, NotFound
 from eventd.groups.lookup import find_group, find_peer
 from eventd.resources.configuration import GroupConfig, PeerConfig
@@ -110,7 +110,8 @@ async def _continue(services: Services, group: GroupConfig, peer: PeerConfig, ru
     ring = await asyncio.to_thread(services.ring, group)
     transport = Transport(services.clock, services.credentials)
     try:
-        asker = Asker(group, peer, transport, ring, services.clock, services.log.chance.token)
+        random = services.log.chance.token
+        asker = Asker(group, peer, transport, ring, services.clock, random, services.peer_rules)
         await run.comparison.work(asker, seconds)
     finally:
         await transport.close()

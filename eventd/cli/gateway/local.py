@@ -113,6 +113,7 @@ class LocalGateway:
             ring=self._ring,
             readiness=partial(ask_readiness, database),
             local_socket=lambda: problem,
+            peer_rules=self._settings.peer_rules,
         )
 
     def _ring(self, group: GroupConfig) -> KeyRing:

@@ -32,8 +32,11 @@ class LinkError(Exception):
     """The link as a whole does not work; if neither subclass applies, this node itself is the cause.
 
     `reason` is a slug out of a fixed set, because it becomes a label of metrics; `detail` explains it, and may quote
-    the other side. `retry_after` is the pause in seconds that the other side asked for.
+    the other side. `retry_after` is the pause in seconds that the other side asked for; `address` that of the
+    connection that failed, empty if there was none.
     """
+
+    address: str = ""
 
     def __init__(self, reason: str, detail: str, *, retry_after: float | None = None) -> None:
         super().__init__(plain(detail))

@@ -12,11 +12,12 @@ from eventd.egress.peers.budget import Allowance, Budget
 from eventd.egress.peers.outbound_batch import OutboundLines, PeerBatch
 from eventd.egress.peers.push_v1 import PAGE, V1, PushV1
 from eventd.egress.peers.push_v2 import V2, Link, PushV2, V2Unsupported, impossible_mark
-from eventd.egress.peers.transport import Transport
+from eventd.egress.transport.transport import Transport
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.wire_page import WirePage
 from eventd.log.cursors.cursors import Cursor, DeliveredBatch
 from eventd.log.delivery.selection import Selection
+from eventd.net.address_rules import AddressRules
 from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.runtime.clock import SECOND, Clock
 from federation.keys import KeyRing
@@ -39,7 +40,10 @@ class PeerMetrics(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PeerDependencies:
-    """Dependencies shared by the sinks of a group. `random` returns random bytes, `ring` the group's current keys."""
+    """Dependencies shared by the sinks of a group. `random` returns random bytes, `ring` the group's current keys.
+
+    `rules` judge the addresses of peers.
+    """
 
     transport: Transport
     budget: Budget
@@ -47,6 +51,7 @@ class PeerDependencies:
     clock: Clock
     random: Callable[[int], bytes]
     metrics: PeerMetrics
+    rules: AddressRules | None = None
 
 
 class PeerSink:
@@ -75,6 +80,7 @@ class PeerSink:
             selector_version=cursor.selector_version,
             repair=self._repair,
             tls=peer.tls,
+            rules=dependencies.rules,
         )
         self._v1 = PushV1(on, dependencies.transport, dependencies.ring, dependencies.clock)
         self._v2 = PushV2(

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from eventd.egress.loop.sink import Ack, Blocked, LinkError, RecordRefusal
+from eventd.egress.peers.answers import link_error
 from eventd.egress.peers.outbound_batch import OutboundLine, PeerBatch
 from eventd.egress.peers.push_v2 import Link
-from eventd.egress.peers.transport import Transport
+from eventd.egress.transport.transport import Transport
 from eventd.log.cursors.cursors import DeliveredBatch
 from eventd.net.exchange import Answer
 from eventd.runtime.clock import Clock
@@ -76,7 +77,13 @@ class PushV1:
         headers = sign_request_v1(body, key, now=self._clock.now())
         url = self._link.endpoint + V1_EVENTS_PATH
         answer = await self._transport.post(
-            url, body, headers, seconds=self._link.seconds, tls=self._link.tls, node=self._link.peer
+            url,
+            body,
+            headers,
+            seconds=self._link.seconds,
+            tls=self._link.tls,
+            node=self._link.peer,
+            rules=self._link.rules,
         )
         if 200 <= answer.status < 300:
             if is_page(answer.headers.get("content-type", ""), answer.body):
@@ -87,7 +94,7 @@ class PushV1:
         text = _first_line(answer)
         if refuses_event_v1(answer.status, answer.body):
             return answer.status, RecordRefusal(record, "refused", text)
-        raise self._transport.link_error(answer, self._link.endpoint, detail=text)
+        raise link_error(answer, self._link.endpoint, self._clock.now(), detail=text)
 
     def _row(
         self,

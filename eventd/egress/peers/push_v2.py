@@ -19,10 +19,12 @@ from eventd.egress.loop.sink import (
     Rewind,
     plain,
 )
+from eventd.egress.peers.answers import is_of_an_api, link_error
 from eventd.egress.peers.outbound_batch import PeerBatch
-from eventd.egress.peers.transport import MAX_ANSWER, Transport, is_of_an_api
+from eventd.egress.transport.transport import MAX_ANSWER, Transport
 from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import DeliveredBatch
+from eventd.net.address_rules import AddressRules
 from eventd.net.exchange import Answer
 from eventd.runtime.clock import Clock
 from eventd.tls.files import SYSTEM_CAS, ClientTlsConfig
@@ -72,7 +74,7 @@ class Link:
 
     `cursor` is the name under which deliveries are recorded; `window` the group's replay window in microseconds.
     `repair`: batches are sent for a repair, so that they report no range of the cursor.
-    `tls` applies to an https endpoint.
+    `tls` applies to an https endpoint; `rules` judge the addresses of the endpoint's host.
     """
 
     cursor: str
@@ -85,6 +87,7 @@ class Link:
     selector_version: int
     repair: bool
     tls: ClientTlsConfig = SYSTEM_CAS
+    rules: AddressRules | None = None
 
 
 class PushV2:
@@ -198,7 +201,7 @@ class PushV2:
         url = self._link.endpoint + header.path
         link = self._link
         answer = await self._transport.post(
-            url, body, headers, seconds=link.seconds, most=most, tls=link.tls, node=link.peer
+            url, body, headers, seconds=link.seconds, most=most, tls=link.tls, node=link.peer, rules=link.rules
         )
         return signed, answer, key.id
 
@@ -296,13 +299,13 @@ class PushV2:
     def _link_error(self, answer: Answer) -> LinkError:
         error = read_error(answer.body)
         if error is None:
-            return self._transport.link_error(answer, self._link.endpoint)
+            return link_error(answer, self._link.endpoint, self._clock.now())
         if error.code == "replayed":
             return LinkUnavailable("replayed", "the peer has seen this request before (replay)")
         detail = error.message + (f"; its clock says {error.server_time}" if error.server_time else "")
         if error.code not in STATUS:
-            return self._transport.link_error(answer, self._link.endpoint, detail=f"{error.code}: {detail}")
-        return self._transport.link_error(answer, self._link.endpoint, code=error.code, detail=detail)
+            return link_error(answer, self._link.endpoint, self._clock.now(), detail=f"{error.code}: {detail}")
+        return link_error(answer, self._link.endpoint, self._clock.now(), code=error.code, detail=detail)
 
     def _refusals(self, outbound: PeerBatch, receipt: Receipt) -> list[RecordRefusal]:
         """Return the records that the receipt refuses. Raises `Blocked` when its sums differ from what was sent."""

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from eventd.egress.loop.sink import Blocked, LinkError, LinkUnavailable
-from eventd.egress.peers.transport import Transport, is_of_an_api
+from eventd.egress.peers.answers import is_of_an_api, link_error
+from eventd.egress.transport.transport import Transport
 from eventd.errors import Conflict, EventdError, Unavailable
+from eventd.net.address_rules import AddressRules
 from eventd.net.exchange import Answer
 from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.runtime.clock import Clock
@@ -37,7 +39,7 @@ class HistoryEnded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Asks one peer on behalf of this node. `random` returns random bytes."""
+    """Asks one peer on behalf of this node. `random` returns random bytes; `rules` judge the peer's addresses."""
 
     group: GroupConfig
     peer: PeerConfig
@@ -45,6 +47,7 @@ class Asker:
     ring: KeyRing
     clock: Clock
     random: Callable[[int], bytes]
+    rules: AddressRules | None = None
 
     async def ask(self, question: Question, kind: type[R]) -> R:
         """Return the answer, decoded as the type `kind`; a busy peer is asked again for up to `BUSY_SECONDS`.
@@ -81,6 +84,7 @@ class Asker:
                 most=ANSWER_BYTES,
                 tls=self.peer.tls,
                 node=self.peer.node_name,
+                rules=self.rules,
             )
             if answer.status == 200:
                 verify_answer(signed, answer.status, answer.headers, answer.body, self.ring)
@@ -104,9 +108,8 @@ class Asker:
             )
         if code == "other_history":
             raise HistoryEnded
-        held = self.transport.link_error(
-            answer, self.peer.endpoint, code=code, detail=error.message if error is not None else ""
-        )
+        detail = error.message if error is not None else ""
+        held = link_error(answer, self.peer.endpoint, self.clock.now(), code=code, detail=detail)
         if not may_wait or not (isinstance(held, LinkUnavailable) or code == "replayed"):
             raise self._down(held)
         await self.clock.sleep(min(5.0, (isinstance(held, LinkUnavailable) and held.retry_after) or 0.5))

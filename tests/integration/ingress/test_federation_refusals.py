@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from eventd.api.peers import listener
-from eventd.egress.peers.transport import Transport
+from eventd.egress.transport.transport import Transport
 from eventd.node import membership
 from eventd.testing import ManualClock, until
 from federation.compare import StateQuery, encode_question

@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from eventd.net.exchange import MAX_HEAD, MAX_INTERIM, STEP, Answer, AnswerTooLarge, Exchange, NoAnswer
+from eventd.net.exchange import (
+    IDLE_SECONDS,
+    MAX_HEAD,
+    MAX_INTERIM,
+    STEP,
+    Answer,
+    AnswerTooLarge,
+    Exchange,
+    NoAnswer,
+    Pool,
+)
+from eventd.testing import ManualClock
 
 OK = b"HTTP/1.1 200 OK\r\n"
 WHOLE = OK + b"Content-Length: 5\r\nX-One: a\r\nX-One:  b c \r\n\r\nhello"
@@ -20,8 +31,8 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;why=not\r\nlo\r
 class Wire(asyncio.Transport):
     """Keeps what is sent."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, place: object = None) -> None:
+        super().__init__({"peername": place})
         self.sent = b""
         self.unsent = 0
         self.ended = False
@@ -39,10 +50,12 @@ class Wire(asyncio.Transport):
         self.ended = True
 
 
-async def ask(*arriving: bytes, most: int = 100, ends: bool = False) -> tuple[Answer, Exchange, Wire]:
-    wire, exchange = Wire(), Exchange()
+async def ask(
+    *arriving: bytes, most: int = 100, ends: bool = False, cut: bool = False, place: object = None
+) -> tuple[Answer, Exchange, Wire]:
+    wire, exchange = Wire(place), Exchange()
     exchange.connection_made(wire)
-    asking = exchange.ask(b"HEAD", b"BODY", most)
+    asking = exchange.ask(b"HEAD", b"BODY", most, cut=cut)
     asked = asyncio.get_running_loop().create_task(asking)
     await asyncio.sleep(0)
     for part in arriving:
@@ -222,3 +235,100 @@ async def test_what_nobody_has_asked_for_ends_the_connection() -> None:
     exchange.data_received(b"HTTP/1.1 200 OK\r\n\r\n")
     assert wire.ended
     assert not exchange.is_free
+
+
+# --- cut answers, addresses, pools ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(WHOLE, CHUNKED, OK + b"\r\nhello", WHOLE.replace(b": 5", b": 99999999999")),
+        OK.replace(b"200", b"500") + b"\r\nhello",
+    ],
+    ids=["length", "chunks", "to the end", "a huge length", "refusal"],
+)
+@pytest.mark.parametrize("most", [0, 1, 4])
+async def test_an_answer_that_may_be_cut_counts_and_ends_the_connection(text: bytes, most: int) -> None:
+    for parts in pieces(text):
+        answer, exchange, wire = await ask(*parts, most=most, cut=True)
+        assert (answer.status, answer.body) == (int(text[9:12]), b"hello"[:most])
+        assert not exchange.is_free
+        assert wire.ended
+
+
+@pytest.mark.parametrize("text", [WHOLE, CHUNKED, b"HTTP/1.1 204 No\r\n\r\n"])
+async def test_an_answer_that_need_not_be_cut_is_as_any_other(text: bytes) -> None:
+    answer, exchange, wire = await ask(text, most=5, cut=True)
+    assert answer.body in (b"hello", b"")
+    assert exchange.is_free
+    assert not wire.ended
+
+
+async def test_chunks_of_single_bytes_are_cut_before_their_frames_take_much() -> None:
+    wire, exchange = Wire(), Exchange()
+    exchange.connection_made(wire)
+    asked = asyncio.get_running_loop().create_task(exchange.ask(b"", b"", 1 << 30, cut=True))
+    await asyncio.sleep(0)
+    exchange.data_received(CHUNKS)
+    for _ in range(100):
+        exchange.data_received(b"1\r\ny\r\n" * 100)
+    answer = await asked
+    assert answer.status == 200
+    assert 0 < len(answer.body) < MAX_HEAD
+    assert wire.ended
+
+
+@pytest.mark.parametrize(
+    "text", [b"", OK, WHOLE[:-1], OK + b"X: " + b"y" * MAX_HEAD, b"HTTP/2.0 200 OK\r\n\r\n", CHUNKED[:-1]]
+)
+async def test_what_is_no_answer_is_none_if_it_may_be_cut(text: bytes) -> None:
+    with pytest.raises(NoAnswer):
+        await ask(text, ends=True, cut=True)
+
+
+async def test_an_answer_has_the_address_of_the_other_end() -> None:
+    answer, exchange, _ = await ask(WHOLE, place=("FD00::0:1", 443, 0, 0))
+    assert answer.address == exchange.address == "fd00::1"
+    assert (await ask(WHOLE, place=""))[0].address == ""
+
+
+def idle(address: str) -> Exchange:
+    exchange = Exchange()
+    exchange.connection_made(Wire((address, 443)))
+    return exchange
+
+
+async def used(pool: Pool, exchange: Exchange) -> None:
+    asked = asyncio.get_running_loop().create_task(pool.ask(exchange, b"", b"", 100))
+    await asyncio.sleep(0)
+    exchange.data_received(WHOLE)
+    await asked
+
+
+async def test_a_pool_gives_the_connection_used_last_and_only_to_the_addresses_asked_for() -> None:
+    clock = ManualClock()
+    pool, one, two, other = Pool(clock.monotonic), idle("10.0.0.1"), idle("10.0.0.1"), idle("10.0.0.2")
+    for exchange in (one, two, other):
+        await used(pool, exchange)
+    assert pool.take(["10.0.0.9"]) is None
+    assert pool.take(["10.0.0.1", "10.0.0.9"]) is two
+    assert pool.take() is other
+    clock.advance(IDLE_SECONDS)
+    assert not pool.is_empty
+    assert pool.take(["10.0.0.1"]) is None
+    assert not one.is_free
+    assert pool.is_empty
+
+
+async def test_a_pool_closes_what_is_idle_for_too_long_also_unasked() -> None:
+    clock = ManualClock()
+    pool, one, two = Pool(clock.monotonic), idle("10.0.0.1"), idle("10.0.0.1")
+    await used(pool, one)
+    clock.advance(IDLE_SECONDS - 1)
+    await used(pool, two)
+    clock.advance(1)
+    pool.close_idle()
+    assert (one.is_free, two.is_free) == (False, True)
+    pool.close()
+    assert pool.is_empty

@@ -11,7 +11,7 @@ import pytest
 
 from eventd.egress.loop import consumer
 from eventd.egress.loop.sink import LinkUnavailable
-from eventd.egress.peers.transport import MAX_ANSWER, Transport
+from eventd.egress.transport.transport import MAX_ANSWER, Transport
 from eventd.runtime.clock import SECOND, SystemClock
 from eventd.testing import ManualClock
 from tests.integration.conftest import MakeSites

@@ -12,7 +12,7 @@ import pytest
 from eventd.egress.loop.sink import LONGEST, Ack, Blocked, LinkError
 from eventd.egress.peers.outbound_batch import OutboundLines, PeerBatch
 from eventd.egress.peers.push_v2 import BATCH_IDS, Link, PushV2
-from eventd.egress.peers.transport import Transport
+from eventd.egress.transport.transport import Transport
 from eventd.log.core.values import Head
 from eventd.net.exchange import Answer
 from eventd.runtime.clock import SECOND
