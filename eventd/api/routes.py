@@ -30,6 +30,7 @@ _RESOURCE = "/resources/{kind}/{name}"
 _PEER = f"{_GROUP}/peers/{{peer}}"
 _LETTERS = f"{_GROUP}/dead-letters"
 _SUBSCRIPTION = "/subscriptions/{subscription}"
+_CALLBACK = "/callbacks/{callback}"
 _TOPIC = "/v0/topics/{topic}"
 _ROUTER = "/v0/routers/{router}"
 _SSE = "text/event-stream"
@@ -125,6 +126,42 @@ OPERATIONS: Final[dict[str, Route]] = {
     ),
     "subscriptions.resume": _post(
         f"{_SUBSCRIPTION}/resume", "admin.subscriptions:resume", "admin", "Resume a subscription, at once"
+    ),
+    "callbacks.list": _get("/callbacks", "admin.callbacks:list_callbacks", "List callbacks with their state"),
+    "callbacks.describe": _get(
+        _CALLBACK, "admin.callbacks:describe", "Show a callback with its limits, keys and newest attempts"
+    ),
+    "callbacks.attempts": _get(
+        f"{_CALLBACK}/attempts", "admin.callbacks:list_attempts", "List the requests to a callback's endpoint"
+    ),
+    "callbacks.test": _post(
+        f"{_CALLBACK}/test", "admin.callbacks:test", "admin", "Send a test message to a callback's endpoint"
+    ),
+    "callbacks.pause": _post(f"{_CALLBACK}/pause", "admin.callbacks:pause", "admin", "Pause a callback"),
+    "callbacks.resume": _post(f"{_CALLBACK}/resume", "admin.callbacks:resume", "admin", "Resume a callback, at once"),
+    "callbacks.reset": _post(
+        f"{_CALLBACK}/reset", "admin.callbacks:reset", "admin", "Move a callback to another place in the log"
+    ),
+    "callbacks.resend": _post(
+        f"{_CALLBACK}/resend", "admin.callback_resends:resend", "admin", "Send events to a callback again, by id"
+    ),
+    "callbacks.replay": _post(
+        f"{_CALLBACK}/replay", "admin.callback_resends:replay", "admin", "Send a range of events to a callback again"
+    ),
+    "callback_letters.list": _get(
+        f"{_CALLBACK}/dead-letters", "admin.callback_resends:list_letters", "List a callback's dead letters"
+    ),
+    "callback_letters.retry": _post(
+        f"{_CALLBACK}/dead-letters/retry",
+        "admin.callback_resends:retry_letters",
+        "admin",
+        "Send dead letters of a callback once more",
+    ),
+    "callback_letters.drop": _post(
+        f"{_CALLBACK}/dead-letters/drop",
+        "admin.callback_resends:drop_letters",
+        "delete",
+        "Drop dead letters of a callback",
     ),
     "dynamic.list": _get("/dynamic/parts", "admin.dynamic:list_parts", "List the parts that plugins have derived"),
     "dynamic.describe": _get("/dynamic/part", "admin.dynamic:describe", "Show one part, or all parts of an owner"),

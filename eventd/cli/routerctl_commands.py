@@ -135,8 +135,63 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
     "fed": _FEDERATION._replace(hidden=True),
     "subscription": _SUBSCRIPTION,
     "callback": Branch(
-        "Sign and verify callbacks in the format of Standard Webhooks, and create their secrets.",
+        "Manage callbacks, which push events to HTTP endpoints: their state, attempts, dead letters and secrets.",
         {
+            "list": Leaf(
+                "callbacks.callbacks.list_callbacks",
+                "List callbacks with their state, backlog, last success and next try.",
+            ),
+            "describe": Leaf(
+                "callbacks.callbacks.describe", "Show a callback with its limits, keys, losses and newest attempts."
+            ),
+            "attempts": Leaf(
+                "callbacks.callbacks.attempts",
+                "List the requests to a callback's endpoint with status and duration, the newest first.",
+            ),
+            "test": Leaf(
+                "callbacks.callbacks.test",
+                "Send a signed test message, which is not stored, and show the answer; exits with status 4 unless it is"
+                " 2xx.",
+            ),
+            "pause": Leaf(
+                "callbacks.callbacks.pause",
+                "Pause a callback; its events wait until it is resumed, unless they expire or are evicted.",
+            ),
+            "resume": Leaf(
+                "callbacks.callbacks.resume",
+                "Resume a callback at once, whether it is paused, disabled by the node, backing off or blocked.",
+            ),
+            "reset": Leaf(
+                "callbacks.callbacks.reset",
+                "Move a callback to the oldest stored event, or as --since or --latest says. Deletes the dead letters"
+                " of events that are sent again.",
+            ),
+            "resend": Leaf(
+                "callbacks.resends.resend",
+                "Send events again, by id; their messages have the same ids, and the header `routerd-repair: 1`.",
+            ),
+            "replay": Leaf(
+                "callbacks.resends.replay",
+                "Send a range of events again, beside the callback's own deliveries; their messages have the same ids.",
+            ),
+            "dead-letters": Branch(
+                "Manage events that a callback's endpoint does not accept.",
+                {
+                    "list": Leaf(
+                        "callbacks.resends.list_letters",
+                        "List the events that a callback's endpoint does not accept, with the reason of each.",
+                    ),
+                    "retry": Leaf(
+                        "callbacks.resends.retry",
+                        "Send the events of dead letters again, and delete these dead letters; those that cannot be"
+                        " sent stay.",
+                    ),
+                    "drop": Leaf(
+                        "callbacks.resends.drop",
+                        "Delete dead letters. Their events are neither deleted nor sent again.",
+                    ),
+                },
+            ),
             "secret": Branch(
                 "Manage the secrets of callbacks.",
                 {

@@ -1,7 +1,9 @@
-"""Keeps the cursors in line with the declarations: one for each peer and subscription, and one more for each repair.
+"""Keeps the cursors in line with the declarations: one for each peer, subscription and callback, and one more for each
+repair.
 
 A repair (of a subscription: a backfill) runs when a wider selection, or an operator, requests records that the cursor
-has passed.
+has passed. That of a callback, a resend, runs only for an operator: a callback gets what is recorded after its
+declaration.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eventd.dynamic.part import subscription_owner
+from eventd.egress.callbacks.selection import CallbackSelection
 from eventd.egress.subscriptions.trigger import SubscriptionTrigger
 from eventd.log.core.head import lock_head, read_head
-from eventd.log.core.topic_row import TopicRow, ensure_topic, read_group_topics, read_topic
+from eventd.log.core.topic_row import TopicRow, ensure_topic, find_topic, read_group_topics, read_topic
 from eventd.log.cursors.cursors import (
     Cursor,
+    LinkState,
     clear_failures,
     create_cursor,
     declare_selection,
@@ -26,6 +30,7 @@ from eventd.log.cursors.cursors import (
     set_paused,
 )
 from eventd.log.delivery.selection import Selection
+from eventd.resources.callback_configuration import CallbackConfig, callbacks
 from eventd.resources.configuration import (
     PeerConfig,
     SubscriptionConfig,
@@ -35,13 +40,19 @@ from eventd.resources.configuration import (
 )
 from eventd.store.engine.database import Connection
 from eventd.store.parts.parts import orphan
+from eventd.store.rows.callback_attempts import forget_attempts
 from eventd.store.rows.registry import StoredResource, read_resources
 from eventd.store.rows.runs import detach_runs
 
 PEER, REPAIR = "peer", "repair"
 SUBSCRIPTION, BACKFILL = "subscription", "backfill"
+CALLBACK, RESEND = "callback", "resend"
 KINDS = (PEER, REPAIR, SUBSCRIPTION, BACKFILL)
-"""The kinds of cursors that follow declarations."""
+"""The kinds of cursors that follow the declarations of a group."""
+CALLBACK_KINDS = (CALLBACK, RESEND)
+"""The kinds of cursors of callbacks."""
+SUBSCRIBER = "rm/"
+"""Beginning of the names of callbacks that serve subscribers of the Routemaster surface."""
 
 
 def link_name(group: str, node: str) -> str:
@@ -52,6 +63,16 @@ def link_name(group: str, node: str) -> str:
 def subscription_name(group: str, name: str) -> str:
     """Return the name of a subscription's cursor: `subscription:GROUP/NAME`."""
     return f"{SUBSCRIPTION}:{group}/{name}"
+
+
+def callback_name(name: str) -> str:
+    """Return the name of a callback's cursor: `callback:NAME`."""
+    return f"{CALLBACK}:{name}"
+
+
+def callback_of(cursor: str) -> str:
+    """Return the name of the callback that a cursor of this name serves: `callback:NAME` or `resend:NAME#NUMBER`."""
+    return cursor.partition(":")[2].partition("#")[0]
 
 
 def target_of(cursor: str) -> tuple[str, str]:
@@ -84,7 +105,49 @@ def reconcile(conn: Connection, stored: Sequence[StoredResource], now: int) -> l
     # A subscription moved to another group: its parts were made of the old group's events.
     ended = {subscription_owner(target_of(name)[1]) for name in gone}
     orphan(conn, {f"{row.kind}/{row.name}" for row in stored} - ended, now)
-    return read_cursors(conn, *KINDS)
+    _reconcile_callbacks(conn, callbacks(stored), now)
+    return read_cursors(conn, *KINDS, *CALLBACK_KINDS)
+
+
+def _reconcile_callbacks(conn: Connection, declared: Mapping[str, CallbackConfig], now: int) -> None:
+    """Create, adjust and delete the cursors of declared callbacks; one whose topic does not exist has none.
+
+    A change of the selection concerns the records after the cursor. If the topic was deleted and created again, the
+    callback begins anew. Cursors of subscribers of a Routemaster surface are left as they are.
+    """
+    head = read_head(conn)
+    cursors = {cursor.name: cursor for cursor in read_cursors(conn, *CALLBACK_KINDS)}
+    selections = read_selections(conn, CALLBACK)
+    topics = {name: find_topic(conn, name) for name in {callback.topic for callback in declared.values()}}
+    ended = [name for name in cursors if not is_subscriber(name) and callback_of(name) not in declared]
+    for callback in declared.values():
+        name, topic = callback_name(callback.name), topics[callback.topic]
+        cursor, selection = cursors.get(name), CallbackSelection(callback.selector).to_json()
+        if cursor is not None and (topic is None or cursor.topic_id != topic.id):
+            ended += [one for one in cursors if callback_of(one) == callback.name]
+            _end_callbacks(conn, ended)
+            cursor, ended = None, []
+        if topic is None:
+            continue
+        if cursor is None:
+            position = topic.evicted_position if callback.from_earliest else head.last
+            create_cursor(conn, name, kind=CALLBACK, topic_id=topic.id, position=position, now=now)
+            declare_selection(conn, name, head.registry_version, selection, now)
+        elif selections[name][1] != selection:
+            declare_selection(conn, name, max(head.registry_version, selections[name][0] + 1), selection, now)
+    _end_callbacks(conn, ended)
+
+
+def _end_callbacks(conn: Connection, names: Sequence[str]) -> None:
+    """Delete cursors of callbacks, with their deliveries, dead letters and attempts."""
+    delete_cursors(conn, names)
+    for name in names:
+        forget_attempts(conn, name)
+
+
+def is_subscriber(cursor: str) -> bool:
+    """Return whether a cursor of this name serves a subscriber of the Routemaster surface, not a declared callback."""
+    return callback_of(cursor).startswith(SUBSCRIBER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +277,25 @@ def forgive(conn: Connection, names: list[str], now: int) -> None:
     """Clear the failures of the cursors with these names, so that they are tried at once: the cause may be gone."""
     lock_head(conn)  # locked before any cursor, as everywhere
     clear_failures(conn, names, now)
+
+
+def forgive_failed(conn: Connection, names: list[str], now: int) -> None:
+    """Clear the failures of those of these cursors that are `failed`: this node was the cause, and it may be gone."""
+    lock_head(conn)  # locked before any cursor, as everywhere
+    failed = {cursor.name for cursor in read_cursors(conn, *CALLBACK_KINDS) if cursor.state is LinkState.FAILED}
+    clear_failures(conn, sorted(failed & set(names)), now)
+
+
+def read_topic_ids(conn: Connection, names: Sequence[str]) -> dict[str, int | None]:
+    """Return the ids of topics by name; None for one that does not exist."""
+    found = {name: find_topic(conn, name) for name in names}
+    return {name: None if topic is None else topic.id for name, topic in found.items()}
+
+
+def topics_of_callbacks(declared: Sequence[StoredResource], cursors: Sequence[Cursor]) -> dict[str, int | None]:
+    """Return, by the name of its topic, the id of the topic that each callback of a topic of records reads."""
+    ids = {cursor.name: cursor.topic_id for cursor in cursors if cursor.kind == CALLBACK}
+    return {one.topic: ids.get(callback_name(one.name)) for one in callbacks(declared).values() if not one.group}
 
 
 Declared = tuple[int, list[StoredResource], dict[str, int]]

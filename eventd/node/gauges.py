@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from eventd.groups.callbacks import CallbackStatus, read_callback_statuses, read_callbacks
 from eventd.groups.links import LinkStatus, read_link_statuses
 from eventd.groups.lookup import peers_of
 from eventd.groups.subscriptions import SubscriptionStatus, read_subscription_statuses
@@ -13,6 +14,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.id_conflicts import UNKNOWN, read_conflicts
 from eventd.log.core.topic_row import TopicRow, read_topic
 from eventd.node.attempt import attempt
+from eventd.observe.callback_figures import CallbackFigure
 from eventd.observe.metrics import Metrics
 from eventd.resources.configuration import GroupConfig, subscriptions, topic_of
 from eventd.runtime.clock import SECOND
@@ -75,6 +77,21 @@ class Gauges:
                 )
         self._forget(self._measured, seen)
         self._measured = seen
+        await self._measure_callbacks()
+
+    async def _measure_callbacks(self) -> None:
+        now = self._log.clock.now()
+        found = await self._log.database.read(_read_callbacks, now)
+        self._metrics.callbacks.show(
+            CallbackFigure(
+                one.callback.config.name,
+                str(one.state),
+                one.backlog.events,
+                _seconds(one.backlog.lag(now)),
+                one.dead_letters,
+            )
+            for one in found
+        )
 
     async def _count_conflicts(self, group: GroupConfig, topic_id: int) -> Counter[tuple[str, str, str, str]]:
         """Return the numbers of id conflicts, by owner, owner's key, source and key.
@@ -107,6 +124,10 @@ def _read_subscriptions(conn: Connection, group: str, now: int) -> list[Subscrip
     stored = read_resources(conn)
     chosen = [one for one in subscriptions(stored).values() if one.group == group]
     return read_subscription_statuses(conn, stored, chosen, now)
+
+
+def _read_callbacks(conn: Connection, now: int) -> list[CallbackStatus]:
+    return read_callback_statuses(conn, [*read_callbacks(conn).values()], now)
 
 
 def _seconds(duration: int) -> float:

@@ -26,6 +26,8 @@ from eventd.api.listener.parsing_time import ParsingTime
 from eventd.api.listener.runner import Runner
 from eventd.api.topics.calls import V0
 from eventd.dynamic.effective import Following
+from eventd.egress.callbacks.sink import CallbackDependencies
+from eventd.egress.callbacks.tester import CallbackTester
 from eventd.egress.peers.budget import Budget
 from eventd.egress.routers.pump import Routing
 from eventd.egress.subscriptions.runner import SubscriptionDependencies
@@ -34,6 +36,8 @@ from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
 from eventd.net.local_socket import DATABASE_HEADER, LISTEN_HEADER
 from eventd.node import lake_shipping
+from eventd.node.callback_notices import CallbackNotices
+from eventd.node.callbacks import Callbacks
 from eventd.node.certificates import Certificates
 from eventd.node.garbage import Garbage
 from eventd.node.housekeeping import Housekeeping
@@ -172,7 +176,8 @@ class Node:
         self._started.append(self._stop_groups)
         self.reconciler = Reconciler(self.settings, self._share, self.log, self.groups, self._declared_anew)
         self.subscribers = self._make_subscribers()
-        self.reconciler.begin(self._dependencies, self.subscribers, self.schedules)
+        self.callbacks = self._make_callbacks()
+        self.reconciler.begin(self._dependencies, self.subscribers, self.callbacks, self.schedules)
         self.routing = Routing(
             self.log,
             lambda: self.reconciler.configs,
@@ -205,7 +210,7 @@ class Node:
         return transport
 
     def _count_links(self) -> int:
-        return sum(group.count_links() for group in self.groups.values())
+        return sum(group.count_links() for group in self.groups.values()) + len(self.callbacks)
 
     def _make_subscribers(self) -> Subscribers:
         plugins = Plugins(self._clock, environment=plugin_environment(), threads=self.log.database.threads)
@@ -222,6 +227,19 @@ class Node:
         self._started.append(lambda: subscribers.stop(self.settings.drain_timeout))
         self._started.append(self.schedules.stop)
         return subscribers
+
+    def _make_callbacks(self) -> Callbacks:
+        settings, log = self.settings, self.log
+        rules = settings.callback_rules
+        transport, credentials = self._dependencies.transport, settings.credentials_directory
+        self._tester = CallbackTester(transport, rules, self._clock, self._chance, credentials)
+        dependencies = CallbackDependencies(
+            log, transport, rules, self.outbox, self.metrics.callbacks, self.supervisor.spawn
+        )
+        notices = CallbackNotices(log, settings.notices_topic, self.supervisor.spawn)
+        callbacks = Callbacks(dependencies, self.supervisor, self._chance.fraction, credentials, notices.notify)
+        self._started.append(lambda: callbacks.stop(settings.drain_timeout))
+        return callbacks
 
     def _keep_up(self) -> None:
         chores: dict[str, Chore] = {}
@@ -269,6 +287,8 @@ class Node:
                 self.certificates.read,
                 local.local.look if local else lambda: None,
                 settings.peer_rules,
+                settings.callback_rules,
+                self._tester.test,
             ),
             callers,
             self._workers,

@@ -1,4 +1,4 @@
-"""Brings what runs in line with what is declared: groups, their links, subscriptions and schedules."""
+"""Brings what runs in line with what is declared: groups, their links, subscriptions, callbacks and schedules."""
 
 from __future__ import annotations
 
@@ -6,12 +6,24 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from eventd.egress.cursors import follow, forgive, link_name, read_declared, subscription_name
+from eventd.egress.cursors import (
+    follow,
+    forgive,
+    forgive_failed,
+    link_name,
+    read_declared,
+    read_topic_ids,
+    subscription_name,
+    topics_of_callbacks,
+)
 from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
+from eventd.node.callbacks import CallbackPurpose, Callbacks
+from eventd.node.callbacks import purposes_of as callback_purposes_of
 from eventd.node.membership import GroupDependencies, Membership
 from eventd.node.schedules import Schedules
 from eventd.node.subscriptions import Subscribers, purposes_of
+from eventd.resources.callback_configuration import callbacks
 from eventd.resources.configuration import GroupConfig, effective, schedules, topic_of
 from eventd.runtime.worker_share import Share
 from eventd.settings.model import Settings
@@ -50,11 +62,15 @@ class Reconciler:
         self._groups = groups
         self._on_change = changed
         self._changed: set[str] = set()  # links whose failures are to be cleared
+        self._callback_topics: Mapping[str, int | None] = {}
 
-    def begin(self, around: GroupDependencies, subscribers: Subscribers, schedules: Schedules) -> None:
-        """Set the groups' dependencies, and the subscriptions and schedules that `apply` brings in line as well."""
+    def begin(
+        self, around: GroupDependencies, subscribers: Subscribers, callbacks: Callbacks, schedules: Schedules
+    ) -> None:
+        """Set the groups' dependencies, and the other consumers and schedules that `apply` brings in line as well."""
         self._dependencies = around
         self._subscribers = subscribers
+        self._callbacks = callbacks
         self._schedules = schedules
 
     async def apply(self, *, strict: bool = False) -> None:
@@ -75,6 +91,7 @@ class Reconciler:
         purposes = purposes_of(declared, configs if self._share.is_first else {})
         self._changed.update(await self._retire(served, topics))
         self._changed.update(await self._subscribers.retire(purposes))
+        self._changed.update(await self._callbacks.retire(self._callback_purposes(declared, configs)))
         if strict:
             self._changed.update(link_name(g.name, p.node_name) for g in served.values() for p in g.peers.values())
             self._changed.update(subscription_name(*at) for at in purposes)
@@ -90,11 +107,25 @@ class Reconciler:
         self.declared = declared
         self.configs = configs
         await self._subscribers.adjust(cursors)
+        await self._callbacks.adjust(cursors)
+        self._callback_topics = topics_of_callbacks(declared, cursors)
         if self._settings.group is None and self._share.is_first:  # otherwise each of several processes would run them
             await self._schedules.adjust(schedules(declared))
         self.version = version
         self._on_change()
         return True
+
+    def _callback_purposes(
+        self, declared: list[StoredResource], configs: Mapping[str, GroupConfig]
+    ) -> dict[str, CallbackPurpose]:
+        """Return the purposes of the callbacks that this process serves."""
+        found = callback_purposes_of(callbacks(declared))
+        only = self._settings.group
+        return {
+            name: purpose
+            for name, purpose in found.items()
+            if self._share.serves(name) and (purpose.config.group in configs or (not purpose.config.group and not only))
+        }
 
     async def _retire(self, configs: Mapping[str, GroupConfig], topics: Mapping[str, int]) -> list[str]:
         """Leave groups that are not served any more, and end links that are declared differently.
@@ -139,6 +170,8 @@ class Reconciler:
                         await self._recover(group)
                     except EventdError as error:
                         logger.warning("group recovery failed", extra={"group": group.config.name, "error": str(error)})
+            if self._callback_topics:
+                await self._look_at_topics()
 
     async def _recover(self, group: Membership) -> None:
         if not group.trouble:
@@ -148,12 +181,21 @@ class Reconciler:
         if keyless and "keys" not in group.trouble:
             await self._forgive(group)
 
+    async def _look_at_topics(self) -> None:
+        """Begin callbacks whose topic exists by now, and begin anew those whose topic was deleted and created again."""
+        found = await self._log.database.read(read_topic_ids, list(self._callback_topics))
+        if found != self._callback_topics:
+            await self.apply()
+
     async def reload(self) -> None:
-        """Read the key files of all groups that are served here again, and retry their links at once."""
+        """Read the key files of all groups and callbacks that are served here again, and retry their links at once."""
         async with self.at_rest:  # otherwise the keys of an earlier declaration could be read last
             for group in self._groups.values():
                 await group.load_keys()
                 await self._forgive(group)
+            names = self._callbacks.reload()
+            await self._log.database.write(forgive_failed, names, self._log.clock.now())
+            self._callbacks.look_again(names)
 
     async def _forgive(self, group: Membership) -> None:
         """Clear the failures of the group's links and repairs, and try each at once: the cause may be gone."""

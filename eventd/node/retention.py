@@ -25,6 +25,7 @@ from eventd.runtime.clock import SECOND
 from eventd.settings.model import Settings
 from eventd.store.engine.database import Connection
 from eventd.store.parts.parts import delete_old_parts
+from eventd.store.rows.callback_attempts import delete_old_attempts
 from eventd.store.rows.links import delete_links, stale_links
 from eventd.store.rows.registry import read_resources
 from eventd.store.rows.runs import delete_old_runs
@@ -78,6 +79,7 @@ class Retention:
             await self._log.database.write(join_oldest, topic_id)
         await self._delete_older(delete_old_runs, self._settings.run_retention, CHUNK)
         await self._delete_older(delete_old_parts, self._settings.part_retention, PARTS)
+        await self._delete_older(delete_old_attempts, self._settings.attempt_retention, CHUNK)
         for group in declared:
             await self._delete_undeclared_links(group)
 

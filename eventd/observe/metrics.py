@@ -8,11 +8,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from eventd.lake.metrics import LakeFigures
+from eventd.observe.callback_figures import CallbackFigures
 
 METRICS_CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 LINK_STATES = ("running", "backing-off", "blocked", "paused", "failed")
 LABELS = (
-    *("group", "peer", "subscription", "event_type", "status", "reason", "state", "book"),
+    *("group", "peer", "subscription", "callback", "event_type", "status", "reason", "state", "book"),
     *("owner", "owner_key", "source", "key"),
 )
 """All allowed label names. Event ids, subjects or error texts as labels would create series without limit."""
@@ -34,6 +35,7 @@ class Metrics:
         self._deriving()
         self._storing()
         self.lake = LakeFigures(self.registry)
+        self.callbacks = CallbackFigures(self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"routerd_eventd_{name}", text, labels, registry=self.registry)

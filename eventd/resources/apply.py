@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.log.core.head import lock_head
 from eventd.log.topics.deleted_topics import delete_topic
+from eventd.net.address_rules import AddressRules
+from eventd.resources.callback_checks import callback_problems
 from eventd.resources.configuration import topic_of
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER, KINDS
 from eventd.resources.reading.documents import Identity, ReadResult
@@ -18,6 +20,9 @@ from eventd.resources.validation.references import referring
 from eventd.resources.validation.resource import Declaration, document, from_stored, identity_of
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import StoredResource, announce, delete_resource, put_resource, read_resources
+
+PUBLIC_ONLY = AddressRules.of_callbacks((), ())
+"""The rules of a node whose settings allow no other addresses."""
 
 
 class Action(StrEnum):
@@ -195,16 +200,19 @@ def apply_loaded(
     prune: bool = False,
     allow_empty: bool = False,
     dry_run: bool = False,
+    rules: AddressRules | None = None,
 ) -> Plan:
     """Validate the drafts together with the stored resources, and apply them in the open transaction unless `dry_run`.
 
-    Returns the plan. Raises InvalidResources with the problems, Invalid for an empty input without `prune`, and what
-    `plan` raises.
+    `rules` say which addresses callbacks may have; None: public ones. Returns the plan. Raises InvalidResources with
+    the problems, Invalid for an empty input without `prune`, and what `plan` raises.
     """
     if not dry_run:
         lock_head(conn)  # locked first: what was validated must still hold when it is written
     stored = read_resources(conn)
-    desired = check(loaded, stored, prune=prune).accepted()
+    checked = check(loaded, stored, prune=prune)
+    others = tuple(callback_problems(conn, loaded.drafts, rules or PUBLIC_ONLY))
+    desired = replace(checked, problems=tuple(sorted({*checked.problems, *others}))).accepted()
     if not desired and not prune:
         raise Invalid("the input contains no resources", hint="a resource has apiVersion, kind, metadata and spec")
     planned = plan(desired, stored, prune=prune, allow_empty=allow_empty)

@@ -223,11 +223,11 @@ def effective(stored: Iterable[StoredResource]) -> dict[str, GroupConfig]:
     A peer whose group is missing is left out.
     """
     rows = list(stored)
-    groups, peers = _specs(rows, EVENT_GROUP, EventGroupSpec), _specs(rows, EVENT_PEER, EventPeerSpec)
+    groups, peers = specs_of(rows, EVENT_GROUP, EventGroupSpec), specs_of(rows, EVENT_PEER, EventPeerSpec)
     return {name: _group(name, spec, peers) for name, spec in groups.items()}
 
 
-def _specs(stored: Iterable[StoredResource], kind: Kind, of: type[S]) -> dict[str, S]:
+def specs_of(stored: Iterable[StoredResource], kind: Kind, of: type[S]) -> dict[str, S]:
     """Return the specs of one kind by name. Raises Invalid for a row this program cannot read."""
     read = ((row.name, from_stored(row).spec) for row in stored if row.kind == kind.name)
     return {name: spec for name, spec in read if isinstance(spec, of)}
@@ -258,7 +258,7 @@ def _listen(spec: Listen) -> ListenConfig:
 
 def subscriptions(stored: Iterable[StoredResource]) -> dict[str, SubscriptionConfig]:
     """Return the subscriptions by name. Raises Invalid for a row this program cannot read."""
-    specs = _specs(stored, EVENT_SUBSCRIPTION, EventSubscriptionSpec)
+    specs = specs_of(stored, EVENT_SUBSCRIPTION, EventSubscriptionSpec)
     return {name: _subscription(name, spec) for name, spec in specs.items()}
 
 
@@ -286,7 +286,7 @@ def _subscription(name: str, spec: EventSubscriptionSpec) -> SubscriptionConfig:
 
 def plugins(stored: Iterable[StoredResource]) -> dict[str, PluginConfig]:
     """Return the plugins by name. Raises Invalid for a row this program cannot read."""
-    return {name: _plugin(name, spec) for name, spec in _specs(stored, PLUGIN, PluginSpec).items()}
+    return {name: _plugin(name, spec) for name, spec in specs_of(stored, PLUGIN, PluginSpec).items()}
 
 
 def _plugin(name: str, spec: PluginSpec) -> PluginConfig:
@@ -315,9 +315,9 @@ def schedules(stored: Iterable[StoredResource]) -> dict[str, ScheduleConfig]:
     """
     rows = list(stored)
     found: list[ScheduleConfig] = []
-    for name, plugin in _specs(rows, PLUGIN, PluginSpec).items():
+    for name, plugin in specs_of(rows, PLUGIN, PluginSpec).items():
         found += _schedule(f"{PLUGIN.name}/{name}", name, plugin.triggers, None)
-    for name, source in _specs(rows, DYNAMIC_CONFIG_SOURCE, DynamicConfigSourceSpec).items():
+    for name, source in specs_of(rows, DYNAMIC_CONFIG_SOURCE, DynamicConfigSourceSpec).items():
         found += _schedule(f"{DYNAMIC_CONFIG_SOURCE.name}/{name}", source.plugin_ref, source.triggers, source.ttl)
     return {schedule.owner: schedule for schedule in found}
 
@@ -329,7 +329,7 @@ def _schedule(owner: str, plugin: str, triggers: Iterable[PluginTrigger], ttl: i
 
 def slos(stored: Iterable[StoredResource]) -> dict[str, SloConfig]:
     """Return the objectives by group name. Raises Invalid for a row this program cannot read."""
-    found = _specs(stored, FEDERATION_SLO, FederationSloSpec)
+    found = specs_of(stored, FEDERATION_SLO, FederationSloSpec)
     return {spec.group_ref: _slo(spec) for spec in found.values()}
 
 
@@ -346,7 +346,7 @@ def _slo(spec: FederationSloSpec) -> SloConfig:
 
 def policies(stored: Iterable[StoredResource]) -> tuple[PolicyRule, ...]:
     """Return every rule of every policy, ordered by policy name. Raises Invalid for a row this program cannot read."""
-    found = _specs(stored, DYNAMIC_OVERRIDE_POLICY, DynamicOverridePolicySpec)
+    found = specs_of(stored, DYNAMIC_OVERRIDE_POLICY, DynamicOverridePolicySpec)
     return tuple(
         PolicyRule(rule.source, frozenset(rule.operations), frozenset(map(_ref, rule.targets)))
         for _, spec in sorted(found.items())

@@ -1,4 +1,7 @@
-"""Reads the files of a group's keys into a key ring. No message of this module contains a secret."""
+"""Reads the files of secrets, and those of a group's keys into a key ring.
+
+No message of this module contains a secret.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from federation.keys import Algorithm, Key, KeyRing
 from federation.peers import SHARED_KEY_ID
 
 MAX_BYTES = 64 * 1024
+_RESOURCES = {"group": "EventGroup", "callback": "EventCallback"}
 logger = logging.getLogger("eventd.resources")
 
 
@@ -65,28 +69,37 @@ def _key(group: str, key: KeyConfig, credentials: Path | None) -> Key:
 
 
 def _read(group: str, name: str, credentials: Path | None) -> bytes:
+    return read_secret_file("group", group, name, credentials)
+
+
+def read_secret_file(kind: str, owner: str, name: str, credentials: Path | None) -> bytes:
+    """Return the content of the file of a secret, of a `group` or a `callback` (`kind`) of the name `owner`.
+
+    Raises `SecretUnreadable`, which names the resource and the file.
+    """
+    resource = f"{_RESOURCES[kind]} {owner!r}"
     try:
         path = path_of(name, credentials)
     except NoCredentials as error:
-        raise SecretUnreadable(f"EventGroup {group!r}: {error}", hint=HINT) from None
+        raise SecretUnreadable(f"{resource}: {error}", hint=HINT) from None
     try:
         content, mode = read_regular(path, MAX_BYTES + 1)
     except NotRegular:
-        raise SecretUnreadable(f"EventGroup {group!r}: {path} is not a file", hint="name the file of the key") from None
+        raise SecretUnreadable(f"{resource}: {path} is not a file", hint="name the file of the key") from None
     except OSError as error:
         raise SecretUnreadable(
-            f"EventGroup {group!r}: cannot read {path}: {error.strerror}",
+            f"{resource}: cannot read {path}: {error.strerror}",
             hint="check the path and that the node's user may read it, then send SIGHUP",
         ) from None
-    _warn_if_open(group, path, mode)
+    _warn_if_open(kind, owner, path, mode)
     if len(content) > MAX_BYTES:
-        raise SecretUnreadable(f"EventGroup {group!r}: {path} is larger than {MAX_BYTES} bytes, so it cannot be a key")
+        raise SecretUnreadable(f"{resource}: {path} is larger than {MAX_BYTES} bytes, so it cannot be a key")
     return content
 
 
 @cache
-def _warn_if_open(group: str, path: Path, mode: int) -> None:
-    """Warn if every user may read or change the file, once for each group, path and mode: keys are read repeatedly."""
+def _warn_if_open(kind: str, owner: str, path: Path, mode: int) -> None:
+    """Warn if every user may read or change the file, once for each owner, path and mode: keys are read repeatedly."""
     if rights := rights_of_others(mode):
-        about = {"group": group, "file": str(path), "mode": f"{stat.S_IMODE(mode):04o}", "others": rights}
+        about = {kind: owner, "file": str(path), "mode": f"{stat.S_IMODE(mode):04o}", "others": rights}
         logger.warning("key file exposed", extra=about | {"hint": "chmod o= the file"})

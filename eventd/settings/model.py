@@ -38,6 +38,7 @@ from eventd.settings.values import (
     Switch,
     Text,
     TlsVersion,
+    TopicName,
     absolute_path,
     entries_of,
     read_allowed,
@@ -186,6 +187,10 @@ class Settings(BaseModel):
     dead_letter_retention: Age = Field(30 * DAY, description="How long a dead letter of a peer or plugin is kept.")
     run_retention: Age = Field(
         7 * DAY, description="How long a plugin's run is kept; the latest of a subscription stays."
+    )
+    attempt_retention: Age = Field(7 * DAY, description="How long a failed attempt of a callback is kept.")
+    notices_topic: TopicName = Field(
+        "", description="Topic for notices about callbacks that fail, are disabled or recover; empty: none."
     )
     part_retention: Age = Field(DAY, description="How long a part is kept after it has ended.")
     lake: Lake = Field(

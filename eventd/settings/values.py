@@ -80,6 +80,21 @@ def read_lines(value: Any) -> str:
     return read_text(value)
 
 
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
+
+
+def read_topic_name(value: Any) -> str:
+    """Return the name of a topic of records; empty for none. Raises ValueError."""
+    name = read_text(value).strip()
+    if not name:
+        return ""
+    if name.startswith("group:"):
+        raise ValueError(f"{quoted(name)} is the topic of an event group: name a topic of records")
+    if not _TOPIC_NAME.fullmatch(name):
+        raise ValueError(f"{quoted(name)} is not a valid name of a topic: use letters, digits and any of . _ : -")
+    return name
+
+
 def split_entries(lines: Iterable[str]) -> list[str]:
     """Return what commas separate in these lines, as it is written, without lines that are comments."""
     return [entry for line in lines if not line.lstrip().startswith("#") for entry in line.split(",")]
@@ -239,6 +254,7 @@ Seconds = Annotated[float, BeforeValidator(read_seconds)]
 Age = Annotated[int, BeforeValidator(read_age)]
 AgeOrNone = Annotated[int, BeforeValidator(read_age_or_none)]
 Lake = Annotated[str, BeforeValidator(read_lake)]
+TopicName = Annotated[str, BeforeValidator(read_topic_name)]
 BodySize = Annotated[int, size_between(KIB, GIB)]
 MemorySize = Annotated[int, size_between(MIB, 1024 * GIB)]
 StoredSize = Annotated[int, BeforeValidator(read_size)]

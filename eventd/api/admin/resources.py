@@ -20,6 +20,7 @@ from eventd.errors import Conflict, EventdError, NotFound
 from eventd.groups.lookup import read_group_topic
 from eventd.log.core.head import lock_head
 from eventd.log.delivery.repairs import count_dead_letters, read_dead_letters
+from eventd.net.address_rules import AddressRules
 from eventd.resources.apply import Action, Change, Plan, apply_loaded, delete_resources
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER, EVENT_SUBSCRIPTION, KINDS, PLUGIN
 from eventd.resources.reading.documents import Identity, ReadResult, load_text
@@ -91,7 +92,7 @@ class Apply(Sources):
 async def apply(services: Services, params: Apply) -> dict[str, Any]:
     loaded, now = await asyncio.to_thread(params.load), services.clock.now()
     run = services.database.read if params.dry_run else services.database.write
-    planned, events = await run(_apply_now, loaded, params, now)
+    planned, events = await run(_apply_now, loaded, params, now, services.callback_rules)
     await _take_over(services, planned, dry_run=params.dry_run)
     return {"changes": _changes(planned, events), "dryRun": params.dry_run}
 
@@ -106,12 +107,14 @@ Events = dict[str, int]
 """The number of events by group name."""
 
 
-def _apply_now(conn: Connection, loaded: ReadResult, params: Apply, now: int) -> tuple[Plan, Events]:
+def _apply_now(
+    conn: Connection, loaded: ReadResult, params: Apply, now: int, rules: AddressRules | None
+) -> tuple[Plan, Events]:
     if not params.dry_run:
         lock_head(conn)  # of two simultaneous applies, the second is checked against the result of the first
     events = count_events(conn)
     planned = apply_loaded(
-        conn, loaded, now=now, prune=params.prune, allow_empty=params.allow_empty, dry_run=params.dry_run
+        conn, loaded, now=now, prune=params.prune, allow_empty=params.allow_empty, dry_run=params.dry_run, rules=rules
     )
     return _match_cursors(conn, planned, now, dry_run=params.dry_run), events
 
@@ -156,7 +159,7 @@ class Diff(Sources):
 async def diff(services: Services, params: Diff) -> dict[str, Any]:
     loaded, now = await asyncio.to_thread(params.load), services.clock.now()
     what = Apply(sources=params.sources, prune=params.prune, allow_empty=True, dry_run=True)
-    planned, events = await services.database.read(_apply_now, loaded, what, now)
+    planned, events = await services.database.read(_apply_now, loaded, what, now, services.callback_rules)
     return {"changes": _changes(planned, events, diffs=True)}
 
 

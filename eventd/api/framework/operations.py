@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import BaseModel, ConfigDict, field_validator
 from pydantic.alias_generators import to_camel
 
+from eventd.errors import Unavailable
 from federation.event import is_plain
 
 if TYPE_CHECKING:  # a command loads only what it needs
     from eventd.dynamic.effective import Following
+    from eventd.egress.callbacks.tester import TestResult
     from eventd.log.core.eventlog import EventLog
     from eventd.net.address_rules import AddressRules
     from eventd.net.local_socket import SocketProblem
     from eventd.observe.metrics import Metrics
+    from eventd.resources.callback_configuration import CallbackConfig
     from eventd.resources.configuration import GroupConfig
     from eventd.runtime.clock import Clock
     from eventd.store.engine.database import Database
@@ -40,6 +43,11 @@ def _keys_in_files(group: GroupConfig) -> KeyRing:
     return load_ring(group, None)
 
 
+async def _no_test(_config: CallbackConfig) -> TestResult:
+    """Refuse: nothing in this process sends to callbacks. Raises `Unavailable`."""
+    raise Unavailable("this process sends nothing to callbacks")
+
+
 def _no_certificates(_groups: Iterable[GroupConfig]) -> Sequence[CertificateState]:
     return ()
 
@@ -56,7 +64,8 @@ class Services:
     the service manager's secrets. `certificates` reads the certificates of a running node, those for these groups
     included; a command, whose user may not be the node's, has none. `local_socket` returns why
     commands do not reach the running node over its local socket; None if they do, or if no node runs. `peer_rules`
-    judge the addresses of peers.
+    judge the addresses of peers, `callback_rules` those of callbacks (None: only public ones are allowed).
+    `test_callback` sends a test message to a callback's endpoint.
     """
 
     log: EventLog
@@ -69,6 +78,8 @@ class Services:
     certificates: Callable[[Iterable[GroupConfig]], Sequence[CertificateState]] = _no_certificates
     local_socket: Callable[[], SocketProblem | None] = lambda: None
     peer_rules: AddressRules | None = None
+    callback_rules: AddressRules | None = None
+    test_callback: Callable[[CallbackConfig], Awaitable[TestResult]] = _no_test
 
     @property
     def effective(self) -> Following:

@@ -14,7 +14,9 @@ from eventd.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from eventd.api.framework.operations import Params, Services
+    from eventd.egress.callbacks.tester import TestResult
     from eventd.net.local_socket import SocketProblem
+    from eventd.resources.callback_configuration import CallbackConfig
     from eventd.resources.configuration import GroupConfig
     from eventd.settings.model import Settings
     from eventd.store.engine.database import Database
@@ -114,7 +116,23 @@ class LocalGateway:
             readiness=partial(ask_readiness, database),
             local_socket=lambda: problem,
             peer_rules=self._settings.peer_rules,
+            callback_rules=self._settings.callback_rules,
+            test_callback=self._test_callback,
         )
+
+    async def _test_callback(self, config: CallbackConfig) -> TestResult:
+        """Send a test message from this process, by the settings and with the files that its user can read."""
+        from eventd.egress.callbacks.tester import CallbackTester
+        from eventd.egress.transport.transport import Transport
+        from eventd.runtime.chance import SYSTEM
+
+        settings, clock = self._settings, self._clock
+        transport = Transport(clock, settings.credentials_directory)
+        try:
+            tester = CallbackTester(transport, settings.callback_rules, clock, SYSTEM, settings.credentials_directory)
+            return await tester.test(config)
+        finally:
+            await transport.close()
 
     def _ring(self, group: GroupConfig) -> KeyRing:
         """Return the keys of a group; loads the cryptography, which few commands need."""

@@ -30,7 +30,7 @@ def describe_resource(out: Output, answer: Mapping[str, Any]) -> None:
     """Print the answer of `resources.describe` as text."""
     resource = answer["resource"]
     metadata = resource["metadata"]
-    _pairs(
+    pairs(
         out,
         {
             "Name": metadata["name"],
@@ -53,14 +53,15 @@ def describe_resource(out: Output, answer: Mapping[str, Any]) -> None:
     elif "subscription" in status:
         _subscription(out, status)
     elif "recentRuns" in status:
-        _table(out, "Recent runs", RUNS, status["recentRuns"])
+        table(out, "Recent runs", RUNS, status["recentRuns"])
     elif "problem" in status:
         out.line(f"\nProblem:     {status['problem']}")
 
 
-def _pairs(out: Output, pairs: Mapping[str, Any]) -> None:
-    width = max(12, *(len(name) + 2 for name in pairs))
-    for name, value in pairs.items():
+def pairs(out: Output, values: Mapping[str, Any]) -> None:
+    """Print names and values, one pair a line."""
+    width = max(12, *(len(name) + 2 for name in values))
+    for name, value in values.items():
         out.line(printable(f"{name + ':':<{width}} {value if value not in ('', None) else '-'}"))
 
 
@@ -75,7 +76,7 @@ def _section(out: Output, title: str, value: Mapping[str, Any]) -> None:
 def _peer(out: Output, status: Mapping[str, Any]) -> None:
     link = status["link"]
     out.line("\nLink:")
-    _pairs(
+    pairs(
         out,
         {
             "  State": link["state"] + (f" ({link['reason']})" if link["reason"] else ""),
@@ -91,15 +92,15 @@ def _peer(out: Output, status: Mapping[str, Any]) -> None:
             "  Repairs": len(link["repairs"]),
         },
     )
-    _table(out, "Recent dead letters", LETTERS, status["recentDeadLetters"])
-    _table(out, "Received from it", INBOUND, status["inbound"])
+    table(out, "Recent dead letters", LETTERS, status["recentDeadLetters"])
+    table(out, "Received from it", INBOUND, status["inbound"])
 
 
 def _subscription(out: Output, status: Mapping[str, Any]) -> None:
     state = status["subscription"]
     waiting = counted(state["waitingEvents"], "event")
     out.line("\nSubscription:")
-    _pairs(
+    pairs(
         out,
         {
             "  Phase": state["phase"],
@@ -115,8 +116,8 @@ def _subscription(out: Output, status: Mapping[str, Any]) -> None:
             "  Backfills": len(state["backfills"]),
         },
     )
-    _table(out, "Recent runs", RUNS, status["recentRuns"])
-    _table(out, "Recent dead letters", LETTERS, status["recentDeadLetters"])
+    table(out, "Recent runs", RUNS, status["recentRuns"])
+    table(out, "Recent dead letters", LETTERS, status["recentDeadLetters"])
 
 
 def _waiting(link: Mapping[str, Any]) -> str:
@@ -128,12 +129,13 @@ def _waiting(link: Mapping[str, Any]) -> str:
 def _group(out: Output, status: Mapping[str, Any]) -> None:
     out.line("\nStored:")
     names = {"events": "Events", "bytes": "Bytes", "seq": "Last seq", "evictedSeq": "Evicted up to"}
-    _pairs(out, {f"  {title}": status[name] for name, title in names.items()})
-    _table(out, "Links", OUTBOUND, status["links"]["outbound"])
-    _table(out, "Received from", INBOUND, status["links"]["inbound"])
+    pairs(out, {f"  {title}": status[name] for name, title in names.items()})
+    table(out, "Links", OUTBOUND, status["links"]["outbound"])
+    table(out, "Received from", INBOUND, status["links"]["inbound"])
 
 
-def _table(out: Output, title: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
+def table(out: Output, title: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table below a title; nothing without rows."""
     if rows:
         out.line(f"\n{title}:")
         out.table(columns, rows)

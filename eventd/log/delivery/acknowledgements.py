@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
@@ -42,3 +43,33 @@ def oldest_proof(conn: Connection, cursor: str) -> int | None:
     sql = "SELECT acked_at FROM batches WHERE id = (SELECT min(id) FROM batches WHERE cursor = ?)"
     rows = fetch(conn, sql, (cursor,))
     return int(rows[0][0]) if rows else None
+
+
+class AcceptedBatch(NamedTuple):
+    """The ledger row of an acknowledged batch; see `DeliveredBatch`. Times in microseconds."""
+
+    id: int
+    batch_id: str
+    after: int
+    upto: int
+    events: int
+    attempts: int
+    sent_at: int
+    acked_at: int
+    status: int
+    key_id: str
+    receipt: str
+
+
+def read_newest_batches(conn: Connection, cursor: str, *, before: int | None, limit: int) -> list[AcceptedBatch]:
+    """Return up to `limit` acknowledged batches of a cursor from before a time, newest first.
+
+    `before` in microseconds; None: all. Batches of repairs are included.
+    """
+    bound, params = ("", (cursor,)) if before is None else (" AND acked_at < ?", (cursor, before))
+    columns = ", ".join(AcceptedBatch._fields)
+    sql = f"SELECT {columns} FROM batches WHERE cursor = ?{bound} AND status <> 0"
+    ranges = fetch(conn, f"{sql} AND picked = '' ORDER BY upto DESC LIMIT ?", (*params, limit))
+    picked = fetch(conn, f"{sql} AND picked <> '' ORDER BY id DESC LIMIT ?", (*params, limit))
+    found = [AcceptedBatch._make(row) for row in [*ranges, *picked]]
+    return sorted(found, key=lambda batch: (batch.acked_at, batch.id), reverse=True)[:limit]

@@ -6,7 +6,7 @@ import ipaddress
 import re
 from collections.abc import Callable
 from typing import Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, Strict, WithJsonSchema
 
@@ -25,6 +25,9 @@ KEY_ID = r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,126}"
 
 _SECRET_PATH = "^(?:/.*[^/]|credential:.+)?$"
 _ENDPOINT = "^https?://[^?#@]+$"
+_URL = "^https?://[^#@]+$"
+_LONGEST_URL = 8192
+_TOPIC_NAME = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}"
 
 
 def _name_rule(longest: int, others: str) -> str:
@@ -177,6 +180,27 @@ def _check_pin(value: str) -> str:
 
 def _check_endpoint(value: str) -> str:
     """Return a base URL without a slash at its end. The value is never shown, because it may contain a password."""
+    parts = _check_url_parts(value, "for example http://10.99.0.7:8787", "peers are authenticated by the group's keys")
+    if "?" in value or "#" in value:
+        raise wrong("must not contain a query or a fragment")
+    host = parts.hostname or ""
+    shown = f"[{host}]" if ":" in host else host
+    port = "" if parts.port is None else f":{parts.port}"
+    return f"{parts.scheme.lower()}://{shown}{port}{parts.path}".rstrip("/")
+
+
+def _check_url(value: str) -> str:
+    """Return a URL as it is written, scheme and host in lower case. The value is never shown."""
+    if len(value) > _LONGEST_URL:
+        raise wrong(f"must not be longer than {_LONGEST_URL} characters")
+    parts = _check_url_parts(value, "for example https://billing.example/hooks", "write credentials in auth")
+    if "#" in value:
+        raise wrong("must not contain a fragment")
+    return f"{parts.scheme.lower()}://{parts.netloc.lower()}{value.partition('//')[2][len(parts.netloc) :]}"
+
+
+def _check_url_parts(value: str, example: str, instead: str) -> SplitResult:
+    """Return the parts of a URL with http or https. `instead` says where credentials belong, which it cannot have."""
     if not value.strip():
         raise wrong("is required")
     if any(not "!" <= character <= "~" for character in value):
@@ -185,20 +209,27 @@ def _check_endpoint(value: str) -> str:
         parts = urlsplit(value)
         port = parts.port
     except ValueError as error:
-        raise wrong("must be a URL such as http://10.99.0.7:8787; its host or port is not valid") from error
-    scheme, host = parts.scheme.lower(), parts.hostname or ""
-    if scheme not in ("http", "https"):
-        raise wrong("must begin with http:// or https://", "for example http://10.99.0.7:8787")
+        raise wrong("must be a URL; its host or port is not valid", example) from error
+    host = parts.hostname or ""
+    if parts.scheme.lower() not in ("http", "https"):
+        raise wrong("must begin with http:// or https://", example)
     if "@" in parts.netloc:
-        raise wrong("must not contain a user name or a password", "peers are authenticated by the group's keys")
-    if "?" in value or "#" in value:
-        raise wrong("must not contain a query or a fragment")
+        raise wrong("must not contain a user name or a password", instead)
     if not host or not (":" in host or is_host_name(host) or _is_ipv4(host)):
-        raise wrong("must name a host", "for example http://10.99.0.7:8787")
+        raise wrong("must name a host", example)
     if port == 0:
         raise wrong("must not name port 0", "write a port from 1 to 65535, or leave it out")
-    shown = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{shown}{'' if port is None else f':{port}'}{parts.path}".rstrip("/")
+    return parts
+
+
+def _check_topic(value: str) -> str:
+    if not value.strip():
+        raise wrong("is required")
+    if value.startswith("group:"):
+        raise wrong("must not be the topic of a group", f"write groupRef: {value.removeprefix('group:')[:60]}")
+    if not re.fullmatch(_TOPIC_NAME, value):
+        raise wrong("must be the name of a topic: up to 255 letters, digits and any of . _ : -")
+    return value
 
 
 def _is_ipv4(host: str) -> bool:
@@ -257,6 +288,12 @@ HostName = Annotated[str, AfterValidator(_check_host)]
 Pin = Annotated[str, AfterValidator(_check_pin), WithJsonSchema({"type": "string", "pattern": f"^{PIN.pattern}$"})]
 Address = Annotated[str, AfterValidator(_check_address)]
 Endpoint = Annotated[str, AfterValidator(_check_endpoint), WithJsonSchema({"type": "string", "pattern": _ENDPOINT})]
+Url = Annotated[str, AfterValidator(_check_url), WithJsonSchema({"type": "string", "pattern": _URL})]
+"""A URL that is requested as it is written."""
+
+TopicName = Annotated[
+    str, AfterValidator(_check_topic), WithJsonSchema({"type": "string", "pattern": f"^{_TOPIC_NAME}$"})
+]
 EventType = Annotated[str, AfterValidator(_check_type)]
 SubjectPrefix = Annotated[str, AfterValidator(_check_entry)]
 SourceNode = Annotated[str, AfterValidator(_check_name)]

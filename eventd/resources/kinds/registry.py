@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from eventd.errors import NotFound
+from eventd.resources.kinds.event_callback import EventCallbackSpec
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.resources.kinds.event_peer import EventPeerSpec
 from eventd.resources.kinds.event_subscription import EventSubscriptionSpec
@@ -42,6 +43,13 @@ EVENT_SUBSCRIPTION = Kind(
     "eventsubscriptions",
     ("subscription", "subscriptions", "sub", "subs", "es"),
 )
+EVENT_CALLBACK = Kind(
+    "EventCallback",
+    FEDERATION,
+    EventCallbackSpec,
+    "eventcallbacks",
+    ("callback", "callbacks", "webhook", "webhooks", "ec"),
+)
 FEDERATION_SLO = Kind("FederationSLO", FEDERATION, FederationSloSpec, "federationslos", ("slo", "slos"))
 DYNAMIC_CONFIG_SOURCE = Kind("DynamicConfigSource", PLUGINS, DynamicConfigSourceSpec, "dynamicconfigsources", ("dcs",))
 DYNAMIC_OVERRIDE_POLICY = Kind(
@@ -55,6 +63,7 @@ KINDS: dict[str, Kind] = {
         EVENT_PEER,
         PLUGIN,
         EVENT_SUBSCRIPTION,
+        EVENT_CALLBACK,
         FEDERATION_SLO,
         DYNAMIC_CONFIG_SOURCE,
         DYNAMIC_OVERRIDE_POLICY,

@@ -14,6 +14,7 @@ from typing import Any
 
 from eventd.resources.kinds.registry import (
     DYNAMIC_CONFIG_SOURCE,
+    EVENT_CALLBACK,
     EVENT_GROUP,
     EVENT_PEER,
     EVENT_SUBSCRIPTION,
@@ -44,6 +45,7 @@ REFERENCES = (
     Reference(EVENT_PEER, ("groupRef",), EVENT_GROUP),
     Reference(EVENT_SUBSCRIPTION, ("groupRef",), EVENT_GROUP),
     Reference(EVENT_SUBSCRIPTION, ("trigger", "pluginRef"), PLUGIN),
+    Reference(EVENT_CALLBACK, ("source", "groupRef"), EVENT_GROUP),
     Reference(FEDERATION_SLO, ("groupRef",), EVENT_GROUP),
     Reference(DYNAMIC_CONFIG_SOURCE, ("pluginRef",), PLUGIN),
 )

@@ -98,9 +98,11 @@ def last_attempt(conn: Connection, cursor: str) -> CallbackAttempt | None:
     return found[0] if found else None
 
 
-def read_attempts(conn: Connection, cursor: str, *, before: int = 0, limit: int = 100) -> list[CallbackAttempt]:
-    """Return up to `limit` rows of a cursor with an id below `before` (0: all), newest first."""
-    bound, params = (" AND id < ?", (cursor, before)) if before else ("", (cursor,))
+def read_attempts(
+    conn: Connection, cursor: str, *, before: int | None = None, limit: int = 100
+) -> list[CallbackAttempt]:
+    """Return up to `limit` rows of a cursor from before a time (microseconds; None: all), newest first."""
+    bound, params = ("", (cursor,)) if before is None else (" AND started_at < ?", (cursor, before))
     sql = f"SELECT {_COLUMNS} FROM callback_attempts WHERE cursor = ?{bound} ORDER BY id DESC LIMIT ?"
     return [_attempt(row) for row in fetch(conn, sql, (*params, limit))]
 

@@ -1,0 +1,280 @@
+"""Sends events to a callback again: chosen ones, a range, what failed, or dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from eventd.api.admin.callbacks import OneCallback, read_one, resends_of
+from eventd.api.framework.moments import read_span, show_time
+from eventd.api.framework.operations import Services
+from eventd.api.framework.paging import PAGE_SIZE, Limit, cut_page
+from eventd.egress.callbacks.selection import CallbackSelection
+from eventd.egress.cursors import RESEND, callback_name
+from eventd.errors import Conflict, NotFound
+from eventd.groups.callbacks import KnownCallback, count_between, find_callback, read_places
+from eventd.log.core.head import lock_head
+from eventd.log.cursors.cursors import Cursor, create_cursor, set_paused
+from eventd.log.delivery.repairs import (
+    MOST_POSITIONS,
+    StoredDeadLetter,
+    numbered_between,
+    read_dead_letters,
+    recorded_between,
+    remove_dead_letters,
+)
+from eventd.store.engine.database import Connection
+from eventd.store.rows.registry import announce
+
+PAGE = 1000
+
+
+class Resend(OneCallback):
+    """Which events to send again, by id; all of them or none are sent."""
+
+    ids: list[str] = Field(
+        min_length=1, max_length=MOST_POSITIONS, description="The ids of the events or records, as in their messages."
+    )
+    dry_run: bool = Field(default=False, description="Only show what would be sent.")
+
+
+async def resend(services: Services, params: Resend) -> dict[str, Any]:
+    run = services.database.read if params.dry_run else services.database.write
+    answer = await run(_resend_now, params, services.clock.now())
+    if not params.dry_run:
+        await services.take_over()
+    return answer
+
+
+def _resend_now(conn: Connection, params: Resend, now: int) -> dict[str, Any]:
+    if not params.dry_run:
+        announce(conn)
+    callback, cursor = _find(conn, params, now)
+    ids = list(dict.fromkeys(params.ids))
+    places = read_places(conn, callback, cursor.topic_id, ids, cursor.position, now)
+    wrong = {id: why for id, why in places.items() if isinstance(why, str)}
+    if wrong:
+        words = "; ".join(f"{id}: {why}" for id, why in list(wrong.items())[:20])
+        raise Conflict(f"nothing is sent again, because some events cannot be: {words}", hint="leave these out")
+    positions = sorted(place for place in places.values() if isinstance(place, int))
+    if not params.dry_run:
+        _start_at(conn, callback, cursor, positions, now)
+    return {"callback": callback.config.name, "events": len(positions), "dryRun": params.dry_run}
+
+
+def _find(conn: Connection, params: OneCallback, now: int) -> tuple[KnownCallback, Cursor]:
+    """Return the callback and its cursor. Raises NotFound, and Conflict while it has none."""
+    return read_one(conn, params.callback, now)
+
+
+class Replay(OneCallback):
+    """Which range to send again: a span of time, a range of seq, or what failed."""
+
+    since: str = Field(default="", description="Only events stored at this time or later: RFC 3339, or an age (`15m`).")
+    until: str = Field(default="", description="Only events stored at this time or earlier.")
+    from_seq: int | None = Field(default=None, ge=1, description="The first seq to send, in the topic.")
+    to_seq: int | None = Field(default=None, ge=1, description="The last seq to send, in the topic.")
+    failed: bool = Field(default=False, description="Only the callback's dead letters in that range, or all of them.")
+    dry_run: bool = Field(default=False, description="Only show what would be sent.")
+
+    @model_validator(mode="after")
+    def _one_range(self) -> Self:
+        by_time, by_seq = bool(self.since or self.until), self.from_seq is not None or self.to_seq is not None
+        if by_time and by_seq:
+            raise ValueError("select events in one way: since and until, or fromSeq and toSeq")
+        if not (by_time or by_seq or self.failed):
+            raise ValueError("select events: since and until, fromSeq and toSeq, or failed")
+        return self
+
+
+async def replay(services: Services, params: Replay) -> dict[str, Any]:
+    run = services.database.read if params.dry_run else services.database.write
+    answer = await run(_replay_now, params, services.clock.now())
+    if not params.dry_run:
+        await services.take_over()
+    return answer
+
+
+def _replay_now(conn: Connection, params: Replay, now: int) -> dict[str, Any]:
+    if not params.dry_run:
+        announce(conn)
+    callback, cursor = _find(conn, params, now)
+    after, upto = _range(conn, params, cursor, now)
+    # What lies beyond the cursor is sent anyway.
+    upto = min(upto, cursor.position)
+    letters = _letters(conn, cursor, after, upto) if params.failed else []
+    events = len(letters) if params.failed else count_between(conn, callback, cursor.topic_id, after, upto, now)
+    if not events:
+        raise Conflict(
+            f"there is nothing to send to {callback.config.name} again",
+            hint="what the callback has not received yet is sent without a replay",
+        )
+    if not params.dry_run and params.failed:
+        _retry(conn, callback, cursor, letters, now)
+    elif not params.dry_run:
+        selection = CallbackSelection(callback.config.selector, callback.selection.intervals)
+        _start(conn, callback, cursor, after, upto, selection, now)
+    return {"callback": callback.config.name, "events": events, "dryRun": params.dry_run}
+
+
+def _range(conn: Connection, params: Replay, cursor: Cursor, now: int) -> tuple[int, int]:
+    """Return the positions `(after, upto]` that the parameters select."""
+    if params.from_seq is not None or params.to_seq is not None:
+        return numbered_between(conn, cursor.topic_id, params.from_seq or 1, params.to_seq or (1 << 62))
+    if params.since or params.until:
+        return recorded_between(conn, cursor.topic_id, *read_span(params.since, params.until, now))
+    return 0, cursor.position
+
+
+def _start(
+    conn: Connection,
+    callback: KnownCallback,
+    cursor: Cursor,
+    after: int,
+    upto: int,
+    selection: CallbackSelection,
+    now: int,
+) -> None:
+    """Start a resend over `(after, upto]`: a cursor beside the callback's own, which ends there.
+
+    If the callback is paused, so is the resend.
+    """
+    name = callback.config.name
+    numbers = [int(one.name.rpartition("#")[2]) for one in resends_of(conn, name)]
+    resend = f"{RESEND}:{name}#{max(numbers, default=0) + 1}"
+    create_cursor(
+        conn,
+        resend,
+        kind=RESEND,
+        topic_id=cursor.topic_id,
+        position=after,
+        until=upto,
+        selection=selection.to_json(),
+        selector_version=cursor.selector_version,
+        now=now,
+    )
+    if cursor.paused_at is not None:
+        set_paused(conn, resend, at=cursor.paused_at, by=cursor.paused_by)
+
+
+def _start_at(conn: Connection, callback: KnownCallback, cursor: Cursor, positions: Sequence[int], now: int) -> None:
+    for start in range(0, len(positions), MOST_POSITIONS):
+        some = positions[start : start + MOST_POSITIONS]
+        selection = CallbackSelection(callback.config.selector, None, frozenset(some))
+        _start(conn, callback, cursor, min(some) - 1, max(some), selection, now)
+
+
+# --- dead letters ---------------------------------------------------------------------------------------------------
+
+
+class ListCallbackLetters(OneCallback):
+    """Which dead letters to list, oldest first unless `newest`."""
+
+    newest: bool = Field(default=False, description="Newest first; `after` then continues with older ones.")
+    after: int = Field(default=0, ge=0, description="Continue after the dead letter with this id.")
+    limit: Limit = PAGE_SIZE
+
+
+async def list_letters(services: Services, params: ListCallbackLetters) -> dict[str, Any]:
+    return await services.database.read(_read_letters, params, services.clock.now())
+
+
+def _read_letters(conn: Connection, params: ListCallbackLetters, now: int) -> dict[str, Any]:
+    name = find_callback(conn, params.callback).config.name
+    cursor = callback_name(name)
+    topic_id = read_one(conn, params.callback, now)[1].topic_id
+    found = read_dead_letters(
+        conn, topic_id, cursor=cursor, after=params.after, limit=params.limit + 1, newest=params.newest
+    )
+    shown, following = cut_page(found, params.limit, lambda letter: letter.id)
+    return {"deadLetters": [_show(letter) for letter in shown], "next": following}
+
+
+def _show(letter: StoredDeadLetter) -> dict[str, Any]:
+    return {
+        "id": letter.id,
+        "eventId": letter.event_id,
+        "position": letter.position,
+        "reason": letter.reason,
+        "detail": letter.detail,
+        "attempts": letter.attempts,
+        "parkedAt": show_time(letter.parked_at),
+    }
+
+
+class ChooseCallbackLetters(OneCallback):
+    """Some dead letters of a callback: by id, or all."""
+
+    ids: list[int] = Field(default=[], max_length=MOST_POSITIONS, description="The ids of the dead letters.")
+    all: bool = Field(default=False, description="All dead letters of the callback.")
+
+    @model_validator(mode="after")
+    def _one_way_to_choose(self) -> Self:
+        if bool(self.ids) == self.all:
+            raise ValueError("choose dead letters in one way: ids, or all")
+        return self
+
+
+async def retry_letters(services: Services, params: ChooseCallbackLetters) -> dict[str, Any]:
+    answer = await services.database.write(_retry_now, params, services.clock.now())
+    await services.take_over()
+    return answer
+
+
+def _retry_now(conn: Connection, params: ChooseCallbackLetters, now: int) -> dict[str, Any]:
+    announce(conn)
+    callback, cursor = _find(conn, params, now)
+    letters = _chosen(conn, params, cursor)
+    kept = _retry(conn, callback, cursor, letters, now)
+    return {"retried": len(letters) - len(kept), "kept": kept}
+
+
+def _retry(
+    conn: Connection, callback: KnownCallback, cursor: Cursor, letters: Sequence[StoredDeadLetter], now: int
+) -> list[dict[str, Any]]:
+    """Start resends of dead letters, which are deleted; return as JSON those whose events are stored no more."""
+    selection = CallbackSelection(callback.config.selector, None, frozenset(letter.position for letter in letters))
+    stored = read_places(conn, callback._replace(selection=selection), cursor.topic_id, None, cursor.position, now)
+    places = {place for place in stored.values() if isinstance(place, int)}
+    again = [letter for letter in letters if letter.position in places]
+    if again:
+        _start_at(conn, callback, cursor, sorted({letter.position for letter in again}), now)
+        remove_dead_letters(conn, [letter.id for letter in again])
+    return [
+        {"id": letter.id, "eventId": letter.event_id, "reason": "it is stored no more, or has expired"}
+        for letter in letters
+        if letter.position not in places
+    ]
+
+
+async def drop_letters(services: Services, params: ChooseCallbackLetters) -> dict[str, Any]:
+    return {"dropped": await services.database.write(_drop_now, params, services.clock.now())}
+
+
+def _drop_now(conn: Connection, params: ChooseCallbackLetters, now: int) -> int:
+    lock_head(conn)
+    cursor = _find(conn, params, now)[1]
+    return remove_dead_letters(conn, [letter.id for letter in _chosen(conn, params, cursor)])
+
+
+def _chosen(conn: Connection, params: ChooseCallbackLetters, cursor: Cursor) -> list[StoredDeadLetter]:
+    """Return the chosen dead letters, ordered by id. Raises NotFound for an id that no dead letter has."""
+    if params.ids:
+        found = read_dead_letters(conn, cursor.topic_id, cursor=cursor.name, ids=params.ids, limit=len(params.ids))
+        missing = sorted(set(params.ids) - {letter.id for letter in found})
+        if missing:
+            raise NotFound(f"the callback has no dead letter {', '.join(map(str, missing[:20]))}")
+        return found
+    return _letters(conn, cursor, 0, 1 << 62)
+
+
+def _letters(conn: Connection, cursor: Cursor, after: int, upto: int) -> list[StoredDeadLetter]:
+    """Return the dead letters of a callback at positions in `(after, upto]`, ordered by id."""
+    chosen: list[StoredDeadLetter] = []
+    last = 0
+    while page := read_dead_letters(conn, cursor.topic_id, cursor=cursor.name, after=last, limit=PAGE):
+        last = page[-1].id
+        chosen += [letter for letter in page if after < letter.position <= upto]
+    return chosen

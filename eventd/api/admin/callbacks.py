@@ -1,0 +1,330 @@
+"""Callbacks: their states and attempts, and pause, resume, reset and test."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from eventd.api.framework.moments import read_moment, show_seconds, show_time
+from eventd.api.framework.operations import Params, Services
+from eventd.api.framework.paging import PAGE_SIZE, Limit
+from eventd.egress.callbacks.tester import TestResult
+from eventd.egress.cursors import RESEND, callback_name, callback_of, pause_all, reconcile
+from eventd.errors import Conflict, Invalid
+from eventd.groups.callbacks import (
+    Attempt,
+    CallbackStatus,
+    KnownCallback,
+    find_callback,
+    read_attempt_list,
+    read_callback_statuses,
+    read_callbacks,
+)
+from eventd.log.core.head import read_head
+from eventd.log.core.topic_row import find_topic
+from eventd.log.cursors.cursors import (
+    Cursor,
+    LinkState,
+    declare_selection,
+    delete_cursors,
+    move_cursor,
+    read_cursors,
+    read_selection,
+)
+from eventd.log.delivery.repairs import read_dead_letters, recorded_between, remove_dead_letters
+from eventd.resources.callback_configuration import CallbackConfig
+from eventd.store.engine.database import Connection
+from eventd.store.rows.callback_attempts import forget_attempts
+from eventd.store.rows.registry import announce, read_resources
+
+RECENT = 5
+"""Number of attempts that a description shows."""
+_LETTERS = 1000
+
+
+class ListCallbacks(Params):
+    """All callbacks, or those of one EventGroup."""
+
+    group: str = Field(default="", description="Only callbacks that get events of this EventGroup.")
+
+
+async def list_callbacks(services: Services, params: ListCallbacks) -> dict[str, Any]:
+    return {"callbacks": await services.database.read(_read_list, params, services.clock.now())}
+
+
+def _read_list(conn: Connection, params: ListCallbacks, now: int) -> list[dict[str, Any]]:
+    known = read_callbacks(conn).values()
+    chosen = [one for one in known if not params.group or one.config.group == params.group]
+    return [_show(status, now) for status in read_callback_statuses(conn, chosen, now)]
+
+
+def _show(status: CallbackStatus, now: int) -> dict[str, Any]:
+    config = status.callback.config
+    return {
+        "callback": config.name,
+        "origin": status.callback.origin,
+        "group": config.group,
+        "topic": config.topic,
+        "url": config.url,
+        "format": config.format,
+        **_state(status.cursor),
+        "waitingEvents": status.backlog.events,
+        "waitingIsExact": status.backlog.exact,
+        "waitingSeconds": show_seconds(status.backlog.lag(now)),
+        "deadLetters": status.dead_letters,
+        "position": status.position,
+        "head": status.head,
+        "resends": [_resend(cursor) for cursor in status.resends],
+    }
+
+
+def _state(cursor: Cursor | None) -> dict[str, Any]:
+    if cursor is None:
+        return {
+            "state": str(LinkState.RUNNING),
+            "reason": "new",
+            "since": None,
+            "attempts": 0,
+            "retryAt": None,
+            "lastError": "",
+            "lastSuccessAt": None,
+            "failingSince": None,
+            "pausedAt": None,
+            "pausedBy": "",
+        }
+    paused = cursor.paused_at is not None
+    return {
+        "state": str(cursor.shown_state),
+        "reason": cursor.reason,
+        "since": show_time(cursor.paused_at if paused else cursor.since),
+        "attempts": cursor.attempts,
+        "retryAt": None if paused else show_time(cursor.retry_at),
+        "lastError": cursor.last_error,
+        "lastSuccessAt": show_time(cursor.succeeded_at),
+        "failingSince": show_time(cursor.failing_since),
+        "pausedAt": show_time(cursor.paused_at),
+        "pausedBy": cursor.paused_by,
+    }
+
+
+def _resend(cursor: Cursor) -> dict[str, Any]:
+    return {
+        "position": cursor.position,
+        "until": cursor.until,
+        "state": str(cursor.shown_state),
+        "lastError": cursor.last_error,
+        "createdAt": show_time(cursor.created_at),
+    }
+
+
+class OneCallback(Params):
+    """One callback."""
+
+    callback: str = Field(description="The callback, as `EventCallback/NAME` or NAME.")
+
+
+async def describe(services: Services, params: OneCallback) -> dict[str, Any]:
+    return await services.database.read(describe_callback, params.callback, services.clock.now())
+
+
+def describe_callback(conn: Connection, name: str, now: int) -> dict[str, Any]:
+    """Return the state of a callback as JSON, with its limits, keys and newest attempts. Raises NotFound."""
+    found = find_callback(conn, name)
+    [status] = read_callback_statuses(conn, [found], now)
+    config = found.config
+    attempts = read_attempt_list(conn, config.name, before=None, limit=RECENT)
+    return {
+        **_show(status, now),
+        "keys": [{"id": key.id, "state": key.state} for key in config.keys],
+        "order": "strict" if config.in_flight == 1 else "within a request",
+        "limits": _limits(config),
+        "intervals": [
+            {"topic": one.prefix.removesuffix("."), "after": one.after, "upto": one.upto}
+            for one in found.selection.intervals or ()
+        ],
+        "recentAttempts": [_attempt(attempt) for attempt in attempts],
+    }
+
+
+def _limits(config: CallbackConfig) -> dict[str, Any]:
+    return {
+        "maxEvents": config.max_events,
+        "maxBytes": config.max_bytes,
+        "windowSeconds": show_seconds(config.window),
+        "timeoutSeconds": config.timeout,
+        "connectTimeoutSeconds": config.connect_timeout,
+        "perSecond": config.per_second or 0,
+        "inFlight": config.in_flight,
+        "disableAfterSeconds": show_seconds(config.disable_after or 0),
+    }
+
+
+class ListAttempts(OneCallback):
+    """The requests to a callback's endpoint, newest first."""
+
+    before: str = Field(default="", description="Only attempts before this time: RFC 3339, or an age (`15m`).")
+    limit: Limit = PAGE_SIZE
+
+
+async def list_attempts(services: Services, params: ListAttempts) -> dict[str, Any]:
+    before = read_moment("before", params.before, services.clock.now())
+    return await services.database.read(_read_attempts, params, before)
+
+
+def _read_attempts(conn: Connection, params: ListAttempts, before: int | None) -> dict[str, Any]:
+    name = find_callback(conn, params.callback).config.name
+    found = read_attempt_list(conn, name, before=before, limit=params.limit)
+    following = show_time(found[-1].at) if len(found) == params.limit else None
+    return {"attempts": [_attempt(one) for one in found], "next": following}
+
+
+def _attempt(one: Attempt) -> dict[str, Any]:
+    return {
+        "at": show_time(one.at),
+        "firstAt": show_time(one.first_at),
+        "messageId": one.message_id,
+        "after": one.after,
+        "upto": one.upto,
+        "events": one.events,
+        "attempt": one.attempt,
+        "requests": one.requests,
+        "status": one.status,
+        "reason": one.reason,
+        "detail": one.detail,
+        "seconds": show_seconds(one.duration),
+        "address": one.address,
+        "keys": one.key_ids.split(),
+        "answer": one.answer,
+        "retryAt": show_time(one.retry_at),
+    }
+
+
+# --- what an operator may do ----------------------------------------------------------------------------------------
+
+
+async def test(services: Services, params: OneCallback) -> dict[str, Any]:
+    found = await services.database.read(find_callback, params.callback)
+    result = await services.test_callback(found.config)
+    return {"callback": found.config.name, **_tested(result)}
+
+
+def _tested(result: TestResult) -> dict[str, Any]:
+    return {
+        "delivered": result.outcome.status in range(200, 300),
+        "messageId": result.message_id,
+        "status": result.outcome.status,
+        "reason": result.outcome.reason,
+        "detail": result.outcome.detail,
+        "seconds": show_seconds(result.outcome.duration),
+        "address": result.outcome.address,
+        "keys": result.outcome.key_ids.split(),
+        "answer": result.outcome.answer,
+        "headers": dict(result.outcome.headers),
+    }
+
+
+class Pause(OneCallback):
+    """Stop sending to a callback; its events wait."""
+
+    by: str = Field(default="", max_length=200, description="Shown with the callback: the operator, or the reason.")
+
+
+async def pause(services: Services, params: Pause) -> dict[str, Any]:
+    return await _pause(services, params, at=services.clock.now(), by=params.by)
+
+
+async def resume(services: Services, params: OneCallback) -> dict[str, Any]:
+    return await _pause(services, params, at=None, by="")
+
+
+async def _pause(services: Services, params: OneCallback, *, at: int | None, by: str) -> dict[str, Any]:
+    now = services.clock.now()
+    await services.database.write(_set_paused, params.callback, now, at=at, by=by)
+    await services.take_over()
+    return await services.database.read(describe_callback, params.callback, now)
+
+
+def _set_paused(conn: Connection, name: str, now: int, *, at: int | None, by: str) -> None:
+    """Pause the callback and its resends at the time `at`, or resume them if it is None; that clears failures, too."""
+    announce(conn)  # locks the head, which is always locked before cursors, and wakes the node
+    callback, cursor = read_one(conn, name, now)
+    pause_all(conn, [cursor, *resends_of(conn, callback.config.name)], now, at=at, by=by)
+
+
+def read_one(conn: Connection, name: str, now: int) -> tuple[KnownCallback, Cursor]:
+    """Return a callback and its cursor, which is created if no node has done that yet.
+
+    Raises NotFound, and Conflict if its topic does not exist.
+    """
+    callback = find_callback(conn, name)
+    cursor = callback_name(callback.config.name)
+    if not read_cursors(conn, name=cursor):
+        reconcile(conn, read_resources(conn), now)
+    found = read_cursors(conn, name=cursor)
+    if not found:
+        topic = callback.config.topic
+        raise Conflict(f"the topic {topic} of the callback {callback.config.name} does not exist", hint="create it")
+    return callback, found[0]
+
+
+def resends_of(conn: Connection, name: str) -> list[Cursor]:
+    """Return the cursors of a callback's unfinished resends."""
+    return [cursor for cursor in read_cursors(conn, RESEND) if callback_of(cursor.name) == name]
+
+
+class Reset(OneCallback):
+    """Where to continue: at the oldest stored event, at a time, or after the newest."""
+
+    since: str = Field(
+        default="", description="Start at the first event stored at this time or later: RFC 3339, or an age (`15m`)."
+    )
+    latest: bool = Field(default=False, description="Start after the newest event; the backlog is skipped.")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.since and self.latest:
+            raise ValueError("since and latest name two positions: leave one out")
+        return self
+
+
+async def reset(services: Services, params: Reset) -> dict[str, Any]:
+    answer = await services.database.write(_reset_now, params, services.clock.now())
+    await services.take_over()
+    return answer
+
+
+def _reset_now(conn: Connection, params: Reset, now: int) -> dict[str, Any]:
+    announce(conn)
+    callback, cursor = read_one(conn, params.callback, now)
+    topic = find_topic(conn, callback.config.topic)
+    to = 0 if topic is None else topic.evicted_position
+    if params.latest:
+        to = read_head(conn).last
+    elif params.since:
+        to, last = recorded_between(conn, cursor.topic_id, read_moment("since", params.since, now), None)
+        if last == 0:
+            raise Invalid(
+                f"no event of {callback.config.topic} was stored since {params.since}",
+                hint="name an earlier time, or latest",
+            )
+    _go_to(conn, cursor, to, now)
+    return {"callback": callback.config.name, "from": cursor.position, "to": to}
+
+
+def _go_to(conn: Connection, cursor: Cursor, to: int, now: int) -> None:
+    """Move a callback's cursor; its resends and attempts are deleted, and its dead letters after the position `to`."""
+    resends = [resend.name for resend in resends_of(conn, callback_of(cursor.name))]
+    delete_cursors(conn, resends)
+    for name in (cursor.name, *resends):
+        forget_attempts(conn, name)
+    while letters := [
+        letter.id
+        for letter in read_dead_letters(conn, cursor.topic_id, cursor=cursor.name, limit=_LETTERS, newest=True)
+        if letter.position > to
+    ]:
+        remove_dead_letters(conn, letters)
+    move_cursor(conn, cursor.name, to=to, now=now)
+    version, selection = read_selection(conn, cursor.name)
+    # The new version ends requests from the old position at once.
+    declare_selection(conn, cursor.name, max(version + 1, read_head(conn).registry_version), selection, now)

@@ -1,0 +1,192 @@
+"""routerctl callback: list, describe, attempts, test, pause, resume, reset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from eventd.cli.federation.links import user
+from eventd.cli.gateway.selecting import GroupsOption
+from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
+from eventd.cli.resources.describe import pairs, table
+from eventd.cli.terminal.output import Column, moment, note, show_moment, show_span, span, text
+from eventd.errors import CheckFailed
+from eventd.text.plural import counted
+
+STATES = (
+    Column("NAME", text("callback")),
+    Column("ORIGIN", text("origin")),
+    Column("URL", text("url")),
+    Column("STATE", text("state")),
+    Column("REASON", text("reason")),
+    Column("WAITING", lambda row: _waiting_events(row)),
+    Column("LAG", span("waitingSeconds")),
+    Column("LAST_SUCCESS", moment("lastSuccessAt")),
+    Column("NEXT_TRY", moment("retryAt")),
+    Column("SOURCE", text("topic"), wide=True),
+    Column("FORMAT", text("format"), wide=True),
+    Column("DEAD_LETTERS", text("deadLetters"), wide=True),
+    Column("LAST_ERROR", text("lastError"), wide=True),
+    Column("PAUSED_BY", text("pausedBy"), wide=True),
+)
+ATTEMPTS = (
+    Column("AT", moment("at")),
+    Column("MESSAGE_ID", text("messageId")),
+    Column("EVENTS", text("events")),
+    Column("ATTEMPT", text("attempt")),
+    Column("STATUS", lambda row: str(row["status"]) if row["status"] else "-"),
+    Column("REASON", text("reason")),
+    Column("TOOK", lambda row: f"{row['seconds'] * 1000:.0f}ms"),
+    Column("NEXT_TRY", moment("retryAt")),
+    Column("REQUESTS", text("requests"), wide=True),
+    Column("ADDRESS", text("address"), wide=True),
+    Column("KEYS", lambda row: ",".join(row["keys"]) or "-", wide=True),
+    Column("ANSWER", text("answer"), wide=True),
+    Column("DETAIL", text("detail"), wide=True),
+)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the callback.")]
+
+
+def _waiting_events(row: Mapping[str, Any]) -> str:
+    return str(row["waitingEvents"]) + ("" if row["waitingIsExact"] else "+")
+
+
+@connected
+@only_calls
+async def list_callbacks(
+    session: Session,
+    group: GroupsOption = "",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep watching for changes (Ctrl-C stops).")] = False,
+) -> None:
+    """List callbacks with their state, backlog, last success and next try."""
+    if watch:
+        from eventd.cli.callbacks.watch import watch_callbacks
+
+        await watch_callbacks(session, group, STATES)
+        return
+    answer = await session.call("callbacks.list", group=group)
+    session.out.rows(STATES, answer["callbacks"], name=lambda row: str(row["callback"]))
+
+
+@connected_without_table
+@only_calls
+async def describe(session: Session, name: NameArgument) -> None:
+    """Show a callback with its limits, keys, losses and newest attempts."""
+    answer = await session.call("callbacks.describe", callback=name)
+    if not session.out.is_table:
+        session.out.value(answer)
+        return
+    show_callback(session.out, answer)
+
+
+def show_callback(out: Any, answer: Mapping[str, Any]) -> None:
+    """Print the answer of `callbacks.describe` as text."""
+    waiting = counted(answer["waitingEvents"], "event")
+    keys = ", ".join(f"{key['id']} ({key['state']})" for key in answer["keys"])
+    pairs(
+        out,
+        {
+            "Name": answer["callback"],
+            "Origin": answer["origin"],
+            "Source": answer["topic"],
+            "URL": answer["url"],
+            "Format": answer["format"],
+            "Order": answer["order"],
+            "State": answer["state"] + (f" ({answer['reason']})" if answer["reason"] else ""),
+            "Since": show_moment(answer["since"]),
+            "Waiting": f"{waiting}, the oldest for {show_span(answer['waitingSeconds'])}"
+            if answer["waitingEvents"]
+            else "nothing",
+            "Attempts": answer["attempts"],
+            "Next try": show_moment(answer["retryAt"]),
+            "Last error": answer["lastError"],
+            "Last success": show_moment(answer["lastSuccessAt"]),
+            "Paused by": answer["pausedBy"],
+            "Dead letters": answer["deadLetters"],
+            "Resends": len(answer["resends"]),
+            "Keys": keys,
+            **{f"Limit {name}": value for name, value in answer["limits"].items()},
+        },
+    )
+    if answer["intervals"]:
+        columns = (Column("TOPIC", text("topic")), Column("AFTER", text("after")), Column("UPTO", text("upto")))
+        table(out, "Intervals", columns, answer["intervals"])
+    table(out, "Recent attempts", ATTEMPTS, answer["recentAttempts"])
+
+
+@connected
+@only_calls
+async def attempts(
+    session: Session,
+    name: NameArgument,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=1000, help="Maximum number of attempts; the newest are shown.")
+    ] = 100,
+    before: Annotated[
+        str,
+        typer.Option("--before", metavar="TIME", help="Only attempts before TIME: RFC 3339, or an age such as 15m."),
+    ] = "",
+) -> None:
+    """List the requests to a callback's endpoint with status and duration, the newest first."""
+    answer = await session.call("callbacks.attempts", callback=name, limit=limit, before=before)
+    session.out.rows(ATTEMPTS, answer["attempts"], name=lambda row: str(row["messageId"]))
+    if answer["next"] is not None:
+        note(f"note: there may be more: continue with --before {answer['next']}")
+
+
+@connected_without_table
+@only_calls
+async def test(session: Session, name: NameArgument) -> None:
+    """Send a signed test message, which is not stored, and show the answer; exits with status 4 unless it is 2xx."""
+    answer = await session.call("callbacks.test", callback=name)
+    status = answer["status"] or answer["reason"]
+    lines = [f"{answer['callback']}: {status} in {answer['seconds'] * 1000:.0f} ms from {answer['address'] or '-'}"]
+    lines += [f"{header}: {value}" for header, value in answer["headers"].items()]
+    lines += [f"\n{answer['answer']}"] if answer["answer"] else []
+    session.out.outcome(answer, *lines, name=lambda row: str(row["messageId"]))
+    if not answer["delivered"]:
+        raise CheckFailed(f"the test message was not accepted: {answer['detail']}")
+
+
+@connected
+@only_calls
+async def pause(session: Session, name: NameArgument) -> None:
+    """Pause a callback; its events wait until it is resumed, unless they expire or are evicted."""
+    answer = await session.call("callbacks.pause", callback=name, by=user())
+    session.out.rows(STATES, [answer], name=lambda row: str(row["callback"]))
+
+
+@connected
+@only_calls
+async def resume(session: Session, name: NameArgument) -> None:
+    """Resume a callback at once, whether it is paused, disabled by the node, backing off or blocked."""
+    answer = await session.call("callbacks.resume", callback=name)
+    session.out.rows(STATES, [answer], name=lambda row: str(row["callback"]))
+
+
+@connected_without_table
+@only_calls
+async def reset(
+    session: Session,
+    name: NameArgument,
+    since: Annotated[
+        str,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Start with events stored at or after TIME: RFC 3339, or an age such as 15m.",
+        ),
+    ] = "",
+    latest: Annotated[
+        bool, typer.Option("--latest", help="Start after the newest event, which skips the backlog.")
+    ] = False,
+) -> None:
+    """Move a callback to the oldest stored event, or as --since or --latest says. Deletes the dead letters of events
+    that are sent again.
+    """
+    answer = await session.call("callbacks.reset", callback=name, since=since, latest=latest)
+    moved = f"{answer['callback']}: continues at position {answer['to']}, was at {answer['from']}"
+    session.out.outcome([answer], moved, name=lambda row: str(row["callback"]))

@@ -1,0 +1,125 @@
+"""Stores the position of a callback, its failed attempts, and when the node gives an endpoint up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from enum import Enum
+
+from eventd.egress.loop.cursor_store import StoredCursor
+from eventd.egress.loop.sink import Ack
+from eventd.log.core.commit import Transaction
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.units import Postpone
+from eventd.log.core.values import AppendResult
+from eventd.log.cursors.cursors import Cursor, Postponement, Step, read_cursors, set_paused
+from eventd.runtime.clock import SECOND
+from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt
+
+GONE = "gone"
+"""The reason of an attempt that was answered with 410."""
+
+
+class Change(Enum):
+    """A change in the condition of a callback that operators are notified of."""
+
+    FAILING = "failing"  # without a success for half of the time after which it is disabled
+    DISABLED = "disabled"
+    RECOVERED = "recovered"
+
+
+Notify = Callable[[Change, str], None]
+"""Gets a change, and a sentence about it."""
+
+
+class CallbackPostponement(Postpone):
+    """Record a failed attempt of a callback, and pause the callback if it has failed for too long.
+
+    Result: whether it was paused, and since when it has failed (microseconds; None: its cursor has moved or is gone).
+    """
+
+    def __init__(
+        self, failure: Postponement, attempts: Sequence[CallbackAttempt], disable_after: int | None, *, at_once: bool
+    ) -> None:
+        super().__init__(failure)
+        self._failed = failure
+        self._attempts = attempts
+        self._disable_after = disable_after
+        self._at_once = at_once
+
+    def finish(self, tx: Transaction, appended: AppendResult) -> tuple[bool, int | None]:  # type: ignore[override]
+        super().finish(tx, appended)
+        failed = self._failed
+        found = read_cursors(tx.conn, name=failed.name)
+        if not found or found[0].position != failed.position:
+            return False, None
+        for attempt in self._attempts:
+            add_attempt(tx.conn, attempt)
+        cursor = found[0]
+        since = cursor.failing_since
+        too_long = self._disable_after is not None and since is not None and failed.now - since >= self._disable_after
+        if cursor.paused_at is not None or not (too_long or self._at_once):
+            return False, since
+        set_paused(tx.conn, failed.name, at=failed.now, by=DISABLED_BY)
+        return True, since
+
+
+DISABLED_BY = "the node"
+"""Shown as the operator who paused a callback that the node has disabled."""
+
+
+class CallbackCursor(StoredCursor):
+    """The stored cursor of a callback. `attempts` returns the failed attempts that are to be stored.
+
+    `disable_after` is in microseconds; None: the node never disables the callback, not even on a 410.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        name: str,
+        attempts: Callable[[], list[CallbackAttempt]],
+        disable_after: int | None,
+        notify: Notify,
+    ) -> None:
+        super().__init__(log, name)
+        self._log = log
+        self._attempts = attempts
+        self._disable_after = disable_after
+        self._notify = notify
+        self._is_failing: bool | None = None  # whether this was notified; None: not known yet
+        self.postpone = self._postpone
+
+    async def read(self) -> Cursor:
+        cursor = await super().read()
+        if self._is_failing is None:
+            since, last = cursor.failing_since, cursor.attempted_at
+            self._is_failing = since is not None and last is not None and self._is_half(last - since)
+        return cursor
+
+    async def settle(self, step: Step, ack: Ack | None = None) -> None:
+        await super().settle(step, ack)
+        if ack is not None and ack.asked and self._is_failing:
+            self._is_failing = False
+            self._notify(Change.RECOVERED, "the endpoint accepts events again")
+
+    async def _postpone(self, failure: Postponement) -> None:
+        failed = self._attempts()
+        if failed:
+            failed[-1] = replace(failed[-1], retry_at=failure.retry_at)
+        gone = failure.reason == GONE and self._disable_after is not None
+        unit = CallbackPostponement(failure, failed, self._disable_after, at_once=gone)
+        disabled, since = await self._log.submit(unit)
+        if since is None:
+            return
+        spent = failure.now - since
+        if disabled:
+            self._is_failing = True
+            why = "the endpoint answered 410" if gone else f"no success for {spent // SECOND} s"
+            self._notify(Change.DISABLED, f"{why}; {failure.error}")
+        elif self._is_half(spent) and not self._is_failing:
+            self._is_failing = True
+            self._notify(Change.FAILING, f"no success for {spent // SECOND} s: {failure.error}")
+
+    def _is_half(self, spent: int) -> bool:
+        return self._disable_after is not None and 2 * spent >= self._disable_after

@@ -1,0 +1,349 @@
+"""Delivers the batches of a callback: the ledger rows of what was accepted, and the search for an event that is not.
+
+A batch that the endpoint keeps refusing is halved until one event is alone. That one becomes a dead letter only if the
+endpoint accepts another event meanwhile: an endpoint that refuses everything has not refused this event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from eventd.egress.callbacks.batches import Batch
+from eventd.egress.callbacks.endpoint import Endpoint, Meaning, Outcome
+from eventd.egress.callbacks.formats import UNSUITABLE, body_of, message_id
+from eventd.egress.loop.sink import Ack, LinkUnavailable, RecordRefusal
+from eventd.egress.loop.tries import Tries
+from eventd.log.core.commit import Transaction
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.values import AppendResult, Drafts, Head
+from eventd.log.cursors.cursors import Cursor, DeliveredBatch
+from eventd.resources.callback_configuration import CallbackConfig
+from eventd.runtime.clock import Clock
+from eventd.runtime.supervisor import SpawnTask
+from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt, end_attempts, last_attempt
+
+PROTOCOL = "callback"
+"""The protocol in the ledger rows of callbacks."""
+RUN_SECONDS = 0.02
+"""Seconds after which accepted messages are settled, although more could follow: after a crash, only the messages of
+this time are sent again."""
+UNPROVEN = "unproven"
+"""The reason of a callback that waits for proof that its endpoint accepts any event at all."""
+
+
+class CallbackMetrics(Protocol):
+    """Interface of the metrics of callbacks. Times are in seconds."""
+
+    def attempted(self, callback: str, seconds: float, reason: str) -> None: ...
+
+    def delivered(self, callback: str, events: int, lag: float) -> None: ...
+
+    def refused(self, callback: str, events: int) -> None: ...
+
+
+class Pace:
+    """Limits requests to `per_second` (None: no limit), as a bucket that holds those of one second."""
+
+    def __init__(self, per_second: int | None, clock: Clock) -> None:
+        self._per_second = per_second
+        self._clock = clock
+        self._tokens = float(per_second or 0)
+        self._at = clock.monotonic()
+
+    async def wait(self) -> None:
+        """Wait until the next request may be sent."""
+        if self._per_second is None:
+            return
+        now = self._clock.monotonic()
+        self._tokens = min(self._per_second, self._tokens + (now - self._at) * self._per_second) - 1
+        self._at = now
+        if self._tokens < 0:
+            await self._clock.sleep(-self._tokens / self._per_second)
+
+
+class AttemptsEnded:
+    """Stores, with the step of a cursor, the attempts that failed before it succeeded.
+
+    Deletes the row that says that an attempt is under way.
+    """
+
+    topic_id = None
+    weight = 0
+
+    def __init__(self, cursor: str, failed: Sequence[CallbackAttempt]) -> None:
+        self._cursor = cursor
+        self._failed = failed
+
+    def admit(self, tx: Transaction) -> Drafts:
+        return Drafts()
+
+    def write(self, tx: Transaction, appended: AppendResult) -> None:
+        for attempt in self._failed:
+            add_attempt(tx.conn, attempt)
+        end_attempts(tx.conn, self._cursor)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the records of a batch are from: the topic's name and the log's head when they were read."""
+
+    topic: str
+    head: Head
+
+
+class Delivery:
+    """Delivers batches for one cursor of a callback, and counts the attempts.
+
+    `behind` returns the batch of the next single event after a position, or None without one. `ledger` is the name
+    under which deliveries are recorded.
+    """
+
+    def __init__(
+        self,
+        config: CallbackConfig,
+        endpoint: Endpoint,
+        log: EventLog,
+        cursor: Cursor,
+        ledger: str,
+        behind: Callable[[int], Awaitable[Batch | None]],
+        metrics: CallbackMetrics,
+        spawn: SpawnTask,
+    ) -> None:
+        self._spawn = spawn
+        self._run_seconds = RUN_SECONDS if config.max_events == 1 else 0.0
+        self._config = config
+        self._endpoint = endpoint
+        self._log = log
+        self._cursor = cursor.name
+        self._version = cursor.selector_version
+        self._is_repair = cursor.until is not None
+        self._ledger = ledger
+        self._behind = behind
+        self._metrics = metrics
+        self._pace = Pace(config.per_second, log.clock)
+        self._tries = Tries(config.isolate_after)
+        self._attempt = 0  # how often the batch was tried
+        self._omitted: frozenset[int] = frozenset()
+        self._proven = False  # the endpoint has accepted another event since the search began
+        self._is_noted = False  # a row says that an attempt is under way
+        self._failed: list[CallbackAttempt] = []
+
+    # --- what was tried before --------------------------------------------------------------------------------
+
+    async def recall(self, position: int) -> None:
+        """Read from the stored attempts which batch beyond this position was tried before, and how often."""
+        self.forget()
+        last = await self._log.database.read_for_delivery(last_attempt, self._cursor)
+        if last is None or not last.after <= position < last.upto:
+            return
+        self._tries.recall(last.upto, last.answers + 1)
+        self._attempt, self._omitted = last.attempt, frozenset(last.omitted)
+        self._is_noted = not last.reason
+
+    @property
+    def until(self) -> int | None:
+        """Return the end of a batch that was tried before and is not done; None if there is none."""
+        return self._tries.until
+
+    @property
+    def omitted(self) -> frozenset[int]:
+        """Return the positions of matching records that are not part of that batch."""
+        return self._omitted
+
+    def forget(self) -> None:
+        """Forget the earlier attempts: their batch is done."""
+        self._tries.forget()
+        self._attempt, self._omitted, self._proven = 0, frozenset(), False
+
+    def passed(self, ack: Ack) -> None:
+        """Note that the result is committed."""
+        self._is_noted = False
+        self._tries.passed(ack.upto, found=bool(ack.refused))
+        if self._tries.until is None:
+            self.forget()
+
+    def take_failures(self) -> list[CallbackAttempt]:
+        """Return the attempts that failed, once, so that they are stored with the cursor."""
+        failed, self._failed = self._failed, []
+        return failed
+
+    # --- delivering -------------------------------------------------------------------------------------------
+
+    async def deliver(self, batches: Sequence[Batch], source: Source) -> Ack:
+        """Send batches in order, as many as fit into a run, and return the result. Raises `LinkError`."""
+        begun = self._log.clock.monotonic()
+        done: list[tuple[Batch, Outcome]] = []
+        at = 0
+        while at < len(batches):
+            some = batches[at : at + self._config.in_flight]
+            outcomes = await self._send_all(some, source)
+            for batch, outcome in zip(some, outcomes, strict=True):
+                if outcome is not None and outcome.meaning is not Meaning.DELIVERED:
+                    return await self._failed_at(batch, outcome, done, source)
+                done.append((batch, outcome or _UNSENT))
+            at += len(some)
+            if self._log.clock.monotonic() - begun >= self._run_seconds:
+                break
+        return self._ack(done, source)
+
+    async def _send_all(self, batches: Sequence[Batch], source: Source) -> list[Outcome | None]:
+        if len(batches) == 1:
+            return [await self._send(batches[0], source)]
+        tasks = [self._spawn(self._send(batch, source), f"{self._cursor} {batch.upto}") for batch in batches]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _send(self, batch: Batch, source: Source) -> Outcome | None:
+        """Send one batch; None if it has no items. A batch that could be collected differently is stored first."""
+        if not batch.items:
+            return None
+        id = message_id(batch.items, self._config.format, source.head.epoch)
+        if not batch.is_full and not self._is_noted and self._config.format != "standard":
+            await self._log.database.write(add_attempt, self._row(batch, id, None))
+            self._is_noted = True
+        await self._pace.wait()
+        body = body_of(batch.items, self._config.format, source.topic, source.head.epoch)
+        outcome = await self._endpoint.send(id, body, repair=self._is_repair)
+        self._metrics.attempted(self._config.name, outcome.duration / 1e6, outcome.reason)
+        return outcome
+
+    async def _failed_at(
+        self, batch: Batch, outcome: Outcome, done: list[tuple[Batch, Outcome]], source: Source
+    ) -> Ack:
+        """Return the result up to a batch that was not accepted; raise its error if nothing was before."""
+        if not done:
+            return await self._not_accepted(batch, outcome, source)
+        ack = self._ack(done, source)
+        self.forget()
+        self._note(batch, outcome, source)
+        return replace(ack, failure=outcome.error())
+
+    async def _not_accepted(self, batch: Batch, outcome: Outcome, source: Source) -> Ack:
+        self._note(batch, outcome, source)
+        refused = outcome.meaning is Meaning.REFUSED
+        answers = self._tries.attempt - 1 + refused
+        self._tries.recall(batch.upto, answers + 1)
+        if not refused or answers < self._config.isolate_after:
+            raise outcome.error()
+        while len(batch.items) > 1:
+            half = batch.first_half()
+            found = await self._send(half, source)
+            assert found is not None
+            if found.meaning is Meaning.DELIVERED:
+                self._proven = True
+                return self._ack([(half, found)], source)
+            self._note(half, found, source)
+            if found.meaning is not Meaning.REFUSED:
+                raise found.error()
+            batch, outcome = half, found
+            self._tries.recall(batch.upto, answers + 1)
+        return await self._judge(batch, outcome, source)
+
+    async def _judge(self, batch: Batch, outcome: Outcome, source: Source) -> Ack:
+        """Give up the batch's only event, if the endpoint accepts another one. Raises `LinkUnavailable` otherwise."""
+        done: list[tuple[Batch, Outcome]] = []
+        if not self._proven:
+            ahead = await self._behind(batch.upto)
+            found = None if ahead is None else await self._send(replace(ahead, is_full=True), source)
+            if ahead is None or found is None:
+                detail = f"{outcome.detail}; no other event shows yet whether the endpoint accepts any"
+                raise LinkUnavailable(UNPROVEN, detail, retry_after=outcome.retry_after)
+            if found.meaning is not Meaning.DELIVERED:
+                raise LinkUnavailable(UNPROVEN, f"{outcome.detail}; it does not accept the next event either")
+            done = [(ahead, found)]
+        [item] = batch.items
+        given_up = Batch(batch.after, batch.upto, (), [*batch.omitted, item._replace(omitted="refused")])
+        self._metrics.refused(self._config.name, 1)
+        refusal = RecordRefusal(item, outcome.reason, outcome.detail, max(1, self._attempt))
+        ack = self._ack([(given_up, outcome), *done], source)
+        return replace(ack, refused=(*ack.refused, refusal))
+
+    # --- results ----------------------------------------------------------------------------------------------
+
+    def _ack(self, done: Sequence[tuple[Batch, Outcome]], source: Source) -> Ack:
+        """Return the result of accepted batches, as one ledger row. Records that have no form become dead letters."""
+        if not done:
+            return Ack(0)
+        batches = [batch for batch, _ in done]
+        sent = [(batch, outcome) for batch, outcome in done if outcome.status]
+        row = self._ledger_row(batches, [outcome for _, outcome in sent], source)
+        self._count(batches)
+        failed = self.take_failures()
+        effect = AttemptsEnded(self._cursor, failed) if failed or self._is_noted else None
+        return Ack(row.upto, (row,), self._unsuitable(batches), effect=effect, ledger_cursor=self._ledger)
+
+    def _unsuitable(self, batches: Sequence[Batch]) -> tuple[RecordRefusal, ...]:
+        detail = f"the record has no form in the format {self._config.format}"
+        return tuple(
+            RecordRefusal(item, UNSUITABLE, detail)
+            for batch in batches
+            for item in batch.omitted
+            if item.omitted == UNSUITABLE
+        )
+
+    def _count(self, batches: Sequence[Batch]) -> None:
+        items = [item for batch in batches for item in batch.items]
+        if items:
+            lag = (self._log.clock.now() - items[0].recorded_at) / 1e6
+            self._metrics.delivered(self._config.name, len(items), max(0.0, lag))
+
+    def _ledger_row(self, batches: Sequence[Batch], outcomes: Sequence[Outcome], source: Source) -> DeliveredBatch:
+        items = [item for batch in batches for item in batch.items]
+        exceptions = sorted((item.position, item.omitted) for batch in batches for item in batch.omitted)
+        now, last = self._log.clock.now(), outcomes[-1] if outcomes else _UNSENT
+        picked = [*(item.position for item in items), *(at for at, _ in exceptions)] if self._is_repair else []
+        receipt = {
+            "requests": len(outcomes),
+            "duration": sum(outcome.duration for outcome in outcomes),
+            "address": last.address,
+            "answer": last.answer,
+        }
+        first = next((batch.items for batch in batches if batch.items), ())
+        return DeliveredBatch(
+            cursor=self._ledger,
+            batch_id=message_id(first, self._config.format, source.head.epoch) if first else "",
+            epoch=source.head.epoch,
+            incarnation=source.head.incarnation,
+            after=batches[0].after,
+            upto=batches[-1].upto,
+            events=len(items),
+            bytes=sum(item.size for item in items),
+            selector_version=self._version,
+            exceptions=exceptions,
+            picked=sorted(picked),
+            attempts=self._attempt + 1,
+            sent_at=outcomes[0].started_at if outcomes else now,
+            acked_at=now,
+            status=last.status,
+            protocol=PROTOCOL,
+            key_id=last.key_ids,
+            receipt=json.dumps(receipt, separators=(",", ":")) if outcomes else "",
+        )
+
+    def _note(self, batch: Batch, outcome: Outcome, source: Source) -> None:
+        """Remember a failed attempt until the cursor's failure is stored."""
+        id = message_id(batch.items, self._config.format, source.head.epoch)
+        self._failed.append(self._row(batch, id, outcome))
+        self._attempt += 1
+
+    def _row(self, batch: Batch, id: str, outcome: Outcome | None) -> CallbackAttempt:
+        """Return the row of an attempt; without an outcome, of one that is under way."""
+        found = outcome or Outcome(Meaning.UNAVAILABLE, 0, "", "", self._log.clock.now(), 0, "", "", "")
+        row = found.attempt(self._cursor, id, batch.after, batch.upto)
+        return replace(
+            row,
+            events=len(batch.items),
+            omitted=[item.position for item in batch.omitted],
+            attempt=self._attempt + 1,
+            answers=self._tries.attempt - 1 + row.answers,
+        )
+
+
+_UNSENT = Outcome(Meaning.DELIVERED, 0, "", "", 0, 0, "", "", "")

@@ -1,0 +1,202 @@
+"""One request to a callback's endpoint, and what its answer means.
+
+Any 2xx acknowledges the whole message. Everything else fails in one of three ways: the endpoint is unavailable (no
+answer, 408, 425, 429, 5xx), it refuses the callback as such (3xx, other 4xx: a wrong place or credential), or it may
+refuse the content (400, 413, 422, 500), which has to be proven before an event is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+import eventd
+from eventd.egress.loop.sink import Blocked, LinkError, LinkUnavailable, plain
+from eventd.egress.transport.retry_after import retry_after
+from eventd.egress.transport.transport import Transport
+from eventd.errors import SecretUnreadable
+from eventd.net.address_rules import AddressRules
+from eventd.resources.callback_configuration import CallbackConfig
+from eventd.runtime.clock import SECOND, Clock
+from eventd.store.rows.callback_attempts import CallbackAttempt
+from federation import webhooks
+from federation.keys import Key
+
+USER_AGENT: Final = f"routerd-eventd/{eventd.__version__}"
+REPAIR: Final = "routerd-repair"
+"""Header of messages that an operator sends again."""
+MAX_ANSWER: Final = 64 << 10
+"""Maximum bytes that are read of an answer's body; the rest is dropped."""
+LONGEST_RETRY_AFTER: Final = 3600.0
+"""Maximum seconds that an endpoint may ask for with `Retry-After`."""
+
+_UNAVAILABLE = frozenset({408, 425, 429})
+_CONTENT = frozenset({400, 413, 422, 500})
+_GONE = 410
+
+
+class Meaning(Enum):
+    """What the outcome of a request means for the message."""
+
+    DELIVERED = "delivered"
+    UNAVAILABLE = "unavailable"
+    BLOCKED = "blocked"
+    REFUSED = "refused"  # the content, perhaps
+    GONE = "gone"  # the endpoint exists no more
+    FAILED = "failed"  # this node cannot send
+
+
+class Outcome(NamedTuple):
+    """The outcome of one request. `status` 0: no answer. `duration` in microseconds.
+
+    `reason` is empty if it was delivered, otherwise a slug; `answer` are the first characters of the body. `address` is
+    that of the endpoint, empty without a connection; `retry_after` is in seconds, `headers` are those of the answer.
+    """
+
+    meaning: Meaning
+    status: int
+    reason: str
+    detail: str
+    started_at: int
+    duration: int
+    address: str
+    key_ids: str
+    answer: str
+    retry_after: float | None = None
+    headers: Mapping[str, str] = {}
+
+    def error(self) -> LinkError:
+        """Return the error by which the consumer waits for the next attempt."""
+        kinds = {Meaning.BLOCKED: Blocked, Meaning.GONE: Blocked, Meaning.FAILED: LinkError}
+        kind = kinds.get(self.meaning, LinkUnavailable)
+        return kind(self.reason, self.detail, retry_after=self.retry_after)
+
+    def attempt(self, cursor: str, id: str, after: int, upto: int) -> CallbackAttempt:
+        """Return the row of this outcome for a message over `(after, upto]`, without what its records say."""
+        return CallbackAttempt(
+            cursor=cursor,
+            message_id=id,
+            after=after,
+            upto=upto,
+            events=0,
+            answers=int(self.meaning is Meaning.REFUSED),
+            status=self.status,
+            reason=self.reason,
+            detail=self.detail,
+            started_at=self.started_at,
+            first_at=self.started_at,
+            duration=self.duration,
+            address=self.address,
+            key_ids=self.key_ids,
+            answer=self.answer,
+        )
+
+
+class CallbackSecrets(Protocol):
+    """Interface of a callback's secrets: keys that sign, and the value of the header `Authorization`, if any."""
+
+    @property
+    def keys(self) -> Sequence[Key]: ...
+
+    @property
+    def authorization(self) -> str | None: ...
+
+
+class Endpoint:
+    """The endpoint of one callback.
+
+    `secrets` returns the present secrets, or raises `SecretUnreadable`.
+    """
+
+    def __init__(
+        self,
+        config: CallbackConfig,
+        transport: Transport,
+        rules: AddressRules,
+        secrets: Callable[[], CallbackSecrets],
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._transport = transport
+        self._rules = rules
+        self._secrets = secrets
+        self._clock = clock
+
+    async def send(self, id: str, body: bytes, *, repair: bool = False) -> Outcome:
+        """Send a message once, and return the outcome."""
+        config, started_at, begun = self._config, self._clock.now(), self._clock.monotonic()
+        key_ids = address = ""
+        try:
+            secrets = self._secrets()
+            key_ids = " ".join(key.id for key in secrets.keys)
+            headers = self._headers(secrets, id, body, started_at // SECOND, repair=repair)
+            answer = await self._transport.post(
+                config.url,
+                body,
+                headers,
+                seconds=config.timeout,
+                connect_seconds=config.connect_timeout,
+                most=MAX_ANSWER,
+                cut=True,
+                tls=config.tls,
+                rules=self._rules,
+                bounded=True,
+            )
+        except SecretUnreadable as error:
+            meaning, reason, detail = Meaning.FAILED, "secret_unreadable", str(error)
+        except LinkError as error:
+            meaning, reason, detail, address = _meaning_of(error), error.reason, error.detail, error.address
+        else:
+            duration = self._spent(begun)
+            words = plain(answer.body.decode("utf-8", "replace"))
+            meaning = meaning_of(answer.status)
+            delivered = meaning is Meaning.DELIVERED
+            return Outcome(
+                meaning,
+                answer.status,
+                "" if delivered else "gone" if meaning is Meaning.GONE else f"http_{answer.status}",
+                "" if delivered else f"the endpoint answered {answer.status}{f': {words}' if words else ''}",
+                started_at,
+                duration,
+                answer.address,
+                key_ids,
+                words,
+                None if delivered else retry_after(answer, self._clock.now()),
+                answer.headers,
+            )
+        return Outcome(meaning, 0, reason, detail, started_at, self._spent(begun), address, key_ids, "")
+
+    def _spent(self, begun: float) -> int:
+        return int((self._clock.monotonic() - begun) * SECOND)
+
+    def _headers(
+        self, secrets: CallbackSecrets, id: str, body: bytes, timestamp: int, *, repair: bool
+    ) -> dict[str, str]:
+        headers = {} if secrets.authorization is None else {"Authorization": secrets.authorization}
+        headers |= {"Content-Type": "application/json", "User-Agent": USER_AGENT, "Accept": "*/*"}
+        headers |= {webhooks.ID: id, webhooks.TIMESTAMP: str(timestamp)}
+        if signature := webhooks.sign(secrets.keys, id, timestamp, body):
+            headers[webhooks.SIGNATURE] = signature
+        if repair:
+            headers[REPAIR] = "1"
+        return headers | dict(self._config.headers)
+
+
+def meaning_of(status: int) -> Meaning:
+    """Return what an HTTP status means."""
+    if 200 <= status <= 299:
+        return Meaning.DELIVERED
+    if status in _CONTENT:
+        return Meaning.REFUSED
+    if status == _GONE:
+        return Meaning.GONE
+    if status in _UNAVAILABLE or status >= 500:
+        return Meaning.UNAVAILABLE
+    return Meaning.BLOCKED
+
+
+def _meaning_of(error: LinkError) -> Meaning:
+    if isinstance(error, LinkUnavailable):
+        return Meaning.UNAVAILABLE
+    return Meaning.BLOCKED if isinstance(error, Blocked) else Meaning.FAILED

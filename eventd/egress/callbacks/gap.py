@@ -1,0 +1,97 @@
+"""Reports to a callback's endpoint which records were lost before they could be sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from eventd.egress.callbacks.delivery import PROTOCOL, Source
+from eventd.egress.callbacks.endpoint import Endpoint, Meaning, Outcome
+from eventd.egress.callbacks.formats import ROUTEMASTER, gap_body, gap_id
+from eventd.egress.loop.sink import Ack
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.losses import Loss
+from eventd.log.cursors.cursors import Cursor, DeliveredBatch
+from eventd.resources.callback_configuration import CallbackConfig
+from eventd.store.rows.callback_attempts import CallbackAttempt
+
+
+class GapReport:
+    """Sends one message for consecutive losses, before what follows them.
+
+    Subscribers of Routemaster get none, and an endpoint that has refused it `isolate_after` times does not get it
+    either: the ledger has the loss anyway.
+    """
+
+    def __init__(self, config: CallbackConfig, endpoint: Endpoint, log: EventLog, cursor: Cursor, ledger: str) -> None:
+        self._config = config
+        self._endpoint = endpoint
+        self._log = log
+        self._cursor = cursor
+        self._ledger = ledger
+        self._refusals = 0
+        self._failed: list[CallbackAttempt] = []
+
+    async def report(self, losses: Sequence[Loss], after: int, upto: int, source: Source) -> Ack:
+        """Report the losses in `(after, upto]`, and return the result. Raises `LinkError`."""
+        id = gap_id(losses, source.head.epoch)
+        outcome = None
+        if self._config.format != ROUTEMASTER:
+            body = gap_body(
+                losses,
+                self._config.format,
+                source.topic,
+                source.head.epoch,
+                callback=self._config.name,
+                id=id,
+                now=self._log.clock.now(),
+            )
+            outcome = await self._endpoint.send(id, body)
+            if outcome.meaning is not Meaning.DELIVERED:
+                self._note(id, after, upto, outcome)
+        self._refusals = 0
+        return Ack(upto, (self._row(losses, id, after, upto, outcome, source),), ledger_cursor=self._ledger)
+
+    def _note(self, id: str, after: int, upto: int, outcome: Outcome) -> None:
+        """Raise the error of a failed attempt, unless the message was refused for the last time."""
+        self._refusals += outcome.meaning is Meaning.REFUSED
+        if self._refusals >= self._config.isolate_after:
+            return
+        self._failed.append(outcome.attempt(self._cursor.name, id, after, after))
+        raise outcome.error()
+
+    def take_failures(self) -> list[CallbackAttempt]:
+        """Return the attempts that failed, once, so that they are stored with the cursor."""
+        failed, self._failed = self._failed, []
+        return failed
+
+    def _row(
+        self, losses: Sequence[Loss], id: str, after: int, upto: int, outcome: Outcome | None, source: Source
+    ) -> DeliveredBatch:
+        now = self._log.clock.now()
+        lost = {
+            "from": losses[0].first,
+            "to": losses[-1].last,
+            "count": sum(loss.records for loss in losses),
+            "reasons": sorted({loss.reason for loss in losses}),
+        }
+        return DeliveredBatch(
+            cursor=self._ledger,
+            batch_id=id,
+            epoch=source.head.epoch,
+            incarnation=source.head.incarnation,
+            after=after,
+            upto=upto,
+            events=0,
+            bytes=0,
+            selector_version=self._cursor.selector_version,
+            exceptions=(),
+            picked=(),
+            attempts=1,
+            sent_at=outcome.started_at if outcome else now,
+            acked_at=now,
+            status=outcome.status if outcome else 0,
+            protocol=PROTOCOL,
+            key_id=outcome.key_ids if outcome else "",
+            receipt=json.dumps({"lost": lost}, separators=(",", ":")),
+        )

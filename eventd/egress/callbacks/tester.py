@@ -1,0 +1,59 @@
+"""Sends a test message to a callback's endpoint; it is not stored, and not retried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from eventd.egress.callbacks.endpoint import Endpoint, Outcome
+from eventd.egress.callbacks.formats import RECORDS, ROUTEMASTER, STANDARD
+from eventd.egress.transport.transport import Transport
+from eventd.net.address_rules import AddressRules
+from eventd.resources.callback_configuration import CallbackConfig
+from eventd.resources.callback_keys import load_callback_secrets
+from eventd.runtime.chance import Chance
+from eventd.runtime.clock import Clock
+from federation.event import format_time
+
+TEST = "routerd.callback.test"
+"""Type of the message."""
+
+
+class TestResult(NamedTuple):
+    """The outcome of a test message."""
+
+    message_id: str
+    outcome: Outcome
+
+
+class CallbackTester:
+    """Sends test messages, with secrets that are read anew for each. `credentials`: see `load_callback_secrets`."""
+
+    def __init__(
+        self, transport: Transport, rules: AddressRules, clock: Clock, chance: Chance, credentials: Path | None
+    ) -> None:
+        self._transport = transport
+        self._rules = rules
+        self._clock = clock
+        self._chance = chance
+        self._credentials = credentials
+
+    async def test(self, config: CallbackConfig) -> TestResult:
+        """Send a test message in the callback's format; Routemaster's receivers get an event of type `noop`."""
+        secrets = load_callback_secrets(config, self._credentials)
+        endpoint = Endpoint(config, self._transport, self._rules, lambda: secrets, self._clock)
+        id = f"test_{self._chance.token(12).hex()}"
+        return TestResult(id, await endpoint.send(id, _body(config, id, self._clock.now())))
+
+
+def _body(config: CallbackConfig, id: str, now: int) -> bytes:
+    data = {"callback": config.name}
+    if config.format == ROUTEMASTER:
+        change = {"topic": "test", "type": "noop", "url": "https://routerd.invalid/test", "t": now // 1000}
+        return msgspec.json.encode([change])
+    if config.format == RECORDS:
+        return msgspec.json.encode({"topic": config.topic, "epoch": "", "records": [], "test": data})
+    event = {"type": TEST, "timestamp": format_time(now), "data": data, "id": id, "subject": "", "source": ""}
+    return msgspec.json.encode(event if config.format == STANDARD else [event])

@@ -1,0 +1,260 @@
+"""The state of callbacks: position in the log, waiting events, dead letters, resends and attempts."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from eventd.egress.callbacks.formats import Item
+from eventd.egress.callbacks.selection import CallbackReader, CallbackSelection
+from eventd.egress.cursors import CALLBACK, RESEND, callback_name, callback_of
+from eventd.errors import NotFound
+from eventd.log.core.head import read_head
+from eventd.log.core.topic_row import find_topic
+from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
+from eventd.log.delivery.acknowledgements import AcceptedBatch, read_newest_batches
+from eventd.log.delivery.backlog import Backlog
+from eventd.log.delivery.repairs import count_dead_letters
+from eventd.log.topics.source_page import SourceStart, read_source_page
+from eventd.resources.callback_configuration import CallbackConfig, callbacks
+from eventd.store.engine.database import Connection
+from eventd.store.rows.callback_attempts import CallbackAttempt, read_attempts
+from eventd.store.rows.registry import StoredResource, read_resources
+
+COUNTED = 1000
+"""Maximum number of waiting events of a callback that are counted."""
+_PAGE_BYTES = 16 << 20
+
+
+class KnownCallback(NamedTuple):
+    """A callback: its configuration, which records it gets, and where it comes from: `declared` or `routemaster`."""
+
+    config: CallbackConfig
+    selection: CallbackSelection
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackStatus:
+    """A callback: everything up to `position` of the log is settled, and `head` is the log's last position.
+
+    `backlog` counts the waiting events, at most `COUNTED`; unless it is `exact`, more may wait. `cursor` is None while
+    the node has not created it, or its topic does not exist. `resends` are the cursors of its unfinished resends.
+    """
+
+    callback: KnownCallback
+    cursor: Cursor | None
+    position: int
+    head: int
+    backlog: Backlog
+    dead_letters: int
+    resends: Sequence[Cursor]
+
+    @property
+    def state(self) -> LinkState:
+        """Return the state that operators see; `running` if the callback has no cursor yet."""
+        return LinkState.RUNNING if self.cursor is None else self.cursor.shown_state
+
+
+def read_callbacks(conn: Connection, stored: Sequence[StoredResource] | None = None) -> dict[str, KnownCallback]:
+    """Return all callbacks by name, in order. `stored`: all declared resources; None: they are read."""
+    declared = callbacks(read_resources(conn) if stored is None else stored)
+    return {
+        name: KnownCallback(config, CallbackSelection(config.selector), "declared")
+        for name, config in sorted(declared.items())
+    }
+
+
+def find_callback(conn: Connection, name: str) -> KnownCallback:
+    """Return the callback that is called NAME or `EventCallback/NAME`. Raises NotFound."""
+    known = read_callbacks(conn)
+    name = name.removeprefix("EventCallback/")
+    if name not in known:
+        close = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {close[0]}?" if close else f"declared: {', '.join(known) or 'none'}"
+        raise NotFound(f"there is no callback {name}", hint=hint)
+    return known[name]
+
+
+def read_callback_statuses(conn: Connection, chosen: Sequence[KnownCallback], now: int) -> list[CallbackStatus]:
+    """Return the states of these callbacks, in their order."""
+    cursors = {cursor.name: cursor for cursor in read_cursors(conn, CALLBACK, RESEND)}
+    head = read_head(conn).last
+    letters: dict[str, int] = {}
+    for topic_id in {cursor.topic_id for cursor in cursors.values() if cursor.kind == CALLBACK}:
+        letters |= count_dead_letters(conn, topic_id)
+    return [_status(conn, one, cursors, letters, head, now) for one in chosen]
+
+
+def _status(
+    conn: Connection,
+    one: KnownCallback,
+    cursors: Mapping[str, Cursor],
+    letters: Mapping[str, int],
+    head: int,
+    now: int,
+) -> CallbackStatus:
+    name = callback_name(one.config.name)
+    cursor = cursors.get(name)
+    position = head if cursor is None else cursor.position
+    if cursor is None and one.config.from_earliest and (topic := find_topic(conn, one.config.topic)) is not None:
+        position = topic.evicted_position
+    backlog = Backlog(position)
+    if cursor is not None and position < head:
+        backlog = _read_backlog(conn, one, cursor.topic_id, position, now)
+    resends = [c for c in cursors.values() if c.kind == RESEND and callback_of(c.name) == one.config.name]
+    return CallbackStatus(one, cursor, position, head, backlog, letters.get(name, 0), resends)
+
+
+def _read_backlog(conn: Connection, one: KnownCallback, topic_id: int, position: int, now: int) -> Backlog:
+    reader = CallbackReader(one.selection, one.config.format, one.config.name, now)
+    backlog, full = Backlog(position), True
+    while full and backlog.events < COUNTED:
+        page = read_source_page(
+            conn,
+            topic_id,
+            SourceStart(backlog.upto, 0),
+            reader,
+            until=None,
+            limit=COUNTED - backlog.events,
+            max_bytes=_PAGE_BYTES,
+            expire_at=None,
+        )
+        if page is None:
+            return backlog
+        times = [item.recorded_at for item in page.items if not item.omitted]
+        backlog.events += len(times)
+        backlog.oldest = min([*times, *([] if backlog.oldest is None else [backlog.oldest])], default=None)
+        backlog.upto, full = page.upto, page.full
+    backlog.exact = not full
+    return backlog
+
+
+def count_between(conn: Connection, one: KnownCallback, topic_id: int, after: int, upto: int, now: int) -> int:
+    """Return how many events of a callback are stored at positions in `(after, upto]`."""
+    return sum(not item.omitted for item in _items(conn, one, topic_id, after, upto, now))
+
+
+def _items(conn: Connection, one: KnownCallback, topic_id: int, after: int, upto: int, now: int) -> Iterator[Item]:
+    """Yield the stored items of a callback at positions in `(after, upto]`, in order."""
+    reader = CallbackReader(one.selection, one.config.format, one.config.name, now)
+    full = True
+    while full and after < upto:
+        start = SourceStart(after, 0)
+        page = read_source_page(
+            conn, topic_id, start, reader, until=upto, limit=COUNTED, max_bytes=_PAGE_BYTES, expire_at=None
+        )
+        if page is None:
+            return
+        yield from page.items
+        after, full = page.upto, page.full
+
+
+def read_places(
+    conn: Connection, one: KnownCallback, topic_id: int, ids: Sequence[str] | None, upto: int, now: int
+) -> dict[str, int | str]:
+    """Return by id the position of each of these events or records that can be sent again, or why it cannot.
+
+    `ids` None: of all that are stored and that the callback gets, up to the position `upto`.
+    """
+    found: dict[str, int | str] = {}
+    wanted = None if ids is None else set(ids)
+    for item in _items(conn, one, topic_id, 0, upto, now):
+        if wanted is not None and not wanted & {item.event_id, item.message_id}:
+            continue
+        place: int | str = f"it is {item.omitted}" if item.omitted else item.position
+        for id in (item.event_id,) if wanted is None else wanted & {item.event_id, item.message_id}:
+            found[id] = place
+    for id in (wanted or set()) - found.keys():
+        found[id] = "the callback has received no stored event with this id"
+    return found
+
+
+# --- attempts -------------------------------------------------------------------------------------------------------
+
+
+class Attempt(NamedTuple):
+    """One request to an endpoint, or several equal ones, as operators see it. Times in microseconds.
+
+    `id` is that of its row. `requests`: how many requests the entry stands for, from `first_at` to `at`.
+    """
+
+    id: int
+    at: int
+    first_at: int
+    message_id: str
+    after: int
+    upto: int
+    events: int
+    attempt: int
+    requests: int
+    status: int
+    reason: str
+    detail: str
+    duration: int
+    address: str
+    key_ids: str
+    answer: str
+    retry_at: int | None
+
+
+def read_attempt_list(conn: Connection, callback: str, *, before: int | None, limit: int) -> list[Attempt]:
+    """Return up to `limit` attempts of a callback from before a time (microseconds; None: all), newest first.
+
+    Those of its resends are included.
+    """
+    name = callback_name(callback)
+    names = [name, *(c.name for c in read_cursors(conn, RESEND) if callback_of(c.name) == callback)]
+    failed = [row for one in names for row in read_attempts(conn, one, before=before, limit=limit)]
+    accepted = read_newest_batches(conn, name, before=before, limit=limit)
+    found = [*map(_failure, failed), *map(_success, accepted)]
+    return sorted(found, key=lambda one: (one.at, one.id), reverse=True)[:limit]
+
+
+def _failure(row: CallbackAttempt) -> Attempt:
+    return Attempt(
+        row.id,
+        row.started_at,
+        row.first_at,
+        row.message_id,
+        row.after,
+        row.upto,
+        row.events,
+        row.attempt,
+        row.folded,
+        row.status,
+        row.reason or "under_way",
+        row.detail,
+        row.duration,
+        row.address,
+        row.key_ids,
+        row.answer,
+        row.retry_at,
+    )
+
+
+def _success(batch: AcceptedBatch) -> Attempt:
+    found = json.loads(batch.receipt) if batch.receipt else {}
+    lost = found.get("lost")
+    return Attempt(
+        batch.id,
+        batch.acked_at,
+        batch.sent_at,
+        batch.batch_id,
+        batch.after,
+        batch.upto,
+        batch.events,
+        batch.attempts,
+        found.get("requests", 1),
+        batch.status,
+        "",
+        f"reported {lost['count']} lost events" if lost else "",
+        found.get("duration", 0),
+        found.get("address", ""),
+        batch.key_id,
+        found.get("answer", ""),
+        None,
+    )

@@ -1,0 +1,56 @@
+"""Notices about callbacks: log lines, and records in the topic that the settings name."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from eventd.egress.callbacks.cursor import Change
+from eventd.egress.callbacks.selection import NOTICES
+from eventd.errors import EventdError
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.records import write_body
+from eventd.log.core.values import Drafts
+from eventd.log.topics.write import Write
+from eventd.runtime.supervisor import SpawnTask
+
+logger = logging.getLogger("eventd.callbacks")
+
+_LINES = {
+    Change.FAILING: "callback failing",
+    Change.DISABLED: "callback disabled",
+    Change.RECOVERED: "callback recovered",
+}
+
+
+class CallbackNotices:
+    """Logs changes in the condition of callbacks, and writes them to a topic, unless its name is empty.
+
+    Records have the tag `routerd.callback.failing`, `…disabled` or `…recovered`. A callback does not get those about
+    itself.
+    """
+
+    def __init__(self, log: EventLog, topic: str, spawn: SpawnTask) -> None:
+        self._log = log
+        self._topic = topic
+        self._spawn = spawn
+
+    def notify(self, callback: str, change: Change, detail: str) -> None:
+        """Log a change; its record is written in the background, because the consumer must not wait for it."""
+        level = logging.INFO if change is Change.RECOVERED else logging.WARNING
+        logger.log(level, _LINES[change], extra={"callback": callback, "detail": detail})
+        if self._topic:
+            self._spawn(self._write(callback, change, detail), f"notice {callback}")
+
+    async def _write(self, callback: str, change: Change, detail: str) -> None:
+        tag = NOTICES + change.value
+        data = json.dumps({"callback": callback, "detail": detail}, separators=(",", ":"), ensure_ascii=False)
+        body = write_body(None, tag, data, None)
+        drafts = Drafts((), [""], [body], frozenset({tag}), frozenset({""}), None, [len(data.encode())])
+        unit = Write(self._topic, drafts, flushes=self._log.flushes, create=True, random=self._log.chance.token(5))
+        try:
+            await self._log.submit(unit)
+        except EventdError as error:
+            logger.warning(
+                "notice not written", extra={"callback": callback, "topic": self._topic, "error": str(error)}
+            )

@@ -1,0 +1,156 @@
+"""This node's callbacks: one consumer for each callback and each resend, and the secrets that sign their requests."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from eventd.egress.callbacks.cursor import CallbackCursor, Change, Notify
+from eventd.egress.callbacks.endpoint import CallbackSecrets
+from eventd.egress.callbacks.selection import CallbackSelection
+from eventd.egress.callbacks.sink import CallbackDependencies, CallbackPage, CallbackSink
+from eventd.egress.cursors import CALLBACK_KINDS, RESEND, callback_name, callback_of
+from eventd.egress.loop.active import Consumers
+from eventd.egress.loop.consumer import Consumer
+from eventd.errors import SecretUnreadable
+from eventd.log.cursors.cursors import Cursor
+from eventd.resources.callback_configuration import CallbackConfig
+from eventd.resources.callback_keys import load_callback_secrets
+from eventd.runtime.supervisor import Supervisor
+
+logger = logging.getLogger("eventd.callbacks")
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackPurpose:
+    """What a callback's consumer depends on: its configuration, and which records of its topic it gets."""
+
+    config: CallbackConfig
+    selection: CallbackSelection
+
+
+def purposes_of(declared: Mapping[str, CallbackConfig]) -> dict[str, CallbackPurpose]:
+    """Return the purposes of declared callbacks, by name."""
+    return {name: CallbackPurpose(config, CallbackSelection(config.selector)) for name, config in declared.items()}
+
+
+class Callbacks:
+    """The running callbacks. `chance` returns numbers in [0, 1) for the jitter of the back-off.
+
+    `credentials` is the folder of the service manager's secrets. `notify` gets the name of a callback, a change of its
+    condition, and a sentence about it.
+    """
+
+    def __init__(
+        self,
+        dependencies: CallbackDependencies,
+        supervisor: Supervisor,
+        chance: Callable[[], float],
+        credentials: Path | None,
+        notify: Callable[[str, Change, str], None],
+    ) -> None:
+        self._dependencies = dependencies
+        self._spawn = supervisor.spawn
+        self._chance = chance
+        self._credentials = credentials
+        self._notify = notify
+        self._consumers: Consumers[CallbackPurpose] = Consumers(supervisor.keep, self._start)
+        self._purposes: dict[str, CallbackPurpose] = {}
+        self._secrets: dict[str, CallbackSecrets] = {}
+
+    def __len__(self) -> int:
+        return len(self._consumers)
+
+    def _purpose(self, cursor: str) -> CallbackPurpose | None:
+        return self._purposes.get(callback_of(cursor))
+
+    async def retire(self, purposes: dict[str, CallbackPurpose]) -> list[str]:
+        """Take over the purposes; end the consumers of callbacks that have another one now, or none.
+
+        Returns the names of the cursors of the ended consumers.
+        """
+        before, self._purposes = self._purposes, purposes
+        for name, purpose in before.items():
+            if purposes.get(name) != purpose:
+                self._secrets.pop(name, None)
+        return await self._consumers.retire(self._purpose)
+
+    async def adjust(self, cursors: Iterable[Cursor]) -> None:
+        """Run a consumer for each cursor of this process's callbacks and their resends, and no others."""
+        mine = {
+            cursor.name: cursor
+            for cursor in cursors
+            if cursor.kind in CALLBACK_KINDS and self._purpose(cursor.name) is not None
+        }
+        await self._consumers.adjust(mine, self._purpose)
+
+    def _start(self, cursor: Cursor, purpose: CallbackPurpose) -> Consumer[CallbackPage]:
+        config, selection = purpose.config, purpose.selection
+        if cursor.kind == RESEND:
+            selection = CallbackSelection.from_json(cursor.selection)
+        sink = CallbackSink(
+            config,
+            selection,
+            cursor,
+            callback_name(config.name),
+            partial(self._read_secrets, config),
+            self._dependencies,
+        )
+        disable_after = None if cursor.kind == RESEND else config.disable_after
+        stored = CallbackCursor(
+            self._dependencies.log, cursor.name, sink.take_failures, disable_after, self._notify_of(config.name)
+        )
+        return Consumer(
+            self._dependencies.log,
+            cursor.name,
+            sink,
+            version=cursor.selector_version,
+            spawn=self._spawn,
+            backoff=config.backoff,
+            chance=self._chance,
+            cursors=stored,
+            about={"callback": config.name},
+        )
+
+    def _notify_of(self, name: str) -> Notify:
+        def notify(change: Change, detail: str) -> None:
+            self._notify(name, change, detail)
+
+        return notify
+
+    # --- secrets ----------------------------------------------------------------------------------------------
+
+    def _read_secrets(self, config: CallbackConfig) -> CallbackSecrets:
+        """Return the secrets of a callback, which are read when they are first used. Raises `SecretUnreadable`."""
+        if config.name not in self._secrets:
+            self._secrets[config.name] = load_callback_secrets(config, self._credentials)
+        return self._secrets[config.name]
+
+    def reload(self) -> list[str]:
+        """Read the secrets of all callbacks again; return the names of the cursors whose secrets have become readable.
+
+        A callback whose secrets cannot be read keeps none: it is `failed` until they can.
+        """
+        readable: list[str] = []
+        for name, purpose in self._purposes.items():
+            self._secrets.pop(name, None)
+            try:
+                self._read_secrets(purpose.config)
+            except SecretUnreadable as error:
+                logger.error("callback secret unreadable", extra={"callback": name, "error": str(error)})
+            else:
+                readable += [cursor for cursor in self._consumers.names if callback_of(cursor) == name]
+        return readable
+
+    def look_again(self, names: Sequence[str]) -> None:
+        """Let these consumers, by the names of their cursors, read them again if they wait for an attempt."""
+        for name, consumer in self._consumers:
+            if name in names:
+                consumer.look_again()
+
+    async def stop(self, seconds: float) -> None:
+        """End all consumers, after giving requests under way up to `seconds` to finish."""
+        await self._consumers.end(self._consumers.names, seconds)

@@ -1,0 +1,98 @@
+"""The Prometheus metrics of callbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+MOST: Final = 1000
+"""Maximum number of callbacks that have series of their own."""
+_STATES = ("running", "backing-off", "blocked", "paused", "failed")
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 60)
+_LAGS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400)
+
+
+class CallbackFigure(NamedTuple):
+    """The condition of one callback. `waiting`: events, `seconds`: how long the oldest of them has waited."""
+
+    callback: str
+    state: str
+    waiting: int
+    seconds: float
+    dead_letters: int
+
+
+class CallbackFigures:
+    """The metrics of the callbacks that one process serves."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def name(rest: str) -> str:
+            return f"routerd_eventd_callback_{rest}"
+
+        one = ("callback",)
+        self._deliveries = Counter(
+            name("deliveries_total"),
+            "Events that an endpoint has accepted (`delivered`) or that became dead letters (`refused`).",
+            (*one, "status"),
+            registry=registry,
+        )
+        self._attempts = Counter(name("attempts_total"), "Requests to an endpoint.", one, registry=registry)
+        self._failures = Counter(
+            name("failures_total"), "Requests that were not accepted.", (*one, "reason"), registry=registry
+        )
+        self._seconds = Histogram(
+            name("seconds"), "Seconds of one request to an endpoint.", one, buckets=_SECONDS, registry=registry
+        )
+        self._lag = Histogram(
+            name("lag_seconds"),
+            "Seconds from recording a run's oldest event to its acceptance, once per run of requests.",
+            one,
+            buckets=_LAGS,
+            registry=registry,
+        )
+        self._state = Gauge(name("state"), "1 for the state a callback is in.", (*one, "state"), registry=registry)
+        self._waiting = Gauge(
+            name("waiting_events"), "Events that wait for an endpoint, up to 1,000.", one, registry=registry
+        )
+        self._waiting_seconds = Gauge(
+            name("waiting_seconds"),
+            "Seconds for which the oldest event that waits for an endpoint has waited.",
+            one,
+            registry=registry,
+        )
+        self._letters = Gauge(name("dead_letters"), "Dead letters of a callback.", one, registry=registry)
+        self._known: set[str] = set()
+
+    def attempted(self, callback: str, seconds: float, reason: str) -> None:
+        """Count a request that took so many seconds; `reason` is empty if it was accepted."""
+        self._attempts.labels(callback).inc()
+        self._seconds.labels(callback).observe(seconds)
+        if reason:
+            self._failures.labels(callback, reason).inc()
+
+    def delivered(self, callback: str, events: int, lag: float) -> None:
+        """Count accepted events; the oldest was recorded `lag` seconds ago."""
+        self._deliveries.labels(callback, "delivered").inc(events)
+        self._lag.labels(callback).observe(lag)
+
+    def refused(self, callback: str, events: int) -> None:
+        """Count events that became dead letters."""
+        self._deliveries.labels(callback, "refused").inc(events)
+
+    def show(self, figures: Iterable[CallbackFigure]) -> None:
+        """Set the gauges of all callbacks, and remove those of callbacks that are not among them."""
+        found = {figure.callback: figure for figure in [*figures][:MOST]}
+        for gone in self._known - found.keys():
+            for gauge in (self._waiting, self._waiting_seconds, self._letters):
+                gauge.remove(gone)
+            for state in _STATES:
+                self._state.remove(gone, state)
+        self._known = set(found)
+        for figure in found.values():
+            for state in _STATES:
+                self._state.labels(figure.callback, state).set(figure.state == state)
+            self._waiting.labels(figure.callback).set(figure.waiting)
+            self._waiting_seconds.labels(figure.callback).set(figure.seconds)
+            self._letters.labels(figure.callback).set(figure.dead_letters)

@@ -1,0 +1,104 @@
+"""The configuration of callbacks, with every default filled in; see `eventd.resources.configuration`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from eventd.resources.configuration import specs_of, topic_of
+from eventd.resources.kinds.event_callback import EventCallbackSpec
+from eventd.resources.kinds.registry import EVENT_CALLBACK
+from eventd.runtime.backoff import Backoff
+from eventd.store.rows.registry import StoredResource
+from eventd.text.duration import SECOND
+from eventd.tls.files import SYSTEM_CAS, ClientTlsConfig
+from federation.selector import Selector
+
+PATIENCE = 3600.0
+"""The longest pause in seconds that an endpoint may ask for with `Retry-After`."""
+_BATCH_EVENTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackKeyConfig:
+    """One key of a callback. `secret_file` is an absolute path or `credential:NAME`."""
+
+    id: str
+    state: str
+    secret_file: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackConfig:
+    """An endpoint, and what is pushed to it: the records of `topic` that match; `group` is empty for other topics.
+
+    `window`, `disable_after` and `hold` are in microseconds, `timeout` and `connect_timeout` in seconds; None: no
+    limit, or never. Without `from_earliest` a new callback begins at the end of the log. Files are absolute paths,
+    `credential:NAME` or empty.
+    """
+
+    name: str
+    group: str
+    topic: str
+    selector: Selector
+    url: str
+    format: str
+    from_earliest: bool
+    max_events: int
+    window: int
+    max_bytes: int
+    keys: tuple[CallbackKeyConfig, ...]
+    username: str
+    password_file: str
+    bearer_file: str
+    headers: tuple[tuple[str, str], ...]
+    timeout: float
+    connect_timeout: float
+    per_second: int | None
+    in_flight: int
+    backoff: Backoff
+    isolate_after: int
+    disable_after: int | None
+    hold: int | None
+    tls: ClientTlsConfig = SYSTEM_CAS
+
+
+def callbacks(stored: Iterable[StoredResource]) -> dict[str, CallbackConfig]:
+    """Return the declared callbacks by name. Raises Invalid for a row this program cannot read."""
+    return {name: _callback(name, spec) for name, spec in specs_of(stored, EVENT_CALLBACK, EventCallbackSpec).items()}
+
+
+def _callback(name: str, spec: EventCallbackSpec) -> CallbackConfig:
+    source, match, retry, tls = spec.source, spec.match, spec.retry, spec.tls
+    default = 1 if spec.format == "standard" else _BATCH_EVENTS
+    return CallbackConfig(
+        name=name,
+        group=source.group_ref,
+        topic=topic_of(source.group_ref) if source.group_ref else source.topic,
+        selector=Selector.of(
+            types=match.types,
+            subject_prefixes=match.subject_prefixes,
+            sources=match.source_nodes,
+            payload=match.payload,
+        ),
+        url=spec.url,
+        format=spec.format,
+        from_earliest=spec.start == "earliest",
+        max_events=spec.batch.max_events or default,
+        window=spec.batch.window,
+        max_bytes=spec.batch.max_bytes,
+        keys=tuple(CallbackKeyConfig(key.id, key.state, key.secret_file) for key in spec.signing.keys),
+        username=spec.auth.username,
+        password_file=spec.auth.password_file,
+        bearer_file=spec.auth.bearer_file,
+        headers=tuple(spec.headers.items()),
+        timeout=spec.limits.timeout / SECOND,
+        connect_timeout=spec.limits.connect_timeout / SECOND,
+        per_second=spec.limits.per_second or None,
+        in_flight=spec.limits.in_flight,
+        backoff=Backoff(base=retry.base_backoff / SECOND, cap=retry.max_backoff / SECOND, patience=PATIENCE),
+        isolate_after=retry.isolate_after,
+        disable_after=spec.disable_after or None,
+        hold=spec.hold or None,
+        tls=ClientTlsConfig(tls.ca_file, tls.client_cert_file, tls.client_key_file, "", frozenset()),
+    )
