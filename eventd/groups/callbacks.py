@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from eventd.egress.callbacks.formats import Item
+from eventd.egress.callbacks.formats import CallbackItem
 from eventd.egress.callbacks.selection import CallbackReader, CallbackSelection
 from eventd.egress.cursors import CALLBACK, RESEND, callback_name, callback_of
 from eventd.errors import NotFound
@@ -84,7 +84,7 @@ def read_callback_statuses(conn: Connection, chosen: Sequence[KnownCallback], no
     cursors = {cursor.name: cursor for cursor in read_cursors(conn, CALLBACK, RESEND)}
     head = read_head(conn).last
     letters: dict[str, int] = {}
-    for topic_id in {cursor.topic_id for cursor in cursors.values() if cursor.kind == CALLBACK}:
+    for topic_id in sorted({cursor.topic_id for cursor in cursors.values() if cursor.kind == CALLBACK}):
         letters |= count_dead_letters(conn, topic_id)
     return [_status(conn, one, cursors, letters, head, now) for one in chosen]
 
@@ -138,7 +138,9 @@ def count_between(conn: Connection, one: KnownCallback, topic_id: int, after: in
     return sum(not item.omitted for item in _items(conn, one, topic_id, after, upto, now))
 
 
-def _items(conn: Connection, one: KnownCallback, topic_id: int, after: int, upto: int, now: int) -> Iterator[Item]:
+def _items(
+    conn: Connection, one: KnownCallback, topic_id: int, after: int, upto: int, now: int
+) -> Iterator[CallbackItem]:
     """Yield the stored items of a callback at positions in `(after, upto]`, in order."""
     reader = CallbackReader(one.selection, one.config.format, one.config.name, now)
     full = True
@@ -168,7 +170,7 @@ def read_places(
         place: int | str = f"it is {item.omitted}" if item.omitted else item.position
         for id in (item.event_id,) if wanted is None else wanted & {item.event_id, item.message_id}:
             found[id] = place
-    for id in (wanted or set()) - found.keys():
+    for id in sorted((wanted or set()) - found.keys()):
         found[id] = "the callback has received no stored event with this id"
     return found
 
@@ -176,7 +178,7 @@ def read_places(
 # --- attempts -------------------------------------------------------------------------------------------------------
 
 
-class Attempt(NamedTuple):
+class EndpointAttempt(NamedTuple):
     """One request to an endpoint, or several equal ones, as operators see it. Times in microseconds.
 
     `id` is that of its row. `requests`: how many requests the entry stands for, from `first_at` to `at`.
@@ -201,7 +203,7 @@ class Attempt(NamedTuple):
     retry_at: int | None
 
 
-def read_attempt_list(conn: Connection, callback: str, *, before: int | None, limit: int) -> list[Attempt]:
+def read_attempt_list(conn: Connection, callback: str, *, before: int | None, limit: int) -> list[EndpointAttempt]:
     """Return up to `limit` attempts of a callback from before a time (microseconds; None: all), newest first.
 
     Those of its resends are included.
@@ -214,8 +216,8 @@ def read_attempt_list(conn: Connection, callback: str, *, before: int | None, li
     return sorted(found, key=lambda one: (one.at, one.id), reverse=True)[:limit]
 
 
-def _failure(row: CallbackAttempt) -> Attempt:
-    return Attempt(
+def _failure(row: CallbackAttempt) -> EndpointAttempt:
+    return EndpointAttempt(
         row.id,
         row.started_at,
         row.first_at,
@@ -236,10 +238,10 @@ def _failure(row: CallbackAttempt) -> Attempt:
     )
 
 
-def _success(batch: AcceptedBatch) -> Attempt:
+def _success(batch: AcceptedBatch) -> EndpointAttempt:
     found = json.loads(batch.receipt) if batch.receipt else {}
     lost = found.get("lost")
-    return Attempt(
+    return EndpointAttempt(
         batch.id,
         batch.acked_at,
         batch.sent_at,

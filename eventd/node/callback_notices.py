@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
-from eventd.egress.callbacks.cursor import Change
+from eventd.egress.callbacks.cursor import CallbackChange
 from eventd.egress.callbacks.selection import NOTICES
 from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
@@ -17,9 +17,9 @@ from eventd.runtime.supervisor import SpawnTask
 logger = logging.getLogger("eventd.callbacks")
 
 _LINES = {
-    Change.FAILING: "callback failing",
-    Change.DISABLED: "callback disabled",
-    Change.RECOVERED: "callback recovered",
+    CallbackChange.FAILING: "callback failing",
+    CallbackChange.DISABLED: "callback disabled",
+    CallbackChange.RECOVERED: "callback recovered",
 }
 
 
@@ -35,14 +35,14 @@ class CallbackNotices:
         self._topic = topic
         self._spawn = spawn
 
-    def notify(self, callback: str, change: Change, detail: str) -> None:
+    def notify(self, callback: str, change: CallbackChange, detail: str) -> None:
         """Log a change; its record is written in the background, because the consumer must not wait for it."""
-        level = logging.INFO if change is Change.RECOVERED else logging.WARNING
+        level = logging.INFO if change is CallbackChange.RECOVERED else logging.WARNING
         logger.log(level, _LINES[change], extra={"callback": callback, "detail": detail})
         if self._topic:
             self._spawn(self._write(callback, change, detail), f"notice {callback}")
 
-    async def _write(self, callback: str, change: Change, detail: str) -> None:
+    async def _write(self, callback: str, change: CallbackChange, detail: str) -> None:
         tag = NOTICES + change.value
         data = json.dumps({"callback": callback, "detail": detail}, separators=(",", ":"), ensure_ascii=False)
         body = write_body(None, tag, data, None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from eventd.egress.callbacks.cursor import CallbackCursor, Change, Notify
+from eventd.egress.callbacks.cursor import CallbackChange, CallbackCursor, Notify
 from eventd.egress.callbacks.endpoint import CallbackSecrets
 from eventd.egress.callbacks.selection import CallbackSelection
 from eventd.egress.callbacks.sink import CallbackDependencies, CallbackPage, CallbackSink
@@ -50,7 +50,7 @@ class Callbacks:
         supervisor: Supervisor,
         chance: Callable[[], float],
         credentials: Path | None,
-        notify: Callable[[str, Change, str], None],
+        notify: Callable[[str, CallbackChange, str], None],
     ) -> None:
         self._dependencies = dependencies
         self._spawn = supervisor.spawn
@@ -116,7 +116,7 @@ class Callbacks:
         )
 
     def _notify_of(self, name: str) -> Notify:
-        def notify(change: Change, detail: str) -> None:
+        def notify(change: CallbackChange, detail: str) -> None:
             self._notify(name, change, detail)
 
         return notify

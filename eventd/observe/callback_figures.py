@@ -65,17 +65,17 @@ class CallbackFigures:
         self._letters = Gauge(name("dead_letters"), "Dead letters of a callback.", one, registry=registry)
         self._known: set[str] = set()
 
-    def attempted(self, callback: str, seconds: float, reason: str) -> None:
-        """Count a request that took so many seconds; `reason` is empty if it was accepted."""
+    def attempted(self, callback: str, duration: int, reason: str) -> None:
+        """Count a request that took so many microseconds; `reason` is empty if it was accepted."""
         self._attempts.labels(callback).inc()
-        self._seconds.labels(callback).observe(seconds)
+        self._seconds.labels(callback).observe(duration / 1e6)
         if reason:
             self._failures.labels(callback, reason).inc()
 
-    def delivered(self, callback: str, events: int, lag: float) -> None:
-        """Count accepted events; the oldest was recorded `lag` seconds ago."""
+    def delivered(self, callback: str, events: int, lag: int) -> None:
+        """Count accepted events; the oldest was recorded `lag` microseconds ago."""
         self._deliveries.labels(callback, "delivered").inc(events)
-        self._lag.labels(callback).observe(lag)
+        self._lag.labels(callback).observe(lag / 1e6)
 
     def refused(self, callback: str, events: int) -> None:
         """Count events that became dead letters."""
@@ -84,7 +84,7 @@ class CallbackFigures:
     def show(self, figures: Iterable[CallbackFigure]) -> None:
         """Set the gauges of all callbacks, and remove those of callbacks that are not among them."""
         found = {figure.callback: figure for figure in [*figures][:MOST]}
-        for gone in self._known - found.keys():
+        for gone in sorted(self._known - found.keys()):
             for gauge in (self._waiting, self._waiting_seconds, self._letters):
                 gauge.remove(gone)
             for state in _STATES:

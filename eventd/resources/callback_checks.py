@@ -17,7 +17,7 @@ from eventd.store.engine.database import Connection
 def callback_problems(conn: Connection, drafts: Sequence[Draft], rules: AddressRules) -> Iterator[Problem]:
     """Yield the problems of the callbacks among the drafts, which may also have others.
 
-    A topic must exist, and not be a queue: a record that a callback gets must not be a job of somebody else. An
+    A topic must exist, and not be a queue, whose jobs are claimed. An
     address in a URL must be allowed by `rules`; a name is judged at each connection.
     """
     for draft in drafts:

@@ -7,13 +7,13 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from eventd.egress.callbacks.cursor import Change
+from eventd.egress.callbacks.cursor import CallbackChange
 from eventd.egress.callbacks.selection import CallbackSelection
 from eventd.egress.callbacks.sink import CallbackDependencies
 from eventd.egress.cursors import CALLBACK, CALLBACK_KINDS, RESEND, callback_name, pause_all
 from eventd.egress.peers.budget import Budget
 from eventd.egress.transport.transport import Transport
-from eventd.groups.callbacks import Attempt, read_attempt_list
+from eventd.groups.callbacks import EndpointAttempt, read_attempt_list
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
 from eventd.log.core.records import write_body
@@ -91,7 +91,7 @@ class CalledBack:
         )
         self.callbacks = Callbacks(dependencies, self._supervisor, lambda: 0.0, None, self._note)
 
-    def _note(self, name: str, change: Change, _detail: str) -> None:
+    def _note(self, name: str, change: CallbackChange, _detail: str) -> None:
         self.changes.append((name, change.value))
 
     async def declare(self, config: CallbackConfig, **selected: Any) -> None:
@@ -155,7 +155,7 @@ class CalledBack:
 
         await until(settled, f"{name} to catch up")
 
-    async def attempts(self, name: str = "hook") -> list[Attempt]:
+    async def attempts(self, name: str = "hook") -> list[EndpointAttempt]:
         return await self.log.database.read(_attempts, name)
 
     async def letters(self, name: str = "hook") -> list[StoredDeadLetter]:
@@ -202,7 +202,7 @@ class CalledBack:
         await self._supervisor.stop()
 
 
-def _attempts(conn: Any, name: str) -> list[Attempt]:
+def _attempts(conn: Any, name: str) -> list[EndpointAttempt]:
     return read_attempt_list(conn, name, before=None, limit=100)
 
 

@@ -34,6 +34,8 @@ BOUNDED = {
     "eventd/dynamic/effective.py::run_for_ever": "merges in the database",
     "eventd/egress/peers/questions.py::ask": "posts to the peer, and sleeps before it does so again",
     "eventd/egress/loop/consumer.py::_land": "settles one batch that is under way",
+    "eventd/egress/callbacks/delivery.py::deliver": "sends one batch after the other",
+    "eventd/egress/callbacks/delivery.py::_not_accepted": "halves a batch until one event is left",
     "eventd/egress/loop/consumer.py::_pump": "reads on, settles, or waits; no page is read twice from memory",
     "eventd/egress/loop/consumer.py::run": "reads its cursor, and then rests or delivers",
     "eventd/egress/loop/collecting.py::collect": "reads on, or waits for a sign with asyncio.wait",

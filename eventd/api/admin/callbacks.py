@@ -9,12 +9,12 @@ from pydantic import Field, model_validator
 from eventd.api.framework.moments import read_moment, show_seconds, show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import PAGE_SIZE, Limit
-from eventd.egress.callbacks.tester import TestResult
+from eventd.egress.callbacks.tester import CallbackTestResult
 from eventd.egress.cursors import RESEND, callback_name, callback_of, pause_all, reconcile
 from eventd.errors import Conflict, Invalid
 from eventd.groups.callbacks import (
-    Attempt,
     CallbackStatus,
+    EndpointAttempt,
     KnownCallback,
     find_callback,
     read_attempt_list,
@@ -179,7 +179,7 @@ def _read_attempts(conn: Connection, params: ListAttempts, before: int | None) -
     return {"attempts": [_attempt(one) for one in found], "next": following}
 
 
-def _attempt(one: Attempt) -> dict[str, Any]:
+def _attempt(one: EndpointAttempt) -> dict[str, Any]:
     return {
         "at": show_time(one.at),
         "firstAt": show_time(one.first_at),
@@ -209,7 +209,7 @@ async def test(services: Services, params: OneCallback) -> dict[str, Any]:
     return {"callback": found.config.name, **_tested(result)}
 
 
-def _tested(result: TestResult) -> dict[str, Any]:
+def _tested(result: CallbackTestResult) -> dict[str, Any]:
     return {
         "delivered": result.outcome.status in range(200, 300),
         "messageId": result.message_id,
@@ -224,13 +224,13 @@ def _tested(result: TestResult) -> dict[str, Any]:
     }
 
 
-class Pause(OneCallback):
+class PauseCallback(OneCallback):
     """Stop sending to a callback; its events wait."""
 
     by: str = Field(default="", max_length=200, description="Shown with the callback: the operator, or the reason.")
 
 
-async def pause(services: Services, params: Pause) -> dict[str, Any]:
+async def pause(services: Services, params: PauseCallback) -> dict[str, Any]:
     return await _pause(services, params, at=services.clock.now(), by=params.by)
 
 
@@ -273,7 +273,7 @@ def resends_of(conn: Connection, name: str) -> list[Cursor]:
     return [cursor for cursor in read_cursors(conn, RESEND) if callback_of(cursor.name) == name]
 
 
-class Reset(OneCallback):
+class ResetCallback(OneCallback):
     """Where to continue: at the oldest stored event, at a time, or after the newest."""
 
     since: str = Field(
@@ -288,13 +288,13 @@ class Reset(OneCallback):
         return self
 
 
-async def reset(services: Services, params: Reset) -> dict[str, Any]:
+async def reset(services: Services, params: ResetCallback) -> dict[str, Any]:
     answer = await services.database.write(_reset_now, params, services.clock.now())
     await services.take_over()
     return answer
 
 
-def _reset_now(conn: Connection, params: Reset, now: int) -> dict[str, Any]:
+def _reset_now(conn: Connection, params: ResetCallback, now: int) -> dict[str, Any]:
     announce(conn)
     callback, cursor = read_one(conn, params.callback, now)
     topic = find_topic(conn, callback.config.topic)

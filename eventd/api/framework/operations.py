@@ -15,7 +15,7 @@ from federation.event import is_plain
 
 if TYPE_CHECKING:  # a command loads only what it needs
     from eventd.dynamic.effective import Following
-    from eventd.egress.callbacks.tester import TestResult
+    from eventd.egress.callbacks.tester import CallbackTestResult
     from eventd.log.core.eventlog import EventLog
     from eventd.net.address_rules import AddressRules
     from eventd.net.local_socket import SocketProblem
@@ -43,7 +43,7 @@ def _keys_in_files(group: GroupConfig) -> KeyRing:
     return load_ring(group, None)
 
 
-async def _no_test(_config: CallbackConfig) -> TestResult:
+async def _no_test(_config: CallbackConfig) -> CallbackTestResult:
     """Refuse: nothing in this process sends to callbacks. Raises `Unavailable`."""
     raise Unavailable("this process sends nothing to callbacks")
 
@@ -79,7 +79,7 @@ class Services:
     local_socket: Callable[[], SocketProblem | None] = lambda: None
     peer_rules: AddressRules | None = None
     callback_rules: AddressRules | None = None
-    test_callback: Callable[[CallbackConfig], Awaitable[TestResult]] = _no_test
+    test_callback: Callable[[CallbackConfig], Awaitable[CallbackTestResult]] = _no_test
 
     @property
     def effective(self) -> Following:

@@ -1,4 +1,4 @@
 """routerctl callback.
 
-May import: cli.gateway, cli.terminal, runtime.
+May import: cli.federation, cli.gateway, cli.resources, cli.terminal, runtime, text.
 """

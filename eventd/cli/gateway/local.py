@@ -14,7 +14,7 @@ from eventd.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from eventd.api.framework.operations import Params, Services
-    from eventd.egress.callbacks.tester import TestResult
+    from eventd.egress.callbacks.tester import CallbackTestResult
     from eventd.net.local_socket import SocketProblem
     from eventd.resources.callback_configuration import CallbackConfig
     from eventd.resources.configuration import GroupConfig
@@ -120,7 +120,7 @@ class LocalGateway:
             test_callback=self._test_callback,
         )
 
-    async def _test_callback(self, config: CallbackConfig) -> TestResult:
+    async def _test_callback(self, config: CallbackConfig) -> CallbackTestResult:
         """Send a test message from this process, by the settings and with the files that its user can read."""
         from eventd.egress.callbacks.tester import CallbackTester
         from eventd.egress.transport.transport import Transport

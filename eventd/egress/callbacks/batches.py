@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from eventd.egress.callbacks.formats import Item
+from eventd.egress.callbacks.formats import CallbackItem
 from eventd.egress.loop.collecting import Window
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class MessageBatch:
     """The records of one message: the items of the positions in `(after, upto]`, without the `omitted` ones.
 
     `is_full`: no further record fits, so the same batch results when it is collected again.
@@ -19,8 +19,8 @@ class Batch:
 
     after: int
     upto: int
-    items: Sequence[Item]
-    omitted: Sequence[Item] = ()
+    items: Sequence[CallbackItem]
+    omitted: Sequence[CallbackItem] = ()
     is_full: bool = True
 
     def first_half(self) -> Self:
@@ -34,7 +34,7 @@ class Batch:
         return type(self)(self.after, upto, self.items[:count], omitted)
 
 
-class Limits(NamedTuple):
+class BatchLimits(NamedTuple):
     """When a batch closes: at this many events or bytes, and `window` microseconds after its first event."""
 
     events: int
@@ -42,14 +42,14 @@ class Limits(NamedTuple):
     window: int
 
 
-def cut(items: Sequence[Item], after: int, upto: int, limits: Limits) -> list[Batch]:
+def cut(items: Sequence[CallbackItem], after: int, upto: int, limits: BatchLimits) -> list[MessageBatch]:
     """Return the batches of consecutive items of the positions in `(after, upto]`; only the last may not be full.
 
     Omitted items at the end belong to the last batch; if there are no others, it has no items.
     """
-    batches: list[Batch] = []
-    held: list[Item] = []
-    omitted: list[Item] = []
+    batches: list[MessageBatch] = []
+    held: list[CallbackItem] = []
+    omitted: list[CallbackItem] = []
     size, begin, last = 0, after, after
     for item in items:
         if item.omitted:
@@ -57,32 +57,32 @@ def cut(items: Sequence[Item], after: int, upto: int, limits: Limits) -> list[Ba
             last = item.position
             continue
         if held and size + item.size > limits.bytes:
-            batches.append(Batch(begin, last, held, omitted))
+            batches.append(MessageBatch(begin, last, held, omitted))
             held, omitted, size, begin = [], [], 0, last
         held.append(item)
         size, last = size + item.size, item.position
         if len(held) == limits.events:
-            batches.append(Batch(begin, last, held, omitted))
+            batches.append(MessageBatch(begin, last, held, omitted))
             held, omitted, size, begin = [], [], 0, last
     if held or omitted:
-        batches.append(Batch(begin, upto, held, omitted, is_full=False))
+        batches.append(MessageBatch(begin, upto, held, omitted, is_full=False))
     elif batches:  # the records that follow are not for this callback
         final = batches[-1]
-        batches[-1] = Batch(final.after, upto, final.items, final.omitted)
+        batches[-1] = MessageBatch(final.after, upto, final.items, final.omitted)
     return batches
 
 
-class Gathered:
+class ItemWindow:
     """The items that are collected for one batch until its window closes."""
 
-    def __init__(self, limits: Limits, items: Sequence[Item]) -> None:
-        self.items: list[Item] = []
+    def __init__(self, limits: BatchLimits, items: Sequence[CallbackItem]) -> None:
+        self.items: list[CallbackItem] = []
         self.is_cut = False
         """Whether something else comes next, such as a loss: nothing more is collected then."""
         self._window = Window(limits.window or None, None, limits.events, limits.bytes)
         self.add(items)
 
-    def add(self, found: Sequence[Item], *, shift: int = 0) -> None:
+    def add(self, found: Sequence[CallbackItem], *, shift: int = 0) -> None:
         """Add items in log order. `shift`: the microseconds by which the wall clock was set back since it opened."""
         self.items += found
         for item in found:

@@ -20,7 +20,7 @@ GONE = "gone"
 """The reason of an attempt that was answered with 410."""
 
 
-class Change(Enum):
+class CallbackChange(Enum):
     """A change in the condition of a callback that operators are notified of."""
 
     FAILING = "failing"  # without a success for half of the time after which it is disabled
@@ -28,7 +28,7 @@ class Change(Enum):
     RECOVERED = "recovered"
 
 
-Notify = Callable[[Change, str], None]
+Notify = Callable[[CallbackChange, str], None]
 """Gets a change, and a sentence about it."""
 
 
@@ -101,7 +101,7 @@ class CallbackCursor(StoredCursor):
         await super().settle(step, ack)
         if ack is not None and ack.asked and self._is_failing:
             self._is_failing = False
-            self._notify(Change.RECOVERED, "the endpoint accepts events again")
+            self._notify(CallbackChange.RECOVERED, "the endpoint accepts events again")
 
     async def _postpone(self, failure: Postponement) -> None:
         failed = self._attempts()
@@ -116,10 +116,10 @@ class CallbackCursor(StoredCursor):
         if disabled:
             self._is_failing = True
             why = "the endpoint answered 410" if gone else f"no success for {spent // SECOND} s"
-            self._notify(Change.DISABLED, f"{why}; {failure.error}")
+            self._notify(CallbackChange.DISABLED, f"{why}; {failure.error}")
         elif self._is_half(spent) and not self._is_failing:
             self._is_failing = True
-            self._notify(Change.FAILING, f"no success for {spent // SECOND} s: {failure.error}")
+            self._notify(CallbackChange.FAILING, f"no success for {spent // SECOND} s: {failure.error}")
 
     def _is_half(self, spent: int) -> bool:
         return self._disable_after is not None and 2 * spent >= self._disable_after

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from eventd.egress.callbacks.batches import Batch
-from eventd.egress.callbacks.endpoint import Endpoint, Meaning, Outcome
+from eventd.egress.callbacks.batches import MessageBatch
+from eventd.egress.callbacks.endpoint import CallbackEndpoint, Meaning, SendOutcome
 from eventd.egress.callbacks.formats import UNSUITABLE, body_of, message_id
 from eventd.egress.loop.sink import Ack, LinkUnavailable, RecordRefusal
 from eventd.egress.loop.tries import Tries
@@ -36,11 +36,11 @@ UNPROVEN = "unproven"
 
 
 class CallbackMetrics(Protocol):
-    """Interface of the metrics of callbacks. Times are in seconds."""
+    """Interface of the metrics of callbacks. Times are in microseconds."""
 
-    def attempted(self, callback: str, seconds: float, reason: str) -> None: ...
+    def attempted(self, callback: str, duration: int, reason: str) -> None: ...
 
-    def delivered(self, callback: str, events: int, lag: float) -> None: ...
+    def delivered(self, callback: str, events: int, lag: int) -> None: ...
 
     def refused(self, callback: str, events: int) -> None: ...
 
@@ -88,14 +88,18 @@ class AttemptsEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PageSource:
     """Where the records of a batch are from: the topic's name and the log's head when they were read."""
 
     topic: str
     head: Head
 
 
-class Delivery:
+Sent = tuple[MessageBatch, SendOutcome]
+"""A batch, and the outcome of its request."""
+
+
+class CallbackDelivery:
     """Delivers batches for one cursor of a callback, and counts the attempts.
 
     `behind` returns the batch of the next single event after a position, or None without one. `ledger` is the name
@@ -105,11 +109,11 @@ class Delivery:
     def __init__(
         self,
         config: CallbackConfig,
-        endpoint: Endpoint,
+        endpoint: CallbackEndpoint,
         log: EventLog,
         cursor: Cursor,
         ledger: str,
-        behind: Callable[[int], Awaitable[Batch | None]],
+        behind: Callable[[int], Awaitable[MessageBatch | None]],
         metrics: CallbackMetrics,
         spawn: SpawnTask,
     ) -> None:
@@ -173,10 +177,10 @@ class Delivery:
 
     # --- delivering -------------------------------------------------------------------------------------------
 
-    async def deliver(self, batches: Sequence[Batch], source: Source) -> Ack:
+    async def deliver(self, batches: Sequence[MessageBatch], source: PageSource) -> Ack:
         """Send batches in order, as many as fit into a run, and return the result. Raises `LinkError`."""
         begun = self._log.clock.monotonic()
-        done: list[tuple[Batch, Outcome]] = []
+        done: list[Sent] = []
         at = 0
         while at < len(batches):
             some = batches[at : at + self._config.in_flight]
@@ -190,7 +194,7 @@ class Delivery:
                 break
         return self._ack(done, source)
 
-    async def _send_all(self, batches: Sequence[Batch], source: Source) -> list[Outcome | None]:
+    async def _send_all(self, batches: Sequence[MessageBatch], source: PageSource) -> list[SendOutcome | None]:
         if len(batches) == 1:
             return [await self._send(batches[0], source)]
         tasks = [self._spawn(self._send(batch, source), f"{self._cursor} {batch.upto}") for batch in batches]
@@ -200,7 +204,7 @@ class Delivery:
             for task in tasks:
                 task.cancel()
 
-    async def _send(self, batch: Batch, source: Source) -> Outcome | None:
+    async def _send(self, batch: MessageBatch, source: PageSource) -> SendOutcome | None:
         """Send one batch; None if it has no items. A batch that could be collected differently is stored first."""
         if not batch.items:
             return None
@@ -211,11 +215,15 @@ class Delivery:
         await self._pace.wait()
         body = body_of(batch.items, self._config.format, source.topic, source.head.epoch)
         outcome = await self._endpoint.send(id, body, repair=self._is_repair)
-        self._metrics.attempted(self._config.name, outcome.duration / 1e6, outcome.reason)
+        self._metrics.attempted(self._config.name, outcome.duration, outcome.reason)
         return outcome
 
     async def _failed_at(
-        self, batch: Batch, outcome: Outcome, done: list[tuple[Batch, Outcome]], source: Source
+        self,
+        batch: MessageBatch,
+        outcome: SendOutcome,
+        done: list[Sent],
+        source: PageSource,
     ) -> Ack:
         """Return the result up to a batch that was not accepted; raise its error if nothing was before."""
         if not done:
@@ -225,7 +233,7 @@ class Delivery:
         self._note(batch, outcome, source)
         return replace(ack, failure=outcome.error())
 
-    async def _not_accepted(self, batch: Batch, outcome: Outcome, source: Source) -> Ack:
+    async def _not_accepted(self, batch: MessageBatch, outcome: SendOutcome, source: PageSource) -> Ack:
         self._note(batch, outcome, source)
         refused = outcome.meaning is Meaning.REFUSED
         answers = self._tries.attempt - 1 + refused
@@ -246,9 +254,9 @@ class Delivery:
             self._tries.recall(batch.upto, answers + 1)
         return await self._judge(batch, outcome, source)
 
-    async def _judge(self, batch: Batch, outcome: Outcome, source: Source) -> Ack:
+    async def _judge(self, batch: MessageBatch, outcome: SendOutcome, source: PageSource) -> Ack:
         """Give up the batch's only event, if the endpoint accepts another one. Raises `LinkUnavailable` otherwise."""
-        done: list[tuple[Batch, Outcome]] = []
+        done: list[Sent] = []
         if not self._proven:
             ahead = await self._behind(batch.upto)
             found = None if ahead is None else await self._send(replace(ahead, is_full=True), source)
@@ -259,7 +267,7 @@ class Delivery:
                 raise LinkUnavailable(UNPROVEN, f"{outcome.detail}; it does not accept the next event either")
             done = [(ahead, found)]
         [item] = batch.items
-        given_up = Batch(batch.after, batch.upto, (), [*batch.omitted, item._replace(omitted="refused")])
+        given_up = MessageBatch(batch.after, batch.upto, (), [*batch.omitted, item._replace(omitted="refused")])
         self._metrics.refused(self._config.name, 1)
         refusal = RecordRefusal(item, outcome.reason, outcome.detail, max(1, self._attempt))
         ack = self._ack([(given_up, outcome), *done], source)
@@ -267,7 +275,7 @@ class Delivery:
 
     # --- results ----------------------------------------------------------------------------------------------
 
-    def _ack(self, done: Sequence[tuple[Batch, Outcome]], source: Source) -> Ack:
+    def _ack(self, done: Sequence[Sent], source: PageSource) -> Ack:
         """Return the result of accepted batches, as one ledger row. Records that have no form become dead letters."""
         if not done:
             return Ack(0)
@@ -279,7 +287,7 @@ class Delivery:
         effect = AttemptsEnded(self._cursor, failed) if failed or self._is_noted else None
         return Ack(row.upto, (row,), self._unsuitable(batches), effect=effect, ledger_cursor=self._ledger)
 
-    def _unsuitable(self, batches: Sequence[Batch]) -> tuple[RecordRefusal, ...]:
+    def _unsuitable(self, batches: Sequence[MessageBatch]) -> tuple[RecordRefusal, ...]:
         detail = f"the record has no form in the format {self._config.format}"
         return tuple(
             RecordRefusal(item, UNSUITABLE, detail)
@@ -288,13 +296,15 @@ class Delivery:
             if item.omitted == UNSUITABLE
         )
 
-    def _count(self, batches: Sequence[Batch]) -> None:
+    def _count(self, batches: Sequence[MessageBatch]) -> None:
         items = [item for batch in batches for item in batch.items]
         if items:
-            lag = (self._log.clock.now() - items[0].recorded_at) / 1e6
-            self._metrics.delivered(self._config.name, len(items), max(0.0, lag))
+            lag = max(0, self._log.clock.now() - items[0].recorded_at)
+            self._metrics.delivered(self._config.name, len(items), lag)
 
-    def _ledger_row(self, batches: Sequence[Batch], outcomes: Sequence[Outcome], source: Source) -> DeliveredBatch:
+    def _ledger_row(
+        self, batches: Sequence[MessageBatch], outcomes: Sequence[SendOutcome], source: PageSource
+    ) -> DeliveredBatch:
         items = [item for batch in batches for item in batch.items]
         exceptions = sorted((item.position, item.omitted) for batch in batches for item in batch.omitted)
         now, last = self._log.clock.now(), outcomes[-1] if outcomes else _UNSENT
@@ -327,15 +337,15 @@ class Delivery:
             receipt=json.dumps(receipt, separators=(",", ":")) if outcomes else "",
         )
 
-    def _note(self, batch: Batch, outcome: Outcome, source: Source) -> None:
+    def _note(self, batch: MessageBatch, outcome: SendOutcome, source: PageSource) -> None:
         """Remember a failed attempt until the cursor's failure is stored."""
         id = message_id(batch.items, self._config.format, source.head.epoch)
         self._failed.append(self._row(batch, id, outcome))
         self._attempt += 1
 
-    def _row(self, batch: Batch, id: str, outcome: Outcome | None) -> CallbackAttempt:
+    def _row(self, batch: MessageBatch, id: str, outcome: SendOutcome | None) -> CallbackAttempt:
         """Return the row of an attempt; without an outcome, of one that is under way."""
-        found = outcome or Outcome(Meaning.UNAVAILABLE, 0, "", "", self._log.clock.now(), 0, "", "", "")
+        found = outcome or SendOutcome(Meaning.UNAVAILABLE, 0, "", "", self._log.clock.now(), 0, "", "", "")
         row = found.attempt(self._cursor, id, batch.after, batch.upto)
         return replace(
             row,
@@ -346,4 +356,4 @@ class Delivery:
         )
 
 
-_UNSENT = Outcome(Meaning.DELIVERED, 0, "", "", 0, 0, "", "", "")
+_UNSENT = SendOutcome(Meaning.DELIVERED, 0, "", "", 0, 0, "", "", "")

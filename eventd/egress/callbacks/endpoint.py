@@ -47,7 +47,7 @@ class Meaning(Enum):
     FAILED = "failed"  # this node cannot send
 
 
-class Outcome(NamedTuple):
+class SendOutcome(NamedTuple):
     """The outcome of one request. `status` 0: no answer. `duration` in microseconds.
 
     `reason` is empty if it was delivered, otherwise a slug; `answer` are the first characters of the body. `address` is
@@ -103,7 +103,7 @@ class CallbackSecrets(Protocol):
     def authorization(self) -> str | None: ...
 
 
-class Endpoint:
+class CallbackEndpoint:
     """The endpoint of one callback.
 
     `secrets` returns the present secrets, or raises `SecretUnreadable`.
@@ -123,7 +123,7 @@ class Endpoint:
         self._secrets = secrets
         self._clock = clock
 
-    async def send(self, id: str, body: bytes, *, repair: bool = False) -> Outcome:
+    async def send(self, id: str, body: bytes, *, repair: bool = False) -> SendOutcome:
         """Send a message once, and return the outcome."""
         config, started_at, begun = self._config, self._clock.now(), self._clock.monotonic()
         key_ids = address = ""
@@ -152,7 +152,7 @@ class Endpoint:
             words = plain(answer.body.decode("utf-8", "replace"))
             meaning = meaning_of(answer.status)
             delivered = meaning is Meaning.DELIVERED
-            return Outcome(
+            return SendOutcome(
                 meaning,
                 answer.status,
                 "" if delivered else "gone" if meaning is Meaning.GONE else f"http_{answer.status}",
@@ -165,7 +165,7 @@ class Endpoint:
                 None if delivered else retry_after(answer, self._clock.now()),
                 answer.headers,
             )
-        return Outcome(meaning, 0, reason, detail, started_at, self._spent(begun), address, key_ids, "")
+        return SendOutcome(meaning, 0, reason, detail, started_at, self._spent(begun), address, key_ids, "")
 
     def _spent(self, begun: float) -> int:
         return int((self._clock.monotonic() - begun) * SECOND)

@@ -43,7 +43,7 @@ _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ACTIONS = ("create", "update", "delete", "noop")
 
 
-class Item(NamedTuple):
+class CallbackItem(NamedTuple):
     """A record in the form of a callback's format. Times in microseconds.
 
     `message_id` is that of a message with this record alone. `text` is JSON. `omitted` says why the record is not sent;
@@ -85,10 +85,10 @@ _EVENTS = msgspec.json.Decoder(_EventText)
 _CHANGES = msgspec.json.Decoder(_Change)
 
 
-def item_of_event(record: Record, format: str, *, omitted: str) -> Item:
+def item_of_event(record: Record, format: str, *, omitted: str) -> CallbackItem:
     """Return an event of a group in a format; with a reason why it is `omitted`, without text."""
     text = "" if omitted else _event_text(record, format)
-    return Item(
+    return CallbackItem(
         record.position,
         record.seq,
         record.recorded_at,
@@ -117,7 +117,7 @@ def _standard(type: str, timestamp: str, data: str, id: str, subject: str, sourc
     )
 
 
-def item_of_record(record: StoredRecord, recorded_at: int, topic: TopicRow, format: str) -> Item:
+def item_of_record(record: StoredRecord, recorded_at: int, topic: TopicRow, format: str) -> CallbackItem:
     """Return a record of a topic in a format."""
     id = read_provenance(record.path).id or record_id(topic.instance, record.seq, recorded_at)
     if format == RECORDS:
@@ -126,7 +126,7 @@ def item_of_record(record: StoredRecord, recorded_at: int, topic: TopicRow, form
         text = _routemaster(record.body)
     else:
         text = _standard_record(record.body, recorded_at, id)
-    return Item(record.position, record.seq, recorded_at, id, _plain(id), text, "" if text else UNSUITABLE)
+    return CallbackItem(record.position, record.seq, recorded_at, id, _plain(id), text, "" if text else UNSUITABLE)
 
 
 def _standard_record(body: str, recorded_at: int, id: str) -> str:
@@ -159,7 +159,7 @@ def _routemaster(body: str) -> str:
 # --- bodies ---------------------------------------------------------------------------------------------------------
 
 
-def body_of(items: Sequence[Item], format: str, topic: str, epoch: str) -> bytes:
+def body_of(items: Sequence[CallbackItem], format: str, topic: str, epoch: str) -> bytes:
     """Return the body of a message with these items, at least one; for `standard` exactly one."""
     if format == STANDARD:
         return items[0].text.encode()
@@ -188,7 +188,7 @@ def gap_body(losses: Sequence[Loss], format: str, topic: str, epoch: str, *, cal
 # --- ids ------------------------------------------------------------------------------------------------------------
 
 
-def message_id(items: Sequence[Item], format: str, epoch: str) -> str:
+def message_id(items: Sequence[CallbackItem], format: str, epoch: str) -> str:
     """Return the id of a message with these items."""
     if format == STANDARD:
         return items[0].message_id

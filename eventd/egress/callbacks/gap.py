@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from eventd.egress.callbacks.delivery import PROTOCOL, Source
-from eventd.egress.callbacks.endpoint import Endpoint, Meaning, Outcome
+from eventd.egress.callbacks.delivery import PROTOCOL, PageSource
+from eventd.egress.callbacks.endpoint import CallbackEndpoint, Meaning, SendOutcome
 from eventd.egress.callbacks.formats import ROUTEMASTER, gap_body, gap_id
 from eventd.egress.loop.sink import Ack
 from eventd.log.core.eventlog import EventLog
@@ -23,7 +23,9 @@ class GapReport:
     either: the ledger has the loss anyway.
     """
 
-    def __init__(self, config: CallbackConfig, endpoint: Endpoint, log: EventLog, cursor: Cursor, ledger: str) -> None:
+    def __init__(
+        self, config: CallbackConfig, endpoint: CallbackEndpoint, log: EventLog, cursor: Cursor, ledger: str
+    ) -> None:
         self._config = config
         self._endpoint = endpoint
         self._log = log
@@ -32,7 +34,7 @@ class GapReport:
         self._refusals = 0
         self._failed: list[CallbackAttempt] = []
 
-    async def report(self, losses: Sequence[Loss], after: int, upto: int, source: Source) -> Ack:
+    async def report(self, losses: Sequence[Loss], after: int, upto: int, source: PageSource) -> Ack:
         """Report the losses in `(after, upto]`, and return the result. Raises `LinkError`."""
         id = gap_id(losses, source.head.epoch)
         outcome = None
@@ -52,7 +54,7 @@ class GapReport:
         self._refusals = 0
         return Ack(upto, (self._row(losses, id, after, upto, outcome, source),), ledger_cursor=self._ledger)
 
-    def _note(self, id: str, after: int, upto: int, outcome: Outcome) -> None:
+    def _note(self, id: str, after: int, upto: int, outcome: SendOutcome) -> None:
         """Raise the error of a failed attempt, unless the message was refused for the last time."""
         self._refusals += outcome.meaning is Meaning.REFUSED
         if self._refusals >= self._config.isolate_after:
@@ -66,7 +68,7 @@ class GapReport:
         return failed
 
     def _row(
-        self, losses: Sequence[Loss], id: str, after: int, upto: int, outcome: Outcome | None, source: Source
+        self, losses: Sequence[Loss], id: str, after: int, upto: int, outcome: SendOutcome | None, source: PageSource
     ) -> DeliveredBatch:
         now = self._log.clock.now()
         lost = {

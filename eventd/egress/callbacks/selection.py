@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from eventd.egress.callbacks.formats import EXPIRED, Item, item_of_event, item_of_record
+from eventd.egress.callbacks.formats import EXPIRED, CallbackItem, item_of_event, item_of_record
 from eventd.log.core.blocks import Block, names, unpack
 from eventd.log.core.records import read_body, tag_of
 from eventd.log.core.topic_row import TopicRow
@@ -122,7 +122,7 @@ class CallbackReader:
     def rules_out(self, block: Block) -> bool:
         return self.selection.rules_out(block)
 
-    def read(self, topic: TopicRow, block: Block) -> Sequence[Item]:
+    def read(self, topic: TopicRow, block: Block) -> Sequence[CallbackItem]:
         """Return the items of a block."""
         if topic.of_group:
             return [

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from eventd.egress.callbacks.batches import Batch, Gathered, Limits, cut
-from eventd.egress.callbacks.delivery import CallbackMetrics, Delivery, Source
-from eventd.egress.callbacks.endpoint import CallbackSecrets, Endpoint
-from eventd.egress.callbacks.formats import STANDARD, Item
+from eventd.egress.callbacks.batches import BatchLimits, ItemWindow, MessageBatch, cut
+from eventd.egress.callbacks.delivery import CallbackDelivery, CallbackMetrics, PageSource
+from eventd.egress.callbacks.endpoint import CallbackEndpoint, CallbackSecrets
+from eventd.egress.callbacks.formats import STANDARD, CallbackItem
 from eventd.egress.callbacks.gap import GapReport
 from eventd.egress.callbacks.selection import CallbackReader, CallbackSelection
 from eventd.egress.loop.collecting import Collector
@@ -50,9 +50,9 @@ class CallbackPage:
 
     upto: int
     full: bool
-    items: Sequence[Item] = ()
+    items: Sequence[CallbackItem] = ()
     losses: Sequence[Loss] = ()
-    source: Source | None = None
+    source: PageSource | None = None
 
     @property
     def size(self) -> int:
@@ -60,13 +60,13 @@ class CallbackPage:
 
 
 @dataclass(frozen=True, slots=True)
-class CallbackBatch(OutboundBatch):
+class CallbackOutbound(OutboundBatch):
     """The first page of a batch; the sink reads the rest by itself. `losses` precede its records."""
 
-    records: Sequence[Item]
+    records: Sequence[CallbackItem]
     full: bool = False
     losses: Sequence[Loss] = ()
-    source: Source | None = None
+    source: PageSource | None = None
 
 
 class CallbackSink:
@@ -94,12 +94,12 @@ class CallbackSink:
         self._log = log = dependencies.log
         self._collector = Collector(log, cursor.topic_id)
         self._room = Allowance(dependencies.budget, config.max_bytes)
-        endpoint = Endpoint(config, dependencies.transport, dependencies.rules, secrets, log.clock)
-        self._delivery = Delivery(
+        endpoint = CallbackEndpoint(config, dependencies.transport, dependencies.rules, secrets, log.clock)
+        self._delivery = CallbackDelivery(
             config, endpoint, log, cursor, ledger, self._behind, dependencies.metrics, dependencies.spawn
         )
         self._gaps = GapReport(config, endpoint, log, cursor, ledger)
-        self._limits = Limits(config.max_events, config.max_bytes, config.window)
+        self._limits = BatchLimits(config.max_events, config.max_bytes, config.window)
         self._topic: TopicRow | None = None
         self._seqs: dict[int, int] = {}  # of the positions where a page may begin
         self._page: CallbackPage | None = None  # what is left of the last one
@@ -158,13 +158,13 @@ class CallbackSink:
             raise Blocked("no_topic", f"the topic of the callback {self._config.name} was deleted")
         return self._turned(found)
 
-    def _turned(self, found: SourcePage[Item]) -> CallbackPage:
+    def _turned(self, found: SourcePage[CallbackItem]) -> CallbackPage:
         self._topic, self._follows = found.topic, not found.full
         self._seqs = {found.upto: found.upto_seq} | {item.position: item.seq for item in found.items}
         omitted = self._delivery.omitted
         items = [item for item in found.items if item.position not in omitted] if omitted else found.items
         full = found.full and not self._is_complete(found.upto)
-        return CallbackPage(found.upto, full, items, found.losses, Source(found.topic.name, found.head))
+        return CallbackPage(found.upto, full, items, found.losses, PageSource(found.topic.name, found.head))
 
     @property
     def _end(self) -> int | None:
@@ -174,7 +174,7 @@ class CallbackSink:
     def _is_complete(self, upto: int) -> bool:
         return self._end is not None and upto >= self._end
 
-    async def _behind(self, after: int) -> Batch | None:
+    async def _behind(self, after: int) -> MessageBatch | None:
         """Return the batch of the next single event after a position; None if there is none."""
         reader = CallbackReader(self._selection, self._config.format, self._config.name, self._log.clock.now())
         at, full = after, True
@@ -186,7 +186,7 @@ class CallbackSink:
                 return None
             if found.items and not found.items[0].omitted:
                 item = found.items[0]
-                return Batch(after, item.position, [item])
+                return MessageBatch(after, item.position, [item])
             at, full = found.upto, found.full
         return None
 
@@ -197,7 +197,7 @@ class CallbackSink:
         self._opened = True
         return OpenResult(reached=False)
 
-    def select(self, page: CallbackPage, after: int, attempts: int) -> CallbackBatch | None:
+    def select(self, page: CallbackPage, after: int, attempts: int) -> CallbackOutbound | None:
         """Return the page as the first of a batch; None if it has neither items nor losses."""
         if page.source is None or not (page.items or page.losses):
             if self._is_complete(page.upto) and page.source is not None:
@@ -206,7 +206,7 @@ class CallbackSink:
             return None
         self._room.carry()
         head = page.source.head
-        return CallbackBatch(
+        return CallbackOutbound(
             self._at,
             page.upto,
             head.epoch,
@@ -219,7 +219,7 @@ class CallbackSink:
 
     # --- delivering -------------------------------------------------------------------------------------------
 
-    async def deliver(self, outbound: CallbackBatch) -> Ack:
+    async def deliver(self, outbound: CallbackOutbound) -> Ack:
         """Collect events until a batch closes, send it, and return the result. Losses are reported first, and alone.
 
         If the node stops before a batch closes, nothing is settled. Raises `LinkError`.
@@ -239,14 +239,14 @@ class CallbackSink:
             self._page = CallbackPage(outbound.upto, outbound.full, outbound.records, (), outbound.source)
         return ack
 
-    async def _collect(self, outbound: CallbackBatch) -> list[Batch] | None:
+    async def _collect(self, outbound: CallbackOutbound) -> list[MessageBatch] | None:
         """Return the batches of the page that are full, or else one, once its window closes; None when stopped."""
         if self._delivery.until is None:
             batches = cut(outbound.records, outbound.after, outbound.upto, self._limits)
             full = [batch for batch in batches if batch.is_full]
             if full or not any(batch.items for batch in batches) or self._config.format == STANDARD:
                 return full or batches
-        gathered = Gathered(self._limits, outbound.records)
+        gathered = ItemWindow(self._limits, outbound.records)
 
         async def find(after: int, shift: int) -> CallbackPage:
             page = await self._find(after, gathered.room, gathered.room_bytes)
@@ -262,7 +262,7 @@ class CallbackSink:
         if self._delivery.until is not None:  # exactly the batch that was tried before
             sent = [item for item in gathered.items if not item.omitted]
             omitted = [item for item in gathered.items if item.omitted]
-            return [Batch(outbound.after, upto, sent, omitted, is_full=False)]
+            return [MessageBatch(outbound.after, upto, sent, omitted, is_full=False)]
         return cut(gathered.items, outbound.after, upto, self._limits)[:1]
 
     def settled(self, ack: Ack) -> None:
@@ -293,7 +293,7 @@ def _read(
     until: int | None,
     limit: int,
     max_bytes: int,
-) -> SourcePage[Item] | None:
+) -> SourcePage[CallbackItem] | None:
     """Return the next page after a position; `seq` None: it is looked up."""
     if seq is None:
         topic = find_topic_by_id(conn, topic_id)

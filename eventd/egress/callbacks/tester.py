@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from eventd.egress.callbacks.endpoint import Endpoint, Outcome
+from eventd.egress.callbacks.endpoint import CallbackEndpoint, SendOutcome
 from eventd.egress.callbacks.formats import RECORDS, ROUTEMASTER, STANDARD
 from eventd.egress.transport.transport import Transport
 from eventd.net.address_rules import AddressRules
@@ -21,11 +21,11 @@ TEST = "routerd.callback.test"
 """Type of the message."""
 
 
-class TestResult(NamedTuple):
+class CallbackTestResult(NamedTuple):
     """The outcome of a test message."""
 
     message_id: str
-    outcome: Outcome
+    outcome: SendOutcome
 
 
 class CallbackTester:
@@ -40,12 +40,12 @@ class CallbackTester:
         self._chance = chance
         self._credentials = credentials
 
-    async def test(self, config: CallbackConfig) -> TestResult:
+    async def test(self, config: CallbackConfig) -> CallbackTestResult:
         """Send a test message in the callback's format; Routemaster's receivers get an event of type `noop`."""
         secrets = load_callback_secrets(config, self._credentials)
-        endpoint = Endpoint(config, self._transport, self._rules, lambda: secrets, self._clock)
+        endpoint = CallbackEndpoint(config, self._transport, self._rules, lambda: secrets, self._clock)
         id = f"test_{self._chance.token(12).hex()}"
-        return TestResult(id, await endpoint.send(id, _body(config, id, self._clock.now())))
+        return CallbackTestResult(id, await endpoint.send(id, _body(config, id, self._clock.now())))
 
 
 def _body(config: CallbackConfig, id: str, now: int) -> bytes:
