@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from eventd.api.admin.lake import read_shipping
+from eventd.api.doctor.callbacks import check_callbacks
 from eventd.api.doctor.certificates import check_certificates, check_handshakes
 from eventd.api.doctor.checks import check_group
 from eventd.api.doctor.facts import AREA
@@ -20,6 +21,8 @@ from eventd.api.doctor.readiness import check_readiness
 from eventd.api.doctor.reading import read_groups
 from eventd.api.doctor.report import Check, CheckStatus, report
 from eventd.api.framework.operations import Params, Services
+from eventd.groups.callbacks import read_callback_statuses, read_callbacks
+from eventd.store.engine.database import Connection
 
 AREAS = (AREA,)
 
@@ -57,6 +60,11 @@ async def fix(services: Services, params: FixParams) -> dict[str, Any]:
     return {**shown, "fix": await carry_out(services, actions)}
 
 
+def _read_callbacks(conn: Connection, group: str, now: int) -> list[Check]:
+    chosen = [one for one in read_callbacks(conn).values() if group in ("", one.config.group)]
+    return [*check_callbacks(read_callback_statuses(conn, chosen, now), now)]
+
+
 async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, Any], list[Action]]:
     groups, now = await read_groups(services, params.group), services.clock.now()
     checks = [
@@ -67,6 +75,7 @@ async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, An
     checks += check_certificates([each for each in states if each.group or not params.group], now)
     checks += await check_readiness(services.readiness, params.group)
     checks += check_local_socket(services.local_socket())
+    checks += await services.database.read(_read_callbacks, params.group, now)
     if not params.group:
         checks += check_shipping((await services.database.read(read_shipping))["books"])
     if not groups:

@@ -1,0 +1,94 @@
+"""Checks callbacks: endpoints that block, disabled callbacks, backlogs and dead letters. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from eventd.api.doctor.report import Check, CheckStatus
+from eventd.egress.callbacks.cursor import DISABLED_BY
+from eventd.groups.callbacks import CallbackStatus
+from eventd.log.cursors.cursors import Cursor, LinkState
+from eventd.text.duration import MINUTE, format_duration
+from eventd.text.plural import counted
+
+FAR_BEHIND = 5 * MINUTE
+"""Age of the oldest waiting event, in microseconds, from which a callback is far behind."""
+_REMEDIES = {
+    "address_forbidden": "add the address to `callback_allow` and restart the node, or correct the URL",
+    "secret_unreadable": "correct the file that the detail names, its owner or its mode, then send SIGHUP",
+    "http_401": "correct the credential or the signing secret on the side that is wrong",
+    "http_403": "correct the credential or the signing secret on the side that is wrong",
+    "unproven": "find out from the endpoint's log why it refuses every event",
+    "no_topic": "create the topic again, or delete the callback",
+}
+_INSPECT = "correct `url`, or what the endpoint's log says; try it: routerctl callback test {name}"
+
+
+def check_callbacks(statuses: Iterable[CallbackStatus], now: int) -> Iterator[Check]:
+    """Yield the checks of callbacks, at least one for each. `now` in microseconds."""
+    for status in statuses:
+        yield from _check(status, now)
+
+
+def _check(status: CallbackStatus, now: int) -> Iterator[Check]:
+    config, cursor = status.callback.config, status.cursor
+    if cursor is None:
+        detail = f"the topic {config.topic} does not exist"
+        yield _of(status, CheckStatus.FAIL, "callback-no-topic", detail, _REMEDIES["no_topic"])
+        return
+    found = [*_delivering(status, cursor, now), *_letters(status)]
+    yield from found
+    if not found:
+        yield _of(status, CheckStatus.PASS, "", "the endpoint accepts events", "")
+
+
+def _delivering(status: CallbackStatus, cursor: Cursor, now: int) -> Iterator[Check]:
+    name, waiting = status.callback.config.name, _waiting(status, now)
+    remedy = _REMEDIES.get(cursor.reason, _INSPECT.format(name=name))
+    trouble = f"{cursor.reason}: {cursor.last_error}" if cursor.reason else "no attempt failed"
+    if cursor.paused_at is not None and cursor.paused_by == DISABLED_BY:
+        resume = f"correct the endpoint, then: routerctl callback resume {name}"
+        yield _of(status, CheckStatus.FAIL, "callback-disabled", f"disabled by the node; {trouble}; {waiting}", resume)
+    elif cursor.paused_at is not None:
+        by = f" by {cursor.paused_by}" if cursor.paused_by else ""
+        resume = f"when it may continue: routerctl callback resume {name}"
+        yield _of(status, CheckStatus.WARN, "callback-paused", f"paused{by}; {waiting}", resume)
+    elif cursor.state in (LinkState.BLOCKED, LinkState.FAILED):
+        yield _of(status, CheckStatus.FAIL, f"callback-{cursor.state}", f"{trouble}; {waiting}", remedy)
+    elif status.backlog.lag(now) >= FAR_BEHIND:
+        detail = f"{waiting}; {trouble}"
+        if cursor.state is not LinkState.BACKING_OFF:
+            remedy = "raise `batch.maxEvents` or `limits.inFlight`, or make the endpoint faster"
+        yield _of(status, CheckStatus.WARN, "callback-behind", detail, remedy)
+    elif cursor.state is LinkState.BACKING_OFF:
+        yield _of(status, CheckStatus.WARN, "callback-failing", f"{trouble}; {waiting}", remedy)
+
+
+def _letters(status: CallbackStatus) -> Iterator[Check]:
+    if status.dead_letters:
+        name = status.callback.config.name
+        detail = f"{counted(status.dead_letters, 'event')} not accepted by the endpoint"
+        remedy = f"routerctl callback dead-letters list {name}; then retry or drop them"
+        yield _of(status, CheckStatus.WARN, "callback-dead-letters", detail, remedy)
+
+
+def _waiting(status: CallbackStatus, now: int) -> str:
+    backlog = status.backlog
+    if not backlog.events:
+        return "nothing waits"
+    more = "" if backlog.exact else "more than "
+    age = format_duration(backlog.lag(now) // 1_000_000 * 1_000_000)
+    return f"{more}{counted(backlog.events, 'event')} waiting, the oldest for {age}"
+
+
+def _of(status: CallbackStatus, outcome: CheckStatus, code: str, detail: str, remedy: str) -> Check:
+    config = status.callback.config
+    return Check(
+        f"callback {config.name}",
+        outcome,
+        code,
+        detail,
+        remedy,
+        group=config.group,
+        resource=f"EventCallback/{config.name}",
+    )
