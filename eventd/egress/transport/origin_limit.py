@@ -23,7 +23,7 @@ class OriginLimit:
         self._turns = asyncio.Semaphore(MOST_CONNECTIONS)
         self._present = 0
         self._at_work = 0
-        self._idle: dict[Exchange, None] = {}  # the one used last is the last
+        self._idle: dict[Exchange, None] = {}  # the one used last is the last; one in use again is not free
 
     @property
     def is_unused(self) -> bool:
@@ -52,11 +52,8 @@ class OriginLimit:
             del self._idle[oldest]
             oldest.close()
 
-    def note_use(self, exchange: Exchange) -> None:
-        """Note that a connection is in use, by a request that has its turn."""
-        self._idle.pop(exchange, None)
-
     def note_end(self, exchange: Exchange) -> None:
         """Note that a request over a connection has ended, and the connection is perhaps idle."""
+        self._idle.pop(exchange, None)
         if exchange.is_free:
             self._idle[exchange] = None

@@ -147,8 +147,6 @@ class Transport:
             exchange = await self._reach(attempt)
             pool = self._pools[attempt.origin]  # `_sweep` may have dropped the other one
         attempt.step, attempt.address = "", exchange.address
-        if attempt.limit is not None:
-            attempt.limit.note_use(exchange)
         try:
             return await pool.ask(exchange, attempt.head, attempt.body, attempt.most, cut=attempt.cut)
         finally:

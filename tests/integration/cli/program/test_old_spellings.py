@@ -226,7 +226,8 @@ def test_an_option_without_effect_is_one_that_the_command_does_not_offer() -> No
 def test_migrate_accepts_every_setting_that_it_accepted_before() -> None:
     """A setting that is added later is not among them."""
     tls = {f"--api-tls-{name}" for name in ("cert-file", "key-file", "client-ca-file", "min-version")}
-    added_later = {"--local-socket", "--api-clients", *tls}
+    addresses = {"--callback-allow", "--callback-deny", "--peer-allow", "--peer-deny"}
+    added_later = {"--local-socket", "--api-clients", *tls, *addresses}
     offered = all_options(command_named("routerd-eventd", "migrate"))
     assert {*offered, *UNUSED_OPTIONS["migrate"]} >= set(shared_flags()) - added_later
 
