@@ -6,9 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp.test_utils import TestServer
 
 import eventd.client
+import eventd.client.drain
 import eventd.client.webhooks
 from eventd.client.queues import Queues
 from eventd.client.routers import Routers
@@ -44,6 +47,20 @@ def test_the_example_of_a_receiver_runs(capsys: pytest.CaptureFixture[str]) -> N
     assert shown[1].startswith("refused: no signature")
 
 
+async def test_the_example_of_a_drain_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    program, cached = (example for example in EXAMPLES if "eventd.client.drain" in example)
+    scope: dict[str, Any] = {"__name__": "page"}
+    exec(compile(program, "client.md", "exec"), scope)
+    exec(compile(cached, "client.md", "exec"), scope)
+    event = {"topic": "orders", "type": "create", "url": "https://shop.example/1", "t": 5}
+    user = aiohttp.encode_basic_auth("shop--0123", "x")
+    async with TestServer(scope["application"](scope["drain"])) as server, aiohttp.ClientSession() as session:
+        sent = session.post(server.make_url("/"), json=[event], headers={"Authorization": user})
+        async with sent as answer:
+            assert answer.status == 204
+    assert capsys.readouterr().out == "orders create https://shop.example/1 5 None\n"
+
+
 def test_every_call_on_the_page_is_there() -> None:
     calls = re.findall(r"`?(topics|routers|queues)\.(\w+)\(", PAGE)
     families = {"topics": Topics, "routers": Routers, "queues": Queues}
@@ -56,6 +73,6 @@ def test_every_call_on_the_page_is_there() -> None:
 
 
 def test_every_value_on_the_page_is_there() -> None:
-    names = set(re.findall(r"`([A-Z]\w+)", PAGE)) - {"Retry", "None", "True", "PATH"}
-    ours = {*eventd.client.__all__, *eventd.client.webhooks.__all__, *dir(eventd.errors)}
+    names = set(re.findall(r"`([A-Z]\w+)", PAGE)) - {"Retry", "None", "True", "PATH", "HOST"}
+    ours = {*eventd.client.__all__, *eventd.client.webhooks.__all__, *eventd.client.drain.__all__, *dir(eventd.errors)}
     assert names - {"Unavailable"} <= ours | {"ONCE"}
