@@ -23,7 +23,7 @@ from tests.support.plugins import SECOND, install_project, manual_request
 from tests.support.source import ROOT
 
 EXAMPLES = ROOT / "docs" / "examples"
-NAMES = sorted(folder.name for folder in EXAMPLES.iterdir() if folder.is_dir())
+NAMES = sorted(file.parent.name for file in EXAMPLES.glob("*/plugin.yaml"))
 PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 OBSERVED = "routerd.client.ipv4.observed"
 EDGE = (
