@@ -27,6 +27,7 @@ from eventd.log.cursors.cursors import (
     next_repair_name,
     read_cursors,
     read_selections,
+    set_hold,
     set_paused,
 )
 from eventd.log.delivery.selection import Selection
@@ -131,10 +132,13 @@ def _reconcile_callbacks(conn: Connection, declared: Mapping[str, CallbackConfig
             continue
         if cursor is None:
             position = topic.evicted_position if callback.from_earliest else head.last
-            create_cursor(conn, name, kind=CALLBACK, topic_id=topic.id, position=position, now=now)
+            create_cursor(conn, name, kind=CALLBACK, topic_id=topic.id, position=position, now=now, hold=callback.hold)
             declare_selection(conn, name, head.registry_version, selection, now)
-        elif selections[name][1] != selection:
+            continue
+        if selections[name][1] != selection:
             declare_selection(conn, name, max(head.registry_version, selections[name][0] + 1), selection, now)
+        if cursor.hold != callback.hold:
+            set_hold(conn, name, callback.hold)
     _end_callbacks(conn, ended)
 
 

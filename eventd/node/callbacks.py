@@ -20,6 +20,7 @@ from eventd.log.cursors.cursors import Cursor
 from eventd.resources.callback_configuration import CallbackConfig
 from eventd.resources.callback_keys import load_callback_secrets
 from eventd.runtime.supervisor import Supervisor
+from eventd.tls.files import ClientTlsConfig
 
 logger = logging.getLogger("eventd.callbacks")
 
@@ -120,6 +121,11 @@ class Callbacks:
             self._notify(name, change, detail)
 
         return notify
+
+    def tls(self) -> dict[str, ClientTlsConfig]:
+        """Return the TLS with files of each callback, by name."""
+        found = {name: purpose.config.tls for name, purpose in self._purposes.items()}
+        return {name: tls for name, tls in found.items() if tls.ca_file or tls.cert_file}
 
     # --- secrets ----------------------------------------------------------------------------------------------
 

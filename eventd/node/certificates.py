@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,7 +32,7 @@ Use = tuple[str, str]
 
 @dataclass
 class Certificates:
-    """The certificates that one process uses: the API's, its groups', and those that it shows to peers."""
+    """The certificates that one process uses: the API's, its groups', and those that it shows to peers and callbacks."""
 
     declared: ServerTlsConfig | None
     api: ServerTls | None
@@ -41,6 +41,8 @@ class Certificates:
     metrics: Metrics
     clock: Clock
     credentials: Path | None
+    callbacks: Callable[[], Mapping[str, ClientTlsConfig]]
+    """Returns the TLS with files of each callback that this process serves, by name."""
     _exported: dict[Use, int] = field(default_factory=dict)
     _warned: dict[Use, tuple[str, int]] = field(default_factory=dict)
 
@@ -56,11 +58,16 @@ class Certificates:
         What cannot be used is logged, and what was read before stays in effect.
         """
         configs = [group.config for group in self.groups.values()]
-        self.transport.forget_tls({peer.tls for config in configs for peer in config.peers.values()})
+        callbacks = self.callbacks()
+        peers = {peer.tls for config in configs for peer in config.peers.values()}
+        self.transport.forget_tls(peers.union(callbacks.values()))
         # a list, because groups may come and go while files are read
         used = [(use, tls) for use in self._uses(configs) if (tls := self._in_use(use))]
         for use, tls in used:
             await read_again(tls, _about(use.group, use.peer, use.file), force=force)
+        for name, config in callbacks.items():
+            about = {"callback": name, "file": config.cert_file or config.ca_file}
+            await read_again(self.transport.tls_of(config), about, force=force)
         self._report([state for use, tls in used if (state := _state(use, tls)).expires])
 
     def _in_use(self, use: DeclaredTls) -> Reloaded[LoadedTls] | None:

@@ -206,6 +206,7 @@ class Node:
             self.metrics,
             self._clock,
             credentials,
+            lambda: self.callbacks.tls(),
         )
         return transport
 

@@ -1,4 +1,4 @@
-"""Failed attempts of callbacks, and since when a consumer has failed without a success.
+"""Failed attempts of callbacks, since when a consumer has failed, and how long retention keeps records for it.
 
 Revision ID: 0012
 """
@@ -16,6 +16,7 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("cursors", sa.Column("failing_since", sa.BigInteger()))
+    op.add_column("cursors", sa.Column("hold", sa.BigInteger()))
     op.create_table(
         "callback_attempts",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),

@@ -116,6 +116,7 @@ class CalledBack:
             topic_id=topic_id,
             position=0 if config.from_earliest else head.last,
             now=self.clock.now(),
+            hold=config.hold,
         ):
             declare_selection(conn, name, 1, selection.to_json(), self.clock.now())
 

@@ -1,6 +1,6 @@
 """Doctor: reads the state of a node, checks it, proposes a plan and executes its safe part.
 
-May import: api.admin, api.framework, dynamic, egress, egress.callbacks, egress.loop, groups, log.core, log.cursors,
+May import: api.admin, api.framework, dynamic, egress, egress.loop, groups, log.core, log.cursors,
     log.delivery, net, resources, resources.kinds, runtime, store.engine, store.rows, text, tls.
 """
 

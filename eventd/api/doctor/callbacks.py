@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from eventd.api.doctor.report import Check, CheckStatus
-from eventd.egress.callbacks.cursor import DISABLED_BY
 from eventd.groups.callbacks import CallbackStatus
 from eventd.log.cursors.cursors import Cursor, LinkState
+from eventd.log.cursors.holding import DISABLED_BY
 from eventd.text.duration import MINUTE, format_duration
 from eventd.text.plural import counted
 

@@ -13,6 +13,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Postpone
 from eventd.log.core.values import AppendResult
 from eventd.log.cursors.cursors import Cursor, Postponement, Step, read_cursors, set_paused
+from eventd.log.cursors.holding import DISABLED_BY
 from eventd.runtime.clock import SECOND
 from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt
 
@@ -62,10 +63,6 @@ class CallbackPostponement(Postpone):
             return False, since
         set_paused(tx.conn, failed.name, at=failed.now, by=DISABLED_BY)
         return True, since
-
-
-DISABLED_BY = "the node"
-"""Shown as the operator who paused a callback that the node has disabled."""
 
 
 class CallbackCursor(StoredCursor):

@@ -18,9 +18,9 @@ from eventd.egress.peers.budget import Allowance, Budget
 from eventd.egress.transport.transport import Transport
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.losses import Loss
-from eventd.log.core.topic_row import TopicRow, find_topic_by_id
+from eventd.log.core.topic_row import TopicRow, find_topic_by_id, seq_at
 from eventd.log.cursors.cursors import Cursor
-from eventd.log.topics.source_page import SourcePage, SourceStart, read_source_page, recent_source_page, seq_at
+from eventd.log.topics.source_page import SourcePage, SourceStart, read_source_page, recent_source_page
 from eventd.net.address_rules import AddressRules
 from eventd.resources.callback_configuration import CallbackConfig
 from eventd.runtime.supervisor import SpawnTask

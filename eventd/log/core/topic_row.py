@@ -230,3 +230,16 @@ def update_topic(conn: Connection, before: TopicRow, topic: TopicRow) -> TopicRo
         shrink(conn, before.bytes - topic.bytes)
     execute(conn, _UPDATE, (*(getattr(topic, name) for name in _STORED), topic.id))
     return topic
+
+
+def seq_at(conn: Connection, topic: TopicRow, position: int) -> int | None:
+    """Return the seq of the last record of a topic at or before a position; None if it cannot be known any more."""
+    held = fetch(
+        conn,
+        "SELECT position, seq, records FROM blocks WHERE topic_id = ? AND position <= ? ORDER BY position DESC LIMIT 1",
+        (topic.id, position),
+    )
+    if held:
+        first, seq, records = held[0]
+        return int(seq + min(position - first, records - 1))
+    return topic.evicted_seq if position >= topic.evicted_position else None

@@ -43,7 +43,8 @@ class Cursor:
 
     `selection` is that of a repair, a backfill or a resend, which ends at `until`; a cursor of the lake has the lake's
     id there. The selection of a link, a subscription or a callback is stored under `selector_version` in the table
-    `selectors`. `failing_since` is the time of the first failure in a row, None after a success.
+    `selectors`. `failing_since` is the time of the first failure in a row, None after a success. `hold`: for how many
+    microseconds without a success retention keeps records for the cursor; None: not at all.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Cursor:
     last_error: str = ""
     succeeded_at: int | None = None
     failing_since: int | None = None
+    hold: int | None = None
     created_at: int = 0
 
     @property
@@ -189,6 +191,7 @@ def create_cursor(
     until: int | None = None,
     selection: Mapping[str, Any] | None = None,
     selector_version: int = 1,
+    hold: int | None = None,
 ) -> bool:
     """Create the cursor unless one of this name exists; return whether it was created."""
     cursor = Cursor(
@@ -200,11 +203,17 @@ def create_cursor(
         sent_upto=position,
         selector_version=selector_version,
         since=now,
+        hold=hold,
         created_at=now,
     )
     values = {field: getattr(cursor, field) for field in Cursor.__slots__}
     values |= {"selection": json.dumps(selection or {}, separators=(",", ":")), "state": cursor.state.value}
     return bool(insert_row(conn, "cursors", values, "ON CONFLICT (name) DO NOTHING RETURNING name"))
+
+
+def set_hold(conn: Connection, name: str, hold: int | None) -> None:
+    """Set for how long without a success (microseconds) retention keeps records for a cursor; None: not at all."""
+    update_rows(conn, "cursors", {"hold": hold}, {"name": name})
 
 
 def delete_cursors(conn: Connection, names: Iterable[str]) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from eventd.log.core.blocks import BLOCK_RECORDS, Block, unpack
 from eventd.log.core.head import lock_head, read_head
 from eventd.log.core.losses import CAP, TTL, Loss
 from eventd.log.core.scan import scan
 from eventd.log.core.topic_row import TopicRow, read_topic_by_id
+from eventd.log.cursors.holding import read_held_position
 from eventd.log.cursors.trimmed import NUMBERED, note_forgotten
 from eventd.log.retention.prefix import PrefixNotes, remove_prefix
 from eventd.store.engine.database import Connection
@@ -35,7 +36,7 @@ class EvictionLimits:
     """How much of a group's topic is kept. `None`: unlimited; `max_age` in microseconds.
 
     `keep_undelivered`: unexpired events that entered the log at this node are kept, whatever the limits say, until the
-    cursors of all peers and repairs have passed them.
+    cursors of all peers and repairs have passed them. What callbacks hold is kept in any case.
     """
 
     max_records: int | None = None
@@ -124,9 +125,10 @@ def _next_prefix(
 
     A block that does not fit into the step is left to the next one, unless it is the first, which is cut.
     """
-    # Only the cursors of peers hold back eviction; every other reader is notified of its gap.
+    # Only the cursors of peers and callbacks hold back eviction; every other reader is notified of its gap.
     oldest_cursor_sql = "SELECT min(position) FROM cursors WHERE topic_id = ? AND kind IN ('peer', 'repair')"
     passed = fetch(conn, oldest_cursor_sql, (topic_id,))[0][0]
+    held = read_held_position(conn, topic_id, now)
     going: list[Block] = []
     stored: list[Block] = []
     size, room, undelivered, is_held = 0, chunk, False, False
@@ -136,9 +138,12 @@ def _next_prefix(
         if part is None or (going and (size + part.bytes > CHUNK_BYTES or records > room)):
             break
         waiting = None if passed is None or undelivered else _first_undelivered(part, passed, now)
-        is_held = waiting is not None and limits.keep_undelivered
-        if is_held:
-            part = part.within(0, cast(int, waiting) - 1)
+        kept = None if held is None else _first_alive(part.within(held, part.last), now)
+        if waiting is not None and limits.keep_undelivered:
+            kept = min(waiting, waiting if kept is None else kept)
+        is_held = kept is not None
+        if kept is not None:
+            part = part.within(0, kept - 1)
         if part is not None:
             going.append(part)
             stored.append(block)
@@ -154,7 +159,11 @@ def _first_undelivered(block: Block, passed: int, now: int) -> int | None:
 
     None if there is none, or the block's records came from other nodes.
     """
-    rest = block.within(passed, block.last) if block.own else None
+    return _first_alive(block.within(passed, block.last), now) if block.own else None
+
+
+def _first_alive(rest: Block | None, now: int) -> int | None:
+    """Return the position of a block's first unexpired record; None without a block, or if all have expired."""
     if rest is None:
         return None
     if is_alive(rest.expires_first, now):

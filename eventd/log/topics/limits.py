@@ -17,9 +17,11 @@ from eventd.log.core.live_records import Range, empty_seqs, first_live, held_blo
 from eventd.log.core.losses import CAP, SOURCE_TRIM, TTL, Loss, note_losses
 from eventd.log.core.records import content_size
 from eventd.log.core.scan import read_block
-from eventd.log.core.topic_row import TopicRow, read_topic_by_id, update_topic
+from eventd.log.core.topic_row import TopicRow, read_topic_by_id, seq_at, update_topic
 from eventd.log.core.values import NEVER
+from eventd.log.cursors.holding import read_held_position
 from eventd.log.retention.prefix import STEP_RECORDS, remove_records
+from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
 
@@ -42,6 +44,10 @@ class TopicSize:
 # --- time to live -------------------------------------------------------------------------------------------------
 
 
+HELD_AGAIN = SECOND
+"""Microseconds until records that are kept for callbacks are looked at again."""
+
+
 def due_at(recorded_at: int, ttl_ms: int) -> int:
     """Return the first time at which a record has exceeded its time to live, in microseconds.
 
@@ -51,7 +57,19 @@ def due_at(recorded_at: int, ttl_ms: int) -> int:
 
 
 def expired_upto(conn: Connection, topic: TopicRow, now: int) -> int:
-    """Return the seq up to which every record has exceeded its time to live; the floor if the oldest one has not."""
+    """Return the seq up to which every record has exceeded its time to live; the floor if the oldest one has not.
+
+    Records that are kept for callbacks have not.
+    """
+    upto = _too_old_upto(conn, topic, now)
+    held = read_held_position(conn, topic.id, now) if upto > topic.evicted_seq else None
+    if held is None:
+        return upto
+    kept = seq_at(conn, topic, held)
+    return max(topic.evicted_seq, min(upto, topic.evicted_seq if kept is None else kept))
+
+
+def _too_old_upto(conn: Connection, topic: TopicRow, now: int) -> int:
     if topic.due_at is None or topic.due_at > now or not topic.config.ttl_ms:
         return topic.evicted_seq
     first_kept = max(0, now // 1000 - topic.config.ttl_ms) * 1000
@@ -130,7 +148,10 @@ def _remove_expired(conn: Connection, topic: TopicRow, now: int) -> TopicRow:
     upto = expired_upto(conn, topic, now)
     if upto > topic.evicted_seq:
         topic = remove_records(conn, topic, upto, now=now, reason=TTL)
-    return _set_due(conn, topic, now if topic.evicted_seq < upto else _next_due(conn, topic, now))
+    due = now if topic.evicted_seq < upto else _next_due(conn, topic, now)
+    if due is not None and due == now + 1:  # what is left is kept for callbacks
+        due = now + HELD_AGAIN
+    return _set_due(conn, topic, due)
 
 
 def _next_due(conn: Connection, topic: TopicRow, now: int) -> int | None:

@@ -19,7 +19,6 @@ from eventd.log.core.topic_row import TopicRow, find_topic_by_id
 from eventd.log.core.values import Head
 from eventd.log.topics.limits import due_at
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import fetch
 
 
 class SourceItem(Protocol):
@@ -143,19 +142,6 @@ def recent_source_page(
         return page.fill(recent.blocks, recent.head.last)
     except _Unknown:
         return None
-
-
-def seq_at(conn: Connection, topic: TopicRow, position: int) -> int | None:
-    """Return the seq of the last record of a topic at or before a position; None if it cannot be known any more."""
-    held = fetch(
-        conn,
-        "SELECT position, seq, records FROM blocks WHERE topic_id = ? AND position <= ? ORDER BY position DESC LIMIT 1",
-        (topic.id, position),
-    )
-    if held:
-        first, seq, records = held[0]
-        return int(seq + min(position - first, records - 1))
-    return topic.evicted_seq if position >= topic.evicted_position else None
 
 
 class _Unknown(Exception):

@@ -163,6 +163,8 @@ cursors = sa.Table(
     sa.Column("last_error", sa.Text, nullable=False),
     sa.Column("succeeded_at", Micros),
     sa.Column("failing_since", Micros),  # of the first failure in a row; null after a success
+    # of a callback: retention keeps records for it until it has had no success for so many microseconds; null: not
+    sa.Column("hold", sa.BigInteger),
     sa.Column("created_at", Micros, nullable=False),
     sa.Index("cursors_kind", "kind", "name"),  # there may be very many of routers
 )
