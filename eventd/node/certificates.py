@@ -32,7 +32,7 @@ Use = tuple[str, str]
 
 @dataclass
 class Certificates:
-    """The certificates that one process uses: the API's, its groups', and those that it shows to peers and callbacks."""
+    """The certificates that one process uses: the API's, its groups', and those that others are shown."""
 
     declared: ServerTlsConfig | None
     api: ServerTls | None

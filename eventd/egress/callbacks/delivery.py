@@ -133,6 +133,7 @@ class CallbackDelivery:
         self._attempt = 0  # how often the batch was tried
         self._omitted: frozenset[int] = frozenset()
         self._proven = False  # the endpoint has accepted another event since the search began
+        self._sent_ahead = 0  # the position of the last event that was sent ahead without success
         self._is_noted = False  # a row says that an attempt is under way
         self._failed: list[CallbackAttempt] = []
 
@@ -256,22 +257,30 @@ class CallbackDelivery:
 
     async def _judge(self, batch: MessageBatch, outcome: SendOutcome, source: PageSource) -> Ack:
         """Give up the batch's only event, if the endpoint accepts another one. Raises `LinkUnavailable` otherwise."""
-        done: list[Sent] = []
-        if not self._proven:
-            ahead = await self._behind(batch.upto)
-            found = None if ahead is None else await self._send(replace(ahead, is_full=True), source)
-            if ahead is None or found is None:
-                detail = f"{outcome.detail}; no other event shows yet whether the endpoint accepts any"
-                raise LinkUnavailable(UNPROVEN, detail, retry_after=outcome.retry_after)
-            if found.meaning is not Meaning.DELIVERED:
-                raise LinkUnavailable(UNPROVEN, f"{outcome.detail}; it does not accept the next event either")
-            done = [(ahead, found)]
         [item] = batch.items
+        done = [] if self._proven else await self._prove(batch, outcome, source)
         given_up = MessageBatch(batch.after, batch.upto, (), [*batch.omitted, item._replace(omitted="refused")])
         self._metrics.refused(self._config.name, 1)
         refusal = RecordRefusal(item, outcome.reason, outcome.detail, max(1, self._attempt))
         ack = self._ack([(given_up, outcome), *done], source)
         return replace(ack, refused=(*ack.refused, refusal))
+
+    async def _prove(self, batch: MessageBatch, outcome: SendOutcome, source: PageSource) -> list[Sent]:
+        """Find out whether the endpoint accepts another event; return the next one if that was it.
+
+        Each attempt sends one later event ahead, the next one first. If the endpoint accepts an event behind that, it
+        gets it again in its turn. Raises `LinkUnavailable` without a proof.
+        """
+        last = self._sent_ahead if self._sent_ahead > batch.upto else batch.upto
+        ahead = await self._behind(last) or await self._behind(batch.upto)
+        found = None if ahead is None else await self._send(replace(ahead, is_full=True), source)
+        if ahead is None or found is None:
+            detail = f"{outcome.detail}; no other event shows yet whether the endpoint accepts any"
+            raise LinkUnavailable(UNPROVEN, detail, retry_after=outcome.retry_after)
+        if found.meaning is not Meaning.DELIVERED:
+            self._sent_ahead = ahead.upto
+            raise LinkUnavailable(UNPROVEN, f"{outcome.detail}; it does not accept a later event either")
+        return [(ahead, found)] if ahead.after == batch.upto else []
 
     # --- results ----------------------------------------------------------------------------------------------
 

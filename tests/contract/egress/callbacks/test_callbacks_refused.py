@@ -217,3 +217,20 @@ async def test_a_forbidden_address_is_not_connected_to(called: CalledBack, recei
     assert (cursor.state, cursor.reason) == ("blocked", "address_forbidden")
     assert "10.0.0.1" in cursor.last_error
     assert "EVENTD_CALLBACK_ALLOW" in cursor.last_error
+
+
+async def test_several_events_in_a_row_are_given_up_one_by_one(called: CalledBack, receiver: Receiver) -> None:
+    receiver.answer = refusing("bad1", "bad2", "bad3")  # type: ignore[assignment]
+    await called.declare(callback(receiver.url, isolate_after=2))
+    await called.emit("bad1", "bad2", "bad3", "e1", "e2")
+
+    async def ended() -> bool:
+        cursor = await called.cursor()
+        if cursor.retry_at is not None:
+            await called.rest(cursor)
+        return cursor.position == 5
+
+    await until(ended)
+    assert [letter.event_id for letter in await called.letters()] == ["bad1", "bad2", "bad3"]
+    assert list(dict.fromkeys(receiver.events)) == ["e1", "e2"]
+    assert receiver.events.count("e1") <= 3, "once in its turn, once ahead for each event that was given up"
