@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from eventd.log.core.head import read_head
 from eventd.log.core.scan import read_at, stored_at
+from eventd.log.core.topic_row import find_topic_by_id
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import create_cursor, next_repair_name
 from eventd.store.engine.database import Connection
@@ -102,9 +103,10 @@ def start_repair(
 
 
 class StoredDeadLetter(NamedTuple):
-    """A dead letter with parts of its record. Times in microseconds.
+    """A dead letter with parts of its event. Times in microseconds.
 
-    `tag`, `subject` and `expires_at` are None if the record is not stored any more, `expires_at` also without expiry.
+    `tag`, `subject` and `expires_at` are None if the event is not stored any more, and for a record of a topic;
+    `expires_at` also without expiry.
     """
 
     id: int
@@ -155,7 +157,10 @@ def read_dead_letters(
         rows = sorted(fetch_in(conn, f"{sql} AND id {{in}}", params, list(ids)))  # by id: it reads many ids in parts
     else:
         rows = fetch(conn, f"{sql} ORDER BY id {'DESC' if newest else 'ASC'} LIMIT ?", (*params, limit))
-    stored = {record.position: record for record in read_at(conn, [row[2] for row in rows])}
+    topic = find_topic_by_id(conn, topic_id)
+    # Only blocks of a group hold events.
+    events = read_at(conn, [row[2] for row in rows]) if topic is not None and topic.of_group else []
+    stored = {event.position: event for event in events}
     return [_letter(row, stored.get(row[2])) for row in rows]
 
 

@@ -96,6 +96,17 @@ async def test_the_format_routemaster_is_exact(called: CalledBack, receiver: Rec
     assert names[-1] == "Content-Length"
 
 
+async def test_a_record_that_has_no_form_in_the_format_is_a_dead_letter(called: CalledBack, receiver: Receiver) -> None:
+    await called.write("x", "rm")
+    await called.declare(callback(receiver.url, group="", topic="rm", format="routemaster", max_events=100))
+    await called.write("w.seen", "rm")
+    await called.write("w.create", "rm", data='{"url":"https://x/1","t":1}')
+    await called.caught_up()
+    (letter,) = await called.letters()
+    assert (letter.position, letter.reason) == (2, "unsuitable")
+    assert [one["type"] for each in receiver.accepted for one in each.json] == ["create"]
+
+
 async def test_intervals_are_no_filter_of_the_backlog(called: CalledBack, receiver: Receiver) -> None:
     await called.write("x.noop", "rm")
     receiver.always(503)
