@@ -163,8 +163,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
             ),
             "reset": Leaf(
                 "callbacks.callbacks.reset",
-                "Move a callback to the oldest stored event, or as --since or --latest says. Deletes the dead letters"
-                " of events that are sent again.",
+                "Move a callback to the oldest stored event, or as --since or --latest says.",
             ),
             "resend": Leaf(
                 "callbacks.resends.resend",
@@ -186,10 +185,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
                         "Send the events of dead letters again, and delete these dead letters; those that cannot be"
                         " sent stay.",
                     ),
-                    "drop": Leaf(
-                        "callbacks.resends.drop",
-                        "Delete dead letters. Their events are neither deleted nor sent again.",
-                    ),
+                    "drop": Leaf("callbacks.resends.drop", "Delete dead letters."),
                 },
             ),
             "secret": Branch(

@@ -71,7 +71,7 @@ async def list_callbacks(
     session.out.rows(STATES, answer["callbacks"], name=lambda row: str(row["callback"]))
 
 
-@connected_without_table
+@connected
 @only_calls
 async def describe(session: Session, name: NameArgument) -> None:
     """Show a callback with its limits, keys, losses and newest attempts."""

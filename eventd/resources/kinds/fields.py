@@ -180,7 +180,7 @@ def _check_pin(value: str) -> str:
 
 def _check_endpoint(value: str) -> str:
     """Return a base URL without a slash at its end. The value is never shown, because it may contain a password."""
-    parts = _check_url_parts(value, "for example http://10.99.0.7:8787", "peers are authenticated by the group's keys")
+    parts = _check_url_parts(value, "http://10.99.0.7:8787", "peers are authenticated by the group's keys")
     if "?" in value or "#" in value:
         raise wrong("must not contain a query or a fragment")
     host = parts.hostname or ""
@@ -193,7 +193,7 @@ def _check_url(value: str) -> str:
     """Return a URL as it is written, scheme and host in lower case. The value is never shown."""
     if len(value) > _LONGEST_URL:
         raise wrong(f"must not be longer than {_LONGEST_URL} characters")
-    parts = _check_url_parts(value, "for example https://billing.example/hooks", "write credentials in auth")
+    parts = _check_url_parts(value, "https://billing.example/hooks", "write credentials in auth")
     if "#" in value:
         raise wrong("must not contain a fragment")
     return f"{parts.scheme.lower()}://{parts.netloc.lower()}{value.partition('//')[2][len(parts.netloc) :]}"
@@ -209,14 +209,14 @@ def _check_url_parts(value: str, example: str, instead: str) -> SplitResult:
         parts = urlsplit(value)
         port = parts.port
     except ValueError as error:
-        raise wrong("must be a URL; its host or port is not valid", example) from error
+        raise wrong(f"must be a URL such as {example}; its host or port is not valid") from error
     host = parts.hostname or ""
     if parts.scheme.lower() not in ("http", "https"):
-        raise wrong("must begin with http:// or https://", example)
+        raise wrong("must begin with http:// or https://", f"for example {example}")
     if "@" in parts.netloc:
         raise wrong("must not contain a user name or a password", instead)
     if not host or not (":" in host or is_host_name(host) or _is_ipv4(host)):
-        raise wrong("must name a host", example)
+        raise wrong("must name a host", f"for example {example}")
     if port == 0:
         raise wrong("must not name port 0", "write a port from 1 to 65535, or leave it out")
     return parts
