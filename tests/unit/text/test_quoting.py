@@ -39,6 +39,9 @@ def test_a_value_is_shown_on_one_line(value: Any, shown: str) -> None:
         ("must begin with http://", "ftp://u:pw@h", ("endpoint",), "must begin with http://"),
         ("must be text", 5, ("env", "API_KEY"), "must be text"),
         ("must be text", 5, ("payload", "pin"), "must be text"),
+        ("must be text", 5, ("headers", "x-api-key"), "must be text"),
+        ("must not contain a user name", "https://u:pw@h", ("url",), "must not contain a user name"),
+        ("must be an absolute path", "-----BEGIN", ("tls", "clientKeyFile"), "must be an absolute path"),
     ],
 )
 def test_a_rule_is_followed_by_what_breaks_it(words: str, value: Any, names: tuple[Any, ...], told: str) -> None:
