@@ -16,12 +16,11 @@ from federation.selector import Selector
 
 PATIENCE = 3600.0
 """The longest pause in seconds that an endpoint may ask for with `Retry-After`."""
-_BATCH_EVENTS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class CallbackKeyConfig:
-    """One key of a callback. `secret_file` is an absolute path or `credential:NAME`."""
+    """A key of a callback, in one of the states of `KeyState`."""
 
     id: str
     state: str
@@ -30,11 +29,14 @@ class CallbackKeyConfig:
 
 @dataclass(frozen=True, slots=True)
 class CallbackConfig:
-    """An endpoint, and what is pushed to it: the records of `topic` that match; `group` is empty for other topics.
+    """An endpoint, and which records of which topic are pushed to it.
 
-    `window`, `disable_after` and `hold` are in microseconds, `timeout` and `connect_timeout` in seconds; None: no
-    limit, or never. Without `from_earliest` a new callback begins at the end of the log. Files are absolute paths,
-    `credential:NAME` or empty.
+    `topic` is `group:NAME` for the events of a group, and `group` its name; for a topic of records, `group` is empty,
+    and `selector` tests tag and node. Without `from_earliest`, a new callback begins at the end of the log.
+
+    `timeout` and `connect_timeout` are in seconds, `window`, `disable_after` and `hold` in microseconds. `per_second`
+    None: no limit; `disable_after` None: never paused by the node; `hold` None: retention keeps nothing for it. Files
+    are an absolute path, `credential:NAME`, or empty.
     """
 
     name: str
@@ -64,13 +66,12 @@ class CallbackConfig:
 
 
 def callbacks(stored: Iterable[StoredResource]) -> dict[str, CallbackConfig]:
-    """Return the declared callbacks by name. Raises Invalid for a row this program cannot read."""
+    """Return the callbacks by name. Raises Invalid for a row this program cannot read."""
     return {name: _callback(name, spec) for name, spec in specs_of(stored, EVENT_CALLBACK, EventCallbackSpec).items()}
 
 
 def _callback(name: str, spec: EventCallbackSpec) -> CallbackConfig:
     source, match, retry, tls = spec.source, spec.match, spec.retry, spec.tls
-    default = 1 if spec.format == "standard" else _BATCH_EVENTS
     return CallbackConfig(
         name=name,
         group=source.group_ref,
@@ -84,7 +85,7 @@ def _callback(name: str, spec: EventCallbackSpec) -> CallbackConfig:
         url=spec.url,
         format=spec.format,
         from_earliest=spec.start == "earliest",
-        max_events=spec.batch.max_events or default,
+        max_events=spec.most_events,
         window=spec.batch.window,
         max_bytes=spec.batch.max_bytes,
         keys=tuple(CallbackKeyConfig(key.id, key.state, key.secret_file) for key in spec.signing.keys),
@@ -100,5 +101,5 @@ def _callback(name: str, spec: EventCallbackSpec) -> CallbackConfig:
         isolate_after=retry.isolate_after,
         disable_after=spec.disable_after or None,
         hold=spec.hold or None,
-        tls=ClientTlsConfig(tls.ca_file, tls.client_cert_file, tls.client_key_file, "", frozenset()),
+        tls=ClientTlsConfig(tls.ca_file, tls.client_cert_file, tls.client_key_file),
     )

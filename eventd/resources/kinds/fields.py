@@ -22,12 +22,13 @@ from federation.peers import GROUP_NAME, NODE_NAME
 RESOURCE_NAME = GROUP_NAME.pattern
 """Every resource name follows the rules of group names."""
 KEY_ID = r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,126}"
+LONGEST_URL = 8192
 
 _SECRET_PATH = "^(?:/.*[^/]|credential:.+)?$"
 _ENDPOINT = "^https?://[^?#@]+$"
-_URL = "^https?://[^#@]+$"
-_LONGEST_URL = 8192
+_URL = "^https?://[^#]+$"
 _TOPIC_NAME = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}"
+_GROUP_TOPIC = "group:"
 
 
 def _name_rule(longest: int, others: str) -> str:
@@ -180,27 +181,28 @@ def _check_pin(value: str) -> str:
 
 def _check_endpoint(value: str) -> str:
     """Return a base URL without a slash at its end. The value is never shown, because it may contain a password."""
-    parts = _check_url_parts(value, "http://10.99.0.7:8787", "peers are authenticated by the group's keys")
+    parts = _url_parts(value, "http://10.99.0.7:8787", "peers are authenticated by the group's keys")
     if "?" in value or "#" in value:
         raise wrong("must not contain a query or a fragment")
     host = parts.hostname or ""
     shown = f"[{host}]" if ":" in host else host
     port = "" if parts.port is None else f":{parts.port}"
-    return f"{parts.scheme.lower()}://{shown}{port}{parts.path}".rstrip("/")
+    return f"{parts.scheme}://{shown}{port}{parts.path}".rstrip("/")
 
 
 def _check_url(value: str) -> str:
-    """Return a URL as it is written, scheme and host in lower case. The value is never shown."""
-    if len(value) > _LONGEST_URL:
-        raise wrong(f"must not be longer than {_LONGEST_URL} characters")
-    parts = _check_url_parts(value, "https://billing.example/hooks", "write credentials in auth")
+    """Return a URL as it is written, with scheme and host in lower case. The value is never shown."""
+    if len(value) > LONGEST_URL:
+        raise wrong(f"must not be longer than {LONGEST_URL} characters")
+    parts = _url_parts(value, "https://billing.example/hooks", "write spec.auth")
     if "#" in value:
-        raise wrong("must not contain a fragment")
-    return f"{parts.scheme.lower()}://{parts.netloc.lower()}{value.partition('//')[2][len(parts.netloc) :]}"
+        raise wrong("must not contain a fragment, which is never sent")
+    _, _, rest = value.partition("//")
+    return f"{parts.scheme}://{parts.netloc.lower()}{rest[len(parts.netloc) :]}"
 
 
-def _check_url_parts(value: str, example: str, instead: str) -> SplitResult:
-    """Return the parts of a URL with http or https. `instead` says where credentials belong, which it cannot have."""
+def _url_parts(value: str, example: str, no_user: str) -> SplitResult:
+    """Return the parts of an http or https URL with a host and without a user name; `no_user` says what replaces it."""
     if not value.strip():
         raise wrong("is required")
     if any(not "!" <= character <= "~" for character in value):
@@ -211,10 +213,10 @@ def _check_url_parts(value: str, example: str, instead: str) -> SplitResult:
     except ValueError as error:
         raise wrong(f"must be a URL such as {example}; its host or port is not valid") from error
     host = parts.hostname or ""
-    if parts.scheme.lower() not in ("http", "https"):
+    if parts.scheme not in ("http", "https"):
         raise wrong("must begin with http:// or https://", f"for example {example}")
     if "@" in parts.netloc:
-        raise wrong("must not contain a user name or a password", instead)
+        raise wrong("must not contain a user name or a password", no_user)
     if not host or not (":" in host or is_host_name(host) or _is_ipv4(host)):
         raise wrong("must name a host", f"for example {example}")
     if port == 0:
@@ -222,14 +224,22 @@ def _check_url_parts(value: str, example: str, instead: str) -> SplitResult:
     return parts
 
 
+def is_topic_name(text: str) -> bool:
+    """Return whether a topic of records can have this name; False for the topic of a group."""
+    return bool(re.fullmatch(_TOPIC_NAME, text)) and not text.startswith(_GROUP_TOPIC)
+
+
 def _check_topic(value: str) -> str:
-    if not value.strip():
-        raise wrong("is required")
-    if value.startswith("group:"):
-        raise wrong("must not be the topic of a group", f"write groupRef: {value.removeprefix('group:')[:60]}")
-    if not re.fullmatch(_TOPIC_NAME, value):
-        raise wrong("must be the name of a topic: up to 255 letters, digits and any of . _ : -")
+    if value.startswith(_GROUP_TOPIC):
+        raise wrong("must not be the topic of a group", "write source.groupRef")
+    if not is_topic_name(value):
+        raise wrong(_name_rule(255, "'.', '_', ':', '-'"))
     return value
+
+
+def _or_blank(check: Callable[[str], str]) -> Callable[[str], str]:
+    """Return a check that takes a blank text, too, and returns an empty one for it."""
+    return lambda value: check(value) if value.strip() else ""
 
 
 def _is_ipv4(host: str) -> bool:
@@ -251,10 +261,16 @@ NodeName = Annotated[
     AfterValidator(check_node_name),
     WithJsonSchema({"type": "string", "pattern": f"^{NODE_NAME.pattern}$"}),
 ]
+_check_group_name = _named(RESOURCE_NAME, 127, "'.', '_', '-'")
 GroupName = Annotated[
     str,
-    AfterValidator(_named(RESOURCE_NAME, 127, "'.', '_', '-'")),
+    AfterValidator(_check_group_name),
     WithJsonSchema({"type": "string", "pattern": f"^{RESOURCE_NAME}$"}),
+]
+OptionalGroupName = Annotated[
+    str,
+    AfterValidator(_or_blank(_check_group_name)),
+    WithJsonSchema({"type": "string", "pattern": f"^(?:{RESOURCE_NAME})?$"}),
 ]
 KeyId = Annotated[
     str,
@@ -288,12 +304,16 @@ HostName = Annotated[str, AfterValidator(_check_host)]
 Pin = Annotated[str, AfterValidator(_check_pin), WithJsonSchema({"type": "string", "pattern": f"^{PIN.pattern}$"})]
 Address = Annotated[str, AfterValidator(_check_address)]
 Endpoint = Annotated[str, AfterValidator(_check_endpoint), WithJsonSchema({"type": "string", "pattern": _ENDPOINT})]
-Url = Annotated[str, AfterValidator(_check_url), WithJsonSchema({"type": "string", "pattern": _URL})]
-"""A URL that is requested as it is written."""
+Url = Annotated[
+    str, AfterValidator(_check_url), WithJsonSchema({"type": "string", "pattern": _URL, "maxLength": LONGEST_URL})
+]
+"""The URL of one resource, requested as it is written: a slash at its end and a query stay."""
 
 TopicName = Annotated[
-    str, AfterValidator(_check_topic), WithJsonSchema({"type": "string", "pattern": f"^{_TOPIC_NAME}$"})
+    str, AfterValidator(_or_blank(_check_topic)), WithJsonSchema({"type": "string", "pattern": f"^(?:{_TOPIC_NAME})?$"})
 ]
+"""The name of a topic of records; blank becomes empty."""
+
 EventType = Annotated[str, AfterValidator(_check_type)]
 SubjectPrefix = Annotated[str, AfterValidator(_check_entry)]
 SourceNode = Annotated[str, AfterValidator(_check_name)]

@@ -50,6 +50,10 @@ class Spec(BaseModel):
         """Yield contradictions between individually valid fields."""
         return iter(())
 
+    def effective(self) -> dict[str, Any]:
+        """Return the section with every default filled in, equal for all sections with the same meaning."""
+        return self.model_dump(mode="json", by_alias=True)
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         if findings := tuple(self.findings()):

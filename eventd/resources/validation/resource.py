@@ -47,7 +47,7 @@ class Resource:
 
     def effective(self) -> dict[str, Any]:
         """Return the spec with every default filled in, equal for all specs with the same meaning."""
-        return self.spec.model_dump(mode="json", by_alias=True)
+        return self.spec.effective()
 
     def means(self, other: Declaration) -> bool:
         """Return whether both have the same annotations and specs with the same meaning, however these are written."""

@@ -66,7 +66,26 @@ spec:
 {_indented(more)}"""
 
 
+def callback(
+    more: str = "",
+    *,
+    source: str = "{groupRef: edge}",
+    url: str = "https://billing.example/hooks",
+    name: str = "billing",
+) -> str:
+    """An EventCallback of group edge; `more` are lines of its spec, written from column 1. They begin on line 7."""
+    return f"""\
+apiVersion: {FEDERATION}
+kind: EventCallback
+metadata: {{name: {name}}}
+spec:
+  source: {source}
+  url: {url}
+{_indented(more)}"""
+
+
 SUBSCRIPTION = subscription()
+CALLBACK = callback()
 EVERYTHING = f"{GROUP}---\n{PEER}"
 
 

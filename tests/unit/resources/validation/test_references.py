@@ -5,12 +5,14 @@ import pytest
 from eventd.resources.validation import references
 from tests.unit.resources.samples import (
     BACKING,
+    CALLBACK,
     EVERYTHING,
     FEDERATION,
     GROUP,
     PEER,
     PLUGIN,
     SUBSCRIPTION,
+    callback,
     group,
     peer,
     problems,
@@ -34,6 +36,14 @@ def test_a_peer_without_its_group_is_refused() -> None:
     message = "6: EventPeer/cloud spec.groupRef: EventGroup edge is not declared"
     assert problems(f"\n{PEER}") == [f"{message} (declare it in the same input, or apply it first)"]
     assert problems(f"\n{PEER}", rows(group(name="edge1"))) == [f"{message} (did you mean edge1?)"]
+
+
+def test_a_callback_without_its_group_is_refused() -> None:
+    message = "6: EventCallback/billing spec.source.groupRef: EventGroup edge is not declared"
+    assert problems(f"\n{CALLBACK}") == [f"{message} (declare it in the same input, or apply it first)"]
+    assert problems(f"\n{CALLBACK}", rows(group(name="edge1"))) == [f"{message} (did you mean edge1?)"]
+    assert problems(both(CALLBACK, GROUP)) == []
+    assert problems(callback(source="{topic: edge}")) == []
 
 
 def test_with_pruning_a_stored_group_does_not_count() -> None:
