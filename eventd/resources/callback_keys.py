@@ -2,69 +2,75 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from eventd.errors import SecretUnreadable
-from eventd.resources.callback_configuration import CallbackConfig
+from eventd.resources.callback_configuration import CallbackConfig, CallbackKeyConfig
 from eventd.resources.keyring import read_secret_file
 from federation.errors import BadKey
 from federation.keys import Key, KeyState
 from federation.webhooks import read_key
 
 _SIGNING = (KeyState.ACTIVE, KeyState.RETIRING)
+_TOKEN = re.compile(r"[!-~]+")
+_PASSWORD = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
+_HINT = "create a secret: routerctl callback secret new"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSecrets:
-    """The secrets of a callback: the keys that sign, active ones first, and the header `Authorization`, if any."""
+    """The secrets of a callback: its signing keys, active ones first, and the value of the header Authorization."""
 
-    keys: Sequence[Key]
-    authorization: str | None
+    keys: tuple[Key, ...]
+    authorization: str | None = field(repr=False)
 
 
 def load_callback_secrets(config: CallbackConfig, credentials: Path | None) -> LoadedSecrets:
-    """Return the secrets of a callback, from its files; keys that do not sign are read, too, and left out.
+    """Return the secrets of a callback, from its files. Pending and revoked keys are checked as well, and left out.
 
-    `credentials` is the folder of the service manager's secrets. Raises `SecretUnreadable`, which names callback and
-    file or key.
+    Raises `SecretUnreadable`, which names the callback and the file.
     """
-    keys = [_key(config, key.id, key.state, key.secret_file, credentials) for key in config.keys]
+    keys = [_read_key(config, key, credentials) for key in config.keys]
     signing = sorted((key for key in keys if key.state in _SIGNING), key=lambda key: _SIGNING.index(key.state))
-    return LoadedSecrets(signing, _authorization(config, credentials))
+    return LoadedSecrets(tuple(signing), _authorization(config, credentials))
 
 
-def _key(config: CallbackConfig, id: str, state: str, file: str, credentials: Path | None) -> Key:
-    content = read_secret_file("callback", config.name, file, credentials)
+def _read_key(config: CallbackConfig, declared: CallbackKeyConfig, credentials: Path | None) -> Key:
+    content = read_secret_file("callback", config.name, declared.secret_file, credentials)
     try:
-        key = read_key(id, content, state=state)
+        key = read_key(declared.id, content, state=declared.state)
     except BadKey as error:
-        raise SecretUnreadable(f"EventCallback {config.name!r}: {error}", hint=_HINT) from None
-    if key.state in _SIGNING and not (key.secret or key.private):
-        raise SecretUnreadable(f"EventCallback {config.name!r}: key {id!r} has only its public part", hint=_HINT)
+        raise _unusable(config, declared.secret_file, str(error), _HINT) from None
+    if not key.secret and key.private is None:
+        raise _unusable(config, declared.secret_file, f"key {key.id!r} has only its public part", "name the secret")
     return key
-
-
-_HINT = "create a secret: routerctl callback secret new"
 
 
 def _authorization(config: CallbackConfig, credentials: Path | None) -> str | None:
     if config.bearer_file:
-        return f"Bearer {_read_word(config, config.bearer_file, credentials)}"
+        return f"Bearer {_read_line(config, config.bearer_file, credentials, 'token', _TOKEN)}"
     if not config.username:
         return None
-    password = _read_word(config, config.password_file, credentials) if config.password_file else ""
-    return "Basic " + b64encode(f"{config.username}:{password}".encode()).decode()
+    file = config.password_file
+    password = _read_line(config, file, credentials, "password", _PASSWORD) if file else ""
+    return f"Basic {b64encode(f'{config.username}:{password}'.encode()).decode()}"
 
 
-def _read_word(config: CallbackConfig, file: str, credentials: Path | None) -> str:
-    """Return the text in a file, without line breaks at its end. Raises `SecretUnreadable` unless it is one line."""
+def _read_line(config: CallbackConfig, file: str, credentials: Path | None, what: str, allowed: re.Pattern[str]) -> str:
+    """Return the one line of a file. Raises `SecretUnreadable` if it is empty, or has other than `allowed` text."""
+    content = read_secret_file("callback", config.name, file, credentials, what=what)
     try:
-        word = read_secret_file("callback", config.name, file, credentials).decode().rstrip("\r\n")
+        text = content.decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise SecretUnreadable(f"EventCallback {config.name!r}: {file} is not text") from None
-    if not word or not word.isprintable():
-        raise SecretUnreadable(f"EventCallback {config.name!r}: {file} must have one line of printable text")
-    return word
+        raise _unusable(config, file, f"the {what} is not UTF-8 text", f"write the {what} on one line") from None
+    if not allowed.fullmatch(text):
+        trouble = "contains a character that it cannot have" if text else "is empty"
+        raise _unusable(config, file, f"the {what} {trouble}", f"write the {what} on one line")
+    return text
+
+
+def _unusable(config: CallbackConfig, file: str, trouble: str, hint: str) -> SecretUnreadable:
+    return SecretUnreadable(f"EventCallback {config.name!r}: {file}: {trouble}", hint=hint)

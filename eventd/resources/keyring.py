@@ -10,6 +10,7 @@ import stat
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from eventd.errors import SecretUnreadable
 from eventd.resources.configuration import GroupConfig, KeyConfig
@@ -72,12 +73,15 @@ def _read(group: str, name: str, credentials: Path | None) -> bytes:
     return read_secret_file("group", group, name, credentials)
 
 
-def read_secret_file(kind: str, owner: str, name: str, credentials: Path | None) -> bytes:
-    """Return the content of the file of a secret, of a `group` or a `callback` (`kind`) of the name `owner`.
+def read_secret_file(
+    owning: Literal["group", "callback"], owner: str, name: str, credentials: Path | None, *, what: str = "key"
+) -> bytes:
+    """Return the content of the file of a secret, given by path or as `credential:NAME`.
 
-    Raises `SecretUnreadable`, which names the resource and the file.
+    `owning` is the kind of the resource `owner`, and `what` the file should contain: messages name both. Raises
+    `SecretUnreadable`, which also names the file.
     """
-    resource = f"{_RESOURCES[kind]} {owner!r}"
+    resource = f"{_RESOURCES[owning]} {owner!r}"
     try:
         path = path_of(name, credentials)
     except NoCredentials as error:
@@ -85,21 +89,21 @@ def read_secret_file(kind: str, owner: str, name: str, credentials: Path | None)
     try:
         content, mode = read_regular(path, MAX_BYTES + 1)
     except NotRegular:
-        raise SecretUnreadable(f"{resource}: {path} is not a file", hint="name the file of the key") from None
+        raise SecretUnreadable(f"{resource}: {path} is not a file", hint=f"name the file of the {what}") from None
     except OSError as error:
         raise SecretUnreadable(
             f"{resource}: cannot read {path}: {error.strerror}",
             hint="check the path and that the node's user may read it, then send SIGHUP",
         ) from None
-    _warn_if_open(kind, owner, path, mode)
+    _warn_if_open(owning, owner, path, mode)
     if len(content) > MAX_BYTES:
-        raise SecretUnreadable(f"{resource}: {path} is larger than {MAX_BYTES} bytes, so it cannot be a key")
+        raise SecretUnreadable(f"{resource}: {path} is larger than {MAX_BYTES} bytes, so it cannot be a {what}")
     return content
 
 
 @cache
-def _warn_if_open(kind: str, owner: str, path: Path, mode: int) -> None:
+def _warn_if_open(owning: str, owner: str, path: Path, mode: int) -> None:
     """Warn if every user may read or change the file, once for each owner, path and mode: keys are read repeatedly."""
     if rights := rights_of_others(mode):
-        about = {kind: owner, "file": str(path), "mode": f"{stat.S_IMODE(mode):04o}", "others": rights}
+        about = {owning: owner, "file": str(path), "mode": f"{stat.S_IMODE(mode):04o}", "others": rights}
         logger.warning("key file exposed", extra=about | {"hint": "chmod o= the file"})
