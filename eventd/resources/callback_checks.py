@@ -1,13 +1,12 @@
-"""Checks callbacks against what is not declared: the topics that exist, and the addresses that are allowed."""
+"""Checks callbacks against what no resource declares: the topics that exist, and the addresses that are allowed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from urllib.parse import urlsplit
 
 from eventd.log.core.topic_row import find_topic
 from eventd.net.address_rules import AddressRules
-from eventd.net.literal_address import literal_address
+from eventd.resources.kinds.fields import is_topic_name
 from eventd.resources.kinds.registry import EVENT_CALLBACK
 from eventd.resources.reading.documents import Draft
 from eventd.resources.reading.problems import Problem
@@ -15,38 +14,26 @@ from eventd.store.engine.database import Connection
 
 
 def callback_problems(conn: Connection, drafts: Sequence[Draft], rules: AddressRules) -> Iterator[Problem]:
-    """Yield the problems of the callbacks among the drafts, which may also have others.
+    """Yield problems of the callbacks among the drafts, also of those that have others.
 
-    A topic must exist, and not be a queue, whose jobs are claimed. An
-    address in a URL must be allowed by `rules`; a name is judged at each connection.
+    A topic must exist and hold records: a job of a queue is claimed by one worker, and not for everyone to read. An
+    address in a URL must be allowed by `rules`; those of a host name are judged when a connection is made.
     """
     for draft in drafts:
-        identity, spec = draft.identity, draft.data.get("spec")
-        if identity is None or identity.kind != EVENT_CALLBACK.name or not isinstance(spec, dict):
+        spec = draft.data.get("spec") if draft.node.text("kind") == EVENT_CALLBACK.name else None
+        if not isinstance(spec, dict):
             continue
-        source = spec.get("source")
+        source, url = spec.get("source"), spec.get("url")
         topic = source.get("topic") if isinstance(source, dict) else None
-        if isinstance(topic, str) and topic and not topic.startswith("group:"):
+        if isinstance(topic, str) and is_topic_name(topic):
             yield from _topic_problems(conn, draft, topic)
-        url = spec.get("url")
-        if isinstance(url, str):
-            yield from _url_problems(draft, url, rules)
+        if isinstance(url, str) and (reason := rules.forbidden_literal(url)):
+            yield draft.problem(("spec", "url"), reason)
 
 
 def _topic_problems(conn: Connection, draft: Draft, name: str) -> Iterator[Problem]:
     path, topic = ("spec", "source", "topic"), find_topic(conn, name)
     if topic is None:
-        yield draft.problem(path, f"topic {name} does not exist", f"create it first: routerctl topic create {name}")
+        yield draft.problem(path, f"topic {name} does not exist", f"create it first: routerctl topic put {name}")
     elif topic.is_queue:
-        yield draft.problem(path, f"topic {name} is a queue", "jobs are claimed; name a topic of records")
-
-
-def _url_problems(draft: Draft, url: str, rules: AddressRules) -> Iterator[Problem]:
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port or (443 if parts.scheme.lower() == "https" else 80)
-    except ValueError:
-        return  # reported with the field itself
-    address = literal_address(host) if host else None
-    if address is not None and (reason := rules.judge(str(address), host, port)):
-        yield draft.problem(("spec", "url"), reason)
+        yield draft.problem(path, f"topic {name} is a queue", "name a topic of records")

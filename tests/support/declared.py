@@ -1,4 +1,4 @@
-"""Resources of groups and peers for tests: `declare(group(…), peer(…))` returns text to apply."""
+"""Resources of groups, peers and callbacks for tests: `declare(group(…), peer(…))` returns text to apply."""
 
 from __future__ import annotations
 
@@ -29,6 +29,14 @@ def peer(node: str, port: int, *, group: str = "edge", **spec: Any) -> dict[str,
         **spec,
     }
     return {"apiVersion": API_VERSION, "kind": "EventPeer", "metadata": {"name": f"{group}-{node}"}, "spec": found}
+
+
+def callback(
+    name: str, *, group: str = "edge", topic: str = "", url: str = "https://billing.example/hooks", **spec: Any
+) -> dict[str, Any]:
+    """Return an EventCallback for the records of a `topic`, or else the events of a group."""
+    found = {"source": {"topic": topic} if topic else {"groupRef": group}, "url": url, **spec}
+    return {"apiVersion": API_VERSION, "kind": "EventCallback", "metadata": {"name": name}, "spec": found}
 
 
 def declare(*documents: dict[str, Any]) -> str:
