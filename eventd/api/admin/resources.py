@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
+from eventd.api.admin.callbacks import describe_callback
 from eventd.api.admin.groups import count_events
 from eventd.api.admin.links import read_links
 from eventd.api.admin.subscription_runs import show_run
@@ -22,7 +23,7 @@ from eventd.log.core.head import lock_head
 from eventd.log.delivery.repairs import count_dead_letters, read_dead_letters
 from eventd.net.address_rules import AddressRules
 from eventd.resources.apply import Action, Change, Plan, apply_loaded, delete_resources
-from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER, EVENT_SUBSCRIPTION, KINDS, PLUGIN
+from eventd.resources.kinds.registry import EVENT_CALLBACK, EVENT_GROUP, EVENT_PEER, EVENT_SUBSCRIPTION, KINDS, PLUGIN
 from eventd.resources.reading.documents import Identity, ReadResult, load_text
 from eventd.resources.reading.problems import MOST_FOUND, InvalidResources, Problem
 from eventd.resources.validation.foreign import KindId, full_word, meant_kinds
@@ -260,6 +261,8 @@ def _read_description(conn: Connection, params: OneResource, now: int) -> dict[s
         described["status"] = _peer_status(conn, row, now)
     elif row.kind == EVENT_SUBSCRIPTION.name:
         described["status"] = _subscription_status(conn, row, now)
+    elif row.kind == EVENT_CALLBACK.name:
+        described["status"] = {"callback": describe_callback(conn, row.name, now)}
     elif row.kind == PLUGIN.name:
         described["status"] = {"recentRuns": [show_run(run) for run in read_runs(conn, plugin=row.name, limit=RECENT)]}
     return described

@@ -25,6 +25,15 @@ RUNS = (
     Column("ERROR", text("error")),
 )
 
+ATTEMPTS = (
+    Column("AT", lambda row: show_moment(row["at"])),
+    Column("EVENTS", text("events")),
+    Column("ATTEMPT", text("attempt")),
+    Column("STATUS", lambda row: str(row["status"] or "-")),
+    Column("REASON", text("reason")),
+    Column("DETAIL", text("detail")),
+)
+
 
 def describe_resource(out: Output, answer: Mapping[str, Any]) -> None:
     """Print the answer of `resources.describe` as text."""
@@ -52,6 +61,8 @@ def describe_resource(out: Output, answer: Mapping[str, Any]) -> None:
         _group(out, status)
     elif "subscription" in status:
         _subscription(out, status)
+    elif "callback" in status:
+        _callback(out, status["callback"])
     elif "recentRuns" in status:
         table(out, "Recent runs", RUNS, status["recentRuns"])
     elif "problem" in status:
@@ -118,6 +129,28 @@ def _subscription(out: Output, status: Mapping[str, Any]) -> None:
     )
     table(out, "Recent runs", RUNS, status["recentRuns"])
     table(out, "Recent dead letters", LETTERS, status["recentDeadLetters"])
+
+
+def _callback(out: Output, state: Mapping[str, Any]) -> None:
+    waiting = f"{counted(state['waitingEvents'], 'event')}, the oldest for {show_span(state['waitingSeconds'])}"
+    out.line("\nCallback:")
+    pairs(
+        out,
+        {
+            "  State": state["state"] + (f" ({state['reason']})" if state["reason"] else ""),
+            "  Since": show_moment(state["since"]),
+            "  Waiting": waiting if state["waitingEvents"] else "nothing",
+            "  Order": state["order"],
+            "  Attempts": state["attempts"],
+            "  Next attempt": show_moment(state["retryAt"]),
+            "  Last error": state["lastError"],
+            "  Last success": show_moment(state["lastSuccessAt"]),
+            "  Paused by": state["pausedBy"],
+            "  Dead letters": state["deadLetters"],
+            "  Resends": len(state["resends"]),
+        },
+    )
+    table(out, "Recent attempts", ATTEMPTS, state["recentAttempts"])
 
 
 def _waiting(link: Mapping[str, Any]) -> str:

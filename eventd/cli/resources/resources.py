@@ -159,6 +159,16 @@ def _sources(row: Mapping[str, Any]) -> str:
     return ",".join(rule["source"] for rule in row["spec"].get("allow", [])) or "-"
 
 
+def _source(row: Mapping[str, Any]) -> str:
+    source = row["spec"].get("source") or {}
+    return f"group:{source['groupRef']}" if source.get("groupRef") else str(source.get("topic") or "-")
+
+
+def _signing_keys(row: Mapping[str, Any]) -> str:
+    keys = (row["spec"].get("signing") or {}).get("keys", [])
+    return ",".join(key["id"] for key in keys if key.get("state", "active") in ("active", "retiring")) or "-"
+
+
 _NAME = Column("NAME", lambda row: row["metadata"]["name"])
 _GENERATION = Column("GENERATION", lambda row: str(row["metadata"]["generation"]), wide=True)
 _COLUMNS: dict[str, tuple[Column, ...]] = {
@@ -199,6 +209,18 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("BATCH_WINDOW", _spec("trigger.batchWindow"), wide=True),
         Column("DEBOUNCE", _spec("trigger.debounce"), wide=True),
         Column("SUBJECT_PREFIXES", _spec("match.subjectPrefixes", "all"), wide=True),
+        _GENERATION,
+    ),
+    "EventCallback": (
+        _NAME,
+        Column("SOURCE", _source),
+        Column("URL", _spec("url")),
+        Column("FORMAT", _spec("format", "standard")),
+        Column("KEYS", _signing_keys),
+        Column("CREATED", _created),
+        Column("TYPES", _spec("match.types", "all"), wide=True),
+        Column("IN_FLIGHT", _spec("limits.inFlight", "1"), wide=True),
+        Column("DISABLE_AFTER", _spec("disableAfter", "120h0m0s"), wide=True),
         _GENERATION,
     ),
     "FederationSLO": (

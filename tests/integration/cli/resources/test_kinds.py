@@ -21,6 +21,14 @@ spec:
   trigger: {pluginRef: claim, debounce: 2s}
 ---
 apiVersion: federation.routerd.net/v1alpha1
+kind: EventCallback
+metadata: {name: billing}
+spec:
+  source: {groupRef: edge}
+  url: https://billing.example/hooks?key=a
+  signing: {keys: [{id: new, secretFile: /k}, {id: next, state: pending, secretFile: /k}]}
+---
+apiVersion: federation.routerd.net/v1alpha1
 kind: FederationSLO
 metadata: {name: edge-slo}
 spec: {groupRef: edge, delivery: {lagWarnSeconds: 30}}
@@ -69,6 +77,7 @@ def test_every_kind_is_listed_described_and_applied_again(routerctl: Control) ->
         "eventpeer/to-cloud",
         "plugin/claim",
         "eventsubscription/claims",
+        "eventcallback/billing",
         "federationslo/edge-slo",
         "dynamicconfigsource/claim-source",
         "dynamicoverridepolicy/masks",
@@ -76,10 +85,19 @@ def test_every_kind_is_listed_described_and_applied_again(routerctl: Control) ->
     rows = [line.split() for line in routerctl("get", "all").lines]
     assert ["claim", "/usr/libexec/claim", "10s", "propose.dynamicConfig"] in [row[:4] for row in rows]
     assert ["claims", "edge", "claim", "routerd.client.*"] in [row[:4] for row in rows]
+    assert ["billing", "group:edge", "https://billing.example/hooks?key=a", "standard", "new"] in [
+        row[:5] for row in rows
+    ]
     assert ["edge-slo", "edge", "30", "180"] in [row[:4] for row in rows]
     assert ["claim-source", "claim", "5m0s"] in [row[:3] for row in rows]
     assert ["masks", "EventSubscription/claims"] in [row[:2] for row in rows]
-    for kind, name in (("sub", "claims"), ("slo", "edge-slo"), ("plugin", "claim"), ("dop", "masks")):
+    for kind, name in (
+        ("sub", "claims"),
+        ("ec", "billing"),
+        ("slo", "edge-slo"),
+        ("plugin", "claim"),
+        ("dop", "masks"),
+    ):
         assert f"Name:        {name}" in routerctl("describe", kind, name).out
     assert "debounce: 2s" in routerctl("describe", "EventSubscription", "claims").out
     again = routerctl.file(routerctl("get", "all", "-o", "yaml").out, "again.yaml")
@@ -99,9 +117,62 @@ def test_what_a_subscription_refers_to_stays_as_long_as_it(routerctl: Control) -
         "dynamicoverridepolicy/masks deleted",
         "dynamicconfigsource/claim-source deleted",
         "federationslo/edge-slo deleted",
+        "eventcallback/billing deleted",
         "eventsubscription/claims deleted",
         "plugin/claim deleted",
     ]
+
+
+CALLBACK = """
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventCallback
+metadata: {name: stock}
+spec:
+  source: {topic: orders}
+  url: https://stock.example/records
+  format: records
+"""
+
+
+def test_a_callback_of_a_topic_needs_the_topic(routerctl: Control) -> None:
+    path = routerctl.file(CALLBACK)
+    problem = "topic orders does not exist (create it first: routerctl topic put orders)"
+    for command in ("apply", "diff"):
+        assert (
+            f"edge.yaml:6: EventCallback/stock spec.source.topic: {problem}"
+            in routerctl(command, "-f", path, code=1).err
+        )
+    routerctl("topic", "put", "orders")
+    assert "+  format: records" in routerctl("diff", "-f", path).lines
+    assert routerctl("apply", "-f", path).lines == ["eventcallback/stock created"]
+    assert routerctl("apply", "-f", path).lines == ["eventcallback/stock unchanged"]
+    table = [line.split() for line in routerctl("get", "webhooks", "-o", "wide").lines]
+    assert table[0][:5] == ["NAME", "SOURCE", "URL", "FORMAT", "KEYS"]
+    assert table[1][:5] == ["stock", "orders", "https://stock.example/records", "records", "-"]
+    described = routerctl("describe", "callback", "stock").out
+    for line in ("maxEvents: 100", "State:", "Waiting:", "nothing", "Order:", "strict"):
+        assert line in described
+    shown = routerctl("describe", "callback", "stock", "-o", "json").json
+    assert shown["status"]["callback"]["state"] == "running"
+    changed = routerctl.file(CALLBACK.replace("format: records", "format: batch"), "changed.yaml")
+    assert "+  format: batch" in routerctl("diff", "-f", changed).lines
+    assert routerctl("apply", "-f", changed).lines == ["eventcallback/stock configured"]
+    assert routerctl("delete", "ec", "stock").lines == ["eventcallback/stock deleted"]
+
+
+def test_a_callback_to_a_forbidden_address_is_refused(routerctl: Control) -> None:
+    routerctl("topic", "put", "orders")
+    told = routerctl("apply", "-f", routerctl.file(CALLBACK.replace("stock.example", "10.0.0.1")), code=1)
+    assert "edge.yaml:7: EventCallback/stock spec.url: 10.0.0.1 is a private address (10.0.0.0/8): allow it" in told.err
+    assert routerctl("get", "all", "-o", "json").json == []
+
+
+@pytest.mark.parametrize("routerctl", ["sqlite"], indirect=True)
+def test_a_setting_allows_an_address(routerctl: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    routerctl("topic", "put", "orders")
+    monkeypatch.setenv("EVENTD_CALLBACK_ALLOW", "10.0.0.0/8")
+    path = routerctl.file(CALLBACK.replace("stock.example", "10.0.0.1"))
+    assert routerctl("apply", "-f", path).lines == ["eventcallback/stock created"]
 
 
 def test_a_router_with_resources_of_other_programs_is_applied_as_a_whole(routerctl: Control) -> None:
