@@ -14,7 +14,8 @@ from eventd.resources.kinds.spec import SpecField, defaults_of, name_of, section
 from eventd.resources.reading.documents import load_text
 from eventd.resources.validation.check import check
 
-PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "kinds.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "reference" / "kinds.md").read_text(encoding="utf-8")
 FIELDS = [(kind, field) for kind in KINDS.values() for field in walk(kind.spec)]
 LEAVES = [(kind, field) for kind, field in FIELDS if not section_of(field.info)]
 
@@ -66,6 +67,19 @@ def test_every_example_of_the_page_can_be_applied() -> None:
         loaded = load_text("kinds.md", example)
         assert loaded.drafts
         assert check(loaded, []).problems == ()
+
+
+def test_the_example_of_callbacks_can_be_applied() -> None:
+    text = (ROOT / "docs" / "examples" / "callbacks" / "callback.yaml").read_text(encoding="utf-8")
+    edge = re.search(r"```yaml\n(.*?)---\n", PAGE, flags=re.DOTALL)
+    assert edge is not None
+    loaded = load_text("edge.yaml", edge[1]) + load_text("callback.yaml", text)
+    assert [draft.label for draft in loaded.drafts] == [
+        "EventGroup/edge",
+        "EventCallback/billing",
+        "EventCallback/stock",
+    ]
+    assert check(loaded, []).problems == ()
 
 
 def test_every_field_stands_in_an_example() -> None:
