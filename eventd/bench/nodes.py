@@ -141,6 +141,7 @@ class OwnNode(Node):
             "EVENTD_LOG_LEVEL": "warning",
             "EVENTD_LOG_FORMAT": "text",
             "EVENTD_MAX_CONNECTIONS": "4096",
+            "EVENTD_CALLBACK_ALLOW": "127.0.0.1",
             **({"EVENTD_DATABASE_URL": self._database} if self._database else {}),
         }
         migrate = ["--migrate"] if self._database else []

@@ -343,6 +343,10 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
                 "bench.bench.subscriptions",
                 "Measure how soon an event changes the effective configuration, through a plugin.",
             ),
+            "callbacks": Leaf(
+                "bench.bench.callbacks",
+                "Measure how fast a node pushes signed events to HTTP endpoints, and how soon a single event arrives.",
+            ),
             "mixed": Leaf(
                 "bench.bench.mixed", "Measure emitting, sending to another node and watching a topic at the same time."
             ),

@@ -121,6 +121,22 @@ def subscriptions(
     return Measurement(Subscriptions(subscriptions), {"batch": 256, "in_flight": 1})
 
 
+@measurement("database", load=Load(events=20_000))
+def callbacks(
+    callbacks: Annotated[int, _number("--callbacks", 1000, "Number of callbacks; each gets all events.")] = 1,
+    dead: Annotated[int, _number("--dead", 999, "How many of the callbacks' endpoints do not listen.", 0)] = 0,
+    per_request: Annotated[
+        int, _number("--per-request", 10_000, "Maximum number of events in a request; 1: the format `standard`.")
+    ] = 100,
+) -> Measurement:
+    """Measure how fast a node pushes signed events to HTTP endpoints, and how soon a single event arrives."""
+    from eventd.bench.callbacks import Callbacks
+
+    if dead >= callbacks:
+        raise typer.BadParameter(f"--dead {dead}: at least one of the {counted(callbacks, 'callback')} must be alive")
+    return Measurement(Callbacks(callbacks, dead, per_request), {"batch": 256, "in_flight": 1})
+
+
 @measurement(*REMOTE, "database", load=Load(duration=Duration.read("10s"), batch=256, in_flight=2, peer=True))
 def mixed(
     watchers: Annotated[int, _number("--watchers", 10_000, "Number of watchers of a topic.")] = 10,

@@ -1,0 +1,97 @@
+"""A receiver of callbacks for measurements: it answers at once, and keeps what it received."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+from eventd.bench.wire import now
+from federation.errors import MessageError
+from federation.keys import Key
+from federation.webhooks import verify
+
+_LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
+_END = b"\r\n\r\n"
+_ANSWER = b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
+class Request(NamedTuple):
+    """One request: its path, its head and its body, and when it was complete, in seconds of the monotonic clock."""
+
+    path: str
+    head: bytes
+    body: bytes
+    at: float
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._rest = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._receiver.open.append(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._rest += data
+        while (end := self._rest.find(_END)) >= 0:
+            head = self._rest[:end]
+            length = _LENGTH.search(head)
+            size = end + len(_END) + (int(length[1]) if length else 0)
+            if len(self._rest) < size:
+                return
+            body, self._rest = self._rest[end + len(_END) : size], self._rest[size:]
+            path = head[: head.index(b"\r\n")].split(b" ")[1].decode()
+            self._receiver.take(Request(path, head, body, now()), self._transport)
+
+
+class Receiver:
+    """Listens on a port of 127.0.0.1. `delays` are seconds by path after which a request is answered; others at once.
+
+    `taken` is called with each request, before its answer.
+    """
+
+    def __init__(self, taken: Callable[[Request], None]) -> None:
+        self.delays: dict[str, float] = {}
+        self.open: list[asyncio.Transport] = []
+        self.port = 0
+        self._taken = taken
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen; at another port than before, if it listens for the first time."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def take(self, request: Request, transport: asyncio.Transport) -> None:
+        """Take a request, and answer it."""
+        self._taken(request)
+        delay = self.delays.get(request.path, 0.0)
+        if delay:
+            asyncio.get_running_loop().call_later(delay, transport.write, _ANSWER)
+        else:
+            transport.write(_ANSWER)
+
+    async def stop(self) -> None:
+        """Close the listener and all connections."""
+        if self._server is not None:
+            self._server.close()
+            for transport in self.open:
+                transport.abort()
+            self.open.clear()
+            self._server = None
+
+
+def is_signed(request: Request, key: Key, moment: int) -> bool:
+    """Return whether a key has signed a request; `moment` is the present time in microseconds."""
+    lines = request.head.decode("latin-1").split("\r\n")[1:]
+    headers = dict(line.split(": ", 1) for line in lines)
+    try:
+        verify([key], headers, request.body, now=moment)
+    except MessageError:
+        return False
+    return True
