@@ -16,8 +16,8 @@ from eventd.store.engine.database import Connection
 def callback_problems(conn: Connection, drafts: Sequence[Draft], rules: AddressRules) -> Iterator[Problem]:
     """Yield problems of the callbacks among the drafts, also of those that have others.
 
-    A topic must exist and hold records: a job of a queue is claimed by one worker, and not for everyone to read. An
-    address in a URL must be allowed by `rules`; those of a host name are judged when a connection is made.
+    A topic must exist and hold records: the jobs of a queue are claimed by its workers. An address in a URL must be
+    allowed by `rules`; those of a host name are judged when a connection is made.
     """
     for draft in drafts:
         spec = draft.data.get("spec") if draft.node.text("kind") == EVENT_CALLBACK.name else None

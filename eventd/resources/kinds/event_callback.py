@@ -262,7 +262,7 @@ class EventCallbackSpec(Spec):
     )
     hold: Annotated[Duration, duration_between(0, 366 * DAY)] = Field(
         default=168 * HOUR,
-        description="How long retention keeps the events of a callback without a success; 0: it does not.",
+        description="How long retention keeps the events that wait for a callback without a success; 0: not at all.",
     )
 
     @property
