@@ -16,7 +16,7 @@ from eventd.api.framework.operations import Params, Services
 from eventd.errors import Invalid
 from eventd.log.core.head import announce_topics, lock_head
 from eventd.store.engine.database import Connection
-from eventd.store.rows.keys import KeyRow, create_key, forget_key, read_keys, revoke_key
+from eventd.store.rows.keys import KeyRow, create_key, forget_key, read_api_keys, revoke_key
 from eventd.text.duration import BadDuration, parse_duration
 from federation.errors import BadEvent
 from federation.event import micros
@@ -116,7 +116,7 @@ class ListKeys(Params):
 
 async def list_keys(services: Services, params: ListKeys) -> dict[str, Any]:
     now = services.clock.now()
-    return {"keys": [_show(row, now) for row in await services.database.read(read_keys)]}
+    return {"keys": [_show(row, now) for row in await services.database.read(read_api_keys)]}
 
 
 class RevokeKey(Params):

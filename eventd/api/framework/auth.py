@@ -1,4 +1,4 @@
-"""API keys: their scopes, and the groups, topics and routers that each is limited to.
+"""API keys: their scopes, and the groups, topics and routers that each is limited to. Also Routemaster tokens.
 
 Keys come from the settings, or are created at run time; the database holds only the SHA-256 of the latter. Without any
 key everything is allowed, if only this machine can reach the API or EVENTD_ALLOW_INSECURE_NO_AUTH is set.
@@ -22,7 +22,7 @@ from eventd.log.topics.errors import DetailedError
 from eventd.runtime.clock import SECOND, Clock, SystemClock
 from eventd.settings.model import BadSettings, SettingProblem, Settings
 from eventd.settings.values import entries_of
-from eventd.store.rows.keys import KeyRow
+from eventd.store.rows.keys import API, ROUTEMASTER, KeyRow, KeySurface
 from eventd.tls.certificate import Certificate
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -47,7 +47,7 @@ class ApiKey(NamedTuple):
     """The permissions of a key, whose SHA-256 is `digest`.
 
     `prefixes`: of the names of groups, topics and routers that it may access; empty: all. `expires_at` in microseconds;
-    None: never. `name` is empty for a key of the settings.
+    None: never. `name` is empty for a key of the settings. A token has no scopes, and the `identity` of its client.
     """
 
     digest: bytes
@@ -55,12 +55,13 @@ class ApiKey(NamedTuple):
     prefixes: tuple[str, ...]
     name: str = ""
     expires_at: int | None = None
+    identity: str = ""
 
     @classmethod
     def of(cls, line: KeyRow) -> ApiKey:
         """Return the key that a row of the database describes."""
         scopes = frozenset(scope for scope in SCOPES if scope in line.scopes)
-        return cls(bytes.fromhex(line.digest), scopes, line.prefixes, line.name, line.expires_at)
+        return cls(bytes.fromhex(line.digest), scopes, line.prefixes, line.name, line.expires_at, line.identity)
 
     def require_scope(self, scope: Scope) -> None:
         """Raises `Forbidden` unless the key has the scope."""
@@ -121,6 +122,7 @@ class Keys:
         self._said = tuple(read())
         self._made: tuple[ApiKey, ...] = ()
         self._are_made = False
+        self._tokens: dict[bytes, ApiKey] = {}  # by digest
         self._uses: dict[object, tuple[ApiKey, Callable[[], None]]] = {}
         self._timers: dict[object, asyncio.Future[None]] = {}
 
@@ -164,8 +166,10 @@ class Keys:
     def reload_from(self, lines: Iterable[KeyRow]) -> None:
         """Take these rows as all keys of the database, and end the uses (see `using`) of keys no longer valid."""
         found = list(lines)
-        self._are_made = bool(found)
-        self._made = tuple(ApiKey.of(line) for line in found if line.revoked_at is None)
+        valid = [(line.surface, ApiKey.of(line)) for line in found if line.revoked_at is None]
+        self._are_made = any(line.surface == API for line in found)
+        self._made = tuple(key for surface, key in valid if surface == API)
+        self._tokens = {key.digest: key for surface, key in valid if surface == ROUTEMASTER}
         self._end_gone()
 
     def identify(self, authorization: str) -> ApiKey:
@@ -188,14 +192,13 @@ class Keys:
         shown = certificate.hosts | {f"{NODE_PREFIX}{node}" for node in certificate.nodes}
         return next((key for name, key in self._clients.items() if name in shown), None)
 
-    def find(self, token: str) -> ApiKey:
-        """Return the key with this token. Raises `Unauthorized` if it is unknown, revoked or expired."""
+    def find(self, token: str, surface: KeySurface = API) -> ApiKey:
+        """Return the key of a surface with this token. Raises `Unauthorized` if it is unknown, revoked or expired."""
         digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
-        found = None
-        for key in (
-            *self._said,
-            *self._made,
-        ):  # compares all of them: the duration must not reveal how close a token came
+        # A token is looked up by its digest, of which a caller cannot choose even the first byte: the duration tells
+        # nothing about another token. All keys of the API are compared.
+        found = self._tokens.get(digest) if surface == ROUTEMASTER else None
+        for key in (*self._said, *self._made) if surface == API else ():
             if hmac.compare_digest(key.digest, digest):
                 found = found or key
         if found is None:
@@ -210,7 +213,8 @@ class Keys:
             return not self
         if key is OWNER:
             return True
-        return key in (*self._said, *self._clients.values(), *self._made) and not self._has_expired(key)
+        is_known = self._tokens.get(key.digest) == key or key in (*self._said, *self._clients.values(), *self._made)
+        return is_known and not self._has_expired(key)
 
     @contextmanager
     def using(self, key: ApiKey, end: Callable[[], None]) -> Iterator[None]:

@@ -20,7 +20,7 @@ from eventd.log.topics import topic_page
 from eventd.log.topics.delete import delete_records
 from eventd.log.topics.predicate import parse
 from eventd.log.topics.topic_page import TopicQuery, read_topic_page
-from eventd.log.topics.topics import refuse_group
+from eventd.log.topics.topics import refuse_reserved
 
 PAGE_RECORDS, MAX_PAGE_RECORDS = 256, 1000
 PAGE_BYTES, MAX_PAGE_BYTES = 1 << 20, 8 << 20
@@ -182,7 +182,7 @@ async def delete(call: Call[NoQuery, DeleteBody]) -> DeleteAnswer:
         raise Invalid("the body selects no records", hint="send `before_seq`, `match`, or both")
     predicate = None if body.match is None else parse(body.match)
     before_seq = None if body.before_seq is None else min(body.before_seq, INT64_MAX)
-    refuse_group(call.name, "emptied")
+    refuse_reserved(call.name, "emptied")
     require_possible_name(call.name)
     done = await delete_records(call.v0.log.submit, call.name, before_seq=before_seq, predicate=predicate)
     line = await call.v0.database.read(find_topic, call.name) if done.deleted else None

@@ -20,7 +20,7 @@ from eventd.log.topics import router_rows
 from eventd.log.topics.errors import RouterNotFound
 from eventd.log.topics.predicate import parse
 from eventd.log.topics.router_rows import RouterFilter, RouterRow, read_rejected, read_router
-from eventd.log.topics.topics import GROUP, require_name
+from eventd.log.topics.topics import GROUP, ROUTEMASTER, refuse_reserved, require_name
 
 SHOWN_DEAD_LETTERS = 10
 """Maximum number of dead letters that are shown with a router: the newest ones."""
@@ -137,6 +137,8 @@ async def put(call: Call[NoQuery, RouterBody]) -> RouterSet:
     """
     v0, body = call.v0, call.body
     call.key.require_names(body.source, body.dest)
+    if body.dest == ROUTEMASTER:
+        refuse_reserved(body.dest, "written to by a router")
     router = _router(call.name, body)
     unit = PutRouter(
         RouterSpec(router.name, router.source, router.dest, router.options.encode()),

@@ -19,11 +19,12 @@ from eventd.log.topics.state import TopicState, list_states, read_state
 from eventd.log.topics.topics import (
     GROUP,
     NAME,
+    ROUTEMASTER,
     DeleteTopic,
     PatchTopic,
     PutTopic,
     TopicPut,
-    refuse_group,
+    refuse_reserved,
     require_name,
 )
 from eventd.runtime.clock import Moment
@@ -122,7 +123,7 @@ class IfEmpty(Query, frozen=True):
 
 async def put(call: Call[NoQuery, TopicConfig]) -> TopicSet:
     """Create a topic, or replace its configuration."""
-    refuse_group(call.name, "configured")
+    refuse_reserved(call.name, "configured")
     require_name(call.name)
     require_config(call.body, call.name, call.key)
     unit = PutTopic(call.name, call.body, max_topics=call.v0.limits.max_topics, random=call.v0.log.chance.token(16))
@@ -131,7 +132,7 @@ async def put(call: Call[NoQuery, TopicConfig]) -> TopicSet:
 
 async def patch(call: Call[NoQuery, Annotated[Any, TopicChanges]]) -> TopicSet:
     """Change a part of a topic's configuration."""
-    refuse_group(call.name, "configured")
+    refuse_reserved(call.name, "configured")
     require_possible_name(call.name)
     changes = {name: value for name in call.body.__struct_fields__ if (value := getattr(call.body, name)) is not UNSET}
     line = await call.v0.database.read(find_topic, call.name)
@@ -171,6 +172,12 @@ def require_config(config: TopicConfig, topic: str, key: ApiKey) -> None:
         raise InvalidSetting(
             f"`dead_letter` {letters!r} is the topic of an event group",
             hint="name a topic of records",
+            detail={"dead_letter": letters},
+        )
+    if letters == ROUTEMASTER:
+        raise InvalidSetting(
+            f"`dead_letter` {letters!r} is the topic of the Routemaster surface",
+            hint="name another topic of records",
             detail={"dead_letter": letters},
         )
     key.require_names(letters)
@@ -255,7 +262,7 @@ def _listed(v0: V0, state: TopicState, now: int) -> TopicListed:
 
 async def delete(call: Call[IfEmpty, None]) -> TopicDeleted:
     """Delete a topic with its records, and every router that reads or writes it."""
-    refuse_group(call.name, "deleted")
+    refuse_reserved(call.name, "deleted")
     done = None
     if NAME.fullmatch(call.name):
         done = await call.v0.log.submit(DeleteTopic(call.name, if_empty=call.query.if_empty))

@@ -19,7 +19,7 @@ from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.topic_row import find_topic
 from eventd.log.core.values import Drafts
 from eventd.log.topics.errors import BatchTooLarge, RecordTooLarge, TopicNotFound
-from eventd.log.topics.topics import NAME, refuse_group, require_name
+from eventd.log.topics.topics import NAME, refuse_reserved, require_name
 from eventd.log.topics.write import Write, WriteResult
 from federation.event import is_plain
 from federation.lines import size_of
@@ -84,7 +84,7 @@ class WriteAnswer(ResponseModel):
 
 async def write(v0: V0, key: ApiKey, topic: str, body: WriteBody, header_key: str = "") -> WriteResult:
     """Write a batch, and return its seqs. Raises `Invalid`, `Forbidden`, `Incompatible`, and what `Write` does."""
-    refuse_group(topic, "written to")
+    refuse_reserved(topic, "written to")
     config = await _config_for(v0, key, topic, body.config)
     _require_count(body.records)
     idempotency_key = _read_key(

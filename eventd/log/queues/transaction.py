@@ -22,7 +22,7 @@ from eventd.log.core.values import NOTHING, Drafts
 from eventd.log.queues.compaction import compact
 from eventd.log.topics.errors import NotAQueue, RecordTooLarge, Throttled, TopicFull, TopicNotFound
 from eventd.log.topics.limits import apply_ttl
-from eventd.log.topics.topics import GROUP, Ceilings, count_topics
+from eventd.log.topics.topics import ROUTEMASTER, Ceilings, count_topics, is_reserved
 from eventd.log.topics.write import apply_limits_once, require_fit
 from eventd.runtime.clock import Moment
 from eventd.store.engine.database import Connection
@@ -256,8 +256,8 @@ class DeadLetters:
         if not self._jobs:
             return NOTHING
         name = queue.line.config.dead_letter or ""
-        dest = find_topic(tx.conn, name)
-        if dest is None and not name.startswith(GROUP) and _may_make_topic(tx.conn, self._ceilings):
+        dest = None if name == ROUTEMASTER else find_topic(tx.conn, name)
+        if dest is None and not is_reserved(name) and _may_make_topic(tx.conn, self._ceilings):
             dest = insert_topic(tx.conn, name, TopicConfig(), now=tx.now, random=random(8))
         drafts = _letters(queue.line.name, self._jobs)
         seqs = [job.seq for job in self._jobs]

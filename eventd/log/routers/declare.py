@@ -21,7 +21,7 @@ from eventd.log.topics.router_rows import (
     read_routers_into,
     remove_routers,
 )
-from eventd.log.topics.topics import GROUP, count_topics
+from eventd.log.topics.topics import count_topics, is_reserved
 from eventd.store.engine.statements import bulk_insert, execute
 
 
@@ -82,9 +82,9 @@ class PutRouter(ChangeUnit[RouterPut]):
     def make(self, tx: Transaction) -> RouterPut:
         conn, wanted = tx.conn, self._wanted
         source, dest = find_topic(conn, wanted.source), find_topic(conn, wanted.dest)
-        if dest is None and (not self._create_dest or wanted.dest.startswith(GROUP)):
+        if dest is None and (not self._create_dest or is_reserved(wanted.dest)):
             raise TopicNotFound(wanted.dest)
-        if source is None and wanted.source.startswith(GROUP):
+        if source is None and is_reserved(wanted.source):
             raise TopicNotFound(wanted.source)
         if dest is not None:
             into = read_routers_into(conn, dest.id)

@@ -23,7 +23,7 @@ from eventd.log.retention.rewrite import rewrite_blocks
 from eventd.log.topics.errors import TopicNotFound
 from eventd.log.topics.limits import apply_ttl
 from eventd.log.topics.predicate import Predicate
-from eventd.log.topics.topics import refuse_group
+from eventd.log.topics.topics import refuse_reserved
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
 from eventd.store.rows.leases import forget_jobs
@@ -80,7 +80,7 @@ class Delete(ChangeUnit[DeleteStep]):
 
     def make(self, tx: Transaction) -> DeleteStep:
         request = self._request
-        refuse_group(request.name, "emptied")
+        refuse_reserved(request.name, "emptied")
         topic = find_topic(tx.conn, request.name)
         if topic is None or request.topic_id not in (None, topic.id):
             raise TopicNotFound(request.name)

@@ -25,6 +25,8 @@ from eventd.store.engine.statements import execute, fetch
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
 GROUP = "group:"
 """Prefix of the names of groups' topics: they are read and routed like others, but only events are written to them."""
+ROUTEMASTER = "routemaster"
+"""The topic that holds the events of the Routemaster surface: read and routed like others, written by that surface."""
 
 
 def require_name(name: str, what: str = "topic") -> None:
@@ -37,8 +39,13 @@ def require_name(name: str, what: str = "topic") -> None:
         )
 
 
-def refuse_group(name: str, doing: str) -> None:
-    """Raise `Incompatible` if this is the name of a group's topic, which clients cannot change.
+def is_reserved(name: str) -> bool:
+    """Return whether this is the name of a topic that the node writes itself: of a group, or of Routemaster."""
+    return name.startswith(GROUP) or name == ROUTEMASTER
+
+
+def refuse_reserved(name: str, doing: str) -> None:
+    """Raise `Incompatible` if this is the name of a topic that clients cannot change (see `is_reserved`).
 
     `doing` is a past participle for the message, such as "deleted".
     """
@@ -47,6 +54,12 @@ def refuse_group(name: str, doing: str) -> None:
             f"{name!r} is the topic of an event group and cannot be {doing} here",
             hint="events are emitted to the group, and its retention is declared with it",
             detail={"topic": name, "reason": "event_group"},
+        )
+    if name == ROUTEMASTER:
+        raise Incompatible(
+            f"{name!r} is the topic of the Routemaster surface and cannot be {doing} here",
+            hint="its events are published to that surface, and its limits are settings: EVENTD_ROUTEMASTER_…",
+            detail={"topic": name, "reason": "routemaster"},
         )
 
 

@@ -1,24 +1,30 @@
-"""API keys created at run time: their digests, scopes and expiry, never the key itself.
+"""API keys and tokens created at run time: their digests, scopes and expiry, never the key itself.
 
-The caller of a change locks the head first and announces the change, so that running nodes notice it.
+Tokens belong to the Routemaster surface and keys to the API; neither is ever taken for the other. The caller of a
+change locks the head first and announces the change, so that running nodes notice it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from eventd.errors import Conflict, NotFound
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, insert_row, update_rows
 
+KeySurface = Literal["api", "routemaster"]
+"""Where a key is valid."""
+API: Final = "api"
+ROUTEMASTER: Final = "routemaster"
+
 
 class KeyRow(NamedTuple):
-    """One stored key. `digest` is its SHA-256 in hexadecimal; times are microseconds.
+    """One stored key, or token. `digest` is its SHA-256 in hexadecimal; times are microseconds.
 
     Empty `prefixes` allow every name. With `expires_at` None it does not expire. A revoked key keeps its row, so that
-    its name is not reused by mistake.
+    its name is not reused by mistake. `label` and `identity` are those of a token: see `eventd.store.rows.tokens`.
     """
 
     name: str
@@ -28,20 +34,28 @@ class KeyRow(NamedTuple):
     created_at: int
     expires_at: int | None
     revoked_at: int | None
+    surface: KeySurface = API
+    label: str = ""
+    identity: str = ""
 
 
 def read_keys(conn: Connection) -> list[KeyRow]:
-    """Return every key, including revoked and expired ones, sorted by name."""
+    """Return every key of the API and every token, including revoked and expired ones, sorted by name."""
     rows = fetch(conn, f"SELECT {', '.join(KeyRow._fields)} FROM api_keys ORDER BY name")
     return [
-        KeyRow(name, digest, tuple(json.loads(scopes)), tuple(json.loads(prefixes)), *times)
-        for name, digest, scopes, prefixes, *times in rows
+        KeyRow(name, digest, tuple(json.loads(scopes)), tuple(json.loads(prefixes)), *others)
+        for name, digest, scopes, prefixes, *others in rows
     ]
 
 
+def read_api_keys(conn: Connection) -> list[KeyRow]:
+    """Return every key of the API, as `read_keys` does."""
+    return [line for line in read_keys(conn) if line.surface == API]
+
+
 def find_key(conn: Connection, name: str) -> KeyRow:
-    """Return the key with this name, also a revoked or expired one. Raises `NotFound`."""
-    for line in read_keys(conn):
+    """Return the key of the API with this name, also a revoked or expired one. Raises `NotFound`."""
+    for line in read_api_keys(conn):
         if line.name == name:
             return line
     raise NotFound(f"key {name} does not exist", hint="`routerctl key list` shows the keys")

@@ -98,7 +98,8 @@ CREATE TABLE leases ( topic_id BIGINT NOT NULL, seq BIGINT NOT NULL, node TEXT N
 CREATE INDEX leases_free ON leases (topic_id, free_at, seq) WHERE free_at IS NOT NULL;
 CREATE TABLE api_keys ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, digest TEXT NOT NULL,
     scopes TEXT NOT NULL, prefixes TEXT NOT NULL, created_at BIGINT NOT NULL, expires_at BIGINT, revoked_at BIGINT,
-    UNIQUE (digest), UNIQUE (name) );
+    surface TEXT DEFAULT 'api' NOT NULL, label TEXT DEFAULT '' NOT NULL, identity TEXT DEFAULT '' NOT NULL, UNIQUE
+    (digest), UNIQUE (name) );
 CREATE TABLE inbound_batches ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, topic_id BIGINT NOT NULL, node TEXT NOT
     NULL, batch_id TEXT NOT NULL, key_id TEXT NOT NULL, covers TEXT NOT NULL, digest TEXT NOT NULL, receipt TEXT NOT
     NULL, recorded_at BIGINT NOT NULL, CONSTRAINT inbound_batches_link_batch UNIQUE (topic_id, node, batch_id) );
@@ -124,3 +125,11 @@ CREATE TABLE callback_attempts ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
     TEXT NOT NULL, answer TEXT NOT NULL, retry_at BIGINT, folded BIGINT NOT NULL );
 CREATE INDEX callback_attempts_cursor ON callback_attempts (cursor, id);
 CREATE INDEX callback_attempts_started ON callback_attempts (started_at);
+CREATE TABLE rm_topics ( name TEXT NOT NULL, publisher TEXT NOT NULL, events BIGINT NOT NULL, base BIGINT NOT NULL,
+    recent TEXT NOT NULL, created_at BIGINT NOT NULL, PRIMARY KEY (name) );
+CREATE TABLE rm_subscribers ( identity TEXT NOT NULL, callback TEXT NOT NULL, uuid TEXT NOT NULL, timeout_ms BIGINT
+    NOT NULL, max_events BIGINT NOT NULL, sent BIGINT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT
+    NULL, PRIMARY KEY (identity) );
+CREATE TABLE rm_intervals ( subscriber TEXT NOT NULL, topic TEXT NOT NULL, "after" BIGINT NOT NULL, upto BIGINT,
+    PRIMARY KEY (subscriber, topic, "after") );
+CREATE INDEX rm_intervals_topic ON rm_intervals (topic);

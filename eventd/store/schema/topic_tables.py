@@ -1,4 +1,4 @@
-"""The tables of topics of records (losses, idempotency keys, routers, queues, leases), and of API keys."""
+"""The tables of topics of records (losses, idempotency keys, routers, queues, leases), and of API keys and tokens."""
 
 from __future__ import annotations
 
@@ -79,5 +79,9 @@ api_keys = sa.Table(
     sa.Column("created_at", Micros, nullable=False),
     sa.Column("expires_at", Micros),
     sa.Column("revoked_at", Micros),
+    # Keys of the API and tokens of the Routemaster surface are never taken for each other.
+    sa.Column("surface", sa.Text, nullable=False, server_default=sa.text("'api'")),  # api | routemaster
+    sa.Column("label", sa.Text, nullable=False, server_default=sa.text("''")),  # of a token: its name, not unique
+    sa.Column("identity", sa.Text, nullable=False, server_default=sa.text("''")),  # of a token: the client's, see rows
     sqlite_autoincrement=True,
 )

@@ -26,7 +26,7 @@ from tests.support.postgres import PostgresServer
 from tests.support.reading import read_records
 from tests.support.sqlite_schema import migrated_schema, write_schema
 
-ALL = ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012"]
+ALL = [f"{number:04}" for number in range(1, 14)]
 
 
 @pytest.fixture

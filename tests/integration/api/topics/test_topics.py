@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 
+from eventd.log.routemaster.house_topic import OpenTopic, house_config
+from eventd.log.routemaster.publish import PublishedEvent, PublishEvent
 from tests.support.v0 import Server
 
 DEFAULTS = {
@@ -329,3 +331,33 @@ async def test_the_topic_of_a_group_is_shown_and_not_touched(server: Server) -> 
         assert (refused.status, refused.code) == (409, "topic_exists_incompatible")
         assert refused.detail["reason"] == "event_group"
     assert (await server.get("group:edge")).status == 200
+
+
+async def test_the_topic_of_routemaster_is_read_and_routed_and_written_by_that_surface_alone(server: Server) -> None:
+    for missing in (await server.get("routemaster"), await server.delete_records("other", before_seq=1)):
+        assert (missing.status, missing.code) == (404, "topic_not_found")
+    routed = await server.ask("PUT", "/routers/out", {"source": "routemaster", "dest": "copies"})
+    assert (routed.status, routed.code) == (404, "topic_not_found")
+    await server.log.submit(OpenTopic(house_config(), random=bytes(16)))
+    event = PublishedEvent("orders", "create", "https://a", "1")
+    unit = PublishEvent(event, "shop--1", flushes=server.log.flushes, config=house_config())
+    await server.log.submit(unit)
+    for refused in (
+        await server.put("routemaster"),
+        await server.ask("PATCH", "/topics/routemaster", {"ttl_ms": 1}),
+        await server.write("routemaster", 1),
+        await server.delete_records("routemaster", before_seq=1),
+        await server.delete("routemaster"),
+        await server.ask("PUT", "/routers/in", {"source": "copies", "dest": "routemaster"}),
+    ):
+        assert (refused.status, refused.code) == (409, "topic_exists_incompatible")
+        assert refused.detail["reason"] == "routemaster"
+    letters = await server.put("jobs", type="queue", dead_letter="routemaster")
+    assert (letters.status, letters.detail) == (400, {"dead_letter": "routemaster"})
+    assert (await server.get("routemaster")).body["count"] == 1
+    filtered = {"source": "routemaster", "dest": "copies", "filter": "orders.*"}
+    assert (await server.ask("PUT", "/routers/out", filtered)).status == 201
+    await server.log.submit(PublishEvent(event, "shop--1", flushes=server.log.flushes, config=house_config()))
+    found = await server.diff("copies", include_tags=True)
+    (record,) = found.body["records"]
+    assert (record["$node"], record["$tag"], record["data"]) == ("shop--1", "orders.create", {"url": "https://a", "t": 1})

@@ -224,6 +224,45 @@ def test_an_expired_key_is_told_so() -> None:
         found.identify("Bearer one")
 
 
+def token(secret: str, **given: Any) -> KeyRow:
+    """A token of the Routemaster surface."""
+    return line(secret, surface="routemaster", scopes=(), label="app", identity="app--1")._replace(**given)
+
+
+def test_no_token_is_a_key_and_no_key_is_a_token() -> None:
+    found = keys("zero")
+    found.reload_from([line("one"), token("two")])
+    assert found.find("two", "routemaster").identity == "app--1"
+    assert found.find("one").scopes == ALL
+    for secret, surface in (("zero", "routemaster"), ("one", "routemaster"), ("two", "api"), ("none", "routemaster")):
+        with pytest.raises(Unauthorized, match="not known"):
+            found.find(secret, surface)  # type: ignore[arg-type]
+
+
+def test_a_token_alone_neither_closes_nor_opens_the_api() -> None:
+    found = Keys(tuple)
+    found.reload_from([token("two")])
+    assert not found
+    assert found.identify("") is ANYONE
+
+
+def test_what_uses_a_token_ends_with_it_and_not_with_its_name() -> None:
+    ended: list[str] = []
+    clock = ManualClock()
+    found = Keys(tuple, clock=clock)
+    found.reload_from([token("two")])
+    with found.using(found.find("two", "routemaster"), lambda: ended.append("two")):
+        found.reload_from([token("two", label="renamed")])
+        assert ended == []
+        found.reload_from([])
+        assert ended == ["two"]
+    found.reload_from([token("two", expires_at=NOW + SECOND)])
+    found.find("two", "routemaster")
+    clock.advance(1)
+    with pytest.raises(Unauthorized, match="has expired"):
+        found.find("two", "routemaster")
+
+
 def test_what_uses_a_key_ends_with_it_and_nothing_else_does() -> None:
     ended: list[str] = []
     found = keys("zero")

@@ -1,0 +1,129 @@
+"""Tokens: create, import, replace and delete them. A client without any token loses its subscription."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from eventd.errors import Conflict, NotFound
+from eventd.log.core.commit import ChangeUnit, Transaction
+from eventd.log.core.head import announce_topics
+from eventd.log.routemaster.errors import TokenNotFound
+from eventd.log.routemaster.subscriptions import end_subscription
+from eventd.store.engine.database import Connection
+from eventd.store.rows.tokens import TokenRow, delete_token, end_token, find_token, put_token, read_tokens
+
+MOST_TOKENS: Final = 10_000
+"""Maximum number of tokens, also expired ones."""
+
+
+class NewToken(NamedTuple):
+    """A token to create, and its name."""
+
+    label: str
+    token: str
+
+
+class CreateToken(ChangeUnit[TokenRow]):
+    """Create a token of a new identity; a known one only gets the name. Raises `Conflict` at the limit of tokens."""
+
+    def __init__(self, wanted: NewToken) -> None:
+        self._wanted = wanted
+
+    def make(self, tx: Transaction) -> TokenRow:
+        _require_room(tx.conn, 1)
+        made = put_token(tx.conn, self._wanted.label, self._wanted.token, tx.now)
+        announce_topics(tx.conn)
+        return made
+
+
+class ImportTokens(ChangeUnit[int]):
+    """Create those tokens that are not known; others stay as they are, also expired ones. Result: how many are new."""
+
+    def __init__(self, wanted: Sequence[NewToken]) -> None:
+        self._wanted = wanted
+
+    def make(self, tx: Transaction) -> int:
+        fresh = [each for each in self._wanted if find_token(tx.conn, each.token) is None]
+        _require_room(tx.conn, len(fresh))
+        for each in fresh:
+            put_token(tx.conn, each.label, each.token, tx.now)
+        if fresh:
+            announce_topics(tx.conn)
+        return len(fresh)
+
+
+class RotateToken(ChangeUnit[TokenRow]):
+    """Give the client of a token another one, and end the present ones after `grace` microseconds. Result: the new one.
+
+    `said`: a token or its handle. Raises `TokenNotFound` and `Conflict`.
+    """
+
+    def __init__(self, said: str, token: str, grace: int) -> None:
+        self._said = said
+        self._token = token
+        self._grace = grace
+
+    def make(self, tx: Transaction) -> TokenRow:
+        old = find_token(tx.conn, self._said)
+        if old is None:
+            raise TokenNotFound
+        _require_room(tx.conn, 1)
+        for each in _of_identity(tx.conn, old.identity):
+            end_token(tx.conn, each.handle, tx.now + self._grace)
+        made = put_token(tx.conn, old.label, self._token, tx.now, identity=old.identity)
+        announce_topics(tx.conn)
+        return made
+
+
+class DeleteToken(ChangeUnit[TokenRow | None]):
+    """Delete a token; with the last one of a client go its subscription and what waits for it, but no claim.
+
+    `said`: the token or its handle. Result: its row; None if there was none.
+    """
+
+    def __init__(self, said: str) -> None:
+        self._said = said
+
+    def make(self, tx: Transaction) -> TokenRow | None:
+        old = find_token(tx.conn, self._said)
+        if old is None:
+            return None
+        delete_token(tx.conn, old.handle)
+        if not any(each.is_valid(tx.now) for each in _of_identity(tx.conn, old.identity)):
+            for each in _of_identity(tx.conn, old.identity):
+                delete_token(tx.conn, each.handle)
+            end_subscription(tx.conn, old.identity)
+        announce_topics(tx.conn)
+        return old
+
+
+def _of_identity(conn: Connection, identity: str) -> list[TokenRow]:
+    return [token for token in read_tokens(conn) if token.identity == identity]
+
+
+def _require_room(conn: Connection, more: int) -> None:
+    if len(read_tokens(conn)) + more > MOST_TOKENS:
+        raise Conflict(
+            f"there are {MOST_TOKENS} tokens already",
+            hint="delete those that are no longer used: routerctl routemaster token revoke",
+        )
+
+
+def find_identity(conn: Connection, said: str) -> str:
+    """Return the identity of a client, given by a handle or by the name of its tokens.
+
+    Raises `NotFound`, and `Conflict` if several clients have the name.
+    """
+    tokens = read_tokens(conn)
+    found = {each.identity for each in tokens if said in (each.handle, each.identity)}
+    found = found or {each.identity for each in tokens if each.label == said}
+    if not found:
+        raise NotFound(
+            f"no client has the name or handle {said[:80]!r}", hint="`routerctl routemaster token list` shows both"
+        )
+    if len(found) > 1:
+        raise Conflict(
+            f"several clients have the name {said!r}", hint=f"name one by its handle: {', '.join(sorted(found))}"
+        )
+    return found.pop()
