@@ -572,6 +572,7 @@ RULES = [
         {
             "eventd/api/errors/problems.py": "the statuses of the errors that aiohttp raises",
             "eventd/api/peers/listener.py": "the wire fixes the statuses that peers get",
+            "eventd/api/routemaster/answers.py": "clients of Routemaster fix the statuses that they get",
         },
     ),
     Rule(

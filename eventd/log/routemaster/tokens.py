@@ -10,6 +10,7 @@ from eventd.log.core.commit import ChangeUnit, Transaction
 from eventd.log.core.head import announce_topics
 from eventd.log.routemaster.errors import TokenNotFound
 from eventd.log.routemaster.subscriptions import end_subscription
+from eventd.runtime.chance import Chance
 from eventd.store.engine.database import Connection
 from eventd.store.rows.tokens import TokenRow, delete_token, end_token, find_token, put_token, read_tokens
 
@@ -22,6 +23,11 @@ class NewToken(NamedTuple):
 
     label: str
     token: str
+
+
+def new_token(label: str, chance: Chance) -> str:
+    """Return a random token for a name, of which it shows the beginning."""
+    return f"{label}--{chance.token(16).hex()}"
 
 
 class CreateToken(ChangeUnit[TokenRow]):

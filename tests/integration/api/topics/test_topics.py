@@ -360,4 +360,8 @@ async def test_the_topic_of_routemaster_is_read_and_routed_and_written_by_that_s
     await server.log.submit(PublishEvent(event, "shop--1", flushes=server.log.flushes, config=house_config()))
     found = await server.diff("copies", include_tags=True)
     (record,) = found.body["records"]
-    assert (record["$node"], record["$tag"], record["data"]) == ("shop--1", "orders.create", {"url": "https://a", "t": 1})
+    assert (record["$node"], record["$tag"], record["data"]) == (
+        "shop--1",
+        "orders.create",
+        {"url": "https://a", "t": 1},
+    )

@@ -1,0 +1,44 @@
+"""Pulse and health."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from aiohttp import web
+
+from eventd.api.routemaster.answers import as_json, broken, done, refuse
+from eventd.api.routemaster.surface import SurfaceCall
+from eventd.errors import EventdError
+
+SLOW_SECONDS: Final = 1.0
+"""How long the scaling probe takes when too many batches are due."""
+
+
+async def pulse(call: SurfaceCall) -> web.Response:
+    """Test whether the database answers and can be written."""
+    try:
+        await call.surface.log.try_writing()
+    except EventdError as error:
+        refuse(error, "GET /pulse")  # for the log
+        return broken()
+    return done()
+
+
+async def scaling(call: SurfaceCall) -> web.Response:
+    """Answer late if too many batches are due; what waits is one timer."""
+    config = call.surface.config
+    if await call.surface.due.count_due(config.scaling_deadline) >= config.scaling_threshold:
+        await call.surface.log.clock.sleep(SLOW_SECONDS)
+    return done()
+
+
+async def health(call: SurfaceCall) -> web.Response:
+    """Show that the process answers."""
+    return as_json({})
+
+
+async def ping(call: SurfaceCall) -> web.Response:
+    """Show the time of the node."""
+    now = datetime.fromtimestamp(call.surface.log.clock.now() // 1_000_000, UTC)
+    return as_json({"pong": f"{now:%Y-%m-%d %H:%M:%S} +0000"})
