@@ -1,7 +1,7 @@
 """The node: builds, starts and stops everything, and reconciles it with the declared resources.
 
-May import: api, api.framework, api.listener, api.peers, api.topics, dynamic, egress, egress.callbacks, egress.lake,
-    egress.loop, egress.peers, egress.routers, egress.subscriptions, egress.transport, groups, ingress, lake,
-    log.core, log.cursors, log.retention, log.topics, net, observe, plugins.run, resources, runtime, settings,
-    store.engine, store.parts, store.rows, store.schema, text, tls.
+May import: api, api.framework, api.listener, api.peers, api.routemaster, api.topics, dynamic, egress,
+    egress.callbacks, egress.lake, egress.loop, egress.peers, egress.routers, egress.subscriptions, egress.transport,
+    groups, ingress, lake, log.core, log.cursors, log.retention, log.routemaster, log.topics, net, observe, plugins.run,
+    resources, runtime, settings, store.engine, store.parts, store.rows, store.schema, text, tls.
 """

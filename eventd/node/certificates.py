@@ -32,7 +32,10 @@ Use = tuple[str, str]
 
 @dataclass
 class Certificates:
-    """The certificates that one process uses: the API's, its groups', and those that others are shown."""
+    """The certificates that one process uses: the API's, its groups', and those that others are shown.
+
+    `others` are further listeners by the name that stands for a group, each with its declaration and what it uses.
+    """
 
     declared: ServerTlsConfig | None
     api: ServerTls | None
@@ -43,6 +46,7 @@ class Certificates:
     credentials: Path | None
     callbacks: Callable[[], Mapping[str, ClientTlsConfig]]
     """Returns the TLS with files of each callback that this process serves, by name."""
+    others: dict[str, tuple[ServerTlsConfig, ServerTls]] = field(default_factory=dict)
     _exported: dict[Use, int] = field(default_factory=dict)
     _warned: dict[Use, tuple[str, int]] = field(default_factory=dict)
 
@@ -74,6 +78,8 @@ class Certificates:
         """Return the TLS that connections use now; None for a group that does not listen."""
         if isinstance(use.config, ClientTlsConfig):
             return self.transport.tls_of(use.config)
+        if use.group in self.others:
+            return self.others[use.group][1]
         return self.groups[use.group].tls if use.group else self.api
 
     def _report(self, states: Sequence[CertificateState]) -> None:
@@ -111,6 +117,7 @@ class Certificates:
         """Yield each use of TLS with files: the API's, and those that are declared."""
         if self.declared is not None:
             yield DeclaredTls("", "", "", self.declared)
+        yield from (DeclaredTls(name, "", "", declared) for name, (declared, _) in self.others.items())
         yield from declared_tls(groups)
 
 

@@ -24,6 +24,7 @@ from eventd.api.listener.local_connections import LocalListener
 from eventd.api.listener.local_socket import LocalSocket
 from eventd.api.listener.parsing_time import ParsingTime
 from eventd.api.listener.runner import Runner
+from eventd.api.routemaster.surface import DueBatches, NoBatches
 from eventd.api.topics.calls import V0
 from eventd.dynamic.effective import Following
 from eventd.egress.callbacks.sink import CallbackDependencies
@@ -43,6 +44,7 @@ from eventd.node.garbage import Garbage
 from eventd.node.housekeeping import Housekeeping
 from eventd.node.membership import SHUTDOWN_SECONDS, GroupDependencies, Membership, rings_of
 from eventd.node.reconciler import Reconciler
+from eventd.node.routemaster import SURFACE, RoutemasterListener, SurfaceDependencies
 from eventd.node.schedules import Schedules
 from eventd.node.subscriptions import Subscribers
 from eventd.node.topic_changes import TopicChanges
@@ -117,6 +119,12 @@ class Node:
         self.api_address: tuple[str, int] | None = None
         self.groups: dict[str, Membership] = {}
         self.metrics = NodeMetrics(self.groups)
+        self.routemaster: RoutemasterListener | None = None
+        self.subscriptions_changed: Callable[[], None] = lambda: None
+        """Called after each change of a subscription to the Routemaster surface."""
+        self.judge_callback: Callable[[str], str] = lambda _url: ""
+        """Returns why a callback of the Routemaster surface must not be called; empty if it may."""
+        self.due_batches: DueBatches = NoBatches()
         self._clock = clock
         self._chance = chance
         self._claim = claim
@@ -276,6 +284,7 @@ class Node:
         )
         local = self._make_local_listener()
         callers = Callers(self.keys, limiter, local)
+        v0 = self._make_v0(callers)
         app = build_app(
             Services(
                 self.log,
@@ -294,7 +303,7 @@ class Node:
             callers,
             self._workers,
             version=eventd.__version__,
-            v0=self._make_v0(callers),
+            v0=v0,
         )
         runner = Runner(app, self._chance, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
@@ -308,6 +317,30 @@ class Node:
         await self._workers.open(runner, local)
         if self._local is not None and self._share.is_whole and not self._local.publish():
             self.supervisor.keep(partial(self._local.keep_publishing, self._clock.sleep), "local socket")
+        await self._serve_routemaster(v0.concurrency)
+
+    async def _serve_routemaster(self, limits: ConcurrencyLimits) -> None:
+        """Open the Routemaster surface, if it is on: its one listener is in the node's first process."""
+        if self.settings.routemaster_listen is None or not self._share.is_first:
+            return
+        self.routemaster = listener = RoutemasterListener(
+            self.settings,
+            SurfaceDependencies(
+                self.log,
+                self.keys,
+                limits,
+                self.metrics,
+                self._dependencies.parsing,
+                self._read_keys,
+                lambda: self.subscriptions_changed(),
+                self.due_batches,
+                lambda url: self.judge_callback(url),
+            ),
+        )
+        self._started.append(listener.stop)
+        await listener.start()
+        if listener.tls is not None and (declared := self.settings.routemaster_tls) is not None:
+            self.certificates.others[SURFACE] = declared, listener.tls
 
     def _make_local_listener(self) -> LocalListener | None:
         """Return what serves the API on the local socket; None without a socket."""
@@ -378,6 +411,7 @@ class Node:
         """
         try:
             await self._read_keys()
+            self.subscriptions_changed()
             await self.reconciler.apply()
         except EventdError as error:
             logger.warning("apply failed", extra={"error": str(error)})
@@ -398,6 +432,8 @@ class Node:
         await self.reconciler.reload()
         await self.certificates.refresh(force=True)
         self.keys.reload()
+        if self.routemaster is not None:
+            self.routemaster.reload()
         logger.info("keys reloaded")
 
     # --- being asked ------------------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ _OF_LOCATIONS = (
     "EVENTD_DATABASE_URL_FILE",
     "EVENTD_LOCAL_SOCKET",
 )
+ROUTEMASTER_SECRETS = ("ROUTEMASTER_ROOT_KEY", "ROUTEMASTER_CLIENTS")
+"""Variables of Routemaster that no child process gets."""
 _OF_LIBPQ = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE", "PGSERVICEFILE", "PGSYSCONFDIR", "PGOPTIONS")
 _OF_PROBES = (
     *("EVENTD_SERVER", "EVENTD_API_KEY", "EVENTD_API_KEY_FILE"),
@@ -84,9 +86,13 @@ def worker_environment(environ: Mapping[str, str] | None = None) -> dict[str, st
 
 
 def lake_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of the process that ships to the lake: all but `EVENTD_…`, some of which are secret.
+    """Return the environment of the process that ships to the lake: all but `EVENTD_…` and keys of Routemaster.
 
     The process needs the variables of object stores, with their addresses and keys.
     """
     environ = os.environ if environ is None else environ
-    return {name: value for name, value in environ.items() if not name.startswith("EVENTD_")}
+    return {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith("EVENTD_") and name not in ROUTEMASTER_SECRETS
+    }

@@ -11,17 +11,17 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
-from eventd.errors import SettingsError
 from eventd.net.address_rules import AddressRules
 from eventd.settings.environment import DATA_DIR, DATABASE_FILE
+from eventd.settings.problems import BadSettings, SettingProblem, SettingRow
+from eventd.settings.routemaster import SECRETS, RoutemasterSettings, reference_values
 from eventd.settings.values import (
     Age,
     AgeOrNone,
@@ -78,46 +78,7 @@ _NOT_SETTINGS = (
 reads."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingProblem:
-    """One problem and its origin: a flag, a variable, a settings file, or `FILE:LINE: KEY`.
-
-    `usage`: it is in the value of a flag.
-    """
-
-    origin: str
-    message: str
-    usage: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.origin}: {self.message}"
-
-
-class BadSettings(SettingsError):
-    """The settings have problems; `problems` holds all of them."""
-
-    def __init__(self, problems: Sequence[SettingProblem]) -> None:
-        self.problems = tuple(problems)
-        lines = "".join(f"\n  {problem}" for problem in problems)
-        super().__init__(
-            str(problems[0]) if len(problems) == 1 else f"{len(problems)} problems in the settings:{lines}"
-        )
-
-    @property
-    def usage(self) -> bool:
-        """Return whether all problems are on the command line."""
-        return all(problem.usage for problem in self.problems)
-
-
-class SettingRow(NamedTuple):
-    """One setting in a form that is safe to show: without keys and passwords."""
-
-    name: str
-    value: str
-    origin: str
-
-
-class Settings(BaseModel):
+class Settings(RoutemasterSettings):
     """Every setting with its default, made by `load`. `Age` and `AgeOrNone` are microseconds, `Seconds` are seconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -291,6 +252,13 @@ class Settings(BaseModel):
             raise ValueError(f"{path} cannot be read: {error.strerror}") from None
 
     @property
+    def routemaster_tls(self) -> ServerTlsConfig | None:
+        """Return how the Routemaster surface speaks TLS, as `api_tls` does."""
+        if not self.routemaster_tls_cert:
+            return None
+        return ServerTlsConfig(absolute_path(self.routemaster_tls_cert), absolute_path(self.routemaster_tls_key))
+
+    @property
     def api_tls(self) -> ServerTlsConfig | None:
         """Return how the API speaks TLS; None for plain HTTP. Its files are absolute paths or `credential:NAME`."""
         if not self.api_tls_cert_file:
@@ -321,18 +289,19 @@ class Settings(BaseModel):
 
     def describe(self) -> list[SettingRow]:
         """Return every setting with its value, without secrets, and its origin."""
-        return [
-            SettingRow(name, show(name, getattr(self, name)), self.origin(name)) for name in type(self).model_fields
-        ]
+        return [SettingRow(name, show(name, getattr(self, name)), self.origin(name)) for name in NAMES]
+
+
+NAMES: Final = tuple(sorted(Settings.model_fields, key=lambda name: name in RoutemasterSettings.model_fields))
+"""The names of all settings, those of the Routemaster surface last."""
 
 
 def flag_of(name: str) -> str:
     """Return the flag of a setting; empty if it has none.
 
-    API keys have none, because every user of the machine can read command lines; systemd sets the credentials
-    directory.
+    Keys have none, because every user of the machine can read command lines; systemd sets the credentials directory.
     """
-    if name in ("api_keys", "credentials_directory"):
+    if name in ("api_keys", "credentials_directory", *SECRETS):
         return ""
     return "--database" if name == "database_url" else f"--{name.replace('_', '-')}"
 
@@ -362,7 +331,9 @@ def load(
         name: (environ[key], key) for name in names if (key := variable_of(name)) and environ.get(key, "").strip()
     }
     values |= {name: (value, flag_of(name) or name) for name, value in (flags or {}).items() if value is not None}
-    settings = _validate(values, problems)
+    settings = _validate(
+        reference_values(environ, {name: value for name, (value, _) in values.items()}) | values, problems
+    )
     settings._warnings = (*_unknown_variables(environ), *_open_secrets(settings))
     if problems:
         raise BadSettings(problems)
@@ -371,7 +342,7 @@ def load(
 
 def _open_secrets(settings: Settings) -> Iterator[str]:
     """Yield a warning for each secret file that every user of the machine may read or change."""
-    for name in (settings.api_keys_file, settings.database_url_file):
+    for name in (settings.api_keys_file, settings.database_url_file, settings.routemaster_root_key_file):
         with suppress(OSError, ValueError):  # reported where it is read
             file = settings.place_of_secret(name) if name else None
             if file is not None and (rights := rights_of_others(file.stat().st_mode)):
@@ -405,6 +376,8 @@ def _tls_problems(settings: Settings, origins: Mapping[str, str]) -> Iterator[Se
         "api_tls_cert_file": "api_tls_key_file",
         "api_tls_client_ca_file": "api_tls_cert_file",
         "api_clients": "api_tls_client_ca_file",
+        "routemaster_tls_key": "routemaster_tls_cert",
+        "routemaster_tls_cert": "routemaster_tls_key",
     }
     for name, other in needed.items():
         if getattr(settings, name) and not getattr(settings, other):

@@ -277,9 +277,9 @@ def show(name: str, value: Any) -> str:
             return str(value).lower()
         case float():
             return brief_duration(round(value * SECOND))
-        case int() if name.endswith("_bytes"):
+        case int() if name.endswith(("_bytes", "_event_data", "_min_free")):
             return format_size(value)
-        case int() if name.startswith(("max_", "lake_rows", "lake_nice", "workers")):
+        case int() if name.startswith(("max_", "lake_rows", "lake_nice", "workers")) or name.endswith("_threshold"):
             return str(value)
         case int():
             return brief_duration(value) if value else "0"

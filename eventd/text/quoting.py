@@ -19,6 +19,8 @@ _SECRETIVE: Final = (
     "keyfile",
     "database",
     "api_keys",
+    "root_key",
+    "routemaster_clients",
     "lake",
     "env",
     "payload",

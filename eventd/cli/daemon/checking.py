@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from eventd.api.framework.auth import Keys
+from eventd.api.routemaster.configuration import read_clients, read_root_key
 from eventd.cli.gateway.lock import holder
 from eventd.errors import DatabaseUnavailable, EventdError, SettingsError
 from eventd.log.core.head import lock_head
@@ -26,7 +27,7 @@ from eventd.store.rows.registry import read_resources
 from eventd.store.schema import migrations
 from eventd.text.plural import counted
 from eventd.tls.contexts import ServerTls
-from eventd.tls.files import CertificateUnusable
+from eventd.tls.files import CertificateUnusable, ServerTlsConfig
 
 LITTLE_SPACE = 1 << 30
 NO_SPACE = 64 << 20
@@ -47,7 +48,8 @@ def check_settings(settings: Settings) -> Iterator[Check]:
     """Yield a warning for each doubtful setting, and the check whether the API requires a key."""
     for warning in settings.warnings:
         yield Check("settings", "warning", warning)
-    yield from _check_tls(settings)
+    yield from _check_tls("api tls", "the API", settings.api_tls, settings)
+    yield from _check_routemaster(settings)
     try:
         keys = keys_of(settings)
     except SettingsError as error:
@@ -64,18 +66,32 @@ def check_settings(settings: Settings) -> Iterator[Check]:
         yield Check("api keys", "warning", f"none: every client that reaches {settings.api_listen} may use the API")
 
 
-def _check_tls(settings: Settings) -> Iterator[Check]:
-    """Yield the check whether the API's certificate can be used; none for plain HTTP."""
-    if settings.api_tls is None:
+def _check_tls(name: str, speaker: str, declared: ServerTlsConfig | None, settings: Settings) -> Iterator[Check]:
+    """Yield the check whether the certificate of a listener can be used; none for plain HTTP."""
+    if declared is None:
         return
-    tls = ServerTls(settings.api_tls, settings.credentials_directory, SystemClock().now)
+    tls = ServerTls(declared, settings.credentials_directory, SystemClock().now)
     try:
         certificate = tls.value.certificate
     except CertificateUnusable as error:
-        yield Check("api tls", "failed", str(error))
+        yield Check(name, "failed", str(error))
         return
     names = certificate.show_names() if certificate else ""
-    yield Check("api tls", "ok", f"the API speaks TLS, with a certificate for {names}")
+    yield Check(name, "ok", f"{speaker} speaks TLS, with a certificate for {names}")
+
+
+def _check_routemaster(settings: Settings) -> Iterator[Check]:
+    """Yield the checks of the Routemaster surface; none if it is off."""
+    if settings.routemaster_listen is None:
+        return
+    yield from _check_tls("routemaster tls", "the Routemaster surface", settings.routemaster_tls, settings)
+    try:
+        key, clients = read_root_key(settings), read_clients(settings)
+    except SettingsError as error:
+        yield Check("routemaster", "failed", str(error))
+        return
+    root = "an administrator's key" if key else "no administrator's key"
+    yield Check("routemaster", "ok", f"{root} and {counted(len(clients), 'token')} in the settings")
 
 
 def keys_of(settings: Settings) -> Keys:

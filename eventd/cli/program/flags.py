@@ -12,7 +12,7 @@ import typer
 
 from eventd.cli.program.declaring import declare
 from eventd.cli.program.values import EMPTY_SETTINGS, MayBeEmpty
-from eventd.settings.model import Settings, flag_of, load, variable_of
+from eventd.settings.model import NAMES, Settings, flag_of, load, variable_of
 
 _METAVARS = {
     "lake_compact_after": "AGE",
@@ -37,7 +37,7 @@ class Flags:
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate a command that takes `Flags` first: it gets the flags of the settings `names` (default: of all)."""
-    mirrored = {name: _parameter(name) for name in names or Settings.model_fields if flag_of(name)}
+    mirrored = {name: _parameter(name) for name in names or NAMES if flag_of(name)}
     file = typer.Option("--config", help="TOML or YAML file with settings. [EVENTD_CONFIG]", rich_help_panel=_PANEL)
     config = _keyword("config", Annotated[Path | None, file])
 

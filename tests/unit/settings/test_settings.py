@@ -248,7 +248,7 @@ def test_text_with_u0000_is_refused() -> None:
 
 def test_a_key_is_never_a_flag_and_every_other_setting_is() -> None:
     without = {name for name in Settings.model_fields if not flag_of(name)}
-    assert without == {"api_keys", "credentials_directory"}
+    assert without == {"api_keys", "credentials_directory", "routemaster_root_key", "routemaster_clients"}
     assert variable_of("api_listen") == "EVENTD_API_LISTEN"
 
 

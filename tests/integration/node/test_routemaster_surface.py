@@ -1,0 +1,122 @@
+"""The Routemaster surface of a whole node: it starts with it, follows its settings, and shares its log and tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventd.errors import SettingsError, Unavailable
+from eventd.settings.model import BadSettings
+from eventd.tls.files import CertificateUnusable
+from tests.support.certificates import Authority
+from tests.support.routemaster import Heard, basic, read_response
+from tests.support.sites import Site
+
+ROOT = "r" * 16
+FLAGS = {
+    "routemaster_listen": "127.0.0.1:0",
+    "routemaster_root_key": ROOT,
+    "routemaster_require_tls": False,
+    "routemaster_clients": "shop--secret",
+}
+EVENT = b'{"type":"create","url":"https://shop.example/1"}'
+
+
+async def ask(site: Site, method: str, target: str, body: bytes = b"", *, user: str, tls: Any = None) -> Heard:
+    assert site.running.routemaster is not None
+    assert site.running.routemaster.address is not None
+    host, port = site.running.routemaster.address
+    reader, writer = await asyncio.open_connection(host, port, ssl=tls, server_hostname="localhost" if tls else None)
+    head = f"{method} {target} HTTP/1.1\r\nHost: {host}\r\nAuthorization: {basic(user)}\r\nConnection: close\r\n"
+    writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    heard = await read_response(reader, method)
+    writer.close()
+    return heard
+
+
+async def test_a_node_serves_the_surface_and_imports_its_tokens(sites: Callable[..., list[Site]]) -> None:
+    (site,) = sites("a")
+    for _ in range(2):  # the import is idempotent, and claims last
+        await site.start(**FLAGS)
+        assert (await ask(site, "POST", "/topics/orders", EVENT, user="shop--secret")).status == 200
+        assert len((await ask(site, "GET", "/api_tokens", user=ROOT)).json) == 1
+        await site.stop()
+    await site.start(**FLAGS)
+    (topic,) = (await ask(site, "GET", "/topics", user=ROOT)).json
+    assert topic["events"] == 2
+    assert topic["publisher"].startswith("shop--")
+    assert "secret" not in topic["publisher"]
+
+
+async def test_without_an_address_there_is_no_surface(site: Site) -> None:
+    assert site.running.routemaster is None
+    assert await site.rows("SELECT name FROM topics WHERE name = 'routemaster'") == []
+
+
+async def test_changes_are_heard_and_a_judge_refuses(sites: Callable[..., list[Site]]) -> None:
+    (site,) = sites("a")
+    await site.start(**FLAGS)
+    heard: list[str] = []
+    site.running.subscriptions_changed = lambda: heard.append("changed")
+    site.running.judge_callback = lambda url: "" if "app" in url else "address forbidden"
+    for host, status in (("app", 204), ("10.0.0.1", 400)):
+        body = f'{{"topics":["orders"],"callback":"https://{host}/"}}'.encode()
+        assert (await ask(site, "POST", "/subscription", body, user="shop--secret")).status == status
+    assert heard == ["changed"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "error"),
+    [
+        ({"routemaster_root_key": "CHANGE-ME"}, BadSettings),
+        ({"routemaster_root_key": "short"}, BadSettings),
+        ({"routemaster_clients": "SHOP"}, BadSettings),
+        ({"routemaster_tls_cert": "/none.pem", "routemaster_tls_key": "/none.key"}, CertificateUnusable),
+    ],
+)
+async def test_wrong_settings_keep_the_node_from_starting(
+    sites: Callable[..., list[Site]], flags: dict[str, str], error: type[Exception]
+) -> None:
+    (site,) = sites("a")
+    with pytest.raises(error):
+        await site.start(**FLAGS | flags)
+    assert issubclass(error, SettingsError | CertificateUnusable)
+
+
+async def test_an_address_in_use_is_named(sites: Callable[..., list[Site]]) -> None:
+    (site,) = sites("a")
+    await site.start(**FLAGS)
+    assert site.running.routemaster is not None
+    assert site.running.routemaster.address is not None
+    (other,) = sites("b")
+    with pytest.raises(Unavailable, match=r"the Routemaster surface cannot listen on 127\.0\.0\.1 port"):
+        await other.start(**FLAGS | {"routemaster_listen": f"127.0.0.1:{site.running.routemaster.address[1]}"})
+
+
+async def test_a_reload_reads_the_root_key_and_the_certificate_again(
+    sites: Callable[..., list[Site]], tmp_path: Path
+) -> None:
+    authority, file = Authority(tmp_path), tmp_path / "root"
+    cert, key = authority.issue("server")
+    file.write_text(ROOT)
+    tls_flags = {"routemaster_tls_cert": str(cert), "routemaster_tls_key": str(key)}
+    flags = FLAGS | tls_flags | {"routemaster_root_key": None, "routemaster_root_key_file": str(file)}
+    (site,) = sites("a")
+    await site.start(**flags | {"routemaster_require_tls": True})
+    tls = ssl.create_default_context(cafile=str(authority.file))
+    heard = await ask(site, "GET", "/topics", user=ROOT, tls=tls)
+    assert (heard.status, heard.headers["strict-transport-security"]) == (200, "max-age=31536000")
+    file.write_text("n" * 16)
+    authority.issue("server")
+    await site.running.reload()
+    assert (await ask(site, "GET", "/topics", user=ROOT, tls=tls)).status == 401
+    assert (await ask(site, "GET", "/topics", user="n" * 16, tls=tls)).status == 200
+    file.write_text("short")
+    with pytest.raises(BadSettings):
+        await site.running.reload()
+    assert (await ask(site, "GET", "/topics", user="n" * 16, tls=tls)).status == 200
