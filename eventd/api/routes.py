@@ -194,6 +194,41 @@ OPERATIONS: Final[dict[str, Route]] = {
     "keys.create": _post("/keys", "admin.keys:create", "admin", "Create an API key; the answer shows it once"),
     "keys.list": _get("/keys", "admin.keys:list_keys", "List created API keys, without their secrets", "admin"),
     "keys.revoke": _post("/keys/{name}/revoke", "admin.keys:revoke", "admin", "Revoke an API key at once"),
+    "routemaster.topics": _get(
+        "/routemaster/topics", "admin.routemaster:list_topics", "List the topics of the Routemaster surface"
+    ),
+    "routemaster.claim": _post(
+        "/routemaster/topics/{name}/claim",
+        "admin.routemaster:claim",
+        "admin",
+        "Hand the claim of a topic over to another client, or release it",
+    ),
+    "routemaster.subscribers": _get(
+        "/routemaster/subscribers",
+        "admin.routemaster:list_subscribers",
+        "List the subscribers of the Routemaster surface, and what waits for each",
+    ),
+    "routemaster.create_token": _post(
+        "/routemaster/tokens",
+        "admin.routemaster:create_token",
+        "admin",
+        "Create a token of the Routemaster surface; the answer shows it once",
+    ),
+    "routemaster.tokens": _get(
+        "/routemaster/tokens",
+        "admin.routemaster:list_tokens",
+        "List the tokens of the Routemaster surface by their handles",
+        "admin",
+    ),
+    "routemaster.rotate_token": _post(
+        "/routemaster/tokens/{handle}/rotate",
+        "admin.routemaster:rotate_token",
+        "admin",
+        "Give a client a new token, and end its present ones after a grace period",
+    ),
+    "routemaster.revoke_token": _post(
+        "/routemaster/tokens/{handle}/revoke", "admin.routemaster:revoke_token", "admin", "Delete a token at once"
+    ),
     "lake.status": _get("/lake", "admin.lake:show_lake", "Show how far each ledger table has been shipped to the lake"),
 }
 """By the name of the operation, which `routerctl` runs over HTTP or in its own process."""

@@ -280,6 +280,50 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
             "revoke": Leaf("node.keys.revoke", "Revoke a key at once, and close every connection that is using it."),
         },
     ),
+    "routemaster": Branch(
+        "Show the Routemaster surface; manage its claims and tokens.",
+        {
+            "topics": Leaf(
+                "routemaster.routemaster.topics",
+                "List the topics of the Routemaster surface with their publishers and counts.",
+            ),
+            "subscribers": Leaf(
+                "routemaster.routemaster.subscribers",
+                "List the subscribers of the Routemaster surface, and how many events wait for each.",
+            ),
+            "topic": Branch(
+                "Manage the claims of topics.",
+                {
+                    "claim": Leaf(
+                        "routemaster.routemaster.claim",
+                        "Hand the claim of a topic over to another client, or release it.",
+                    )
+                },
+            ),
+            "token": Branch(
+                "Manage the tokens of clients.",
+                {
+                    "create": Leaf(
+                        "routemaster.routemaster.create_token",
+                        "Create a token and print it: it cannot be shown again.",
+                    ),
+                    "list": Leaf(
+                        "routemaster.routemaster.list_tokens",
+                        "List the tokens of the Routemaster surface by their handles.",
+                    ),
+                    "rotate": Leaf(
+                        "routemaster.routemaster.rotate_token",
+                        "Give the client of a token a new one, and print it; its subscription and its claims stay.",
+                    ),
+                    "revoke": Leaf(
+                        "routemaster.routemaster.revoke_token",
+                        "Delete a token at once; with the last one of a client, also its subscription and what "
+                        "waits for it.",
+                    ),
+                },
+            ),
+        },
+    ),
     "lake": Branch(
         "Show, check and maintain the lake.",
         {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from eventd.api.routemaster.names import is_token
 from eventd.api.routemaster.surface import SurfaceConfig
 from eventd.log.routemaster.house_topic import house_config
+from eventd.log.routemaster.names import is_token
 from eventd.log.routemaster.tokens import NewToken
 from eventd.settings.model import BadSettings, SettingProblem, Settings
 from eventd.settings.routemaster import networks_of

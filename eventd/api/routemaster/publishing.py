@@ -8,9 +8,9 @@ from aiohttp import web
 
 from eventd.api.routemaster.answers import BadRequest, plain
 from eventd.api.routemaster.json_text import JsonFloat, JsonInteger, write_number, write_object
-from eventd.api.routemaster.names import is_topic
 from eventd.api.routemaster.surface import SurfaceCall
 from eventd.api.routemaster.urls import is_event_url
+from eventd.log.routemaster.names import is_topic
 from eventd.log.routemaster.publish import PublishedEvent, PublishEvent, require_claim
 from eventd.store.rows.routemaster import find_rm_topic
 from federation.event import is_plain

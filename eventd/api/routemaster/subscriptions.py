@@ -9,11 +9,11 @@ from aiohttp import web
 
 from eventd.api.routemaster.answers import BadRequest, as_json, done
 from eventd.api.routemaster.json_text import JsonFloat, JsonInteger
-from eventd.api.routemaster.names import is_topic
 from eventd.api.routemaster.surface import Caller, SurfaceCall
-from eventd.api.routemaster.urls import read_callback, without_user
+from eventd.api.routemaster.urls import read_callback
 from eventd.log.routemaster.backlog import SubscriberState, read_states
 from eventd.log.routemaster.errors import RmTopicNotFound, SubscriberNotFound
+from eventd.log.routemaster.names import is_topic
 from eventd.log.routemaster.subscriptions import DeleteSubscriber, LeaveTopic, PutSubscriber, SubscriptionSettings
 from eventd.store.rows.routemaster import find_subscriber
 from federation.event import is_plain
@@ -89,7 +89,7 @@ def _show(caller: Caller, state: SubscriberState) -> dict[str, Any]:
     return {
         "subscriber": caller.show(row.identity),
         "uuid": row.uuid if is_own else "",
-        "callback": row.callback if is_own else without_user(row.callback),
+        "callback": row.callback if is_own else row.shown_callback,
         "max_events": row.max_events,
         "timeout": row.timeout_ms,
         "topics": row.topics,

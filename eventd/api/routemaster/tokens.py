@@ -8,8 +8,8 @@ from aiohttp import web
 
 from eventd.api.routemaster.answers import BadRequest, as_json, done
 from eventd.api.routemaster.json_text import JsonFloat, JsonInteger
-from eventd.api.routemaster.names import is_token
 from eventd.api.routemaster.surface import SurfaceCall
+from eventd.log.routemaster.names import is_token
 from eventd.log.routemaster.tokens import CreateToken, DeleteToken, NewToken, new_token
 from eventd.store.rows.tokens import read_tokens
 

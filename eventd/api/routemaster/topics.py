@@ -5,9 +5,9 @@ from __future__ import annotations
 from aiohttp import web
 
 from eventd.api.routemaster.answers import as_json, done, not_found
-from eventd.api.routemaster.names import is_topic
 from eventd.api.routemaster.surface import SurfaceCall
 from eventd.log.routemaster.errors import RmTopicNotFound
+from eventd.log.routemaster.names import is_topic
 from eventd.log.routemaster.subscriptions import DeleteRmTopic
 from eventd.store.rows.routemaster import list_rm_topics
 

@@ -55,8 +55,3 @@ def read_callback(text: object) -> str:
     if not url.host or not 0 < int(url.port or 443) < 65536:
         raise BadRequest("URL is invalid")
     return str(text)
-
-
-def without_user(url: str) -> str:
-    """Return the URL of a callback without the user information in it."""
-    return re.sub(r"(//)[^/@#]*@", r"\1", url, count=1)

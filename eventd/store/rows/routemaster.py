@@ -6,6 +6,7 @@ An identity is that of a client, see `eventd.store.rows.tokens`. Every caller of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -114,6 +115,11 @@ class SubscriberRow(NamedTuple):
     def cursor(self) -> str:
         """Return the name of its cursor."""
         return cursor_of(self.identity)
+
+    @property
+    def shown_callback(self) -> str:
+        """Return the callback without the user information in it."""
+        return re.sub(r"//[^/@#]*@", "//", self.callback, count=1)
 
     @property
     def topics(self) -> list[str]:

@@ -1,0 +1,4 @@
+"""routerctl routemaster.
+
+May import: cli.gateway, cli.terminal.
+"""

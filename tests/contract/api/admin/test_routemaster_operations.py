@@ -1,0 +1,120 @@
+"""The operations on the Routemaster surface: what they show, and what they change. On both databases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eventd.api.framework.operations import Services
+from eventd.errors import Conflict, Invalid, NotFound
+from eventd.log.core.eventlog import EventLog
+from eventd.log.routemaster.house_topic import house_config
+from eventd.log.routemaster.publish import PublishedEvent, PublishEvent
+from eventd.log.routemaster.subscriptions import PutSubscriber, SubscriptionSettings
+from eventd.store.rows.tokens import handle_of
+from eventd.testing import ManualClock
+from tests.support import operations
+
+
+async def ask(log: EventLog, verb: str, /, **params: Any) -> Any:
+    return await operations.run(Services(log), f"routemaster.{verb}", **params)
+
+
+async def publish(log: EventLog, publisher: str) -> None:
+    event = PublishedEvent("orders", "create", "https://a")
+    await log.submit(PublishEvent(event, publisher, flushes=log.flushes, config=house_config(), random=bytes(16)))
+
+
+async def subscribe(log: EventLog, identity: str, uuid: str = "secret") -> None:
+    wanted = SubscriptionSettings(("orders",), "https://me:pw@app.example/", uuid)
+    await log.submit(PutSubscriber(identity, wanted, config=house_config(), random=bytes(16)))
+
+
+async def test_topics_and_subscribers_are_listed_without_a_secret(log: EventLog) -> None:
+    assert await ask(log, "topics") == {"topics": []}
+    assert await ask(log, "subscribers") == {"subscribers": []}
+    await subscribe(log, "app--1")
+    await subscribe(log, "app--2", "")
+    await publish(log, "shop--1")
+    (topic,) = (await ask(log, "topics"))["topics"]
+    assert topic == {
+        "name": "orders",
+        "publisher": "shop--1",
+        "events": 1,
+        "subscribers": 2,
+        "createdAt": "2026-11-20T12:00:00Z",
+    }
+    first, second = (await ask(log, "subscribers"))["subscribers"]
+    assert first == {
+        "subscriber": "app--1",
+        "callback": "https://app.example/",
+        "uuid": "set",
+        "timeoutMs": 500,
+        "maxEvents": 100,
+        "topics": ["orders"],
+        "sent": 0,
+        "queued": 1,
+        "oldestAt": "2026-11-20T12:00:00Z",
+        "cursor": "callback:rm/app--1",
+        "createdAt": "2026-11-20T12:00:00Z",
+        "updatedAt": "2026-11-20T12:00:00Z",
+    }
+    assert second["uuid"] == "not set"
+
+
+async def test_a_token_is_shown_once_and_listed_by_its_handle(log: EventLog) -> None:
+    made = await ask(log, "create_token", name="shop")
+    token = made.pop("token")
+    assert token.startswith("shop--")
+    assert (await ask(log, "tokens"))["tokens"] == [made]
+    assert (made["handle"], made["identity"], made["state"]) == (handle_of("shop", token),) * 2 + ("active",)
+    assert (await operations.run(Services(log), "keys.list"))["keys"] == []
+    for name in ("", "Shop", "a" * 31, "a b"):
+        with pytest.raises(Invalid, match="cannot be the name of a token"):
+            await ask(log, "create_token", name=name)
+
+
+async def test_a_rotated_token_has_a_successor_of_its_identity(log: EventLog, clock: ManualClock) -> None:
+    old = await ask(log, "create_token", name="shop")
+    new = await ask(log, "rotate_token", handle=old["handle"], grace="10s")
+    assert (new["identity"], new["name"], new["state"]) == (old["identity"], "shop", "active")
+    assert new["token"] != old["token"]
+    clock.advance(10)
+    states = {row["handle"]: row["state"] for row in (await ask(log, "tokens"))["tokens"]}
+    assert states == {old["handle"]: "expired", new["handle"]: "active"}
+    for grace in ("soon", "-1s"):
+        with pytest.raises(Invalid, match="grace: "):
+            await ask(log, "rotate_token", handle=new["handle"], grace=grace)
+    with pytest.raises(NotFound, match="no such token"):
+        await ask(log, "rotate_token", handle="none")
+
+
+async def test_a_revoked_token_takes_the_subscription_along(log: EventLog) -> None:
+    made = await ask(log, "create_token", name="app")
+    await subscribe(log, made["identity"])
+    gone = await ask(log, "revoke_token", handle=made["handle"])
+    assert (gone["handle"], gone["state"]) == (made["handle"], "revoked")
+    assert await ask(log, "subscribers") == {"subscribers": []}
+    with pytest.raises(NotFound, match="no such token") as error:
+        await ask(log, "revoke_token", handle=made["token"])
+    assert made["token"] not in str(error.value)
+
+
+async def test_a_claim_is_handed_over_by_name_or_handle_and_released(log: EventLog) -> None:
+    one, two = [await ask(log, "create_token", name=name) for name in ("one", "two")]
+    await publish(log, one["identity"])
+    assert (await ask(log, "claim", name="orders", to="two"))["publisher"] == two["identity"]
+    assert (await ask(log, "claim", name="orders", to=one["handle"]))["publisher"] == one["identity"]
+    assert (await ask(log, "claim", name="orders", release=True))["publisher"] is None
+    for params in ({}, {"to": "one", "release": True}):
+        with pytest.raises(Invalid, match="name the new publisher, or set release"):
+            await ask(log, "claim", name="orders", **params)
+    for name in ("none", "No name"):
+        with pytest.raises(NotFound, match="the Routemaster surface has no topic"):
+            await ask(log, "claim", name=name, release=True)
+    with pytest.raises(NotFound, match="no client has the name"):
+        await ask(log, "claim", name="orders", to="none")
+    await ask(log, "create_token", name="two")
+    with pytest.raises(Conflict, match="several clients have the name 'two'"):
+        await ask(log, "claim", name="orders", to="two")
