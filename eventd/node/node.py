@@ -193,7 +193,7 @@ class Node:
             self.settings.max_total_bytes,
             lazy=not self._share.is_first,
         )
-        self.topics = TopicChanges(self.log, self.keys, self.routing)
+        self.topics = TopicChanges(self.log, self.keys, self.routing, lambda: self.subscriptions_changed())
         self._started.append(self.routing.stop)
         await self.reconciler.apply(strict=True)
         await self.routing.load()

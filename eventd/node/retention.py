@@ -28,6 +28,7 @@ from eventd.store.parts.parts import delete_old_parts
 from eventd.store.rows.callback_attempts import delete_old_attempts
 from eventd.store.rows.links import delete_links, stale_links
 from eventd.store.rows.registry import read_resources
+from eventd.store.rows.routemaster import drop_passed, has_passed
 from eventd.store.rows.runs import delete_old_runs
 
 UNDECLARED_AGE = 30 * 24 * 3600 * SECOND
@@ -80,6 +81,8 @@ class Retention:
         await self._delete_older(delete_old_runs, self._settings.run_retention, CHUNK)
         await self._delete_older(delete_old_parts, self._settings.part_retention, PARTS)
         await self._delete_older(delete_old_attempts, self._settings.attempt_retention, CHUNK)
+        if await self._log.database.read(has_passed):
+            await self._log.database.write(_drop_passed)
         for group in declared:
             await self._delete_undeclared_links(group)
 
@@ -165,6 +168,11 @@ def _read_stale(conn: Connection, group: str, peers: set[str], now: int) -> tupl
     except NotFound:  # deleted meanwhile, or not loaded yet
         return 0, []
     return topic_id, stale_links(conn, topic_id, peers, most=MOST_UNDECLARED, before=now - UNDECLARED_AGE)
+
+
+def _drop_passed(conn: Connection) -> None:
+    lock_head(conn)
+    drop_passed(conn)
 
 
 def _delete_links(conn: Connection, topic_id: int, stale: list[tuple[str, int]]) -> None:

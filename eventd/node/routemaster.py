@@ -29,6 +29,8 @@ SURFACE: Final = "(routemaster)"
 """What stands for a group in metrics and logs of this listener; no group has such a name."""
 SHUTDOWN_SECONDS: Final = 5.0
 """Seconds that the closing listener waits for requests under way."""
+LINGER_SECONDS: Final = 2.0
+"""Seconds that the rest of a body that no handler reads is read, so that its sender receives the response."""
 
 logger = logging.getLogger("eventd.routemaster")
 
@@ -96,6 +98,7 @@ class RoutemasterListener:
             refused_by_library,
             keepalive_timeout=KEEPALIVE_SECONDS,
             shutdown_timeout=SHUTDOWN_SECONDS,
+            lingering_time=LINGER_SECONDS,
         )
         await self._runner.setup()
         await patiently(lambda: self._listen(tls), ours.log.clock)

@@ -1,9 +1,13 @@
-"""Follows changes of topics, routers and API keys by other processes; one read covers all changes before it."""
+"""Follows changes of topics, routers, API keys and Routemaster subscriptions by other processes.
+
+One read covers all changes before it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from eventd.api.framework.auth import Keys
@@ -25,15 +29,19 @@ logger = logging.getLogger("eventd.node")
 class TopicChanges:
     """Reads API keys and routers again, and wakes readers of topics, when another process has changed any of these.
 
+    `subscriptions_changed` is called, too: a subscription to the Routemaster surface may have changed.
     Call `look` with every head that is read; one task runs `run_for_ever`. `trouble` is the reason why the last read
     failed, empty if it succeeded.
     """
 
-    def __init__(self, log: EventLog, keys: Keys, routing: Routing) -> None:
+    def __init__(
+        self, log: EventLog, keys: Keys, routing: Routing, subscriptions_changed: Callable[[], None] = lambda: None
+    ) -> None:
         self.trouble = ""
         self._log = log
         self._keys = keys
         self._routing = routing
+        self._subscriptions_changed = subscriptions_changed
         self._found = 0
         self._sign = asyncio.Event()
 
@@ -60,6 +68,7 @@ class TopicChanges:
         version = self._found  # a change during the reads raises `_found`, and the next turn reads again
         self._keys.reload_from(await self._log.database.read(read_keys))
         self._routing.changed()
+        self._subscriptions_changed()
         self._log.wakeups.touch_all()
         self._log.topic_versions.read(version)
         if self._found == version:

@@ -81,6 +81,7 @@ def build_surface(surface: SurfaceContext) -> web.Application:
             response = redirect(request.method, https_target(request, config.public_url))
         else:
             response = await _answer(surface, request)
+        response.headers["Server"] = "routerd-eventd"
         if config.require_tls and secure:
             response.headers[POLICY[0]] = POLICY[1]
         if response.status >= 300 and not request.content.is_eof():

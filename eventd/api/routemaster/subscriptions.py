@@ -79,7 +79,8 @@ def _read_number(body: dict[str, Any], name: str, within: Sequence[int]) -> int 
 
 async def list_subscribers(call: SurfaceCall) -> web.Response:
     """List all subscribers with their settings, their topics, and how many events wait for each."""
-    states = await call.surface.log.database.read(read_states)
+    async with call.surface.counting:
+        states = await call.surface.log.database.read(read_states)
     return as_json([_show(call.caller, state) for state in states])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Sequence
@@ -99,6 +100,8 @@ class SurfaceContext:
     changed: Callable[[], None] = lambda: None
     due: DueBatches = field(default_factory=NoBatches)
     judge: Callable[[str], str] = _allow
+    counting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the events that wait are counted: that reads the log, so it is done once at a time."""
 
 
 class Caller(NamedTuple):

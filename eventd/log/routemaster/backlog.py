@@ -47,12 +47,7 @@ def read_states(conn: Connection) -> list[SubscriberState]:
     if line is not None and waiting:
         first = max(line.evicted_position, min(after[row.identity] for row in waiting))
         topics = _read_positions(conn, line.id, first, head, {topic for row in waiting for topic in _topics_of(row)})
-    return [
-        SubscriberState(
-            row, _backlog(topics, row.intervals, after.get(row.identity, head)) if topics else QueuedEvents()
-        )
-        for row in subscribers
-    ]
+    return [SubscriberState(row, _count(topics, row.intervals, after.get(row.identity, head))) for row in subscribers]
 
 
 def _topics_of(row: SubscriberRow) -> Iterator[str]:
@@ -114,10 +109,12 @@ def _add_lines(found: dict[str, _Positions], block: Block, after: int) -> None:
             found[topic].add(position, 1, block.recorded_at)
 
 
-def _backlog(topics: dict[str, _Positions], intervals: Iterable[Interval], cursor: int) -> QueuedEvents:
+def _count(topics: dict[str, _Positions], intervals: Iterable[Interval], cursor: int) -> QueuedEvents:
     queued, oldest = 0, list[int]()
     for topic, after, upto in intervals:
-        start, positions = max(after, cursor), topics[topic]
+        start, positions = max(after, cursor), topics.get(topic)
+        if positions is None:  # nothing was read
+            continue
         count = positions.count_upto(upto if upto is not None else 2**62) - positions.count_upto(start)
         if count > 0:
             queued += count

@@ -12,7 +12,16 @@ from eventd.log.routemaster.errors import TokenNotFound
 from eventd.log.routemaster.subscriptions import end_subscription
 from eventd.runtime.chance import Chance
 from eventd.store.engine.database import Connection
-from eventd.store.rows.tokens import TokenRow, delete_token, end_token, find_token, put_token, read_tokens
+from eventd.store.rows.tokens import (
+    TokenRow,
+    count_tokens,
+    delete_token,
+    end_token,
+    find_token,
+    put_token,
+    read_tokens,
+    tokens_of,
+)
 
 MOST_TOKENS: Final = 10_000
 """Maximum number of tokens, also expired ones."""
@@ -75,7 +84,7 @@ class RotateToken(ChangeUnit[TokenRow]):
         if old is None:
             raise TokenNotFound
         _require_room(tx.conn, 1)
-        for each in _of_identity(tx.conn, old.identity):
+        for each in tokens_of(tx.conn, old.identity):
             end_token(tx.conn, each.handle, tx.now + self._grace)
         made = put_token(tx.conn, old.label, self._token, tx.now, identity=old.identity)
         announce_topics(tx.conn)
@@ -96,20 +105,16 @@ class DeleteToken(ChangeUnit[TokenRow | None]):
         if old is None:
             return None
         delete_token(tx.conn, old.handle)
-        if not any(each.is_valid(tx.now) for each in _of_identity(tx.conn, old.identity)):
-            for each in _of_identity(tx.conn, old.identity):
+        if not any(each.is_valid(tx.now) for each in tokens_of(tx.conn, old.identity)):
+            for each in tokens_of(tx.conn, old.identity):
                 delete_token(tx.conn, each.handle)
             end_subscription(tx.conn, old.identity)
         announce_topics(tx.conn)
         return old
 
 
-def _of_identity(conn: Connection, identity: str) -> list[TokenRow]:
-    return [token for token in read_tokens(conn) if token.identity == identity]
-
-
 def _require_room(conn: Connection, more: int) -> None:
-    if len(read_tokens(conn)) + more > MOST_TOKENS:
+    if count_tokens(conn) + more > MOST_TOKENS:
         raise Conflict(
             f"there are {MOST_TOKENS} tokens already",
             hint="delete those that are no longer used: routerctl routemaster token revoke",

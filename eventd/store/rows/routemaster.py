@@ -16,8 +16,6 @@ from eventd.store.engine.statements import bulk_insert, execute, fetch, insert_r
 CURSOR_KIND: Final = "callback"
 _CURSOR: Final = f"{CURSOR_KIND}:rm/"
 """Prefix of the names of subscribers' cursors."""
-CURSORS: Final = (_CURSOR, f"{_CURSOR[:-1]}0")
-"""The range `[first, end)` of the names of subscribers' cursors."""
 
 
 def cursor_of(identity: str) -> str:
@@ -171,6 +169,11 @@ def add_sent(conn: Connection, identity: str, events: int) -> None:
     execute(conn, "UPDATE rm_subscribers SET sent = sent + ? WHERE identity = ?", (events, identity))
 
 
+_PASSED: Final = (
+    "upto IS NOT NULL AND EXISTS"
+    f" (SELECT 1 FROM cursors WHERE cursors.name = '{_CURSOR}' || subscriber AND cursors.position >= upto)"
+)
+
 # --- intervals ----------------------------------------------------------------------------------------------------
 
 
@@ -192,6 +195,16 @@ def close_intervals(conn: Connection, upto: int, *, topic: str, identity: str | 
 def drop_intervals(conn: Connection, identity: str, position: int) -> None:
     """Delete the intervals of a subscriber that end at or before a position: its cursor has passed them."""
     execute(conn, "DELETE FROM rm_intervals WHERE subscriber = ? AND upto <= ?", (identity, position))
+
+
+def has_passed(conn: Connection) -> bool:
+    """Return whether the cursor of any subscriber has passed an interval that has ended."""
+    return bool(fetch(conn, f"SELECT 1 FROM rm_intervals WHERE {_PASSED} LIMIT 1"))
+
+
+def drop_passed(conn: Connection) -> None:
+    """Delete the intervals that have ended and that the cursors of their subscribers have passed."""
+    execute(conn, f"DELETE FROM rm_intervals WHERE {_PASSED}")
 
 
 def set_publisher(conn: Connection, topic: str, publisher: str) -> bool:

@@ -11,8 +11,9 @@ import hashlib
 from typing import Final, NamedTuple
 
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import execute, update_rows
+from eventd.store.engine.statements import execute, fetch, update_rows
 from eventd.store.rows.keys import ROUTEMASTER, KeyRow, create_key, forget_key, read_keys
+from federation.event import is_plain
 
 _MARK: Final = "routemaster/"
 """Prefix of the name under which a token is stored: no key of the API has such a name."""
@@ -55,11 +56,28 @@ def _token(line: KeyRow) -> TokenRow:
     return TokenRow(handle, line.label, line.identity, line.digest, line.created_at, line.expires_at)
 
 
+def count_tokens(conn: Connection) -> int:
+    """Return the number of tokens, also expired ones."""
+    return int(fetch(conn, "SELECT count(*) FROM api_keys WHERE surface = ?", (ROUTEMASTER,))[0][0])
+
+
+def tokens_of(conn: Connection, identity: str) -> list[TokenRow]:
+    """Return all tokens of a client, also expired ones, ordered by handle."""
+    return _read(conn, "identity = ?", identity)
+
+
 def find_token(conn: Connection, said: str) -> TokenRow | None:
     """Return the token that a text is, or else whose handle it is; None without one."""
-    tokens, digest = read_tokens(conn), digest_of(said)
-    by_digest = next((token for token in tokens if token.digest == digest), None)
-    return by_digest or next((token for token in tokens if token.handle == said), None)
+    name = _MARK + said if is_plain(said) else ""
+    found = _read(conn, "digest = ?", digest_of(said)) or _read(conn, "name = ?", name)
+    return found[0] if found else None
+
+
+def _read(conn: Connection, condition: str, value: str) -> list[TokenRow]:
+    columns = "name, label, identity, digest, created_at, expires_at"
+    sql = f"SELECT {columns} FROM api_keys WHERE surface = ? AND {condition} ORDER BY name"
+    rows = fetch(conn, sql, (ROUTEMASTER, value))
+    return [TokenRow(name.removeprefix(_MARK), *others) for name, *others in rows]
 
 
 def put_token(conn: Connection, label: str, token: str, now: int, *, identity: str = "") -> TokenRow:
@@ -67,8 +85,7 @@ def put_token(conn: Connection, label: str, token: str, now: int, *, identity: s
 
     A known token keeps its handle, and is valid again if it had expired.
     """
-    known = next((row for row in read_tokens(conn) if row.digest == digest_of(token)), None)
-    if known is not None:
+    for known in _read(conn, "digest = ?", digest_of(token)):
         expires_at = known.expires_at if known.is_valid(now) else None
         update_rows(conn, "api_keys", {"label": label, "expires_at": expires_at}, {"name": _MARK + known.handle})
         return known._replace(label=label, expires_at=expires_at)

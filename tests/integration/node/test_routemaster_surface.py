@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eventd.errors import SettingsError, Unavailable
+from eventd.log.core.eventlog import EventLog
+from eventd.log.routemaster.subscriptions import DeleteRmTopic
+from eventd.runtime.clock import SystemClock
 from eventd.settings.model import BadSettings
+from eventd.store.engine.database import Database
+from eventd.testing import until
 from eventd.tls.files import CertificateUnusable
 from tests.support.certificates import Authority
 from tests.support.routemaster import Heard, basic, read_response
@@ -67,7 +73,13 @@ async def test_changes_are_heard_and_a_judge_refuses(sites: Callable[..., list[S
     for host, status in (("app", 204), ("10.0.0.1", 400)):
         body = f'{{"topics":["orders"],"callback":"https://{host}/"}}'.encode()
         assert (await ask(site, "POST", "/subscription", body, user="shop--secret")).status == status
-    assert heard == ["changed"]
+    await until(lambda: heard, "the change to be heard")
+    before = len(heard)
+    with closing(Database(site.url)) as other:  # as a command, or another process of the node
+        log = await EventLog.open(other, SystemClock())
+        await log.submit(DeleteRmTopic("orders", None))
+        await log.close()
+    await until(lambda: len(heard) > before, "the change of another process to be heard")
 
 
 @pytest.mark.parametrize(

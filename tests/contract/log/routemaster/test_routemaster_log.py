@@ -44,6 +44,8 @@ from eventd.store.rows.routemaster import (
     RmTopicRow,
     SubscriberRow,
     add_sent,
+    drop_passed,
+    has_passed,
     intervals_of,
     list_rm_topics,
     read_subscribers,
@@ -231,6 +233,19 @@ async def test_the_list_is_complete_and_what_was_published_before_is_still_owed(
     assert await log.database.read(intervals_of, "app--1") == [Interval("bills", 2, 4)], "the passed one is dropped"
     await settle(log, 4)
     assert await backlog(log) == QueuedEvents()
+
+
+async def test_passed_intervals_are_swept(log: EventLog) -> None:
+    await subscribe(log, "app--1", "orders")
+    await emit(log)
+    await subscribe(log, "app--1")
+    assert not await log.database.read(has_passed)
+    await log.database.write(drop_passed)
+    assert len(await log.database.read(intervals_of, "app--1")) == 1
+    await settle(log, 1)
+    assert await log.database.read(has_passed)
+    await log.database.write(drop_passed)
+    assert await log.database.read(intervals_of, "app--1") == []
 
 
 async def test_settings_that_are_left_out_stay_but_the_uuid(log: EventLog) -> None:
