@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from eventd.egress.callbacks.formats import CallbackItem
+from eventd.egress.callbacks.formats import EXPIRED, UNSUITABLE, CallbackItem
 from eventd.egress.callbacks.selection import CallbackReader, CallbackSelection
 from eventd.egress.cursors import CALLBACK, RESEND, callback_name, callback_of
 from eventd.errors import NotFound
@@ -27,6 +27,7 @@ from eventd.store.rows.registry import StoredResource, read_resources
 COUNTED = 1000
 """Maximum number of waiting events of a callback that are counted."""
 _PAGE_BYTES = 16 << 20
+_WHY_NOT = {EXPIRED: "it has expired", UNSUITABLE: "it has no form in the callback's format"}
 
 
 class KnownCallback(NamedTuple):
@@ -156,23 +157,26 @@ def _items(
 
 
 def read_places(
-    conn: Connection, one: KnownCallback, topic_id: int, ids: Sequence[str] | None, upto: int, now: int
+    conn: Connection, one: KnownCallback, topic_id: int, ids: Sequence[str], upto: int, now: int
 ) -> dict[str, int | str]:
     """Return by id the position of each of these events or records that can be sent again, or why it cannot.
 
-    `ids` None: of all that are stored and that the callback gets, up to the position `upto`.
+    Only those up to the position `upto` can.
     """
     found: dict[str, int | str] = {}
-    wanted = None if ids is None else set(ids)
+    wanted = set(ids)
     for item in _items(conn, one, topic_id, 0, upto, now):
-        if wanted is not None and not wanted & {item.event_id, item.message_id}:
-            continue
-        place: int | str = f"it is {item.omitted}" if item.omitted else item.position
-        for id in (item.event_id,) if wanted is None else wanted & {item.event_id, item.message_id}:
-            found[id] = place
-    for id in sorted((wanted or set()) - found.keys()):
+        for id in wanted & {item.event_id, item.message_id}:
+            found[id] = _WHY_NOT.get(item.omitted, item.omitted) if item.omitted else item.position
+    for id in sorted(wanted - found.keys()):
         found[id] = "the callback has received no stored event with this id"
     return found
+
+
+def read_obstacles(conn: Connection, one: KnownCallback, topic_id: int, upto: int, now: int) -> dict[int, str]:
+    """Return for the position of each stored item of a callback why it cannot be sent again; empty: it can."""
+    items = _items(conn, one, topic_id, 0, upto, now)
+    return {item.position: _WHY_NOT.get(item.omitted, item.omitted) for item in items}
 
 
 # --- attempts -------------------------------------------------------------------------------------------------------

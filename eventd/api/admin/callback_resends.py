@@ -14,7 +14,7 @@ from eventd.api.framework.paging import PAGE_SIZE, Limit, cut_page
 from eventd.egress.callbacks.selection import CallbackSelection
 from eventd.egress.cursors import RESEND, callback_name
 from eventd.errors import Conflict, NotFound
-from eventd.groups.callbacks import KnownCallback, count_between, find_callback, read_places
+from eventd.groups.callbacks import KnownCallback, count_between, find_callback, read_obstacles, read_places
 from eventd.log.core.head import lock_head
 from eventd.log.cursors.cursors import Cursor, create_cursor, set_paused
 from eventd.log.delivery.repairs import (
@@ -104,7 +104,9 @@ def _replay_now(conn: Connection, params: Replay, now: int) -> dict[str, Any]:
     after, upto = _range(conn, params, cursor, now)
     # What lies beyond the cursor is sent anyway.
     upto = min(upto, cursor.position)
-    letters = _letters(conn, cursor, after, upto) if params.failed else []
+    letters: list[StoredDeadLetter] = []
+    if params.failed:
+        letters, _ = _sort_letters(conn, callback, cursor, _letters(conn, cursor, after, upto), now)
     events = len(letters) if params.failed else count_between(conn, callback, cursor.topic_id, after, upto, now)
     if not events:
         raise Conflict(
@@ -226,27 +228,35 @@ async def retry_letters(services: Services, params: ChooseCallbackLetters) -> di
 def _retry_now(conn: Connection, params: ChooseCallbackLetters, now: int) -> dict[str, Any]:
     announce(conn)
     callback, cursor = _find(conn, params, now)
-    letters = _chosen(conn, params, cursor)
-    kept = _retry(conn, callback, cursor, letters, now)
-    return {"retried": len(letters) - len(kept), "kept": kept}
+    again, kept = _sort_letters(conn, callback, cursor, _chosen(conn, params, cursor), now)
+    _retry(conn, callback, cursor, again, now)
+    return {"retried": len(again), "kept": kept}
+
+
+def _sort_letters(
+    conn: Connection, callback: KnownCallback, cursor: Cursor, letters: Sequence[StoredDeadLetter], now: int
+) -> tuple[list[StoredDeadLetter], list[dict[str, Any]]]:
+    """Return the dead letters whose events can be sent again, and as JSON the others, each with the reason."""
+    positions = frozenset(letter.position for letter in letters)
+    chosen = callback._replace(selection=CallbackSelection(callback.config.selector, None, positions))
+    obstacles = read_obstacles(conn, chosen, cursor.topic_id, cursor.position, now)
+    why_not = {letter.id: obstacles.get(letter.position, "it is not stored any more") for letter in letters}
+    again = [letter for letter in letters if not why_not[letter.id]]
+    kept = [
+        {"id": letter.id, "eventId": letter.event_id, "reason": why_not[letter.id]}
+        for letter in letters
+        if why_not[letter.id]
+    ]
+    return again, kept
 
 
 def _retry(
     conn: Connection, callback: KnownCallback, cursor: Cursor, letters: Sequence[StoredDeadLetter], now: int
-) -> list[dict[str, Any]]:
-    """Start resends of dead letters, which are deleted; return as JSON those whose events are stored no more."""
-    selection = CallbackSelection(callback.config.selector, None, frozenset(letter.position for letter in letters))
-    stored = read_places(conn, callback._replace(selection=selection), cursor.topic_id, None, cursor.position, now)
-    places = {place for place in stored.values() if isinstance(place, int)}
-    again = [letter for letter in letters if letter.position in places]
-    if again:
-        _start_at(conn, callback, cursor, sorted({letter.position for letter in again}), now)
-        remove_dead_letters(conn, [letter.id for letter in again])
-    return [
-        {"id": letter.id, "eventId": letter.event_id, "reason": "it is stored no more, or has expired"}
-        for letter in letters
-        if letter.position not in places
-    ]
+) -> None:
+    """Start resends of dead letters whose events can be sent again, and delete these dead letters."""
+    if letters:
+        _start_at(conn, callback, cursor, sorted({letter.position for letter in letters}), now)
+        remove_dead_letters(conn, [letter.id for letter in letters])
 
 
 async def drop_letters(services: Services, params: ChooseCallbackLetters) -> dict[str, Any]:
