@@ -142,7 +142,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
                 "List callbacks with their state, backlog, last success and next try.",
             ),
             "describe": Leaf(
-                "callbacks.callbacks.describe", "Show a callback with its limits, keys, losses and newest attempts."
+                "callbacks.callbacks.describe", "Show a callback with its limits, keys and newest attempts."
             ),
             "attempts": Leaf(
                 "callbacks.callbacks.attempts",

@@ -244,7 +244,10 @@ def _failure(row: CallbackAttempt) -> EndpointAttempt:
 
 def _success(batch: AcceptedBatch) -> EndpointAttempt:
     found = json.loads(batch.receipt) if batch.receipt else {}
-    lost = found.get("lost")
+    detail = ""
+    if lost := found.get("lost"):
+        reported = batch.status in range(200, 300)
+        detail = f"reported {lost['count']} lost events" if reported else f"{lost['count']} lost events, not reported"
     return EndpointAttempt(
         batch.id,
         batch.acked_at,
@@ -257,7 +260,7 @@ def _success(batch: AcceptedBatch) -> EndpointAttempt:
         found.get("requests", 1),
         batch.status,
         "",
-        f"reported {lost['count']} lost events" if lost else "",
+        detail,
         found.get("duration", 0),
         found.get("address", ""),
         batch.key_id,

@@ -74,7 +74,7 @@ async def list_callbacks(
 @connected
 @only_calls
 async def describe(session: Session, name: NameArgument) -> None:
-    """Show a callback with its limits, keys, losses and newest attempts."""
+    """Show a callback with its limits, keys and newest attempts."""
     answer = await session.call("callbacks.describe", callback=name)
     if not session.out.is_table:
         session.out.value(answer)

@@ -64,11 +64,11 @@ class AcceptedBatch(NamedTuple):
 def read_newest_batches(conn: Connection, cursor: str, *, before: int | None, limit: int) -> list[AcceptedBatch]:
     """Return up to `limit` acknowledged batches of a cursor from before a time, newest first.
 
-    `before` in microseconds; None: all. Batches of repairs are included.
+    `before` in microseconds; None: all. Batches of repairs are included, and rows without a message are not.
     """
     bound, params = ("", (cursor,)) if before is None else (" AND acked_at < ?", (cursor, before))
     columns = ", ".join(AcceptedBatch._fields)
-    sql = f"SELECT {columns} FROM batches WHERE cursor = ?{bound} AND status <> 0"
+    sql = f"SELECT {columns} FROM batches WHERE cursor = ?{bound} AND status <> 0 AND batch_id <> ''"
     ranges = fetch(conn, f"{sql} AND picked = '' ORDER BY upto DESC LIMIT ?", (*params, limit))
     picked = fetch(conn, f"{sql} AND picked <> '' ORDER BY id DESC LIMIT ?", (*params, limit))
     found = [AcceptedBatch._make(row) for row in [*ranges, *picked]]

@@ -84,6 +84,9 @@ async def test_a_batch_is_halved_until_the_event_at_fault_is_alone(
 
     await until(given_up)
     assert len(receiver.requests) < 20
+    attempts = await called.attempts()
+    assert all(one.events and one.message_id for one in attempts), "each is a request"
+    assert {one.reason for one in attempts if one.status == 422} == {"http_422"}
 
 
 async def test_the_search_survives_a_restart(called: CalledBack, receiver: Receiver) -> None:
