@@ -43,7 +43,8 @@ class CallbackStatus:
     """A callback: everything up to `position` of the log is settled, and `head` is the log's last position.
 
     `backlog` counts the waiting events, at most `COUNTED`; unless it is `exact`, more may wait. `cursor` is None while
-    the node has not created it, or its topic does not exist. `resends` are the cursors of its unfinished resends.
+    the node has not created it, or its topic does not exist (`has_topic`). `resends` are the cursors of its unfinished
+    resends.
     """
 
     callback: KnownCallback
@@ -53,11 +54,14 @@ class CallbackStatus:
     backlog: Backlog
     dead_letters: int
     resends: Sequence[Cursor]
+    has_topic: bool = True
 
     @property
     def state(self) -> LinkState:
-        """Return the state that operators see; `running` if the callback has no cursor yet."""
-        return LinkState.RUNNING if self.cursor is None else self.cursor.shown_state
+        """Return the state that operators see; without a cursor, `blocked` if the topic does not exist."""
+        if self.cursor is not None:
+            return self.cursor.shown_state
+        return LinkState.RUNNING if self.has_topic else LinkState.BLOCKED
 
 
 def read_callbacks(conn: Connection, stored: Sequence[StoredResource] | None = None) -> dict[str, KnownCallback]:
@@ -101,13 +105,15 @@ def _status(
     name = callback_name(one.config.name)
     cursor = cursors.get(name)
     position = head if cursor is None else cursor.position
-    if cursor is None and one.config.from_earliest and (topic := find_topic(conn, one.config.topic)) is not None:
+    topic = find_topic(conn, one.config.topic) if cursor is None else None
+    if topic is not None and one.config.from_earliest:
         position = topic.evicted_position
     backlog = Backlog(position)
     if cursor is not None and position < head:
         backlog = _read_backlog(conn, one, cursor.topic_id, position, now)
     resends = [c for c in cursors.values() if c.kind == RESEND and callback_of(c.name) == one.config.name]
-    return CallbackStatus(one, cursor, position, head, backlog, letters.get(name, 0), resends)
+    has_topic = cursor is not None or topic is not None
+    return CallbackStatus(one, cursor, position, head, backlog, letters.get(name, 0), resends, has_topic)
 
 
 def _read_backlog(conn: Connection, one: KnownCallback, topic_id: int, position: int, now: int) -> Backlog:
@@ -166,8 +172,8 @@ def read_places(
     found: dict[str, int | str] = {}
     wanted = set(ids)
     for item in _items(conn, one, topic_id, 0, upto, now):
-        for id in wanted & {item.event_id, item.message_id}:
-            found[id] = _WHY_NOT.get(item.omitted, item.omitted) if item.omitted else item.position
+        place = _WHY_NOT.get(item.omitted, item.omitted) if item.omitted else item.position
+        found |= {id: place for id in (item.event_id, item.message_id) if id in wanted}
     for id in sorted(wanted - found.keys()):
         found[id] = "the callback has received no stored event with this id"
     return found

@@ -83,9 +83,9 @@ class Replay(OneCallback):
     def _one_range(self) -> Self:
         by_time, by_seq = bool(self.since or self.until), self.from_seq is not None or self.to_seq is not None
         if by_time and by_seq:
-            raise ValueError("select events in one way: since and until, or fromSeq and toSeq")
+            raise ValueError("must select events in one way: by since and until, or by fromSeq and toSeq")
         if not (by_time or by_seq or self.failed):
-            raise ValueError("select events: since and until, fromSeq and toSeq, or failed")
+            raise ValueError("must select events: by since and until, by fromSeq and toSeq, or by failed")
         return self
 
 
@@ -215,7 +215,7 @@ class ChooseCallbackLetters(OneCallback):
     @model_validator(mode="after")
     def _one_way_to_choose(self) -> Self:
         if bool(self.ids) == self.all:
-            raise ValueError("choose dead letters in one way: ids, or all")
+            raise ValueError("must choose dead letters in one way: by ids, or all")
         return self
 
 

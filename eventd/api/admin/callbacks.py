@@ -25,7 +25,6 @@ from eventd.log.core.head import read_head
 from eventd.log.core.topic_row import find_topic
 from eventd.log.cursors.cursors import (
     Cursor,
-    LinkState,
     declare_selection,
     delete_cursors,
     move_cursor,
@@ -68,7 +67,7 @@ def _show(status: CallbackStatus, now: int) -> dict[str, Any]:
         "topic": config.topic,
         "url": config.url,
         "format": config.format,
-        **_state(status.cursor),
+        **_state(status),
         "waitingEvents": status.backlog.events,
         "waitingIsExact": status.backlog.exact,
         "waitingSeconds": show_seconds(status.backlog.lag(now)),
@@ -79,15 +78,16 @@ def _show(status: CallbackStatus, now: int) -> dict[str, Any]:
     }
 
 
-def _state(cursor: Cursor | None) -> dict[str, Any]:
+def _state(status: CallbackStatus) -> dict[str, Any]:
+    cursor, topic = status.cursor, status.callback.config.topic
     if cursor is None:
         return {
-            "state": str(LinkState.RUNNING),
-            "reason": "new",
+            "state": str(status.state),
+            "reason": "new" if status.has_topic else "no_topic",
             "since": None,
             "attempts": 0,
             "retryAt": None,
-            "lastError": "",
+            "lastError": "" if status.has_topic else f"the topic {topic} does not exist",
             "lastSuccessAt": None,
             "failingSince": None,
             "pausedAt": None,
@@ -264,7 +264,10 @@ def read_one(conn: Connection, name: str, now: int) -> tuple[KnownCallback, Curs
     found = read_cursors(conn, name=cursor)
     if not found:
         topic = callback.config.topic
-        raise Conflict(f"the topic {topic} of the callback {callback.config.name} does not exist", hint="create it")
+        raise Conflict(
+            f"the topic {topic} of the callback {callback.config.name} does not exist",
+            hint=f"create it: routerctl topic put {topic}",
+        )
     return callback, found[0]
 
 
@@ -284,7 +287,7 @@ class ResetCallback(OneCallback):
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.since and self.latest:
-            raise ValueError("since and latest name two positions: leave one out")
+            raise ValueError("must not have both since and latest: they name two positions")
         return self
 
 

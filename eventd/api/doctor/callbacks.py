@@ -13,15 +13,24 @@ from eventd.text.plural import counted
 
 FAR_BEHIND = 5 * MINUTE
 """Age of the oldest waiting event, in microseconds, from which a callback is far behind."""
+_CREDENTIALS = "correct the credential or the signing secret on the side that is wrong"
 _REMEDIES = {
-    "address_forbidden": "add the address to `callback_allow` and restart the node, or correct the URL",
+    "address_forbidden": "add the address to `callback_allow` and restart the node, or correct `url`",
     "secret_unreadable": "correct the file that the detail names, its owner or its mode, then send SIGHUP",
-    "http_401": "correct the credential or the signing secret on the side that is wrong",
-    "http_403": "correct the credential or the signing secret on the side that is wrong",
+    "http_401": _CREDENTIALS,
+    "http_403": _CREDENTIALS,
     "unproven": "find out from the endpoint's log why it refuses every event",
-    "no_topic": "create the topic again, or delete the callback",
+    "no_topic": "create the topic, or delete the callback",
+    "unreachable": "start the endpoint, correct `url`, or open its port in the firewall",
+    "timeout": "let the endpoint answer before it handles the event, or raise `limits.timeout`",
+    "tls_unknown_ca": "set `tls.caFile` to the CA that issued the endpoint's certificate",
+    "tls_wrong_name": "write in `url` the name that the endpoint's certificate was issued for",
+    "tls_expired": "renew the endpoint's certificate; if it is valid, correct the clock that is wrong",
+    "tls_not_spoken": "correct `url`: nothing speaks TLS there",
+    "tls_client_missing": "set `tls.clientCertFile` and `tls.clientKeyFile`: the endpoint demands a certificate",
+    "tls_files": "correct the file that the detail names, then: routerctl callback resume {name}",
 }
-_INSPECT = "correct `url`, or what the endpoint's log says; try it: routerctl callback test {name}"
+_OTHER = "correct `url` or the endpoint, whose log may say more, then: routerctl callback test {name}"
 
 
 def check_callbacks(statuses: Iterable[CallbackStatus], now: int) -> Iterator[Check]:
@@ -32,6 +41,11 @@ def check_callbacks(statuses: Iterable[CallbackStatus], now: int) -> Iterator[Ch
 
 def _check(status: CallbackStatus, now: int) -> Iterator[Check]:
     config, cursor = status.callback.config, status.cursor
+    if cursor is None and status.has_topic:
+        yield _of(
+            status, CheckStatus.WARN, "callback-new", "no running node has read its declaration", "start the node"
+        )
+        return
     if cursor is None:
         detail = f"the topic {config.topic} does not exist"
         yield _of(status, CheckStatus.FAIL, "callback-no-topic", detail, _REMEDIES["no_topic"])
@@ -44,7 +58,7 @@ def _check(status: CallbackStatus, now: int) -> Iterator[Check]:
 
 def _delivering(status: CallbackStatus, cursor: Cursor, now: int) -> Iterator[Check]:
     name, waiting = status.callback.config.name, _waiting(status, now)
-    remedy = _REMEDIES.get(cursor.reason, _INSPECT.format(name=name))
+    remedy = _REMEDIES.get(cursor.reason, _OTHER).format(name=name)
     trouble = f"{cursor.reason}: {cursor.last_error}" if cursor.reason else "no attempt failed"
     if cursor.paused_at is not None and cursor.paused_by == DISABLED_BY:
         resume = f"correct the endpoint, then: routerctl callback resume {name}"
@@ -67,8 +81,8 @@ def _delivering(status: CallbackStatus, cursor: Cursor, now: int) -> Iterator[Ch
 def _letters(status: CallbackStatus) -> Iterator[Check]:
     if status.dead_letters:
         name = status.callback.config.name
-        detail = f"{counted(status.dead_letters, 'event')} not accepted by the endpoint"
-        remedy = f"routerctl callback dead-letters list {name}; then retry or drop them"
+        detail = f"{counted(status.dead_letters, 'event')} given up"
+        remedy = f"routerctl callback dead-letters list {name} shows why; then retry or drop them"
         yield _of(status, CheckStatus.WARN, "callback-dead-letters", detail, remedy)
 
 

@@ -14,6 +14,7 @@ from eventd.cli.resources.describe import pairs, table
 from eventd.cli.terminal.output import Column, moment, note, show_moment, show_span, span, text
 from eventd.errors import CheckFailed
 from eventd.text.plural import counted
+from eventd.text.size import format_size
 
 STATES = (
     Column("NAME", text("callback")),
@@ -84,37 +85,53 @@ async def describe(session: Session, name: NameArgument) -> None:
 
 def show_callback(out: Any, answer: Mapping[str, Any]) -> None:
     """Print the answer of `callbacks.describe` as text."""
-    waiting = counted(answer["waitingEvents"], "event")
-    keys = ", ".join(f"{key['id']} ({key['state']})" for key in answer["keys"])
-    pairs(
-        out,
-        {
-            "Name": answer["callback"],
-            "Origin": answer["origin"],
-            "Source": answer["topic"],
-            "URL": answer["url"],
-            "Format": answer["format"],
-            "Order": answer["order"],
-            "State": answer["state"] + (f" ({answer['reason']})" if answer["reason"] else ""),
-            "Since": show_moment(answer["since"]),
-            "Waiting": f"{waiting}, the oldest for {show_span(answer['waitingSeconds'])}"
-            if answer["waitingEvents"]
-            else "nothing",
-            "Attempts": answer["attempts"],
-            "Next try": show_moment(answer["retryAt"]),
-            "Last error": answer["lastError"],
-            "Last success": show_moment(answer["lastSuccessAt"]),
-            "Paused by": answer["pausedBy"],
-            "Dead letters": answer["deadLetters"],
-            "Resends": len(answer["resends"]),
-            "Keys": keys,
-            **{f"Limit {name}": value for name, value in answer["limits"].items()},
-        },
-    )
+    pairs(out, {**_about(answer), **_condition(answer), **_limits(answer["limits"])})
     if answer["intervals"]:
         columns = (Column("TOPIC", text("topic")), Column("AFTER", text("after")), Column("UPTO", text("upto")))
         table(out, "Intervals", columns, answer["intervals"])
     table(out, "Recent attempts", ATTEMPTS, answer["recentAttempts"])
+
+
+def _about(answer: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "Name": answer["callback"],
+        "Origin": answer["origin"],
+        "Source": answer["topic"],
+        "URL": answer["url"],
+        "Format": answer["format"],
+        "Order": answer["order"],
+        "Keys": ", ".join(f"{key['id']} ({key['state']})" for key in answer["keys"]),
+    }
+
+
+def _condition(answer: Mapping[str, Any]) -> dict[str, Any]:
+    waiting = f"{_waiting_events(answer)} {'event' if answer['waitingEvents'] == 1 else 'events'}"
+    return {
+        "State": answer["state"] + (f" ({answer['reason']})" if answer["reason"] else ""),
+        "Since": show_moment(answer["since"]),
+        "Paused by": answer["pausedBy"],
+        "Waiting": f"{waiting}, the oldest for {show_span(answer['waitingSeconds'])}"
+        if answer["waitingEvents"]
+        else "nothing",
+        "Last success": show_moment(answer["lastSuccessAt"]),
+        "Failing since": show_moment(answer["failingSince"]),
+        "Attempts": answer["attempts"],
+        "Last error": answer["lastError"],
+        "Next try": show_moment(answer["retryAt"]),
+        "Dead letters": answer["deadLetters"],
+        "Resends": len(answer["resends"]),
+    }
+
+
+def _limits(limits: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "Batch": f"{counted(limits['maxEvents'], 'event')}, {format_size(limits['maxBytes'])}"
+        + (f", {show_span(limits['windowSeconds'])}" if limits["windowSeconds"] else ""),
+        "Timeout": f"{show_span(limits['timeoutSeconds'])}, to connect {show_span(limits['connectTimeoutSeconds'])}",
+        "In flight": counted(limits["inFlight"], "request"),
+        "Per second": counted(limits["perSecond"], "request") if limits["perSecond"] else "no limit",
+        "Disabled": f"after {show_span(limits['disableAfterSeconds'])}" if limits["disableAfterSeconds"] else "never",
+    }
 
 
 @connected
@@ -142,13 +159,14 @@ async def attempts(
 async def test(session: Session, name: NameArgument) -> None:
     """Send a signed test message, which is not stored, and show the answer; exits with status 4 unless it is 2xx."""
     answer = await session.call("callbacks.test", callback=name)
-    status = answer["status"] or answer["reason"]
-    lines = [f"{answer['callback']}: {status} in {answer['seconds'] * 1000:.0f} ms from {answer['address'] or '-'}"]
+    spent = f"{answer['seconds'] * 1000:.0f} ms"
+    got = f"{answer['status']} from {answer['address']}" if answer["status"] else answer["reason"]
+    lines = [f"{answer['callback']}: {got} after {spent}"]
     lines += [f"{header}: {value}" for header, value in answer["headers"].items()]
     lines += [f"\n{answer['answer']}"] if answer["answer"] else []
     session.out.outcome(answer, *lines, name=lambda row: str(row["messageId"]))
     if not answer["delivered"]:
-        raise CheckFailed(f"the test message was not accepted: {answer['detail']}")
+        raise CheckFailed(f"the test message was not delivered: {answer['detail']}")
 
 
 @connected
@@ -187,6 +205,8 @@ async def reset(
     """Move a callback to the oldest stored event, or as --since or --latest says. Deletes the dead letters of events
     that are sent again.
     """
+    if since and latest:
+        raise typer.BadParameter("choose a position in one way: --since, or --latest")
     answer = await session.call("callbacks.reset", callback=name, since=since, latest=latest)
     moved = f"{answer['callback']}: continues at position {answer['to']}, was at {answer['from']}"
     session.out.outcome([answer], moved, name=lambda row: str(row["callback"]))

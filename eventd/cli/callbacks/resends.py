@@ -65,6 +65,11 @@ async def replay(
     dry_run: DryRunOption = False,
 ) -> None:
     """Send a range of events again, beside the callback's own deliveries; their messages have the same ids."""
+    by_time, by_seq = bool(since or until), from_seq is not None or to_seq is not None
+    if by_time and by_seq:
+        raise typer.BadParameter("choose events in one way: --since and --until, or --from-seq and --to-seq")
+    if not (by_time or by_seq or failed):
+        raise typer.BadParameter("choose events: --since and --until, --from-seq and --to-seq, or --failed")
     asked: dict[str, Any] = {"since": since, "until": until, "failed": failed, "dry_run": dry_run}
     asked |= {} if from_seq is None else {"from_seq": from_seq}
     asked |= {} if to_seq is None else {"to_seq": to_seq}

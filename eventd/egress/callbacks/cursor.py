@@ -112,8 +112,8 @@ class CallbackCursor(StoredCursor):
         spent = failure.now - since
         if disabled:
             self._is_failing = True
-            why = "the endpoint answered 410" if gone else f"no success for {spent // SECOND} s"
-            self._notify(CallbackChange.DISABLED, f"{why}; {failure.error}")
+            detail = failure.error if gone else f"no success for {spent // SECOND} s: {failure.error}"
+            self._notify(CallbackChange.DISABLED, detail)
         elif self._is_half(spent) and not self._is_failing:
             self._is_failing = True
             self._notify(CallbackChange.FAILING, f"no success for {spent // SECOND} s: {failure.error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,8 +43,8 @@ class CallbackTester:
 
     async def test(self, config: CallbackConfig) -> CallbackTestResult:
         """Send a test message in the callback's format; Routemaster's receivers get an event of type `noop`."""
-        secrets = load_callback_secrets(config, self._credentials)
-        endpoint = CallbackEndpoint(config, self._transport, self._rules, lambda: secrets, self._clock)
+        secrets = partial(load_callback_secrets, config, self._credentials)
+        endpoint = CallbackEndpoint(config, self._transport, self._rules, secrets, self._clock)
         id = f"test_{self._chance.token(12).hex()}"
         return CallbackTestResult(id, await endpoint.send(id, _body(config, id, self._clock.now())))
 
