@@ -21,6 +21,7 @@ from eventd.groups.callbacks import (
     read_callback_statuses,
     read_callbacks,
 )
+from eventd.groups.lookup import find_group
 from eventd.log.core.head import read_head
 from eventd.log.core.topic_row import find_topic
 from eventd.log.cursors.cursors import (
@@ -53,6 +54,8 @@ async def list_callbacks(services: Services, params: ListCallbacks) -> dict[str,
 
 
 def _read_list(conn: Connection, params: ListCallbacks, now: int) -> list[dict[str, Any]]:
+    if params.group:
+        find_group(conn, params.group)
     known = read_callbacks(conn).values()
     chosen = [one for one in known if not params.group or one.config.group == params.group]
     return [_show(status, now) for status in read_callback_statuses(conn, chosen, now)]

@@ -130,7 +130,7 @@ def _limits(limits: Mapping[str, Any]) -> dict[str, Any]:
         "Timeout": f"{show_span(limits['timeoutSeconds'])}, to connect {show_span(limits['connectTimeoutSeconds'])}",
         "In flight": counted(limits["inFlight"], "request"),
         "Per second": counted(limits["perSecond"], "request") if limits["perSecond"] else "no limit",
-        "Disabled": f"after {show_span(limits['disableAfterSeconds'])}" if limits["disableAfterSeconds"] else "never",
+        "Disable after": show_span(limits["disableAfterSeconds"]) if limits["disableAfterSeconds"] else "never",
     }
 
 
