@@ -167,11 +167,11 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
             ),
             "resend": Leaf(
                 "callbacks.resends.resend",
-                "Send events again, by id; their messages have the same ids, and the header `routerd-repair: 1`.",
+                "Send events again, by id; their requests have the header `routerd-repair: 1`.",
             ),
             "replay": Leaf(
                 "callbacks.resends.replay",
-                "Send a range of events again, beside the callback's own deliveries; their messages have the same ids.",
+                "Send a range of events again, beside the callback's own deliveries.",
             ),
             "dead-letters": Branch(
                 "Manage events that a callback's endpoint does not accept.",

@@ -38,7 +38,7 @@ async def resend(
     ],
     dry_run: DryRunOption = False,
 ) -> None:
-    """Send events again, by id; their messages have the same ids, and the header `routerd-repair: 1`."""
+    """Send events again, by id; their requests have the header `routerd-repair: 1`."""
     answer = await session.call("callbacks.resend", callback=name, ids=event_id, dry_run=dry_run)
     _show(session, answer)
 
@@ -64,7 +64,7 @@ async def replay(
     failed: Annotated[bool, typer.Option("--failed", help="Only dead letters, in the range or all.")] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Send a range of events again, beside the callback's own deliveries; their messages have the same ids."""
+    """Send a range of events again, beside the callback's own deliveries."""
     by_time, by_seq = bool(since or until), from_seq is not None or to_seq is not None
     if by_time and by_seq:
         raise typer.BadParameter("choose events in one way: --since and --until, or --from-seq and --to-seq")
