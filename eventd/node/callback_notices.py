@@ -16,12 +16,6 @@ from eventd.runtime.supervisor import SpawnTask
 
 logger = logging.getLogger("eventd.callbacks")
 
-_LINES = {
-    CallbackChange.FAILING: "callback failing",
-    CallbackChange.DISABLED: "callback disabled",
-    CallbackChange.RECOVERED: "callback recovered",
-}
-
 
 class CallbackNotices:
     """Logs changes in the condition of callbacks, and writes them to a topic, unless its name is empty.
@@ -37,8 +31,14 @@ class CallbackNotices:
 
     def notify(self, callback: str, change: CallbackChange, detail: str) -> None:
         """Log a change; its record is written in the background, because the consumer must not wait for it."""
-        level = logging.INFO if change is CallbackChange.RECOVERED else logging.WARNING
-        logger.log(level, _LINES[change], extra={"callback": callback, "detail": detail})
+        about = {"callback": callback, "detail": detail}
+        match change:
+            case CallbackChange.FAILING:
+                logger.warning("callback failing", extra=about)
+            case CallbackChange.DISABLED:
+                logger.warning("callback disabled", extra=about)
+            case CallbackChange.RECOVERED:
+                logger.info("callback recovered", extra=about)
         if self._topic:
             self._spawn(self._write(callback, change, detail), f"notice {callback}")
 
