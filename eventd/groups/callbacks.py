@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from eventd.egress.callbacks.formats import EXPIRED, UNSUITABLE, CallbackItem
@@ -20,9 +20,11 @@ from eventd.log.delivery.backlog import Backlog
 from eventd.log.delivery.repairs import count_dead_letters
 from eventd.log.topics.source_page import SourceStart, read_source_page
 from eventd.resources.callback_configuration import CallbackConfig, callbacks
+from eventd.resources.subscriber_configuration import SubscriberLimits, subscriber_config
 from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_attempts import CallbackAttempt, read_attempts
 from eventd.store.rows.registry import StoredResource, read_resources
+from eventd.store.rows.routemaster import read_subscribers
 
 COUNTED = 1000
 """Maximum number of waiting events of a callback that are counted."""
@@ -65,12 +67,19 @@ class CallbackStatus:
 
 
 def read_callbacks(conn: Connection, stored: Sequence[StoredResource] | None = None) -> dict[str, KnownCallback]:
-    """Return all callbacks by name, in order. `stored`: all declared resources; None: they are read."""
+    """Return all callbacks by name: declared ones in order, then those of subscribers of the Routemaster surface.
+
+    `stored`: all declared resources; None: they are read.
+    """
     declared = callbacks(read_resources(conn) if stored is None else stored)
-    return {
+    found = {
         name: KnownCallback(config, CallbackSelection(config.selector), "declared")
         for name, config in sorted(declared.items())
     }
+    for row in read_subscribers(conn):
+        config = replace(subscriber_config(row, SubscriberLimits()), url=row.shown_callback)
+        found[config.name] = KnownCallback(config, CallbackSelection(config.selector, row.intervals), "routemaster")
+    return found
 
 
 def find_callback(conn: Connection, name: str) -> KnownCallback:

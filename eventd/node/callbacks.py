@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -12,14 +13,16 @@ from eventd.egress.callbacks.cursor import CallbackChange, CallbackCursor, Notif
 from eventd.egress.callbacks.endpoint import CallbackSecrets
 from eventd.egress.callbacks.selection import CallbackSelection
 from eventd.egress.callbacks.sink import CallbackDependencies, CallbackPage, CallbackSink
-from eventd.egress.cursors import CALLBACK_KINDS, RESEND, callback_name, callback_of
+from eventd.egress.cursors import CALLBACK_KINDS, RESEND, SUBSCRIBER, callback_name, callback_of, is_subscriber
 from eventd.egress.loop.active import Consumers
 from eventd.egress.loop.consumer import Consumer
 from eventd.errors import SecretUnreadable
 from eventd.log.cursors.cursors import Cursor
 from eventd.resources.callback_configuration import CallbackConfig
-from eventd.resources.callback_keys import load_callback_secrets
+from eventd.resources.callback_keys import LoadedSecrets, load_callback_secrets
+from eventd.resources.subscriber_configuration import SubscriberLimits, subscriber_config
 from eventd.runtime.supervisor import Supervisor
+from eventd.store.rows.routemaster import SubscriberRow
 from eventd.tls.files import ClientTlsConfig
 
 logger = logging.getLogger("eventd.callbacks")
@@ -27,15 +30,31 @@ logger = logging.getLogger("eventd.callbacks")
 
 @dataclass(frozen=True, slots=True)
 class CallbackPurpose:
-    """What a callback's consumer depends on: its configuration, and which records of its topic it gets."""
+    """What a callback's consumer depends on: its configuration, and which records of its topic it gets.
+
+    `authorization` is the value of that header for a subscriber of the Routemaster surface, which is not in a file;
+    None for a declared callback.
+    """
 
     config: CallbackConfig
     selection: CallbackSelection
+    authorization: str | None = field(default=None, repr=False)
 
 
 def purposes_of(declared: Mapping[str, CallbackConfig]) -> dict[str, CallbackPurpose]:
     """Return the purposes of declared callbacks, by name."""
     return {name: CallbackPurpose(config, CallbackSelection(config.selector)) for name, config in declared.items()}
+
+
+def purposes_of_subscribers(rows: Iterable[SubscriberRow], limits: SubscriberLimits) -> dict[str, CallbackPurpose]:
+    """Return the purposes of the subscribers of the Routemaster surface, by name."""
+    found = {}
+    for row in rows:
+        config = subscriber_config(row, limits)
+        authorization = "Basic " + b64encode(f"{row.uuid}:x".encode()).decode()
+        selection = CallbackSelection(config.selector, row.intervals)
+        found[config.name] = CallbackPurpose(config, selection, authorization)
+    return found
 
 
 class Callbacks:
@@ -97,13 +116,13 @@ class Callbacks:
             selection,
             cursor,
             callback_name(config.name),
-            partial(self._read_secrets, config),
+            partial(self._read_secrets, purpose),
             self._dependencies,
         )
         disable_after = None if cursor.kind == RESEND else config.disable_after
-        stored = CallbackCursor(
-            self._dependencies.log, cursor.name, sink.take_failures, disable_after, self._notify_of(config.name)
-        )
+        log, notify = self._dependencies.log, self._notify_of(config.name)
+        subscriber = config.name.removeprefix(SUBSCRIBER) if is_subscriber(cursor.name) else ""
+        stored = CallbackCursor(log, cursor.name, sink.take_failures, disable_after, notify, subscriber=subscriber)
         return Consumer(
             self._dependencies.log,
             cursor.name,
@@ -129,8 +148,11 @@ class Callbacks:
 
     # --- secrets ----------------------------------------------------------------------------------------------
 
-    def _read_secrets(self, config: CallbackConfig) -> CallbackSecrets:
+    def _read_secrets(self, purpose: CallbackPurpose) -> CallbackSecrets:
         """Return the secrets of a callback, which are read when they are first used. Raises `SecretUnreadable`."""
+        config = purpose.config
+        if purpose.authorization is not None:
+            return LoadedSecrets((), purpose.authorization)
         if config.name not in self._secrets:
             self._secrets[config.name] = load_callback_secrets(config, self._credentials)
         return self._secrets[config.name]
@@ -144,7 +166,7 @@ class Callbacks:
         for name, purpose in self._purposes.items():
             self._secrets.pop(name, None)
             try:
-                self._read_secrets(purpose.config)
+                self._read_secrets(purpose)
             except SecretUnreadable as error:
                 logger.error("callback secret unreadable", extra={"callback": name, "error": str(error)})
             else:

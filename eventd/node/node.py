@@ -24,7 +24,6 @@ from eventd.api.listener.local_connections import LocalListener
 from eventd.api.listener.local_socket import LocalSocket
 from eventd.api.listener.parsing_time import ParsingTime
 from eventd.api.listener.runner import Runner
-from eventd.api.routemaster.surface import DueBatches, NoBatches
 from eventd.api.topics.calls import V0
 from eventd.dynamic.effective import Following
 from eventd.egress.callbacks.sink import CallbackDependencies
@@ -40,6 +39,7 @@ from eventd.node import lake_shipping
 from eventd.node.callback_notices import CallbackNotices
 from eventd.node.callbacks import Callbacks
 from eventd.node.certificates import Certificates
+from eventd.node.due_batches import DueSubscriberBatches
 from eventd.node.garbage import Garbage
 from eventd.node.housekeeping import Housekeeping
 from eventd.node.membership import SHUTDOWN_SECONDS, GroupDependencies, Membership, rings_of
@@ -120,11 +120,6 @@ class Node:
         self.groups: dict[str, Membership] = {}
         self.metrics = NodeMetrics(self.groups)
         self.routemaster: RoutemasterListener | None = None
-        self.subscriptions_changed: Callable[[], None] = lambda: None
-        """Called after each change of a subscription to the Routemaster surface."""
-        self.judge_callback: Callable[[str], str] = lambda _url: ""
-        """Returns why a callback of the Routemaster surface must not be called; empty if it may."""
-        self.due_batches: DueBatches = NoBatches()
         self._clock = clock
         self._chance = chance
         self._claim = claim
@@ -193,7 +188,7 @@ class Node:
             self.settings.max_total_bytes,
             lazy=not self._share.is_first,
         )
-        self.topics = TopicChanges(self.log, self.keys, self.routing, lambda: self.subscriptions_changed())
+        self.topics = TopicChanges(self.log, self.keys, self.routing, self.reconciler.subscriptions_changed)
         self._started.append(self.routing.stop)
         await self.reconciler.apply(strict=True)
         await self.routing.load()
@@ -262,6 +257,7 @@ class Node:
             "writing": self._follow_writing,
             **self._housekeeping.chores(lambda: self.reconciler.configs.values()),
             "group recovery": self.reconciler.recover_for_ever,
+            "subscribers": self.reconciler.follow_subscriptions,
             "effective configuration": self.following.run_for_ever,
             "routers": self.routing.run_for_ever,
             "garbage": Garbage(self._clock).collect_for_ever,
@@ -332,9 +328,9 @@ class Node:
                 self.metrics,
                 self._dependencies.parsing,
                 self._read_keys,
-                lambda: self.subscriptions_changed(),
-                self.due_batches,
-                lambda url: self.judge_callback(url),
+                self.reconciler.subscriptions_changed,
+                DueSubscriberBatches(self.log),
+                lambda url: self.settings.callback_rules.forbidden_literal(url) or "",
             ),
         )
         self._started.append(listener.stop)
@@ -411,7 +407,7 @@ class Node:
         """
         try:
             await self._read_keys()
-            self.subscriptions_changed()
+            self.reconciler.subscriptions_changed()
             await self.reconciler.apply()
         except EventdError as error:
             logger.warning("apply failed", extra={"error": str(error)})

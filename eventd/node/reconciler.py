@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from eventd.egress.cursors import (
+    CALLBACK_KINDS,
     follow,
     forgive,
     forgive_failed,
@@ -18,19 +19,24 @@ from eventd.egress.cursors import (
 )
 from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
-from eventd.node.callbacks import CallbackPurpose, Callbacks
+from eventd.log.cursors.cursors import read_cursors
+from eventd.node.callbacks import CallbackPurpose, Callbacks, purposes_of_subscribers
 from eventd.node.callbacks import purposes_of as callback_purposes_of
 from eventd.node.membership import GroupDependencies, Membership
 from eventd.node.schedules import Schedules
 from eventd.node.subscriptions import Subscribers, purposes_of
 from eventd.resources.callback_configuration import callbacks
 from eventd.resources.configuration import GroupConfig, effective, schedules, topic_of
+from eventd.resources.subscriber_configuration import SubscriberLimits
 from eventd.runtime.worker_share import Share
 from eventd.settings.model import Settings
 from eventd.store.rows.registry import StoredResource
+from eventd.store.rows.routemaster import read_subscribers
 
 logger = logging.getLogger("eventd.node")
 
+GATHER_SECONDS = 0.02
+"""Seconds between two changes of subscriptions that are followed: many clients subscribe at the same time."""
 RECOVERY_SECONDS = 5.0
 """Seconds between retries of what failed: a missing key file, an address in use."""
 
@@ -63,6 +69,7 @@ class Reconciler:
         self._on_change = changed
         self._changed: set[str] = set()  # links whose failures are to be cleared
         self._callback_topics: Mapping[str, int | None] = {}
+        self._subscriptions = asyncio.Event()
 
     def begin(
         self, around: GroupDependencies, subscribers: Subscribers, callbacks: Callbacks, schedules: Schedules
@@ -91,7 +98,7 @@ class Reconciler:
         purposes = purposes_of(declared, configs if self._share.is_first else {})
         self._changed.update(await self._retire(served, topics))
         self._changed.update(await self._subscribers.retire(purposes))
-        self._changed.update(await self._callbacks.retire(self._callback_purposes(declared, configs)))
+        self._changed.update(await self._callbacks.retire(await self._callback_purposes(declared, configs)))
         if strict:
             self._changed.update(link_name(g.name, p.node_name) for g in served.values() for p in g.peers.values())
             self._changed.update(subscription_name(*at) for at in purposes)
@@ -115,17 +122,35 @@ class Reconciler:
         self._on_change()
         return True
 
-    def _callback_purposes(
+    async def _callback_purposes(
         self, declared: list[StoredResource], configs: Mapping[str, GroupConfig]
     ) -> dict[str, CallbackPurpose]:
-        """Return the purposes of the callbacks that this process serves."""
+        """Return the purposes of the callbacks that this process serves, those of subscribers included."""
         found = callback_purposes_of(callbacks(declared))
         only = self._settings.group
-        return {
+        chosen = {
             name: purpose
             for name, purpose in found.items()
-            if self._share.serves(name) and (purpose.config.group in configs or (not purpose.config.group and not only))
+            if purpose.config.group in configs or (not purpose.config.group and not only)
         }
+        if self._settings.routemaster_listen is not None and not only:
+            rows = await self._log.database.read(read_subscribers)
+            chosen |= purposes_of_subscribers(rows, _subscriber_limits(self._settings))
+        return {name: purpose for name, purpose in chosen.items() if self._share.serves(name)}
+
+    def subscriptions_changed(self) -> None:
+        """Note that a subscription to the Routemaster surface may have changed."""
+        self._subscriptions.set()
+
+    async def follow_subscriptions(self) -> None:
+        """Bring the callbacks of subscribers in line with their subscriptions, until cancelled."""
+        while True:
+            await self._subscriptions.wait()
+            self._subscriptions.clear()
+            async with self.at_rest:
+                await self._callbacks.retire(await self._callback_purposes(self.declared, self.configs))
+                await self._callbacks.adjust(await self._log.database.read(read_cursors, *CALLBACK_KINDS))
+            await self._log.clock.sleep(GATHER_SECONDS)
 
     async def _retire(self, configs: Mapping[str, GroupConfig], topics: Mapping[str, int]) -> list[str]:
         """Leave groups that are not served any more, and end links that are declared differently.
@@ -201,3 +226,12 @@ class Reconciler:
         """Clear the failures of the group's links and repairs, and try each at once: the cause may be gone."""
         await self._log.database.write(forgive, group.link_names(), self._log.clock.now())
         group.wake_all()
+
+
+def _subscriber_limits(settings: Settings) -> SubscriberLimits:
+    return SubscriberLimits(
+        settings.routemaster_timeout,
+        settings.routemaster_connect_timeout,
+        settings.routemaster_max_backoff,
+        settings.routemaster_ssl_verify,
+    )

@@ -1,6 +1,7 @@
 """The TLS contexts of listeners and of connections, and the check of the other end's certificate.
 
-Verification cannot be switched off: without a pin, OpenSSL checks the certificate's issuer, name and validity.
+Without a pin, OpenSSL checks the certificate's issuer, name and validity. That cannot be switched off, except for the
+callbacks of subscribers of the Routemaster surface.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def _load_client(declared: ClientTlsConfig, credentials: Path | None, now: int) 
     context.options |= ssl.OP_NO_RENEGOTIATION
     if ca is not None:
         load_ca(context, ca)
-    elif declared.pins:  # the pin decides: see `ClientTls.check`
+    elif declared.pins or declared.unverified:  # the pin decides: see `ClientTls.check`
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     else:

@@ -59,6 +59,7 @@ class ClientTlsConfig:
 
     Without a `ca_file` the system's CAs count, unless there are `pins`: then the public key alone decides, and the
     certificate may be self-signed. `server_name`: the name that the certificate must have, by default the host.
+    `unverified`: any certificate will do, as an operator may set for subscribers of the Routemaster surface alone.
     """
 
     ca_file: str = ""
@@ -66,6 +67,7 @@ class ClientTlsConfig:
     key_file: str = ""
     server_name: str = ""
     pins: Collection[str] = frozenset()
+    unverified: bool = False
 
     def __post_init__(self) -> None:
         """Raise `Invalid` for values that could not work."""

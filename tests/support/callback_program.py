@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ class Call:
     @property
     def events(self) -> list[str]:
         content: Any = json.loads(self.body)
-        return [one["id"] for one in (content if isinstance(content, list) else [content])]
+        return [one.get("id") or one["url"] for one in (content if isinstance(content, list) else [content])]
 
 
 class ReceiverThread:
@@ -34,7 +35,8 @@ class ReceiverThread:
     Messages with an id in `refused` are answered with 400.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.answer: Callable[[int], int] = lambda _: 204
         self.calls: list[Call] = []
         self.refused: set[str] = set()
@@ -63,6 +65,8 @@ class ReceiverThread:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
         self._server.daemon_threads = True
+        if self._tls is not None:
+            self._server.socket = self._tls.wrap_socket(self._server.socket, server_side=True)
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
@@ -82,7 +86,7 @@ class ReceiverThread:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/hooks"
+        return f"{'http' if self._tls is None else 'https'}://127.0.0.1:{self.port}/hooks"
 
     @property
     def accepted(self) -> list[Call]:

@@ -11,7 +11,7 @@ from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import PAGE_SIZE, Limit
 from eventd.egress.callbacks.tester import CallbackTestResult
 from eventd.egress.cursors import RESEND, callback_name, callback_of, pause_all, reconcile
-from eventd.errors import Conflict, Invalid
+from eventd.errors import Conflict, Invalid, NotFound
 from eventd.groups.callbacks import (
     CallbackStatus,
     EndpointAttempt,
@@ -143,8 +143,7 @@ def describe_callback(conn: Connection, name: str, now: int) -> dict[str, Any]:
         "order": "strict" if config.in_flight == 1 else "within a request",
         "limits": _limits(config),
         "intervals": [
-            {"topic": one.prefix.removesuffix("."), "after": one.after, "upto": one.upto}
-            for one in found.selection.intervals or ()
+            {"topic": one.topic, "after": one.after, "upto": one.upto} for one in found.selection.intervals or ()
         ],
         "recentAttempts": [_attempt(attempt) for attempt in attempts],
     }
@@ -331,6 +330,9 @@ def _go_to(conn: Connection, cursor: Cursor, to: int, now: int) -> None:
     ]:
         remove_dead_letters(conn, letters)
     move_cursor(conn, cursor.name, to=to, now=now)
-    version, selection = read_selection(conn, cursor.name)
+    try:
+        version, selection = read_selection(conn, cursor.name)
+    except NotFound:  # a subscriber of the Routemaster surface has intervals instead
+        version, selection = cursor.selector_version, {}
     # The new version ends requests from the old position at once.
     declare_selection(conn, cursor.name, max(version + 1, read_head(conn).registry_version), selection, now)

@@ -10,12 +10,13 @@ from eventd.egress.loop.cursor_store import StoredCursor
 from eventd.egress.loop.sink import Ack
 from eventd.log.core.commit import Transaction
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.units import Postpone
-from eventd.log.core.values import AppendResult
+from eventd.log.core.units import Effect, Postpone
+from eventd.log.core.values import AppendResult, Drafts
 from eventd.log.cursors.cursors import Cursor, Postponement, Step, read_cursors, set_paused
 from eventd.log.cursors.holding import DISABLED_BY
 from eventd.runtime.clock import SECOND
 from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt
+from eventd.store.rows.routemaster import add_sent
 
 GONE = "gone"
 """The reason of an attempt that was answered with 410."""
@@ -65,10 +66,34 @@ class CallbackPostponement(Postpone):
         return True, since
 
 
+class SentCounted:
+    """Counts the events that a subscriber of the Routemaster surface has acknowledged, with the step of its cursor.
+
+    `other` is written, too.
+    """
+
+    topic_id = None
+    weight = 0
+
+    def __init__(self, subscriber: str, events: int, other: Effect | None) -> None:
+        self._subscriber = subscriber
+        self._events = events
+        self._other = other
+
+    def admit(self, tx: Transaction) -> Drafts:
+        return Drafts()
+
+    def write(self, tx: Transaction, appended: AppendResult) -> None:
+        add_sent(tx.conn, self._subscriber, self._events)
+        if self._other is not None:
+            self._other.write(tx, appended)
+
+
 class CallbackCursor(StoredCursor):
     """The stored cursor of a callback. `attempts` returns the failed attempts that are to be stored.
 
-    `disable_after` is in microseconds; None: the node never disables the callback, not even on a 410.
+    `disable_after` is in microseconds; None: the node never disables the callback, not even on a 410. `subscriber` is
+    the identity of a subscriber of the Routemaster surface, whose delivered events are counted; empty for others.
     """
 
     def __init__(
@@ -78,8 +103,11 @@ class CallbackCursor(StoredCursor):
         attempts: Callable[[], list[CallbackAttempt]],
         disable_after: int | None,
         notify: Notify,
+        *,
+        subscriber: str = "",
     ) -> None:
         super().__init__(log, name)
+        self._subscriber = subscriber
         self._log = log
         self._attempts = attempts
         self._disable_after = disable_after
@@ -95,6 +123,9 @@ class CallbackCursor(StoredCursor):
         return cursor
 
     async def settle(self, step: Step, ack: Ack | None = None) -> None:
+        sent = sum(batch.events for batch in step.batches)
+        if self._subscriber and sent and ack is not None:
+            ack = replace(ack, effect=SentCounted(self._subscriber, sent, ack.effect))
         await super().settle(step, ack)
         if ack is not None and ack.asked and self._is_failing:
             self._is_failing = False

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -16,6 +16,7 @@ from eventd.log.core.records import read_body, tag_of
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Record
 from eventd.log.topics.source_page import stored_records
+from eventd.store.rows.routemaster import Interval
 from federation.event import DECODER, is_alive
 from federation.selector import Selector
 
@@ -23,20 +24,13 @@ NOTICES = "routerd.callback."
 """Beginning of the tags of notices about callbacks: a callback does not get those about itself."""
 
 
-class Interval(NamedTuple):
-    """Records whose tag begins with `prefix`, at positions in `(after, upto]`; `upto` None: no end."""
-
-    prefix: str
-    after: int
-    upto: int | None
-
-
 @dataclass(frozen=True)
 class CallbackSelection:
     """Which records of its topic a callback gets. Every given condition must hold.
 
     For a group, `selector` tests the events; for a topic of records, it tests tag and node. `intervals`: only records
-    in one of these; None: no such condition. `positions`: only these, for a resend; None: all.
+    of the Routemaster surface in one of these; None: no such condition. `positions`: only these, for a resend; None:
+    all.
     """
 
     selector: Selector
@@ -74,7 +68,8 @@ class CallbackSelection:
         if self.intervals is None:
             return False
         near = [one for one in self.intervals if one.after < block.last and (one.upto or block.last) >= block.position]
-        return not near or (types is not None and not any(t.startswith(one.prefix) for t in types for one in near))
+        topics = None if types is None else {type.rpartition(".")[0] for type in types}
+        return not near or (topics is not None and not any(one.topic in topics for one in near))
 
     def takes_event(self, record: Record) -> bool:
         """Return whether the callback gets an event, apart from its expiry."""
@@ -95,15 +90,15 @@ class CallbackSelection:
         return self.selector.matches(type=parts.tag or "", subject="", source=parts.node or "")
 
     @cached_property
-    def _by_prefix(self) -> dict[str, list[Interval]]:
+    def _by_topic(self) -> dict[str, list[Interval]]:
         found: dict[str, list[Interval]] = {}
         for one in self.intervals or ():
-            found.setdefault(one.prefix, []).append(one)
+            found.setdefault(one.topic, []).append(one)
         return found
 
     def _is_inside(self, position: int, tag: str) -> bool:
-        """Return whether an interval contains a record. The prefixes of intervals end with the tag's last dot."""
-        near = self._by_prefix.get(tag[: tag.rfind(".") + 1], ())
+        """Return whether an interval contains a record."""
+        near = self._by_topic.get(tag.rpartition(".")[0], ())
         return any(one.after < position and (one.upto is None or position <= one.upto) for one in near)
 
 

@@ -18,9 +18,12 @@ from eventd.log.routemaster.house_topic import create_topic
 from eventd.log.routemaster.publish import require_room
 from eventd.log.topics.errors import Throttled
 from eventd.log.topics.topics import ROUTEMASTER
+from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
+from eventd.store.rows.callback_attempts import forget_attempts
 from eventd.store.rows.routemaster import (
     CURSOR_KIND,
+    RESEND_KIND,
     RmTopicRow,
     SubscriberRow,
     close_intervals,
@@ -35,12 +38,15 @@ from eventd.store.rows.routemaster import (
     open_intervals,
     put_rm_topic,
     put_subscriber,
+    resends_of,
     set_publisher,
 )
 
 TIMEOUT_MS: Final = 500
 MAX_EVENTS: Final = 100
 """The defaults of a subscriber's batches."""
+HOLD: Final = 7 * 24 * 3600 * SECOND
+"""For so many microseconds without a success, events are kept for a subscriber that is behind."""
 MOST_INTERVALS: Final = 20_000
 """Maximum number of intervals of a subscriber: those of its topics, and those of topics it left with events waiting."""
 
@@ -111,7 +117,7 @@ class PutSubscriber(ChangeUnit[SubscriberRow]):
     def _make_cursor(self, tx: Transaction) -> None:
         house = find_topic(tx.conn, ROUTEMASTER) or create_topic(tx, self._config, self._random)
         name = cursor_of(self._identity)
-        create_cursor(tx.conn, name, kind=CURSOR_KIND, topic_id=house.id, position=tx.head.last, now=tx.now)
+        create_cursor(tx.conn, name, kind=CURSOR_KIND, topic_id=house.id, position=tx.head.last, now=tx.now, hold=HOLD)
 
 
 class DeleteSubscriber(ChangeUnit[None]):
@@ -130,7 +136,11 @@ class DeleteSubscriber(ChangeUnit[None]):
 def end_subscription(conn: Connection, identity: str) -> None:
     """Delete a subscriber, if the client is one, with its cursor and what waits for it. The head must be locked."""
     delete_subscriber(conn, identity)
-    delete_cursors(conn, [cursor_of(identity)])
+    name = cursor_of(identity)
+    resends = [one.name for one in read_cursors(conn, RESEND_KIND) if one.name.startswith(resends_of(identity))]
+    delete_cursors(conn, [name, *resends])
+    for one in (name, *resends):
+        forget_attempts(conn, one)
 
 
 class LeaveTopic(ChangeUnit[None]):

@@ -14,6 +14,7 @@ from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import bulk_insert, execute, fetch, insert_row, replacing, update_rows
 
 CURSOR_KIND: Final = "callback"
+RESEND_KIND: Final = "resend"
 _CURSOR: Final = f"{CURSOR_KIND}:rm/"
 """Prefix of the names of subscribers' cursors."""
 
@@ -21,6 +22,11 @@ _CURSOR: Final = f"{CURSOR_KIND}:rm/"
 def cursor_of(identity: str) -> str:
     """Return the name of a subscriber's cursor."""
     return _CURSOR + identity
+
+
+def resends_of(identity: str) -> str:
+    """Return the beginning of the names of the cursors that send events to a subscriber again."""
+    return f"{RESEND_KIND}:rm/{identity}#"
 
 
 # --- topics -------------------------------------------------------------------------------------------------------

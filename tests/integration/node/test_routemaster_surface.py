@@ -13,10 +13,11 @@ import pytest
 
 from eventd.errors import SettingsError, Unavailable
 from eventd.log.core.eventlog import EventLog
-from eventd.log.routemaster.subscriptions import DeleteRmTopic
+from eventd.log.routemaster.subscriptions import DeleteSubscriber
 from eventd.runtime.clock import SystemClock
 from eventd.settings.model import BadSettings
 from eventd.store.engine.database import Database
+from eventd.store.rows.routemaster import read_subscribers
 from eventd.testing import until
 from eventd.tls.files import CertificateUnusable
 from tests.support.certificates import Authority
@@ -64,22 +65,22 @@ async def test_without_an_address_there_is_no_surface(site: Site) -> None:
     assert await site.rows("SELECT name FROM topics WHERE name = 'routemaster'") == []
 
 
-async def test_changes_are_heard_and_a_judge_refuses(sites: Callable[..., list[Site]]) -> None:
+async def test_a_subscription_begins_its_callback_and_a_forbidden_address_is_refused(
+    sites: Callable[..., list[Site]],
+) -> None:
     (site,) = sites("a")
     await site.start(**FLAGS)
-    heard: list[str] = []
-    site.running.subscriptions_changed = lambda: heard.append("changed")
-    site.running.judge_callback = lambda url: "" if "app" in url else "address forbidden"
-    for host, status in (("app", 204), ("10.0.0.1", 400)):
+    for host, status in (("app.example", 204), ("10.0.0.1", 400)):
         body = f'{{"topics":["orders"],"callback":"https://{host}/"}}'.encode()
         assert (await ask(site, "POST", "/subscription", body, user="shop--secret")).status == status
-    await until(lambda: heard, "the change to be heard")
-    before = len(heard)
+    callbacks = site.running.callbacks
+    await until(lambda: len(callbacks) == 1, "the callback to begin")
     with closing(Database(site.url)) as other:  # as a command, or another process of the node
         log = await EventLog.open(other, SystemClock())
-        await log.submit(DeleteRmTopic("orders", None))
+        (row,) = await other.read(read_subscribers)
+        await log.submit(DeleteSubscriber(row.identity))
         await log.close()
-    await until(lambda: len(heard) > before, "the change of another process to be heard")
+    await until(lambda: len(callbacks) == 0, "the change of another process to be followed")
 
 
 @pytest.mark.parametrize(

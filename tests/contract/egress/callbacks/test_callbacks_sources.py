@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from eventd.egress.callbacks.selection import CallbackSelection, Interval
+from eventd.egress.callbacks.selection import CallbackSelection
 from eventd.egress.cursors import RESEND
 from eventd.log.cursors.cursors import create_cursor
 from eventd.log.retention.evict import EvictionLimits, evict
+from eventd.store.rows.routemaster import Interval
 from eventd.testing import NOW, ManualClock, until
 from federation.selector import Selector
 from federation.webhooks import format_secret, read_key, verify
@@ -111,13 +112,13 @@ async def test_intervals_are_no_filter_of_the_backlog(called: CalledBack, receiv
     await called.write("x.noop", "rm")
     receiver.always(503)
     config = callback(receiver.url, group="", topic="rm", format="batch", max_events=100)
-    await called.declare(config, intervals=(Interval("a.", 1, None),))
+    await called.declare(config, intervals=(Interval("a", 1, None),))
     await called.write("a.create", "rm")  # position 2
     await called.write("b.create", "rm")
     await called.write("a.update", "rm")
     cursor = await called.failed(1)
     # `a` ends after position 4, `b` begins there.
-    await called.declare(config, intervals=(Interval("a.", 1, 4), Interval("b.", 4, None)))
+    await called.declare(config, intervals=(Interval("a", 1, 4), Interval("b", 4, None)))
     await called.write("a.delete", "rm")
     await called.write("b.update", "rm")
     receiver.always(204)

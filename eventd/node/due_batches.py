@@ -1,0 +1,44 @@
+"""Counts the batches that are due to subscribers of the Routemaster surface, for its scaling probe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from eventd.log.core.eventlog import EventLog
+from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
+from eventd.log.routemaster.backlog import SubscriberState, read_states
+from eventd.resources.subscriber_configuration import MOST_EVENTS
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Connection
+from eventd.store.rows.routemaster import CURSOR_KIND
+
+
+class DueSubscriberBatches:
+    """Counts due batches: those that are full, and those whose window or retry ends soon."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+
+    async def count_due(self, within: float) -> int:
+        """Return the number of batches that are due within so many seconds."""
+        return await self._log.database.read(_count, self._log.clock.now(), int(within * SECOND))
+
+
+def _count(conn: Connection, now: int, within: int) -> int:
+    cursors = {cursor.name: cursor for cursor in read_cursors(conn, CURSOR_KIND)}
+    return sum(_due(state, cursors, now, within) for state in read_states(conn))
+
+
+def _due(state: SubscriberState, cursors: Mapping[str, Cursor], now: int, within: int) -> int:
+    """Return the number of due batches of one subscriber; a batch that failed is due once its retry is."""
+    row, waiting = state.row, state.backlog
+    if not waiting.queued or waiting.oldest is None:
+        return 0
+    full, rest = divmod(waiting.queued, min(row.max_events, MOST_EVENTS))
+    closes_first = waiting.oldest + row.timeout_ms * 1000
+    due = full + (rest > 0 and (full > 0 or closes_first <= now + within))
+    cursor = cursors.get(row.cursor)
+    is_waiting = cursor is not None and cursor.state is not LinkState.RUNNING and cursor.retry_at is not None
+    if is_waiting and cursor is not None and (cursor.retry_at or 0) > now + within:
+        due -= 1
+    return max(0, due)

@@ -1,0 +1,192 @@
+"""The Routemaster surface and its subscribers, as their clients see them: over HTTP, with real processes and TLS."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import random
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.callback_program import LOSE, ReceiverThread
+from tests.support.certificates import Authority
+from tests.support.ports import free_port
+from tests.support.processes import Processes
+from tests.support.running import NodeProcess
+from tests.support.waiting import wait_for
+
+ROOT = "root-key-of-sixteen"
+
+
+class Bus:
+    """A node with the surface, asked as Routemaster's clients ask."""
+
+    def __init__(self, processes: Processes, **env: str) -> None:
+        self.port = free_port()
+        settings = {
+            "EVENTD_ROUTEMASTER_LISTEN": f"127.0.0.1:{self.port}",
+            "EVENTD_ROUTEMASTER_ROOT_KEY": ROOT,
+            "EVENTD_ROUTEMASTER_REQUIRE_TLS": "false",
+            "EVENTD_ROUTEMASTER_SSL_VERIFY": "false",
+            "EVENTD_ROUTEMASTER_MAX_BACKOFF": "300ms",
+            "EVENTD_CALLBACK_ALLOW": "127.0.0.1",
+        }
+        self.node = NodeProcess(processes, "bus", **settings | env)
+
+    def ask(self, method: str, path: str, body: Any = None, *, token: str) -> tuple[int, bytes]:
+        auth = "Basic " + base64.b64encode(f"{token}:x".encode()).decode()
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)) as connection:
+            connection.request(method, path, None if body is None else json.dumps(body), {"Authorization": auth})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def token(self, name: str) -> str:
+        status, text = self.ask("POST", "/api_tokens", {"name": name}, token=ROOT)
+        assert status == 201
+        return str(json.loads(text)["token"])
+
+    def publish(self, token: str, topic: str, url: str, **more: Any) -> None:
+        status, text = self.ask("POST", f"/topics/{topic}", {"type": "create", "url": url, **more}, token=token)
+        assert (status, text) == (200, b"")
+
+    def subscribe(self, token: str, *topics: str, receiver: ReceiverThread, **more: Any) -> None:
+        body = {"topics": list(topics), "callback": receiver.url, "uuid": "secret-uuid", "timeout": 0, **more}
+        assert self.ask("POST", "/subscription", body, token=token)[0] == 204
+
+    def subscriber(self, token: str) -> dict[str, Any]:
+        rows = json.loads(self.ask("GET", "/subscriptions", token=token)[1])
+        return next(row for row in rows if row["subscriber"] == token)
+
+
+@pytest.fixture
+def receiver(tmp_path: Path) -> Iterator[ReceiverThread]:
+    files = Authority(tmp_path / "tls").issue("receiver")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.cert, files.key)
+    made = ReceiverThread(context).start()
+    yield made
+    made.stop()
+
+
+def test_a_subscriber_gets_exactly_what_receivers_insist_on(processes: Processes, receiver: ReceiverThread) -> None:
+    bus = Bus(processes)
+    shop, billing = bus.token("shop"), bus.token("billing")
+    bus.publish(shop, "orders", "https://shop.example/0")
+    bus.subscribe(billing, "orders", receiver=receiver)
+    bus.publish(shop, "orders", "https://shop.example/1", timestamp=1795173885369, data={"a": 1.50})
+    wait_for(lambda: receiver.accepted, "the event")
+    (call,) = receiver.accepted
+    assert call.body == (
+        b'[{"topic":"orders","type":"create","url":"https://shop.example/1","t":1795173885369,"data":{"a":1.5}}]'
+    )
+    assert call.headers["authorization"] == "Basic " + base64.b64encode(b"secret-uuid:x").decode()
+    assert call.headers["content-type"] == "application/json"
+    wait_for(lambda: bus.subscriber(billing)["events"]["sent"] == 1, "the count")
+    assert bus.subscriber(billing)["events"] == {"sent": 1, "queued": 0, "oldest": None}
+    listed = bus.node.ask("GET", "/callbacks")["callbacks"]
+    assert [(one["origin"], one["state"]) for one in listed] == [("routemaster", "running")]
+    assert "secret-uuid" not in str(listed)
+    assert "secret-uuid" not in bus.node.process.log_path.read_text()
+    assert bus.node.stop() == 0
+
+
+def test_changes_count_at_once_and_left_topics_are_still_delivered(
+    processes: Processes, receiver: ReceiverThread
+) -> None:
+    bus = Bus(processes)
+    shop, billing = bus.token("shop"), bus.token("billing")
+    receiver.answer = lambda _: 503
+    bus.subscribe(billing, "orders", receiver=receiver)
+    bus.publish(shop, "orders", "https://x/1")
+    bus.publish(shop, "users", "https://x/2")
+    wait_for(lambda: receiver.calls, "an attempt")
+    bus.subscribe(billing, "users", receiver=receiver)  # `orders` is left, with an event that waits
+    bus.publish(shop, "orders", "https://x/3")
+    bus.publish(shop, "users", "https://x/4")
+    receiver.answer = lambda _: 204
+    wait_for(lambda: bus.subscriber(billing)["events"]["queued"] == 0, "both to be delivered")
+    assert [url for call in receiver.accepted for url in call.events] == ["https://x/1", "https://x/4"]
+    assert bus.ask("DELETE", "/subscriber", token=billing)[0] == 204
+    bus.publish(shop, "users", "https://x/5")
+    wait_for(lambda: bus.node.ask("GET", "/callbacks")["callbacks"] == [], "the callback to end")
+    assert bus.node.stop() == 0
+
+
+@pytest.mark.timeout(120)
+def test_nothing_is_lost_through_kills(processes: Processes, receiver: ReceiverThread, chance: random.Random) -> None:
+    bus = Bus(processes)
+    shop, billing = bus.token("shop"), bus.token("billing")
+    bus.subscribe(billing, "orders", receiver=receiver, max=3)
+    fates = [chance.choice([204, 204, 500, LOSE]) for _ in range(1024)]
+    receiver.answer = lambda number: fates[number % len(fates)]
+    urls: list[str] = []
+    for _ in range(4):
+        for _ in range(chance.randint(2, 9)):
+            urls.append(f"https://x/{len(urls)}")
+            bus.publish(shop, "orders", urls[-1])
+        time.sleep(chance.random() * 0.1)
+        bus.node.kill9()
+        bus.node.start()
+    receiver.answer = lambda _: 204
+    wait_for(lambda: bus.subscriber(billing)["events"]["queued"] == 0, "everything to be delivered", seconds=30)
+    assert receiver.first_seen() == urls
+    assert all(len(call.events) <= 3 for call in receiver.calls)
+    bodies: dict[str, set[bytes]] = {}
+    for call in receiver.calls:
+        bodies.setdefault(call.id, set()).add(call.body)
+    assert {len(found) for found in bodies.values()} == {1}
+    assert bus.node.stop() == 0
+
+
+def test_a_subscriber_that_comes_back_is_served_at_once(processes: Processes, receiver: ReceiverThread) -> None:
+    bus = Bus(processes, EVENTD_ROUTEMASTER_MAX_BACKOFF="60s")
+    shop, billing = bus.token("shop"), bus.token("billing")
+    receiver.answer = lambda _: 503
+    bus.subscribe(billing, "orders", receiver=receiver)
+    for number in range(20):
+        bus.publish(shop, "orders", f"https://x/{number}")
+    wait_for(lambda: len(receiver.calls) >= 3, "some failures")
+    receiver.answer = lambda _: 204
+    bus.subscribe(billing, "orders", receiver=receiver)  # ends what it waits for
+    begun = time.monotonic()
+    wait_for(lambda: bus.subscriber(billing)["events"]["queued"] == 0, "the full flow")
+    assert time.monotonic() - begun < 5
+    assert bus.node.stop() == 0
+
+
+def test_a_due_backlog_slows_the_scaling_probe(processes: Processes, receiver: ReceiverThread) -> None:
+    bus = Bus(processes, EVENTD_ROUTEMASTER_SCALING_THRESHOLD="10", EVENTD_ROUTEMASTER_MAX_BACKOFF="200ms")
+    shop, billing = bus.token("shop"), bus.token("billing")
+    receiver.answer = lambda _: 503
+    bus.subscribe(billing, "orders", receiver=receiver, max=1)
+
+    def spent() -> float:
+        begun = time.monotonic()
+        assert bus.ask("GET", "/pulse/scaling", token=ROOT)[0] == 204
+        return time.monotonic() - begun
+
+    for number in range(9):
+        bus.publish(shop, "orders", f"https://x/{number}")
+    assert spent() < 0.9
+    bus.publish(shop, "orders", "https://x/9")
+    assert spent() >= 1.0
+    receiver.answer = lambda _: 204
+    wait_for(lambda: bus.subscriber(billing)["events"]["queued"] == 0, "the backlog to be delivered")
+    assert spent() < 0.9
+    assert bus.node.stop() == 0
+
+
+def test_a_callback_on_the_inside_is_refused(processes: Processes, receiver: ReceiverThread) -> None:
+    bus = Bus(processes, EVENTD_CALLBACK_ALLOW="")
+    billing = bus.token("billing")
+    status, text = bus.ask("POST", "/subscription", {"topics": [], "callback": receiver.url}, token=billing)
+    assert status == 400
+    assert b"127.0.0.1" in text
+    assert bus.node.stop() == 0
