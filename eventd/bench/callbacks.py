@@ -14,7 +14,7 @@ from eventd.bench.children import free_ports
 from eventd.bench.links import PATIENCE_SECONDS
 from eventd.bench.nodes import API, group_of, pause
 from eventd.bench.pouring import LoadRun
-from eventd.bench.receiver import Receiver, Request, is_signed
+from eventd.bench.receiver import CallbackReceiver, CallbackRequest, is_signed
 from eventd.bench.result import UnverifiedResult
 from eventd.bench.site import Site
 from eventd.bench.targets import GroupTarget
@@ -52,7 +52,7 @@ class Callbacks:
         self._awaited: tuple[str, asyncio.Future[float] | None] = ("", None)
         self._pouring: LoadRun
         self._target: GroupTarget
-        self._receiver: Receiver
+        self._receiver: CallbackReceiver
 
     def settings(self, site: Site) -> dict[str, object]:
         """Return the settings that the result shows beside the common ones."""
@@ -71,10 +71,10 @@ class Callbacks:
         self._key, self._file = read_key("bench", secret), site.folder / "callback.key"
         self._file.touch(0o600)
         self._file.write_text(secret)
-        self._receiver = Receiver(self._take)
+        self._receiver = CallbackReceiver(self._take)
         await self._receiver.start()
 
-    def _take(self, request: Request) -> None:
+    def _take(self, request: CallbackRequest) -> None:
         content = json.loads(request.body)
         ids = [one["id"] for one in (content if isinstance(content, list) else [content])]
         self._received.setdefault(request.path, []).extend(ids)

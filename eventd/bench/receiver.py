@@ -17,7 +17,7 @@ _END = b"\r\n\r\n"
 _ANSWER = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
-class Request(NamedTuple):
+class CallbackRequest(NamedTuple):
     """One request: its path, its head and its body, and when it was complete, in seconds of the monotonic clock."""
 
     path: str
@@ -27,7 +27,7 @@ class Request(NamedTuple):
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: CallbackReceiver) -> None:
         self._receiver = receiver
         self._rest = b""
 
@@ -45,16 +45,16 @@ class _Connection(asyncio.Protocol):
                 return
             body, self._rest = self._rest[end + len(_END) : size], self._rest[size:]
             path = head[: head.index(b"\r\n")].split(b" ")[1].decode()
-            self._receiver.take(Request(path, head, body, now()), self._transport)
+            self._receiver.take(CallbackRequest(path, head, body, now()), self._transport)
 
 
-class Receiver:
+class CallbackReceiver:
     """Listens on a port of 127.0.0.1. `delays` are seconds by path after which a request is answered; others at once.
 
     `taken` is called with each request, before its answer.
     """
 
-    def __init__(self, taken: Callable[[Request], None]) -> None:
+    def __init__(self, taken: Callable[[CallbackRequest], None]) -> None:
         self.delays: dict[str, float] = {}
         self.open: list[asyncio.Transport] = []
         self.port = 0
@@ -67,7 +67,7 @@ class Receiver:
         self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    def take(self, request: Request, transport: asyncio.Transport) -> None:
+    def take(self, request: CallbackRequest, transport: asyncio.Transport) -> None:
         """Take a request, and answer it."""
         self._taken(request)
         delay = self.delays.get(request.path, 0.0)
@@ -86,7 +86,7 @@ class Receiver:
             self._server = None
 
 
-def is_signed(request: Request, key: Key, moment: int) -> bool:
+def is_signed(request: CallbackRequest, key: Key, moment: int) -> bool:
     """Return whether a key has signed a request; `moment` is the present time in microseconds."""
     lines = request.head.decode("latin-1").split("\r\n")[1:]
     headers = dict(line.split(": ", 1) for line in lines)

@@ -12,7 +12,7 @@ from eventd.log.core.commit import ChangeUnit, Transaction
 from eventd.log.core.head import announce_topics
 from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.topic_row import find_topic
-from eventd.log.cursors.cursors import create_cursor, delete_cursors, read_cursors
+from eventd.log.cursors.cursors import clear_failures, create_cursor, delete_cursors, read_cursors
 from eventd.log.routemaster.errors import NotSubscribed, RmTopicNotFound, SubscriberNotFound, TopicClaimed
 from eventd.log.routemaster.house_topic import create_topic
 from eventd.log.routemaster.publish import require_room
@@ -118,6 +118,7 @@ class PutSubscriber(ChangeUnit[SubscriberRow]):
         house = find_topic(tx.conn, ROUTEMASTER) or create_topic(tx, self._config, self._random)
         name = cursor_of(self._identity)
         create_cursor(tx.conn, name, kind=CURSOR_KIND, topic_id=house.id, position=tx.head.last, now=tx.now, hold=HOLD)
+        clear_failures(tx.conn, [name], tx.now)  # a client that subscribes again is there again
 
 
 class DeleteSubscriber(ChangeUnit[None]):

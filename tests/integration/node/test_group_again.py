@@ -29,7 +29,7 @@ def elsewhere(site: Site, *documents: dict[str, Any], peers: list[str]) -> None:
 
     def again(conn: Connection) -> None:
         params = Apply(sources=[Source(name="test", text=text)])
-        _apply_now(conn, load_text("test", text), params, site.clock.now())
+        _apply_now(conn, load_text("test", text), params, site.clock.now(), None)
 
     with closing(Database(site.url)) as database:
         database.write_now(_delete_now, doomed, site.clock.now(), dry_run=False)
