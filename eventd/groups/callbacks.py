@@ -15,7 +15,7 @@ from eventd.errors import NotFound
 from eventd.log.core.head import read_head
 from eventd.log.core.topic_row import find_topic
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
-from eventd.log.delivery.acknowledgements import AcceptedBatch, read_newest_batches
+from eventd.log.delivery.acknowledgements import AcceptedBatch, read_gaps, read_newest_batches
 from eventd.log.delivery.backlog import Backlog
 from eventd.log.delivery.repairs import count_dead_letters
 from eventd.log.topics.source_page import SourceStart, read_source_page
@@ -188,13 +188,35 @@ def read_places(
     return found
 
 
-def read_obstacles(conn: Connection, one: KnownCallback, topic_id: int, upto: int, now: int) -> dict[int, str]:
-    """Return for the position of each stored item of a callback why it cannot be sent again; empty: it can."""
-    items = _items(conn, one, topic_id, 0, upto, now)
+def read_obstacles(
+    conn: Connection, one: KnownCallback, topic_id: int, after: int, upto: int, now: int
+) -> dict[int, str]:
+    """Return for the position of each stored item of a callback in `(after, upto]` why it cannot be sent again.
+
+    Empty: it can.
+    """
+    items = _items(conn, one, topic_id, after, upto, now)
     return {item.position: _WHY_NOT.get(item.omitted, item.omitted) for item in items}
 
 
 # --- attempts -------------------------------------------------------------------------------------------------------
+
+
+class LostRecords(NamedTuple):
+    """Records that retention removed before a callback got them: seqs from `first` to `last`, noted at `at` (µs)."""
+
+    at: int
+    first: int
+    last: int
+    records: int
+    reasons: Sequence[str]
+
+
+def read_losses(conn: Connection, callback: str, *, limit: int) -> list[LostRecords]:
+    """Return the newest losses of a callback."""
+    rows = read_gaps(conn, callback_name(callback), limit=limit)
+    lost = [(row.acked_at, json.loads(row.receipt)["lost"]) for row in rows]
+    return [LostRecords(at, one["from"], one["to"], one["count"], one["reasons"]) for at, one in lost]
 
 
 class EndpointAttempt(NamedTuple):

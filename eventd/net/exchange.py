@@ -78,9 +78,9 @@ class _Reading:
             try:
                 self._parser.feed_data(data[at : at + STEP])
             except HttpParserUpgrade:
-                self._trouble = NoAnswer("the peer requests another protocol")
+                self._trouble = NoAnswer("the other end requests another protocol")
             except HttpParserError as error:
-                self._trouble = self._trouble or NoAnswer(f"the peer's answer is not valid HTTP/1.1: {error}")
+                self._trouble = self._trouble or NoAnswer(f"the answer is not valid HTTP/1.1: {error}")
             if self.answer is not None:
                 self.stays = self.stays and self._trouble is None and at + STEP >= len(data)
                 return
@@ -97,7 +97,7 @@ class _Reading:
             raise self._trouble
         if self._received - self._size > MAX_HEAD + self._size // CHUNK_BYTES:
             if not self._has_head:
-                raise NoAnswer(f"the head of the peer's answer is larger than {MAX_HEAD} bytes")
+                raise NoAnswer(f"the head of the answer is larger than {MAX_HEAD} bytes")
             self._exceed()
             if self._trouble is not None:
                 raise self._trouble
@@ -123,9 +123,9 @@ class _Reading:
         has_body = status >= 200 and status not in (204, 304)
         length = self._headers.get("content-length") if coding is None else None
         if self._parser.get_http_version() not in ("1.0", "1.1"):
-            self._trouble = NoAnswer("the peer's answer is not HTTP/1.1")
+            self._trouble = NoAnswer("the answer is not HTTP/1.1")
         elif coding is not None and coding.lower() != "chunked":
-            self._trouble = NoAnswer(f"the peer's answer has the transfer coding {coding[:40]!r}, not chunked")
+            self._trouble = NoAnswer(f"the answer has the transfer coding {coding[:40]!r}, not chunked")
         elif has_body and length is not None and int(length) > self._most and not self._cut:
             self._trouble = AnswerTooLarge()
         self._goes_to_the_end = has_body and length is None and coding is None
@@ -151,7 +151,7 @@ class _Reading:
         self._headers = {}
         self._interim += 1
         if self._interim > MAX_INTERIM:
-            self._trouble = NoAnswer(f"the peer sent more than {MAX_INTERIM} interim answers")
+            self._trouble = NoAnswer(f"the other end sent more than {MAX_INTERIM} interim answers")
 
     def _finish(self, *, stays: bool) -> None:
         self.stays = stays
@@ -217,7 +217,7 @@ class Exchange(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_free = False
-        message = "the peer closed the connection without an answer"
+        message = "the other end closed the connection without an answer"
         self._lost = NoAnswer(message if error is None else f"{message}: {error}")
         if isinstance(error, ssl.SSLError):  # an alert: it says why the other end refuses the connection
             self._lost = error

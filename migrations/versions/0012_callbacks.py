@@ -43,3 +43,11 @@ def upgrade() -> None:
     )
     op.create_index("callback_attempts_cursor", "callback_attempts", ["cursor", "id"])
     op.create_index("callback_attempts_started", "callback_attempts", ["started_at"])
+    # Losses are few, and are shown without reading all deliveries.
+    op.create_index(
+        "batches_gaps",
+        "batches",
+        ["cursor"],
+        postgresql_where=sa.text("protocol = 'gap'"),
+        sqlite_where=sa.text("protocol = 'gap'"),
+    )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from eventd.api.admin.callbacks import OneCallback, read_one, resends_of
+from eventd.api.admin.callbacks import OneCallback, read_registered, resends_of
 from eventd.api.framework.moments import read_span, show_time
 from eventd.api.framework.operations import Services
 from eventd.api.framework.paging import PAGE_SIZE, Limit, cut_page
@@ -41,32 +41,35 @@ class Resend(OneCallback):
 
 
 async def resend(services: Services, params: Resend) -> dict[str, Any]:
-    run = services.database.read if params.dry_run else services.database.write
-    answer = await run(_resend_now, params, services.clock.now())
+    now = services.clock.now()
+    # Searched apart: all writers would wait for it.
+    name, positions = await services.database.read(_plan_resend, params, now)
     if not params.dry_run:
+        await services.database.write(_start_chosen, params, positions, (), now)
         await services.take_over()
-    return answer
+    return {"callback": name, "events": len(positions), "dryRun": params.dry_run}
 
 
-def _resend_now(conn: Connection, params: Resend, now: int) -> dict[str, Any]:
-    if not params.dry_run:
-        announce(conn)
-    callback, cursor = _find(conn, params, now)
+def _plan_resend(conn: Connection, params: Resend, now: int) -> tuple[str, list[int]]:
+    """Return the callback's name, and the positions to send. Raises Conflict if any of the ids cannot be sent again."""
+    callback, cursor = read_registered(conn, params.callback)
     ids = list(dict.fromkeys(params.ids))
     places = read_places(conn, callback, cursor.topic_id, ids, cursor.position, now)
     wrong = {id: why for id, why in places.items() if isinstance(why, str)}
     if wrong:
         words = "; ".join(f"{id}: {why}" for id, why in list(wrong.items())[:20])
         raise Conflict(f"nothing is sent again, because some events cannot be: {words}", hint="leave these out")
-    positions = sorted(place for place in places.values() if isinstance(place, int))
-    if not params.dry_run:
-        _start_at(conn, callback, cursor, positions, now)
-    return {"callback": callback.config.name, "events": len(positions), "dryRun": params.dry_run}
+    return callback.config.name, sorted(place for place in places.values() if isinstance(place, int))
 
 
-def _find(conn: Connection, params: OneCallback, now: int) -> tuple[KnownCallback, Cursor]:
-    """Return the callback and its cursor. Raises NotFound, and Conflict while it has none."""
-    return read_one(conn, params.callback, now)
+def _start_chosen(
+    conn: Connection, params: OneCallback, positions: Sequence[int], letters: Sequence[int], now: int
+) -> None:
+    """Start resends of these positions, and delete these dead letters, by row id."""
+    announce(conn)  # locks the head, which is always locked before cursors, and wakes the node
+    callback, cursor = read_registered(conn, params.callback)
+    _start_at(conn, callback, cursor, positions, now)
+    remove_dead_letters(conn, letters)
 
 
 class Replay(OneCallback):
@@ -89,18 +92,34 @@ class Replay(OneCallback):
         return self
 
 
+class _ReplayPlan(NamedTuple):
+    """A planned replay of the positions `(after, upto]`, or of the dead letters in that range, if these are asked for.
+
+    `events` counts what will be sent.
+    """
+
+    callback: str
+    after: int
+    upto: int
+    letters: Sequence[StoredDeadLetter]
+    events: int
+
+
 async def replay(services: Services, params: Replay) -> dict[str, Any]:
-    run = services.database.read if params.dry_run else services.database.write
-    answer = await run(_replay_now, params, services.clock.now())
+    now = services.clock.now()
+    plan = await services.database.read(_plan_replay, params, now)
     if not params.dry_run:
+        if params.failed:
+            positions, ids = _places_of(plan.letters)
+            await services.database.write(_start_chosen, params, positions, ids, now)
+        else:
+            await services.database.write(_start_range, params, plan.after, plan.upto, now)
         await services.take_over()
-    return answer
+    return {"callback": plan.callback, "events": plan.events, "dryRun": params.dry_run}
 
 
-def _replay_now(conn: Connection, params: Replay, now: int) -> dict[str, Any]:
-    if not params.dry_run:
-        announce(conn)
-    callback, cursor = _find(conn, params, now)
+def _plan_replay(conn: Connection, params: Replay, now: int) -> _ReplayPlan:
+    callback, cursor = read_registered(conn, params.callback)
     after, upto = _range(conn, params, cursor, now)
     # What lies beyond the cursor is sent anyway.
     upto = min(upto, cursor.position)
@@ -113,12 +132,19 @@ def _replay_now(conn: Connection, params: Replay, now: int) -> dict[str, Any]:
             f"there is nothing to send to {callback.config.name} again",
             hint="what the callback has not received yet is sent without a replay",
         )
-    if not params.dry_run and params.failed:
-        _retry(conn, callback, cursor, letters, now)
-    elif not params.dry_run:
-        selection = CallbackSelection(callback.config.selector, callback.selection.intervals)
-        _start(conn, callback, cursor, after, upto, selection, now)
-    return {"callback": callback.config.name, "events": events, "dryRun": params.dry_run}
+    return _ReplayPlan(callback.config.name, after, upto, letters, events)
+
+
+def _places_of(letters: Sequence[StoredDeadLetter]) -> tuple[list[int], list[int]]:
+    """Return the positions of dead letters, in order, and their row ids."""
+    return sorted({letter.position for letter in letters}), [letter.id for letter in letters]
+
+
+def _start_range(conn: Connection, params: Replay, after: int, upto: int, now: int) -> None:
+    announce(conn)
+    callback, cursor = read_registered(conn, params.callback)
+    selection = CallbackSelection(callback.config.selector, callback.selection.intervals)
+    _start(conn, callback, cursor, after, upto, selection, now)
 
 
 def _range(conn: Connection, params: Replay, cursor: Cursor, now: int) -> tuple[int, int]:
@@ -180,13 +206,13 @@ class ListCallbackLetters(OneCallback):
 
 
 async def list_letters(services: Services, params: ListCallbackLetters) -> dict[str, Any]:
-    return await services.database.read(_read_letters, params, services.clock.now())
+    return await services.database.read(_read_letters, params)
 
 
-def _read_letters(conn: Connection, params: ListCallbackLetters, now: int) -> dict[str, Any]:
+def _read_letters(conn: Connection, params: ListCallbackLetters) -> dict[str, Any]:
     name = find_callback(conn, params.callback).config.name
     cursor = callback_name(name)
-    topic_id = read_one(conn, params.callback, now)[1].topic_id
+    topic_id = read_registered(conn, params.callback)[1].topic_id
     found = read_dead_letters(
         conn, topic_id, cursor=cursor, after=params.after, limit=params.limit + 1, newest=params.newest
     )
@@ -220,17 +246,19 @@ class ChooseCallbackLetters(OneCallback):
 
 
 async def retry_letters(services: Services, params: ChooseCallbackLetters) -> dict[str, Any]:
-    answer = await services.database.write(_retry_now, params, services.clock.now())
-    await services.take_over()
-    return answer
-
-
-def _retry_now(conn: Connection, params: ChooseCallbackLetters, now: int) -> dict[str, Any]:
-    announce(conn)
-    callback, cursor = _find(conn, params, now)
-    again, kept = _sort_letters(conn, callback, cursor, _chosen(conn, params, cursor), now)
-    _retry(conn, callback, cursor, again, now)
+    now = services.clock.now()
+    again, kept = await services.database.read(_plan_retry, params, now)
+    if again:
+        await services.database.write(_start_chosen, params, *_places_of(again), now)
+        await services.take_over()
     return {"retried": len(again), "kept": kept}
+
+
+def _plan_retry(
+    conn: Connection, params: ChooseCallbackLetters, now: int
+) -> tuple[list[StoredDeadLetter], list[dict[str, Any]]]:
+    callback, cursor = read_registered(conn, params.callback)
+    return _sort_letters(conn, callback, cursor, _chosen(conn, params, cursor), now)
 
 
 def _sort_letters(
@@ -239,7 +267,8 @@ def _sort_letters(
     """Return the dead letters whose events can be sent again, and as JSON the others, each with the reason."""
     positions = frozenset(letter.position for letter in letters)
     chosen = callback._replace(selection=CallbackSelection(callback.config.selector, None, positions))
-    obstacles = read_obstacles(conn, chosen, cursor.topic_id, cursor.position, now)
+    begin = min(positions, default=1) - 1
+    obstacles = read_obstacles(conn, chosen, cursor.topic_id, begin, cursor.position, now)
     why_not = {letter.id: obstacles.get(letter.position, "it is not stored any more") for letter in letters}
     again = [letter for letter in letters if not why_not[letter.id]]
     kept = [
@@ -250,22 +279,13 @@ def _sort_letters(
     return again, kept
 
 
-def _retry(
-    conn: Connection, callback: KnownCallback, cursor: Cursor, letters: Sequence[StoredDeadLetter], now: int
-) -> None:
-    """Start resends of dead letters whose events can be sent again, and delete these dead letters."""
-    if letters:
-        _start_at(conn, callback, cursor, sorted({letter.position for letter in letters}), now)
-        remove_dead_letters(conn, [letter.id for letter in letters])
-
-
 async def drop_letters(services: Services, params: ChooseCallbackLetters) -> dict[str, Any]:
-    return {"dropped": await services.database.write(_drop_now, params, services.clock.now())}
+    return {"dropped": await services.database.write(_drop_now, params)}
 
 
-def _drop_now(conn: Connection, params: ChooseCallbackLetters, now: int) -> int:
+def _drop_now(conn: Connection, params: ChooseCallbackLetters) -> int:
     lock_head(conn)
-    cursor = _find(conn, params, now)[1]
+    cursor = read_registered(conn, params.callback)[1]
     return remove_dead_letters(conn, [letter.id for letter in _chosen(conn, params, cursor)])
 
 

@@ -20,6 +20,7 @@ from eventd.groups.callbacks import (
     read_attempt_list,
     read_callback_statuses,
     read_callbacks,
+    read_losses,
 )
 from eventd.groups.lookup import find_group
 from eventd.log.core.head import read_head
@@ -145,6 +146,10 @@ def describe_callback(conn: Connection, name: str, now: int) -> dict[str, Any]:
         "intervals": [
             {"topic": one.topic, "after": one.after, "upto": one.upto} for one in found.selection.intervals or ()
         ],
+        "losses": [
+            {"at": show_time(at), "from": first, "to": last, "count": count, "reasons": [*reasons]}
+            for at, first, last, count, reasons in read_losses(conn, config.name, limit=RECENT)
+        ],
         "recentAttempts": [_attempt(attempt) for attempt in attempts],
     }
 
@@ -250,20 +255,24 @@ async def _pause(services: Services, params: OneCallback, *, at: int | None, by:
 def _set_paused(conn: Connection, name: str, now: int, *, at: int | None, by: str) -> None:
     """Pause the callback and its resends at the time `at`, or resume them if it is None; that clears failures, too."""
     announce(conn)  # locks the head, which is always locked before cursors, and wakes the node
-    callback, cursor = read_one(conn, name, now)
+    callback, cursor = _register(conn, name, now)
     pause_all(conn, [cursor, *resends_of(conn, callback.config.name)], now, at=at, by=by)
 
 
-def read_one(conn: Connection, name: str, now: int) -> tuple[KnownCallback, Cursor]:
+def _register(conn: Connection, name: str, now: int) -> tuple[KnownCallback, Cursor]:
     """Return a callback and its cursor, which is created if no node has done that yet.
 
     Raises NotFound, and Conflict if its topic does not exist.
     """
-    callback = find_callback(conn, name)
-    cursor = callback_name(callback.config.name)
-    if not read_cursors(conn, name=cursor):
+    if not read_cursors(conn, name=callback_name(find_callback(conn, name).config.name)):
         reconcile(conn, read_resources(conn), now)
-    found = read_cursors(conn, name=cursor)
+    return read_registered(conn, name)
+
+
+def read_registered(conn: Connection, name: str) -> tuple[KnownCallback, Cursor]:
+    """Return a callback and its cursor. Raises NotFound, and Conflict while it has none: its topic does not exist."""
+    callback = find_callback(conn, name)
+    found = read_cursors(conn, name=callback_name(callback.config.name))
     if not found:
         topic = callback.config.topic
         raise Conflict(
@@ -301,7 +310,7 @@ async def reset(services: Services, params: ResetCallback) -> dict[str, Any]:
 
 def _reset_now(conn: Connection, params: ResetCallback, now: int) -> dict[str, Any]:
     announce(conn)
-    callback, cursor = read_one(conn, params.callback, now)
+    callback, cursor = _register(conn, params.callback, now)
     topic = find_topic(conn, callback.config.topic)
     to = 0 if topic is None else topic.evicted_position
     if params.latest:

@@ -32,6 +32,13 @@ STATES = (
     Column("LAST_ERROR", text("lastError"), wide=True),
     Column("PAUSED_BY", text("pausedBy"), wide=True),
 )
+LOSSES = (
+    Column("AT", moment("at")),
+    Column("FROM", text("from")),
+    Column("TO", text("to")),
+    Column("COUNT", text("count")),
+    Column("REASONS", lambda row: ",".join(row["reasons"])),
+)
 ATTEMPTS = (
     Column("AT", moment("at")),
     Column("MESSAGE_ID", text("messageId")),
@@ -89,6 +96,7 @@ def show_callback(out: Any, answer: Mapping[str, Any]) -> None:
     if answer["intervals"]:
         columns = (Column("TOPIC", text("topic")), Column("AFTER", text("after")), Column("UPTO", text("upto")))
         table(out, "Intervals", columns, answer["intervals"])
+    table(out, "Losses", LOSSES, answer["losses"])
     table(out, "Recent attempts", ATTEMPTS, answer["recentAttempts"])
 
 

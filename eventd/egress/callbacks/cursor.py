@@ -55,12 +55,13 @@ class CallbackPostponement(Postpone):
         found = read_cursors(tx.conn, name=failed.name)
         if not found or found[0].position != failed.position:
             return False, None
-        for attempt in self._attempts:
-            add_attempt(tx.conn, attempt)
         cursor = found[0]
         since = cursor.failing_since
         too_long = self._disable_after is not None and since is not None and failed.now - since >= self._disable_after
-        if cursor.paused_at is not None or not (too_long or self._at_once):
+        ends = cursor.paused_at is None and (too_long or self._at_once)
+        for attempt in self._attempts:
+            add_attempt(tx.conn, replace(attempt, retry_at=None) if ends else attempt)
+        if not ends:
             return False, since
         set_paused(tx.conn, failed.name, at=failed.now, by=DISABLED_BY)
         return True, since

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from eventd.egress.callbacks.batches import MessageBatch
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, Meaning, SendOutcome
-from eventd.egress.callbacks.formats import UNSUITABLE, body_of, message_id
+from eventd.egress.callbacks.formats import UNSUITABLE, CallbackItem, body_of, message_id
 from eventd.egress.loop.sink import Ack, LinkUnavailable, RecordRefusal
 from eventd.egress.loop.tries import Tries
 from eventd.log.core.commit import Transaction
@@ -209,7 +209,7 @@ class CallbackDelivery:
         """Send one batch; None if it has no items. A batch that could be collected differently is stored first."""
         if not batch.items:
             return None
-        id = message_id(batch.items, self._config.format, source.head.epoch)
+        id = self._id_of(batch.items, source)
         if not batch.is_full and not self._is_noted and self._config.format != "standard":
             await self._log.database.write(add_attempt, self._row(batch, id, None))
             self._is_noted = True
@@ -327,7 +327,7 @@ class CallbackDelivery:
         first = next((batch.items for batch in batches if batch.items), ())
         return DeliveredBatch(
             cursor=self._ledger,
-            batch_id=message_id(first, self._config.format, source.head.epoch) if first else "",
+            batch_id=self._id_of(first, source) if first else "",
             epoch=source.head.epoch,
             incarnation=source.head.incarnation,
             after=batches[0].after,
@@ -346,9 +346,12 @@ class CallbackDelivery:
             receipt=json.dumps(receipt, separators=(",", ":")) if outcomes else "",
         )
 
+    def _id_of(self, items: Sequence[CallbackItem], source: PageSource) -> str:
+        return message_id(items, self._config.format, source.head.epoch, self._config.name)
+
     def _note(self, batch: MessageBatch, outcome: SendOutcome, source: PageSource) -> None:
         """Remember a failed attempt until the cursor's failure is stored."""
-        id = message_id(batch.items, self._config.format, source.head.epoch)
+        id = self._id_of(batch.items, source)
         self._failed.append(self._row(batch, id, outcome))
         self._attempt += 1
 

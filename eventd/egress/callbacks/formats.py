@@ -188,16 +188,19 @@ def gap_body(losses: Sequence[Loss], format: str, topic: str, epoch: str, *, cal
 # --- ids ------------------------------------------------------------------------------------------------------------
 
 
-def message_id(items: Sequence[CallbackItem], format: str, epoch: str) -> str:
-    """Return the id of a message with these items."""
+def message_id(items: Sequence[CallbackItem], format: str, epoch: str, callback: str) -> str:
+    """Return the id of a message with these items.
+
+    That of several is the callback's own: between the same two events, another callback may get others.
+    """
     if format == STANDARD:
         return items[0].message_id
-    return _hashed("b", epoch, items[0].position, items[-1].position, len(items))
+    return _hashed("b", callback, epoch, items[0].position, items[-1].position, len(items))
 
 
-def gap_id(losses: Sequence[Loss], epoch: str) -> str:
-    """Return the id of the message that reports these losses."""
-    return _hashed("gap", epoch, losses[0].first, losses[-1].last, sum(loss.records for loss in losses))
+def gap_id(losses: Sequence[Loss], epoch: str, callback: str) -> str:
+    """Return the id of the message that reports these losses to a callback."""
+    return _hashed("gap", callback, epoch, losses[0].first, losses[-1].last, sum(loss.records for loss in losses))
 
 
 def _id_of_event(event_id: str, expires_at: int | None) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from eventd.egress.callbacks.delivery import PROTOCOL, PageSource
+from eventd.egress.callbacks.delivery import PageSource
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, Meaning, SendOutcome
-from eventd.egress.callbacks.formats import ROUTEMASTER, gap_body, gap_id
+from eventd.egress.callbacks.formats import ROUTEMASTER, CallbackItem, gap_body, gap_id
 from eventd.egress.loop.sink import Ack
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.losses import Loss
-from eventd.log.cursors.cursors import Cursor, DeliveredBatch
+from eventd.log.cursors.cursors import GAP_PROTOCOL, Cursor, DeliveredBatch
 from eventd.resources.callback_configuration import CallbackConfig
 from eventd.store.rows.callback_attempts import CallbackAttempt
 
@@ -34,9 +34,15 @@ class GapReport:
         self._refusals = 0
         self._failed: list[CallbackAttempt] = []
 
-    async def report(self, losses: Sequence[Loss], after: int, upto: int, source: PageSource) -> Ack:
-        """Report the losses in `(after, upto]`, and return the result. Raises `LinkError`."""
-        id = gap_id(losses, source.head.epoch)
+    async def report(
+        self, losses: Sequence[Loss], after: int, upto: int, source: PageSource, following: CallbackItem | None
+    ) -> Ack:
+        """Report the losses in `(after, upto]`, and return the result. Raises `LinkError`.
+
+        The message has the time of the `following` event, so that a repetition has the same bytes; without one, the
+        present time.
+        """
+        id = gap_id(losses, source.head.epoch, self._config.name)
         outcome = None
         if self._config.format != ROUTEMASTER:
             body = gap_body(
@@ -46,7 +52,7 @@ class GapReport:
                 source.head.epoch,
                 callback=self._config.name,
                 id=id,
-                now=self._log.clock.now(),
+                now=self._log.clock.now() if following is None else following.recorded_at,
             )
             outcome = await self._endpoint.send(id, body)
             if outcome.meaning is not Meaning.DELIVERED:
@@ -93,7 +99,7 @@ class GapReport:
             sent_at=outcome.started_at if outcome else now,
             acked_at=now,
             status=outcome.status if outcome else 0,
-            protocol=PROTOCOL,
+            protocol=GAP_PROTOCOL,
             key_id=outcome.key_ids if outcome else "",
             receipt=json.dumps({"lost": lost}, separators=(",", ":")),
         )

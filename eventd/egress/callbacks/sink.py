@@ -227,8 +227,9 @@ class CallbackSink:
         assert outbound.source is not None
         try:
             if outbound.losses:
-                upto = outbound.records[0].position - 1 if outbound.records else outbound.upto
-                return await self._gaps.report(outbound.losses, outbound.after, upto, outbound.source)
+                following = outbound.records[0] if outbound.records else None
+                upto = outbound.upto if following is None else following.position - 1
+                return await self._gaps.report(outbound.losses, outbound.after, upto, outbound.source, following)
             batches = await self._collect(outbound)
             ack = Ack(0) if batches is None else await self._delivery.deliver(batches, outbound.source)
         except LinkError as error:

@@ -232,7 +232,7 @@ def _judge(error: Exception, attempt: _Attempt) -> LinkError:
     if isinstance(error, AddressForbidden):
         return Blocked("address_forbidden", str(error))
     if isinstance(error, AnswerTooLarge):
-        return LinkUnavailable("answer_too_large", f"the peer's answer is larger than {attempt.most} bytes")
+        return LinkUnavailable("answer_too_large", f"the answer is larger than {attempt.most} bytes")
     if isinstance(error, TimeoutError) and error.errno is None:  # otherwise the system gave up first
         return LinkUnavailable("timeout", attempt.overdue())
     return LinkUnavailable("unreachable", _words(error, origin))

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from eventd.errors import FenceLost, Invalid, NotFound
 from eventd.log.cursors.trimmed import note_forgotten
@@ -25,6 +25,9 @@ from eventd.store.engine.statements import (
     replacing,
     update_rows,
 )
+
+GAP_PROTOCOL: Final = "gap"
+"""In the ledger row of lost records instead of a protocol; such rows have an index."""
 
 
 class LinkState(StrEnum):

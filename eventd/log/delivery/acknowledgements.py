@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from eventd.log.cursors.cursors import GAP_PROTOCOL
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
 
@@ -73,3 +74,10 @@ def read_newest_batches(conn: Connection, cursor: str, *, before: int | None, li
     picked = fetch(conn, f"{sql} AND picked <> '' ORDER BY id DESC LIMIT ?", (*params, limit))
     found = [AcceptedBatch._make(row) for row in [*ranges, *picked]]
     return sorted(found, key=lambda batch: (batch.acked_at, batch.id), reverse=True)[:limit]
+
+
+def read_gaps(conn: Connection, cursor: str, *, limit: int) -> list[AcceptedBatch]:
+    """Return up to `limit` ledger rows of records that were lost before a cursor passed them, newest first."""
+    columns = ", ".join(AcceptedBatch._fields)
+    sql = f"SELECT {columns} FROM batches WHERE cursor = ? AND protocol = '{GAP_PROTOCOL}' ORDER BY id DESC LIMIT ?"
+    return [AcceptedBatch._make(row) for row in fetch(conn, sql, (cursor, limit))]

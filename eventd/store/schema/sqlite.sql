@@ -125,6 +125,7 @@ CREATE TABLE callback_attempts ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
     TEXT NOT NULL, answer TEXT NOT NULL, retry_at BIGINT, folded BIGINT NOT NULL );
 CREATE INDEX callback_attempts_cursor ON callback_attempts (cursor, id);
 CREATE INDEX callback_attempts_started ON callback_attempts (started_at);
+CREATE INDEX batches_gaps ON batches (cursor) WHERE protocol = 'gap';
 CREATE TABLE rm_topics ( name TEXT NOT NULL, publisher TEXT NOT NULL, events BIGINT NOT NULL, base BIGINT NOT NULL,
     recent TEXT NOT NULL, created_at BIGINT NOT NULL, PRIMARY KEY (name) );
 CREATE TABLE rm_subscribers ( identity TEXT NOT NULL, callback TEXT NOT NULL, uuid TEXT NOT NULL, timeout_ms BIGINT

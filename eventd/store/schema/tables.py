@@ -208,6 +208,7 @@ batches = sa.Table(
     sa.Index("batches_cursor_upto", "cursor", "upto"),
     sa.Index("batches_acked", "acked_at"),
     index_of_some("batches_picked", "cursor", where="picked <> ''"),
+    index_of_some("batches_gaps", "cursor", where="protocol = 'gap'"),
     sqlite_autoincrement=True,
 )
 

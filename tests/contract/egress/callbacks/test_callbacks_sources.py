@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from eventd.egress.callbacks.selection import CallbackSelection
 from eventd.egress.cursors import RESEND
+from eventd.groups.callbacks import LostRecords, read_losses
 from eventd.log.cursors.cursors import create_cursor
 from eventd.log.retention.evict import EvictionLimits, evict
+from eventd.store.engine.database import Connection
 from eventd.store.rows.routemaster import Interval
 from eventd.testing import NOW, ManualClock, until
 from federation.selector import Selector
@@ -216,3 +218,26 @@ async def test_several_requests_may_be_under_way_and_the_cursor_moves_in_order(
 
     await until(settled)
     assert set(receiver.events) == {"e0", "e1", "e2", "e3"}
+
+
+async def test_a_repeated_report_of_a_loss_has_the_same_bytes(called: CalledBack, receiver: Receiver) -> None:
+    receiver.always(503)
+    await called.declare(callback(receiver.url))
+    await called.emit("e1", "e2")
+    cursor = await called.failed(1)
+    await called.log.database.write(
+        evict, cursor.topic_id, EvictionLimits(max_records=1, keep_undelivered=False), now=NOW
+    )
+    await called.rest(cursor)
+    cursor = await called.failed(2)
+    receiver.always(204)
+    await called.rest(cursor)
+    await called.caught_up()
+    first, again = (one for one in receiver.requests if b"callback.gap" in one.body)
+    assert (first.id, first.body) == (again.id, again.body)
+    (loss,) = await called.log.database.read(_losses)
+    assert (loss.first, loss.last, loss.records, loss.reasons) == (1, 1, 1, ["cap"])
+
+
+def _losses(conn: Connection) -> list[LostRecords]:
+    return read_losses(conn, "hook", limit=5)
