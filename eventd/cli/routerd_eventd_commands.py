@@ -203,8 +203,19 @@ def check(
 @app.command(cls=Command)
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the nodes running until Ctrl-C, to try things.")] = False,
+    callbacks: Annotated[
+        bool,
+        typer.Option("--callbacks", help="Show callbacks instead: one node, and a receiver that dies and comes back."),
+    ] = False,
 ) -> None:
     """Run three nodes on this machine: they federate, one is killed and comes back, nothing is lost."""
+    if callbacks and keep:
+        raise typer.BadParameter("--callbacks keeps nothing running: leave out --keep")
+    if callbacks:
+        from eventd.cli.demo import callbacks as pushing
+
+        pushing.run()
+        return
     from eventd.cli.demo import demo as play
 
     play.run(keep=keep)

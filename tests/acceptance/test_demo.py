@@ -124,3 +124,11 @@ def test_it_fails_with_the_end_of_the_log(processes: Processes, folder: Path) ->
     assert re.search(rf"cannot listen on 127.0.0.1 port {port}", demo.log())
     assert "Traceback" not in demo.log()
     assert_nothing_left(folder)
+
+
+def test_the_demo_of_callbacks_proves_that_nothing_is_lost(processes: Processes, folder: Path) -> None:
+    demo = processes.start("demo", [*DAEMON, "demo", "--callbacks"], env={"TMPDIR": str(folder), **CONFUSING})
+    assert demo.wait_exit(seconds=SECONDS) == 0, demo.log()
+    assert re.search(r"\n +600 +600 +600 +\d+ +0\n", demo.log()), demo.log()
+    assert "backing-off  unreachable" in demo.log()
+    assert_nothing_left(folder)

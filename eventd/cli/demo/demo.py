@@ -12,10 +12,11 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -51,24 +52,39 @@ def run(*, keep: bool = False) -> None:
 
     Afterwards all processes of the demo have ended and its files are deleted.
     """
+    console = console_of()
+    playing(lambda: _play(console, keep=keep))
+
+
+def console_of() -> Console:
+    """Return the console of the demo, as wide as its picture or the terminal."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without the characters of the picture gets the text only
     console = Console(highlight=False)
     console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    return console
+
+
+def playing(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run the demo that `play` returns. Raises `DemoFailed` if it fails or is interrupted."""
     try:
         with asyncio.Runner() as runner:
-            runner.run(_play(console, keep=keep))
+            runner.run(_until_signalled(play))
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise DemoFailed("the demo was stopped before its end; its nodes and files are deleted") from None
 
 
+async def _until_signalled(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    with EndOnSignal():
+        await play()
+
+
 async def _play(console: Console, *, keep: bool) -> None:
     demo = Demo(Narrator(console))
-    with EndOnSignal():
-        async with demo.stage:
-            await demo.play()
-            if keep:
-                await demo.stay()
+    async with demo.stage:
+        await demo.play()
+        if keep:
+            await demo.stay()
     if not keep:
         demo.say_goodbye()
 

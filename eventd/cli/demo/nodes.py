@@ -71,8 +71,9 @@ class Contents(NamedTuple):
 class DemoNode:
     """One node: its folder, its port for peers, and its process while it runs."""
 
-    def __init__(self, name: str, home: Path, port: int) -> None:
+    def __init__(self, name: str, home: Path, port: int, env: Mapping[str, str]) -> None:
         self.name = name
+        self._env = env
         self.home = home
         self.port = port
         self.api = ""
@@ -101,7 +102,7 @@ class DemoNode:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.home.parent,
-                env=bare_environment(),
+                env={**bare_environment(), **self._env},
             )
 
     def kill(self) -> None:
@@ -130,17 +131,25 @@ class DemoNode:
 
 
 class Stage:
-    """All nodes in a temporary folder. `tick` is called up to 20 times a second during waits.
+    """The nodes `names` in a temporary folder, each with the variables `env`.
 
-    Use it as a context manager: at its end every process and the folder are gone.
+    `tick` is called up to 20 times a second during waits. Use it as a context manager: at its end every process and
+    the folder are gone.
     """
 
-    def __init__(self, clock: Clock, tick: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        tick: Callable[[], Awaitable[None]],
+        *,
+        names: Sequence[str] = NAMES,
+        env: Mapping[str, str] = {},
+    ) -> None:
         self.clock = clock
         self.folder = Path(tempfile.mkdtemp(prefix="routerd-eventd-demo-"))
         self.nodes = {
-            name: DemoNode(name, self.folder / name, port)
-            for name, port in zip(NAMES, free_ports(len(NAMES)), strict=True)
+            name: DemoNode(name, self.folder / name, port, env)
+            for name, port in zip(names, free_ports(len(names)), strict=True)
         }
         self._tick = tick
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
@@ -177,9 +186,12 @@ class Stage:
 
     # --- commands ---------------------------------------------------------------------------------------------
 
-    async def routerctl(self, node: str, *arguments: str, stdin: str = "") -> str:
-        """Run `routerctl` on the database of a node, running or not. Returns its output. Raises `DemoFailed`."""
-        (output,) = await self.routerctl_each([(node, arguments, stdin)])
+    async def routerctl(self, node: str, *arguments: str, stdin: str = "", data_dir: bool = True) -> str:
+        """Run `routerctl` on the database of a node, running or not. Returns its output. Raises `DemoFailed`.
+
+        Without `data_dir`, the command needs no node.
+        """
+        (output,) = await self.routerctl_each([(node if data_dir else "", arguments, stdin)])
         return output
 
     async def routerctl_each(self, calls: Iterable[tuple[str, Sequence[str], str]]) -> list[str]:
@@ -200,10 +212,10 @@ class Stage:
         number = SYSTEM.token(4).hex()
         given, output = self.folder / f"{number}.in", self.folder / f"{number}.out"
         given.write_text(stdin)
-        data = str(self.nodes[node].home)
+        place = ("--data-dir", str(self.nodes[node].home)) if node else ()
         with given.open("rb") as source, output.open("wb") as target:
             child = subprocess.Popen(
-                [sys.executable, "-m", "eventd.cli.routerctl", *arguments, "--data-dir", data],
+                [sys.executable, "-m", "eventd.cli.routerctl", *arguments, *place],
                 stdin=source,
                 stdout=target,
                 stderr=subprocess.STDOUT,
