@@ -208,6 +208,12 @@ OPERATIONS: Final[dict[str, Route]] = {
         "admin.routemaster:list_subscribers",
         "List the subscribers of the Routemaster surface, and what waits for each",
     ),
+    "routemaster.sign": _post(
+        "/routemaster/subscribers/{client}/keys",
+        "admin.routemaster:sign",
+        "admin",
+        "Set the keys that sign the requests to a subscriber of the Routemaster surface",
+    ),
     "routemaster.create_token": _post(
         "/routemaster/tokens",
         "admin.routemaster:create_token",

@@ -291,6 +291,10 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
                 "routemaster.routemaster.subscribers",
                 "List the subscribers of the Routemaster surface, and how many events wait for each.",
             ),
+            "sign": Leaf(
+                "routemaster.routemaster.sign",
+                "Have the requests to a subscriber signed with these keys, or with none.",
+            ),
             "topic": Branch(
                 "Manage the claims of topics.",
                 {

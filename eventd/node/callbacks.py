@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from eventd.egress.loop.consumer import Consumer
 from eventd.errors import SecretUnreadable
 from eventd.log.cursors.cursors import Cursor
 from eventd.resources.callback_configuration import CallbackConfig
-from eventd.resources.callback_keys import LoadedSecrets, load_callback_secrets
+from eventd.resources.callback_keys import load_callback_secrets
 from eventd.resources.subscriber_configuration import SubscriberLimits, subscriber_config
 from eventd.runtime.supervisor import Supervisor
 from eventd.store.rows.routemaster import SubscriberRow
@@ -151,10 +151,11 @@ class Callbacks:
     def _read_secrets(self, purpose: CallbackPurpose) -> CallbackSecrets:
         """Return the secrets of a callback, which are read when they are first used. Raises `SecretUnreadable`."""
         config = purpose.config
-        if purpose.authorization is not None:
-            return LoadedSecrets((), purpose.authorization)
         if config.name not in self._secrets:
-            self._secrets[config.name] = load_callback_secrets(config, self._credentials)
+            loaded = load_callback_secrets(config, self._credentials)
+            if purpose.authorization is not None:
+                loaded = replace(loaded, authorization=purpose.authorization)
+            self._secrets[config.name] = loaded
         return self._secrets[config.name]
 
     def reload(self) -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from eventd.resources.callback_configuration import PATIENCE, CallbackConfig
+from eventd.resources.callback_configuration import PATIENCE, CallbackConfig, CallbackKeyConfig
 from eventd.runtime.backoff import Backoff
 from eventd.store.rows.routemaster import SubscriberRow
 from eventd.tls.files import ClientTlsConfig
+from federation.keys import KeyState
 from federation.selector import Selector
 
 NAME: Final = "rm/"
@@ -42,7 +43,7 @@ def subscriber_config(row: SubscriberRow, limits: SubscriberLimits) -> CallbackC
         max_events=min(row.max_events, MOST_EVENTS),
         window=row.timeout_ms * 1000,
         max_bytes=MOST_BYTES,
-        keys=(),
+        keys=tuple(CallbackKeyConfig(key.id, KeyState.ACTIVE, key.secret_file) for key in row.keys),
         username="",
         password_file="",
         bearer_file="",

@@ -39,6 +39,11 @@ def upgrade() -> None:
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
     )
     op.create_table(
+        "rm_signing",
+        sa.Column("identity", sa.Text(), primary_key=True),
+        sa.Column("keys", sa.Text(), nullable=False),
+    )
+    op.create_table(
         "rm_intervals",
         sa.Column("subscriber", sa.Text(), primary_key=True),
         sa.Column("topic", sa.Text(), primary_key=True),

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from eventd.client.webhooks import verify
+from federation.webhooks import format_secret
 from tests.support.callback_program import LOSE, ReceiverThread
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
@@ -94,6 +96,32 @@ def test_a_subscriber_gets_exactly_what_receivers_insist_on(processes: Processes
     assert [(one["origin"], one["state"]) for one in listed] == [("routemaster", "running")]
     assert "secret-uuid" not in str(listed)
     assert "secret-uuid" not in bus.node.process.log_path.read_text()
+    assert bus.node.stop() == 0
+
+
+def test_a_subscriber_is_signed_once_it_has_a_key(
+    processes: Processes, receiver: ReceiverThread, tmp_path: Path
+) -> None:
+    bus = Bus(processes)
+    shop, billing = bus.token("shop"), bus.token("billing")
+    bus.subscribe(billing, "orders", receiver=receiver)
+    files = {id: tmp_path / f"{id}.key" for id in ("new", "old")}
+    secrets = {id: format_secret(id.encode().ljust(32, b"-")) for id in files}
+    for id, file in files.items():
+        file.write_text(secrets[id])
+        file.chmod(0o600)
+    keys = [f"{id}={file}" for id, file in files.items()]
+    bus.node.ask("POST", "/routemaster/subscribers/billing/keys", {"keys": keys})
+    bus.publish(shop, "orders", "https://x/1")
+    wait_for(lambda: receiver.accepted, "the event")
+    (call,) = receiver.accepted
+    assert call.headers["authorization"] == "Basic " + base64.b64encode(b"secret-uuid:x").decode()
+    for secret in secrets.values():
+        verify(call.headers, call.body, [secret])
+    bus.node.ask("POST", "/routemaster/subscribers/billing/keys", {"keys": []})
+    bus.publish(shop, "orders", "https://x/2")
+    wait_for(lambda: len(receiver.accepted) == 2, "the next event")
+    assert "webhook-signature" not in receiver.accepted[1].headers
     assert bus.node.stop() == 0
 
 

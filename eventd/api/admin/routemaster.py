@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
@@ -19,11 +19,13 @@ from eventd.log.routemaster.tokens import (
     DeleteToken,
     NewToken,
     RotateToken,
+    SignSubscriber,
     find_identity,
     new_token,
 )
+from eventd.resources.kinds.event_callback import MOST_KEYS, CallbackKey
 from eventd.store.engine.database import Connection
-from eventd.store.rows.routemaster import RmTopicRow, list_rm_topics, read_subscribers
+from eventd.store.rows.routemaster import RmTopicRow, SigningKey, list_rm_topics, read_subscribers
 from eventd.store.rows.tokens import TokenRow, read_tokens
 from eventd.text.duration import BadDuration, parse_duration
 
@@ -86,6 +88,7 @@ def _show_subscriber(state: SubscriberState) -> dict[str, Any]:
         "subscriber": row.handle,
         "callback": row.shown_callback,
         "uuid": "set" if row.uuid else "not set",
+        "keyIds": [key.id for key in row.keys],
         "timeoutMs": row.timeout_ms,
         "maxEvents": row.max_events,
         "topics": row.topics,
@@ -96,6 +99,40 @@ def _show_subscriber(state: SubscriberState) -> dict[str, Any]:
         "createdAt": show_time(row.created_at),
         "updatedAt": show_time(row.updated_at),
     }
+
+
+class SignRequests(Params):
+    """The keys that sign the requests to a subscriber."""
+
+    client: str = Field(description="The name of the client's token, or its handle.")
+    keys: list[str] = Field(
+        default=[],
+        max_length=MOST_KEYS,
+        description="The keys, each as `ID=FILE`, the file as for an EventCallback; none: requests are not signed.",
+    )
+
+
+async def sign(services: Services, params: SignRequests) -> dict[str, Any]:
+    keys = [_signing_key(at, text) for at, text in enumerate(params.keys)]
+    if len({key.id for key in keys}) < len(keys):
+        raise Invalid("keys: two keys have the same id", hint="give each key its own id")
+    identity = await services.database.read(find_identity, params.client)
+    await services.log.submit(SignSubscriber(identity, keys))
+    await services.take_over()
+    return {"subscriber": identity, "keyIds": [key.id for key in keys]}
+
+
+def _signing_key(at: int, text: str) -> SigningKey:
+    """Return the key of one entry. No message shows the entry: it could be the secret itself."""
+    id, _, file = text.partition("=")
+    try:
+        key = CallbackKey.model_validate({"id": id, "secretFile": file})
+    except ValidationError:
+        hint = "write ID=FILE, such as b-2026=/etc/routerd-eventd/b-2026.key or b-2026=credential:b-2026"
+        raise Invalid(f"keys[{at}]: must be the id of a key and the file of its secret", hint=hint) from None
+    if not key.secret_file:
+        raise Invalid(f"keys[{at}]: names no file", hint="create a secret: routerctl callback secret new")
+    return SigningKey(key.id, key.secret_file)
 
 
 class CreateRmToken(Params):

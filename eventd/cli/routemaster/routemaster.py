@@ -1,4 +1,4 @@
-"""routerctl routemaster: topics, subscribers, topic claim, token create, list, rotate and revoke."""
+"""routerctl routemaster: topics, subscribers, sign, topic claim, token create, list, rotate and revoke."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ SUBSCRIBERS = (
     Column("QUEUED", text("queued")),
     Column("OLDEST", moment("oldestAt")),
     Column("UUID", text("uuid"), wide=True),
+    Column("KEYS", joined("keyIds"), wide=True),
     Column("TIMEOUT_MS", text("timeoutMs"), wide=True),
     Column("MAX", text("maxEvents"), wide=True),
     Column("UPDATED", moment("updatedAt"), wide=True),
@@ -55,6 +56,27 @@ async def subscribers(session: Session) -> None:
     """List the subscribers of the Routemaster surface, and how many events wait for each."""
     answer = await session.call("routemaster.subscribers")
     session.out.rows(SUBSCRIBERS, answer["subscribers"], name=lambda row: str(row["subscriber"]))
+
+
+@connected_without_table
+@only_calls
+async def sign(
+    session: Session,
+    client: Annotated[str, typer.Argument(metavar="NAME", help="Name of the client's token, or its handle.")],
+    keys: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key", metavar="ID=FILE", help="A key's id and, at the node, the file of its secret; may be repeated."
+        ),
+    ] = None,
+    none: Annotated[bool, typer.Option("--none", help="Sign its requests no longer.")] = False,
+) -> None:
+    """Have the requests to a subscriber signed with these keys, or with none."""
+    if bool(keys) == none:
+        raise typer.BadParameter("give either --key ID=FILE, once for each key, or --none")
+    answer = await session.call("routemaster.sign", client=client, keys=keys or [])
+    done = f"signed with {', '.join(answer['keyIds'])}" if answer["keyIds"] else "not signed"
+    session.out.outcome(answer, f"subscriber/{answer['subscriber']} {done}", name=lambda row: str(row["subscriber"]))
 
 
 @connected_without_table

@@ -1,4 +1,7 @@
-"""Tokens: create, import, replace and delete them. A client without any token loses its subscription."""
+"""Clients: their tokens, and the keys that sign the requests to them.
+
+A client without any token loses its subscription and its keys.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from eventd.log.routemaster.errors import TokenNotFound
 from eventd.log.routemaster.subscriptions import end_subscription
 from eventd.runtime.chance import Chance
 from eventd.store.engine.database import Connection
+from eventd.store.rows.routemaster import SigningKey, put_signing
 from eventd.store.rows.tokens import (
     TokenRow,
     count_tokens,
@@ -109,8 +113,26 @@ class DeleteToken(ChangeUnit[TokenRow | None]):
             for each in tokens_of(tx.conn, old.identity):
                 delete_token(tx.conn, each.handle)
             end_subscription(tx.conn, old.identity)
+            put_signing(tx.conn, old.identity, ())
         announce_topics(tx.conn)
         return old
+
+
+class SignSubscriber(ChangeUnit[None]):
+    """Have the requests to a client signed with these keys, whether it has subscribed yet or not; none: unsigned.
+
+    Raises `TokenNotFound` if the client has no token any more.
+    """
+
+    def __init__(self, identity: str, keys: Sequence[SigningKey]) -> None:
+        self._identity = identity
+        self._keys = keys
+
+    def make(self, tx: Transaction) -> None:
+        if not tokens_of(tx.conn, self._identity):
+            raise TokenNotFound
+        put_signing(tx.conn, self._identity, self._keys)
+        announce_topics(tx.conn)
 
 
 def _require_room(conn: Connection, more: int) -> None:

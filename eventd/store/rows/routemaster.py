@@ -6,6 +6,7 @@ An identity is that of a client, see `eventd.store.rows.tokens`. Every caller of
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -93,11 +94,19 @@ class Interval(NamedTuple):
     upto: int | None = None
 
 
+class SigningKey(NamedTuple):
+    """A key that signs the requests to a subscriber: its id, and the file of its secret."""
+
+    id: str
+    secret_file: str
+
+
 class SubscriberRow(NamedTuple):
     """A subscriber. `uuid` is a secret that only callbacks and the subscriber itself get: never log or show it.
 
     `timeout_ms` and `max_events` are the bounds of its batches as it gave them, `sent` the events it has acknowledged,
-    and `intervals` what it is to get, ordered by topic and position.
+    `intervals` what it is to get, ordered by topic and position, and `keys` what an operator has its requests signed
+    with.
     """
 
     identity: str
@@ -109,6 +118,7 @@ class SubscriberRow(NamedTuple):
     created_at: int = 0
     updated_at: int = 0
     intervals: tuple[Interval, ...] = ()
+    keys: tuple[SigningKey, ...] = ()
 
     @property
     def handle(self) -> str:
@@ -131,23 +141,29 @@ class SubscriberRow(NamedTuple):
         return [interval.topic for interval in self.intervals if interval.upto is None]
 
 
-_SUBSCRIBER = ", ".join(SubscriberRow._fields[:-1])
+_SUBSCRIBER = ", ".join(SubscriberRow._fields[:-2])
 
 
 def read_subscribers(conn: Connection) -> list[SubscriberRow]:
-    """Return all subscribers with their intervals, ordered by identity."""
+    """Return all subscribers with their intervals and keys, ordered by identity."""
     found: dict[str, list[Interval]] = {}
     sql = "SELECT subscriber, topic, after, upto FROM rm_intervals ORDER BY subscriber, topic, after"
     for subscriber, *interval in fetch(conn, sql):
         found.setdefault(subscriber, []).append(Interval(*interval))
+    keys = {identity: _parse_keys(text) for identity, text in fetch(conn, "SELECT identity, keys FROM rm_signing")}
     rows = fetch(conn, f"SELECT {_SUBSCRIBER} FROM rm_subscribers ORDER BY identity")
-    return [SubscriberRow(*row)._replace(intervals=tuple(found.get(row[0], ()))) for row in rows]
+    return [
+        SubscriberRow(*row)._replace(intervals=tuple(found.get(row[0], ())), keys=keys.get(row[0], ())) for row in rows
+    ]
 
 
 def find_subscriber(conn: Connection, identity: str) -> SubscriberRow | None:
-    """Return a subscriber with its intervals; None if the client has not subscribed."""
+    """Return a subscriber with its intervals and keys; None if the client has not subscribed."""
     rows = fetch(conn, f"SELECT {_SUBSCRIBER} FROM rm_subscribers WHERE identity = ?", (identity,))
-    return SubscriberRow(*rows[0])._replace(intervals=tuple(intervals_of(conn, identity))) if rows else None
+    if not rows:
+        return None
+    intervals = tuple(intervals_of(conn, identity))
+    return SubscriberRow(*rows[0])._replace(intervals=intervals, keys=signing_of(conn, identity))
 
 
 def intervals_of(conn: Connection, identity: str) -> list[Interval]:
@@ -157,9 +173,9 @@ def intervals_of(conn: Connection, identity: str) -> list[Interval]:
 
 
 def put_subscriber(conn: Connection, subscriber: SubscriberRow) -> None:
-    """Create a subscriber, or replace its settings; its intervals, its count and the time of its creation stay."""
+    """Create a subscriber, or replace its settings; its intervals, keys, count and the time of its creation stay."""
     values = subscriber._asdict()
-    del values["intervals"]
+    del values["intervals"], values["keys"]
     fresh = replacing(("callback", "uuid", "timeout_ms", "max_events", "updated_at"))
     insert_row(conn, "rm_subscribers", values, f"ON CONFLICT (identity) DO UPDATE SET {fresh}")
 
@@ -173,6 +189,26 @@ def delete_subscriber(conn: Connection, identity: str) -> None:
 def add_sent(conn: Connection, identity: str, events: int) -> None:
     """Add to the number of events that a subscriber has acknowledged."""
     execute(conn, "UPDATE rm_subscribers SET sent = sent + ? WHERE identity = ?", (events, identity))
+
+
+# --- keys ---------------------------------------------------------------------------------------------------------
+
+
+def signing_of(conn: Connection, identity: str) -> tuple[SigningKey, ...]:
+    """Return the keys that sign the requests to a client, in order."""
+    rows = fetch(conn, "SELECT keys FROM rm_signing WHERE identity = ?", (identity,))
+    return _parse_keys(rows[0][0]) if rows else ()
+
+
+def put_signing(conn: Connection, identity: str, keys: Iterable[SigningKey]) -> None:
+    """Replace the keys that sign the requests to a client; none: they are not signed."""
+    execute(conn, "DELETE FROM rm_signing WHERE identity = ?", (identity,))
+    if keys := list(keys):
+        insert_row(conn, "rm_signing", {"identity": identity, "keys": json.dumps(keys)})
+
+
+def _parse_keys(text: str) -> tuple[SigningKey, ...]:
+    return tuple(SigningKey(*key) for key in json.loads(text))
 
 
 _PASSED: Final = (

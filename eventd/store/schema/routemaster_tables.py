@@ -32,6 +32,14 @@ rm_subscribers = sa.Table(
     sa.Column("updated_at", Micros, nullable=False),
 )
 
+# Beside the subscribers, because keys outlive a subscription: a client that subscribes again is signed as before.
+rm_signing = sa.Table(
+    "rm_signing",
+    metadata,
+    sa.Column("identity", sa.Text, primary_key=True),
+    sa.Column("keys", sa.Text, nullable=False),  # JSON [[id, secret file]]
+)
+
 # An interval that has ended is deleted once the subscriber's cursor has passed it.
 rm_intervals = sa.Table(
     "rm_intervals",

@@ -131,6 +131,7 @@ CREATE TABLE rm_topics ( name TEXT NOT NULL, publisher TEXT NOT NULL, events BIG
 CREATE TABLE rm_subscribers ( identity TEXT NOT NULL, callback TEXT NOT NULL, uuid TEXT NOT NULL, timeout_ms BIGINT
     NOT NULL, max_events BIGINT NOT NULL, sent BIGINT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT
     NULL, PRIMARY KEY (identity) );
+CREATE TABLE rm_signing ( identity TEXT NOT NULL, keys TEXT NOT NULL, PRIMARY KEY (identity) );
 CREATE TABLE rm_intervals ( subscriber TEXT NOT NULL, topic TEXT NOT NULL, "after" BIGINT NOT NULL, upto BIGINT,
     PRIMARY KEY (subscriber, topic, "after") );
 CREATE INDEX rm_intervals_topic ON rm_intervals (topic);

@@ -11,7 +11,8 @@ from eventd.errors import Conflict, Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.routemaster.house_topic import house_config
 from eventd.log.routemaster.publish import PublishedEvent, PublishEvent
-from eventd.log.routemaster.subscriptions import PutSubscriber, SubscriptionSettings
+from eventd.log.routemaster.subscriptions import DeleteSubscriber, PutSubscriber, SubscriptionSettings
+from eventd.store.rows.routemaster import read_subscribers, signing_of
 from eventd.store.rows.tokens import handle_of
 from eventd.testing import ManualClock
 from tests.support import operations
@@ -50,6 +51,7 @@ async def test_topics_and_subscribers_are_listed_without_a_secret(log: EventLog)
         "subscriber": "app--1",
         "callback": "https://app.example/",
         "uuid": "set",
+        "keyIds": [],
         "timeoutMs": 500,
         "maxEvents": 100,
         "topics": ["orders"],
@@ -118,3 +120,36 @@ async def test_a_claim_is_handed_over_by_name_or_handle_and_released(log: EventL
     await ask(log, "create_token", name="two")
     with pytest.raises(Conflict, match="several clients have the name 'two'"):
         await ask(log, "claim", name="orders", to="two")
+
+
+async def test_an_operator_has_requests_signed_and_a_subscription_anew_changes_nothing(log: EventLog) -> None:
+    token = (await ask(log, "create_token", name="app"))["handle"]
+    await subscribe(log, token)
+    keys = ["new=/etc/app-new.key", "old=credential:app"]
+    assert await ask(log, "sign", client="app", keys=keys) == {"subscriber": token, "keyIds": ["new", "old"]}
+    await log.submit(DeleteSubscriber(token))
+    await subscribe(log, token)
+    assert (await ask(log, "subscribers"))["subscribers"][0]["keyIds"] == ["new", "old"]
+    (row,) = await log.database.read(read_subscribers)
+    assert row.keys == (("new", "/etc/app-new.key"), ("old", "credential:app"))
+    assert (await ask(log, "sign", client=token))["keyIds"] == []
+    assert (await ask(log, "subscribers"))["subscribers"][0]["keyIds"] == []
+
+
+@pytest.mark.parametrize("entry", ["whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0", "a=", "=/a", "a b=/a", "a=relative"])
+async def test_a_key_that_is_none_is_refused_without_showing_it(log: EventLog, entry: str) -> None:
+    await ask(log, "create_token", name="app")
+    with pytest.raises(Invalid, match=r"keys\[1\]: ") as refused:
+        await ask(log, "sign", client="app", keys=["b=/b", entry])
+    assert "whsec" not in str(refused.value)
+    with pytest.raises(Invalid, match="two keys have the same id"):
+        await ask(log, "sign", client="app", keys=["b=/b", "b=/c"])
+    with pytest.raises(NotFound, match="no client has the name or handle 'other'"):
+        await ask(log, "sign", client="other", keys=["b=/b"])
+
+
+async def test_the_keys_of_a_client_end_with_its_last_token(log: EventLog) -> None:
+    token = (await ask(log, "create_token", name="app"))["handle"]
+    await ask(log, "sign", client="app", keys=["b=/b"])
+    await ask(log, "revoke_token", handle=token)
+    assert await log.database.read(signing_of, token) == ()
