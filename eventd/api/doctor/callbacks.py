@@ -13,6 +13,7 @@ from eventd.text.plural import counted
 
 FAR_BEHIND = 5 * MINUTE
 """Age of the oldest waiting event, in microseconds, from which a callback is far behind."""
+_STUCK = {LinkState.BLOCKED: "callback-blocked", LinkState.FAILED: "callback-failed"}
 _CREDENTIALS = "correct the credential or the signing secret on the side that is wrong"
 _REMEDIES = {
     "address_forbidden": "add the address to `callback_allow` and restart the node, or correct `url`",
@@ -67,8 +68,8 @@ def _delivering(status: CallbackStatus, cursor: Cursor, now: int) -> Iterator[Ch
         by = f" by {cursor.paused_by}" if cursor.paused_by else ""
         resume = f"when it may continue: routerctl callback resume {name}"
         yield _of(status, CheckStatus.WARN, "callback-paused", f"paused{by}; {waiting}", resume)
-    elif cursor.state in (LinkState.BLOCKED, LinkState.FAILED):
-        yield _of(status, CheckStatus.FAIL, f"callback-{cursor.state}", f"{trouble}; {waiting}", remedy)
+    elif cursor.state in _STUCK:
+        yield _of(status, CheckStatus.FAIL, _STUCK[cursor.state], f"{trouble}; {waiting}", remedy)
     elif status.backlog.lag(now) >= FAR_BEHIND:
         detail = f"{waiting}; {trouble}"
         if cursor.state is not LinkState.BACKING_OFF:
