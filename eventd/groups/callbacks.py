@@ -25,10 +25,13 @@ from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_attempts import CallbackAttempt, read_attempts
 from eventd.store.rows.registry import StoredResource, read_resources
 from eventd.store.rows.routemaster import read_subscribers
+from eventd.text.plural import counted
 
 COUNTED = 1000
 """Maximum number of waiting events of a callback that are counted."""
 _PAGE_BYTES = 16 << 20
+_MOST_PAGES = 8
+"""Pages that are read to count what waits: a callback that gets few records of many must not read all of them."""
 _WHY_NOT = {EXPIRED: "it has expired", UNSUITABLE: "it has no form in the callback's format"}
 
 
@@ -128,7 +131,9 @@ def _status(
 def _read_backlog(conn: Connection, one: KnownCallback, topic_id: int, position: int, now: int) -> Backlog:
     reader = CallbackReader(one.selection, one.config.format, one.config.name, now)
     backlog, full = Backlog(position), True
-    while full and backlog.events < COUNTED:
+    for _ in range(_MOST_PAGES):
+        if not full or backlog.events >= COUNTED:
+            break
         page = read_source_page(
             conn,
             topic_id,
@@ -283,8 +288,7 @@ def _success(batch: AcceptedBatch) -> EndpointAttempt:
     found = json.loads(batch.receipt) if batch.receipt else {}
     detail = ""
     if lost := found.get("lost"):
-        reported = batch.status in range(200, 300)
-        detail = f"reported {lost['count']} lost events" if reported else f"{lost['count']} lost events, not reported"
+        detail = f"reported {counted(lost['count'], 'lost event')}"
     return EndpointAttempt(
         batch.id,
         batch.acked_at,

@@ -32,13 +32,18 @@ logger = logging.getLogger("eventd.callbacks")
 class CallbackPurpose:
     """What a callback's consumer depends on: its configuration, and which records of its topic it gets.
 
-    `authorization` is the value of that header for a subscriber of the Routemaster surface, which is not in a file;
-    None for a declared callback.
+    `authorization` is the value of that header for a subscriber of the Routemaster surface, which is not in a file, and
+    `version` that of its selection; None for a declared callback.
     """
 
     config: CallbackConfig
     selection: CallbackSelection
     authorization: str | None = field(default=None, repr=False)
+    version: int | None = None
+
+    def is_for(self, cursor: Cursor) -> bool:
+        """Return whether this is what a cursor selects by now, and not what was read before a change."""
+        return self.version is None or cursor.kind == RESEND or self.version == cursor.selector_version
 
 
 def purposes_of(declared: Mapping[str, CallbackConfig]) -> dict[str, CallbackPurpose]:
@@ -53,7 +58,7 @@ def purposes_of_subscribers(rows: Iterable[SubscriberRow], limits: SubscriberLim
         config = subscriber_config(row, limits)
         authorization = "Basic " + b64encode(f"{row.uuid}:x".encode()).decode()
         selection = CallbackSelection(config.selector, row.intervals)
-        found[config.name] = CallbackPurpose(config, selection, authorization)
+        found[config.name] = CallbackPurpose(config, selection, authorization, row.version)
     return found
 
 
@@ -103,7 +108,9 @@ class Callbacks:
         mine = {
             cursor.name: cursor
             for cursor in cursors
-            if cursor.kind in CALLBACK_KINDS and self._purpose(cursor.name) is not None
+            if cursor.kind in CALLBACK_KINDS
+            and (purpose := self._purpose(cursor.name)) is not None
+            and purpose.is_for(cursor)
         }
         await self._consumers.adjust(mine, self._purpose)
 
@@ -142,9 +149,8 @@ class Callbacks:
         return notify
 
     def tls(self) -> dict[str, ClientTlsConfig]:
-        """Return the TLS with files of each callback, by name."""
-        found = {name: purpose.config.tls for name, purpose in self._purposes.items()}
-        return {name: tls for name, tls in found.items() if tls.ca_file or tls.cert_file}
+        """Return the TLS of each callback, by name."""
+        return {name: purpose.config.tls for name, purpose in self._purposes.items()}
 
     # --- secrets ----------------------------------------------------------------------------------------------
 

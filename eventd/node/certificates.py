@@ -11,7 +11,7 @@ from eventd.egress.transport.transport import Transport
 from eventd.node.membership import Membership
 from eventd.observe.metrics import Metrics
 from eventd.resources.configuration import GroupConfig
-from eventd.resources.declared_tls import DeclaredTls, declared_tls
+from eventd.resources.declared_tls import DeclaredTls, declared_tls, tls_of_callbacks
 from eventd.runtime.clock import SECOND, Clock
 from eventd.text.duration import DAY
 from eventd.tls.contexts import LoadedTls, ServerTls
@@ -45,7 +45,7 @@ class Certificates:
     clock: Clock
     credentials: Path | None
     callbacks: Callable[[], Mapping[str, ClientTlsConfig]]
-    """Returns the TLS with files of each callback that this process serves, by name."""
+    """Returns the TLS of each callback that this process serves, by name."""
     others: dict[str, tuple[ServerTlsConfig, ServerTls]] = field(default_factory=dict)
     _exported: dict[Use, int] = field(default_factory=dict)
     _warned: dict[Use, tuple[str, int]] = field(default_factory=dict)
@@ -62,16 +62,12 @@ class Certificates:
         What cannot be used is logged, and what was read before stays in effect.
         """
         configs = [group.config for group in self.groups.values()]
-        callbacks = self.callbacks()
         peers = {peer.tls for config in configs for peer in config.peers.values()}
-        self.transport.forget_tls(peers.union(callbacks.values()))
+        self.transport.forget_tls(peers.union(self.callbacks().values()))
         # a list, because groups may come and go while files are read
         used = [(use, tls) for use in self._uses(configs) if (tls := self._in_use(use))]
         for use, tls in used:
             await read_again(tls, _about(use.group, use.peer, use.file), force=force)
-        for name, config in callbacks.items():
-            about = {"callback": name, "file": config.cert_file or config.ca_file}
-            await read_again(self.transport.tls_of(config), about, force=force)
         self._report([state for use, tls in used if (state := _state(use, tls)).expires])
 
     def _in_use(self, use: DeclaredTls) -> Reloaded[LoadedTls] | None:
@@ -105,7 +101,7 @@ class Certificates:
                 logger.warning("certificate expiring", extra=_about(*use, state.file) | {"days": days})
 
     def read(self, groups: Iterable[GroupConfig]) -> Sequence[CertificateState]:
-        """Read the certificates of the API and of these groups anew, and return their states. Blocks."""
+        """Read the certificates of the API, of these groups and of callbacks anew; return their states. Blocks."""
         found = []
         for use in self._uses(groups):
             tls = use.make(self.credentials, self.clock.now)
@@ -119,6 +115,7 @@ class Certificates:
             yield DeclaredTls("", "", "", self.declared)
         yield from (DeclaredTls(name, "", "", declared) for name, (declared, _) in self.others.items())
         yield from declared_tls(groups)
+        yield from tls_of_callbacks(self.callbacks())
 
 
 def _state(use: DeclaredTls, tls: Reloaded[LoadedTls]) -> CertificateState:

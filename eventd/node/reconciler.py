@@ -37,6 +37,8 @@ logger = logging.getLogger("eventd.node")
 
 GATHER_SECONDS = 0.02
 """Seconds between two changes of subscriptions that are followed: many clients subscribe at the same time."""
+AGAIN_SECONDS = 1.0
+"""Seconds until a change of subscriptions that could not be read is read again."""
 RECOVERY_SECONDS = 5.0
 """Seconds between retries of what failed: a missing key file, an address in use."""
 
@@ -147,9 +149,14 @@ class Reconciler:
         while True:
             await self._subscriptions.wait()
             self._subscriptions.clear()
-            async with self.at_rest:
-                await self._callbacks.retire(await self._callback_purposes(self.declared, self.configs))
-                await self._callbacks.adjust(await self._log.database.read(read_cursors, *CALLBACK_KINDS))
+            try:
+                async with self.at_rest:
+                    await self._callbacks.retire(await self._callback_purposes(self.declared, self.configs))
+                    await self._callbacks.adjust(await self._log.database.read(read_cursors, *CALLBACK_KINDS))
+            except EventdError as error:
+                self._subscriptions.set()
+                logger.warning("subscriptions not followed", extra={"error": str(error)})
+                await self._log.clock.sleep(AGAIN_SECONDS)
             await self._log.clock.sleep(GATHER_SECONDS)
 
     async def _retire(self, configs: Mapping[str, GroupConfig], topics: Mapping[str, int]) -> list[str]:

@@ -1,14 +1,18 @@
-"""Where groups and peers use TLS with files, and how it is loaded from them."""
+"""Where groups, peers and callbacks use TLS with files, and how it is loaded from them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.tls.contexts import ClientTls, LoadedTls, Now, ServerTls
 from eventd.tls.files import ClientTlsConfig, Reloaded, ServerTlsConfig
+
+CALLBACKS: Final = "(callbacks)"
+"""Stands for a group where callbacks use TLS; the name of the callback stands for a peer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +47,11 @@ def declared_tls(groups: Iterable[GroupConfig]) -> Iterator[DeclaredTls]:
 def _of_peer(group: str, peer: PeerConfig) -> DeclaredTls:
     config = peer.tls if peer.endpoint.startswith("https://") else ClientTlsConfig()
     return DeclaredTls(group, peer.node_name, f"EventPeer {peer.name}: spec.tls", config)
+
+
+def tls_of_callbacks(declared: Mapping[str, ClientTlsConfig]) -> Iterator[DeclaredTls]:
+    """Yield each use of TLS with files that callbacks declare; `declared` has it by the name of the callback."""
+    for name, config in declared.items():
+        use = DeclaredTls(CALLBACKS, name, f"EventCallback {name}: spec.tls", config)
+        if use.file:
+            yield use

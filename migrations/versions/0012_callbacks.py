@@ -24,6 +24,7 @@ def upgrade() -> None:
         sa.Column("message_id", sa.Text(), nullable=False),
         sa.Column("after", sa.BigInteger(), nullable=False),
         sa.Column("upto", sa.BigInteger(), nullable=False),
+        sa.Column("shape", sa.Text(), nullable=False),
         sa.Column("events", sa.BigInteger(), nullable=False),
         sa.Column("omitted", sa.Text(), nullable=False),
         sa.Column("attempt", sa.BigInteger(), nullable=False),
@@ -43,6 +44,14 @@ def upgrade() -> None:
     )
     op.create_index("callback_attempts_cursor", "callback_attempts", ["cursor", "id"])
     op.create_index("callback_attempts_started", "callback_attempts", ["started_at"])
+    # After a move back, the newest deliveries are not those of the highest positions.
+    op.create_index(
+        "batches_callbacks",
+        "batches",
+        ["cursor", "id"],
+        postgresql_where=sa.text("protocol = 'callback'"),
+        sqlite_where=sa.text("protocol = 'callback'"),
+    )
     # Losses are few, and are shown without reading all deliveries.
     op.create_index(
         "batches_gaps",

@@ -37,6 +37,7 @@ def upgrade() -> None:
         sa.Column("sent", sa.BigInteger(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.Column("version", sa.BigInteger(), nullable=False),
     )
     op.create_table(
         "rm_signing",

@@ -82,9 +82,10 @@ class CalledBack:
         self.figures = CallbackFigures(CollectorRegistry())
         self._supervisor = Supervisor(clock)
         self._purposes: dict[str, CallbackPurpose] = {}
-        self._begin()
+        self.begin()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Make callbacks without consumers, as a process does that starts."""
         budget = Budget(64 << 20, lambda: max(1, len(self._purposes)), self.clock)
         dependencies = CallbackDependencies(
             self.log, self.transport, LOOPBACK, budget, self.figures, self._supervisor.spawn
@@ -127,7 +128,7 @@ class CalledBack:
     async def restart(self) -> None:
         """End all consumers without notice, and start them anew, as after a crash."""
         await self.callbacks.stop(0.0)
-        self._begin()
+        self.begin()
         await self.adjust()
 
     async def emit(self, *ids: str, **about: Any) -> None:
@@ -139,7 +140,13 @@ class CalledBack:
         """Write equal records to a topic; return the id of the topic."""
         body = write_body(node, tag or None, data, None)
         drafts = Drafts(
-            (), [""] * count, [body] * count, frozenset({tag}), frozenset({node or ""}), None, [len(data)] * count
+            (),
+            [""] * count,
+            [body] * count,
+            frozenset({tag} - {""}),
+            frozenset({node or ""} - {""}),
+            None,
+            [len(data)] * count,
         )
         unit = Write(topic, drafts, flushes=self.log.flushes, create=True, random=b"12345")
         done = await self.log.submit(unit)
@@ -148,13 +155,14 @@ class CalledBack:
     async def cursor(self, name: str = "hook") -> Cursor:
         return await self.log.database.read(read_cursor, callback_name(name))
 
-    async def caught_up(self, name: str = "hook") -> None:
-        """Wait until everything in the log is settled for a callback."""
+    async def caught_up(self, name: str = "hook") -> Cursor:
+        """Wait until everything in the log is settled for a callback; return its cursor."""
 
         async def settled() -> bool:
             return (await self.cursor(name)).position == (await self.log.database.read(read_head)).last
 
         await until(settled, f"{name} to catch up")
+        return await self.cursor(name)
 
     async def attempts(self, name: str = "hook") -> list[EndpointAttempt]:
         return await self.log.database.read(_attempts, name)

@@ -33,6 +33,7 @@ from eventd.log.cursors.cursors import (
     read_cursors,
     read_selection,
 )
+from eventd.log.cursors.holding import DISABLED_BY
 from eventd.log.delivery.repairs import read_dead_letters, recorded_between, remove_dead_letters
 from eventd.resources.callback_configuration import CallbackConfig
 from eventd.store.engine.database import Connection
@@ -238,6 +239,8 @@ class PauseCallback(OneCallback):
 
 
 async def pause(services: Services, params: PauseCallback) -> dict[str, Any]:
+    if params.by == DISABLED_BY:
+        raise Invalid(f"by: {DISABLED_BY!r} stands for callbacks that the node has disabled", hint="write another name")
     return await _pause(services, params, at=services.clock.now(), by=params.by)
 
 

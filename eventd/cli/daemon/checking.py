@@ -14,8 +14,9 @@ from eventd.api.routemaster.configuration import read_clients, read_root_key
 from eventd.cli.gateway.lock import holder
 from eventd.errors import DatabaseUnavailable, EventdError, SettingsError
 from eventd.log.core.head import lock_head
+from eventd.resources.callback_configuration import callbacks
 from eventd.resources.configuration import effective
-from eventd.resources.declared_tls import declared_tls
+from eventd.resources.declared_tls import declared_tls, tls_of_callbacks
 from eventd.resources.kinds.registry import EVENT_GROUP
 from eventd.runtime.clock import SystemClock
 from eventd.settings.model import Settings
@@ -186,12 +187,14 @@ def _look_inside(settings: Settings, database: Database) -> Iterator[Check]:
 
 
 def _check_certificates(settings: Settings, database: Database) -> Iterator[Check]:
-    """Yield a warning for each group and peer whose certificate files cannot be used; one check if all can.
+    """Yield a warning for each group, peer and callback whose certificate files cannot be used; one check if all can.
 
     A node starts all the same: only that listener, or that link, does not work.
     """
-    groups = effective(database.read_now(read_resources))
-    uses = [*declared_tls(group for name, group in groups.items() if settings.group in (None, name))]
+    declared = database.read_now(read_resources)
+    groups = {name: one for name, one in effective(declared).items() if settings.group in (None, name)}
+    uses = [*declared_tls(groups.values())]
+    uses += tls_of_callbacks({name: one.tls for name, one in callbacks(declared).items()})
     problems = []
     for use in uses:
         tls = use.make(settings.credentials_directory, SystemClock().now)

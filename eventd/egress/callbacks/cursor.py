@@ -12,14 +12,18 @@ from eventd.log.core.commit import Transaction
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Effect, Postpone
 from eventd.log.core.values import AppendResult, Drafts
-from eventd.log.cursors.cursors import Cursor, Postponement, Step, read_cursors, set_paused
+from eventd.log.cursors.cursors import Cursor, Postponement, Step, read_cursors, set_failing_since, set_paused
 from eventd.log.cursors.holding import DISABLED_BY
-from eventd.runtime.clock import SECOND
 from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt
 from eventd.store.rows.routemaster import add_sent
+from eventd.text.duration import MINUTE, SECOND, format_duration
 
 GONE = "gone"
 """The reason of an attempt that was answered with 410."""
+
+
+MOST_LATE = 5 * MINUTE
+"""How late, in microseconds, an attempt may be without a doubt that the node has tried all the time."""
 
 
 class CallbackChange(Enum):
@@ -37,7 +41,8 @@ Notify = Callable[[CallbackChange, str], None]
 class CallbackPostponement(Postpone):
     """Record a failed attempt of a callback, and pause the callback if it has failed for too long.
 
-    Result: whether it was paused, and since when it has failed (microseconds; None: its cursor has moved or is gone).
+    Result: whether it was paused, and since when it has failed (microseconds; None: its cursor has moved or is gone),
+    without the time in which the node was down.
     """
 
     def __init__(
@@ -50,13 +55,14 @@ class CallbackPostponement(Postpone):
         self._at_once = at_once
 
     def finish(self, tx: Transaction, appended: AppendResult) -> tuple[bool, int | None]:  # type: ignore[override]
-        super().finish(tx, appended)
         failed = self._failed
-        found = read_cursors(tx.conn, name=failed.name)
-        if not found or found[0].position != failed.position:
+        before = read_cursors(tx.conn, name=failed.name)
+        super().finish(tx, appended)
+        if not before or before[0].position != failed.position:
             return False, None
-        cursor = found[0]
-        since = cursor.failing_since
+        cursor = before[0]
+        since = _failing_since(cursor, failed.now)
+        set_failing_since(tx.conn, failed.name, since)
         too_long = self._disable_after is not None and since is not None and failed.now - since >= self._disable_after
         ends = cursor.paused_at is None and (too_long or self._at_once)
         for attempt in self._attempts:
@@ -65,6 +71,17 @@ class CallbackPostponement(Postpone):
             return False, since
         set_paused(tx.conn, failed.name, at=failed.now, by=DISABLED_BY)
         return True, since
+
+
+def _failing_since(cursor: Cursor, now: int) -> int:
+    """Return since when a callback that fails `now` has failed, the time left out in which the node did not try.
+
+    A node that was down, or whose clock was wrong until now, has not found out that the endpoint fails.
+    """
+    if cursor.failing_since is None or cursor.attempted_at is None:
+        return now
+    late = now - max(cursor.attempted_at, cursor.retry_at or 0)
+    return min(now, cursor.failing_since + late) if late > MOST_LATE else cursor.failing_since
 
 
 class SentCounted:
@@ -144,11 +161,15 @@ class CallbackCursor(StoredCursor):
         spent = failure.now - since
         if disabled:
             self._is_failing = True
-            detail = failure.error if gone else f"no success for {spent // SECOND} s: {failure.error}"
+            detail = failure.error if gone else _no_success(spent, failure.error)
             self._notify(CallbackChange.DISABLED, detail)
         elif self._is_half(spent) and not self._is_failing:
             self._is_failing = True
-            self._notify(CallbackChange.FAILING, f"no success for {spent // SECOND} s: {failure.error}")
+            self._notify(CallbackChange.FAILING, _no_success(spent, failure.error))
 
     def _is_half(self, spent: int) -> bool:
         return self._disable_after is not None and 2 * spent >= self._disable_after
+
+
+def _no_success(spent: int, error: str) -> str:
+    return f"no success for {format_duration(spent // SECOND * SECOND)}: {error}"

@@ -14,20 +14,19 @@ from typing import Protocol
 
 from eventd.egress.callbacks.batches import MessageBatch
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, Meaning, SendOutcome
-from eventd.egress.callbacks.formats import UNSUITABLE, CallbackItem, body_of, message_id
+from eventd.egress.callbacks.formats import STANDARD, UNSUITABLE, CallbackItem, body_of, message_id
 from eventd.egress.loop.sink import Ack, LinkUnavailable, RecordRefusal
 from eventd.egress.loop.tries import Tries
 from eventd.log.core.commit import Transaction
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import AppendResult, Drafts, Head
-from eventd.log.cursors.cursors import Cursor, DeliveredBatch
+from eventd.log.cursors.cursors import CALLBACK_PROTOCOL, Cursor, DeliveredBatch, read_cursor
 from eventd.resources.callback_configuration import CallbackConfig
+from eventd.resources.subscriber_configuration import NAME as SUBSCRIBER
 from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import SpawnTask
 from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt, end_attempts, last_attempt
 
-PROTOCOL = "callback"
-"""The protocol in the ledger rows of callbacks."""
 RUN_SECONDS = 0.02
 """Seconds after which accepted messages are settled, although more could follow: after a crash, only the messages of
 this time are sent again."""
@@ -124,6 +123,7 @@ class CallbackDelivery:
         self._log = log
         self._cursor = cursor.name
         self._version = cursor.selector_version
+        self._shape = _shape(config, cursor)
         self._is_repair = cursor.until is not None
         self._ledger = ledger
         self._behind = behind
@@ -140,10 +140,15 @@ class CallbackDelivery:
     # --- what was tried before --------------------------------------------------------------------------------
 
     async def recall(self, position: int) -> None:
-        """Read from the stored attempts which batch beyond this position was tried before, and how often."""
+        """Read from the stored attempts which batch beyond this position was tried before, and how often.
+
+        A batch that was made under another configuration is not sent again: its events are collected anew.
+        """
         self.forget()
         last = await self._log.database.read_for_delivery(last_attempt, self._cursor)
-        if last is None or not last.after <= position < last.upto:
+        if last is None or not last.after <= position < last.upto or last.shape != self._shape:
+            if last is not None and not last.reason:
+                await self._log.database.write(end_attempts, self._cursor)
             return
         self._tries.recall(last.upto, last.answers + 1)
         self._attempt, self._omitted = last.attempt, frozenset(last.omitted)
@@ -162,7 +167,7 @@ class CallbackDelivery:
     def forget(self) -> None:
         """Forget the earlier attempts: their batch is done."""
         self._tries.forget()
-        self._attempt, self._omitted, self._proven = 0, frozenset(), False
+        self._attempt, self._omitted, self._proven, self._is_noted = 0, frozenset(), False, False
 
     def passed(self, ack: Ack) -> None:
         """Note that the result is committed."""
@@ -210,7 +215,7 @@ class CallbackDelivery:
         if not batch.items:
             return None
         id = self._id_of(batch.items, source)
-        if not batch.is_full and not self._is_noted and self._config.format != "standard":
+        if not batch.is_full and not self._is_noted and self._config.format != STANDARD:
             await self._log.database.write(add_attempt, self._row(batch, id, None))
             self._is_noted = True
         await self._pace.wait()
@@ -269,18 +274,28 @@ class CallbackDelivery:
         """Find out whether the endpoint accepts another event; return the next one if that was it.
 
         Each attempt sends one later event ahead, the next one first. If the endpoint accepts an event behind that, it
-        gets it again in its turn. Raises `LinkUnavailable` without a proof.
+        gets it again in its turn. If a resend has no later event, a callback that does not fail is the proof. Raises
+        `LinkUnavailable` without one.
         """
         last = self._sent_ahead if self._sent_ahead > batch.upto else batch.upto
         ahead = await self._behind(last) or await self._behind(batch.upto)
         found = None if ahead is None else await self._send(replace(ahead, is_full=True), source)
+        if (ahead is None or found is None) and self._is_repair and await self._accepts_others():
+            return []
         if ahead is None or found is None:
             detail = f"{outcome.detail}; no other event shows yet whether the endpoint accepts any"
             raise LinkUnavailable(UNPROVEN, detail, retry_after=outcome.retry_after)
-        if found.meaning is not Meaning.DELIVERED:
+        if found.meaning is Meaning.REFUSED:
             self._sent_ahead = ahead.upto
             raise LinkUnavailable(UNPROVEN, f"{outcome.detail}; it does not accept a later event either")
+        if found.meaning is not Meaning.DELIVERED:
+            raise found.error()
         return [(ahead, found)] if ahead.after == batch.upto else []
+
+    async def _accepts_others(self) -> bool:
+        """Return whether the endpoint has accepted the last event that the callback itself sent to it."""
+        found = await self._log.database.read_for_delivery(read_cursor, self._ledger)
+        return found.succeeded_at is not None and found.failing_since is None
 
     # --- results ----------------------------------------------------------------------------------------------
 
@@ -341,7 +356,7 @@ class CallbackDelivery:
             sent_at=outcomes[0].started_at if outcomes else now,
             acked_at=now,
             status=last.status,
-            protocol=PROTOCOL,
+            protocol=CALLBACK_PROTOCOL,
             key_id=last.key_ids,
             receipt=json.dumps(receipt, separators=(",", ":")) if outcomes else "",
         )
@@ -362,10 +377,20 @@ class CallbackDelivery:
         return replace(
             row,
             events=len(batch.items),
+            shape=self._shape,
             omitted=[item.position for item in batch.omitted],
             attempt=self._attempt + 1,
             answers=self._tries.attempt - 1 + row.answers,
         )
+
+
+def _shape(config: CallbackConfig, cursor: Cursor) -> str:
+    """Return what the messages of a cursor are made with, apart from its records.
+
+    The selection of a subscriber of the Routemaster surface is left out: its changes concern later records only.
+    """
+    version = "" if config.name.startswith(SUBSCRIBER) else cursor.selector_version
+    return f"{config.format} {config.max_events} {config.max_bytes} {version}"
 
 
 _UNSENT = SendOutcome(Meaning.DELIVERED, 0, "", "", 0, 0, "", "", "")

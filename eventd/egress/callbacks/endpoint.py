@@ -28,8 +28,6 @@ REPAIR: Final = "routerd-repair"
 """Header of messages that an operator sends again."""
 MAX_ANSWER: Final = 64 << 10
 """Maximum bytes that are read of an answer's body; the rest is dropped."""
-LONGEST_RETRY_AFTER: Final = 3600.0
-"""Maximum seconds that an endpoint may ask for with `Retry-After`."""
 
 _UNAVAILABLE = frozenset({408, 425, 429})
 _CONTENT = frozenset({400, 413, 422, 500})

@@ -47,7 +47,7 @@ class CallbackItem(NamedTuple):
     """A record in the form of a callback's format. Times in microseconds.
 
     `message_id` is that of a message with this record alone. `text` is JSON. `omitted` says why the record is not sent;
-    empty: it is.
+    empty: it is. `expires_at`: when the record expires, unless that is None.
     """
 
     position: int
@@ -57,11 +57,12 @@ class CallbackItem(NamedTuple):
     message_id: str
     text: str
     omitted: str = ""
+    expires_at: int | None = None
 
     @property
     def size(self) -> int:
-        """Return the characters of its text."""
-        return len(self.text)
+        """Return the bytes of its text."""
+        return len(self.text) if self.text.isascii() else len(self.text.encode())
 
 
 class _EventText(msgspec.Struct, rename="camel"):
@@ -96,6 +97,7 @@ def item_of_event(record: Record, format: str, *, omitted: str) -> CallbackItem:
         _id_of_event(record.event_id, record.expires_at),
         text,
         omitted or ("" if text else UNSUITABLE),
+        record.expires_at,
     )
 
 
@@ -162,7 +164,8 @@ def _routemaster(body: str) -> str:
 def body_of(items: Sequence[CallbackItem], format: str, topic: str, epoch: str) -> bytes:
     """Return the body of a message with these items, at least one; for `standard` exactly one."""
     if format == STANDARD:
-        return items[0].text.encode()
+        [item] = items
+        return item.text.encode()
     listed = ",".join(item.text for item in items)
     if format == RECORDS:
         return f'{{"topic":{encoded(topic)},"epoch":{encoded(epoch)},"records":[{listed}]}}'.encode()
@@ -195,7 +198,7 @@ def message_id(items: Sequence[CallbackItem], format: str, epoch: str, callback:
     """
     if format == STANDARD:
         return items[0].message_id
-    return _hashed("b", callback, epoch, items[0].position, items[-1].position, len(items))
+    return _hashed("b", callback, format, epoch, *(item.position for item in items))
 
 
 def gap_id(losses: Sequence[Loss], epoch: str, callback: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from eventd.egress.callbacks.delivery import PageSource
+from eventd.egress.callbacks.delivery import CallbackMetrics, PageSource
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, Meaning, SendOutcome
 from eventd.egress.callbacks.formats import ROUTEMASTER, CallbackItem, gap_body, gap_id
 from eventd.egress.loop.sink import Ack
@@ -24,8 +24,15 @@ class GapReport:
     """
 
     def __init__(
-        self, config: CallbackConfig, endpoint: CallbackEndpoint, log: EventLog, cursor: Cursor, ledger: str
+        self,
+        config: CallbackConfig,
+        endpoint: CallbackEndpoint,
+        log: EventLog,
+        cursor: Cursor,
+        ledger: str,
+        metrics: CallbackMetrics,
     ) -> None:
+        self._metrics = metrics
         self._config = config
         self._endpoint = endpoint
         self._log = log
@@ -55,18 +62,18 @@ class GapReport:
                 now=self._log.clock.now() if following is None else following.recorded_at,
             )
             outcome = await self._endpoint.send(id, body)
+            self._metrics.attempted(self._config.name, outcome.duration, outcome.reason)
             if outcome.meaning is not Meaning.DELIVERED:
-                self._note(id, after, upto, outcome)
+                self._note(id, after, outcome)
         self._refusals = 0
         return Ack(upto, (self._row(losses, id, after, upto, outcome, source),), ledger_cursor=self._ledger)
 
-    def _note(self, id: str, after: int, upto: int, outcome: SendOutcome) -> None:
+    def _note(self, id: str, after: int, outcome: SendOutcome) -> None:
         """Raise the error of a failed attempt, unless the message was refused for the last time."""
         self._refusals += outcome.meaning is Meaning.REFUSED
-        if self._refusals >= self._config.isolate_after:
-            return
         self._failed.append(outcome.attempt(self._cursor.name, id, after, after))
-        raise outcome.error()
+        if self._refusals < self._config.isolate_after:
+            raise outcome.error()
 
     def take_failures(self) -> list[CallbackAttempt]:
         """Return the attempts that failed, once, so that they are stored with the cursor."""
@@ -83,6 +90,7 @@ class GapReport:
             "count": sum(loss.records for loss in losses),
             "reasons": sorted({loss.reason for loss in losses}),
         }
+        # A refused report has status 0: it does not prove that the endpoint accepts anything.
         return DeliveredBatch(
             cursor=self._ledger,
             batch_id=id,
@@ -98,7 +106,7 @@ class GapReport:
             attempts=1,
             sent_at=outcome.started_at if outcome else now,
             acked_at=now,
-            status=outcome.status if outcome else 0,
+            status=outcome.status if outcome is not None and outcome.meaning is Meaning.DELIVERED else 0,
             protocol=GAP_PROTOCOL,
             key_id=outcome.key_ids if outcome else "",
             receipt=json.dumps({"lost": lost}, separators=(",", ":")),

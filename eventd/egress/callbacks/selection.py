@@ -61,7 +61,7 @@ class CallbackSelection:
         if self.positions is not None and self.positions.isdisjoint(range(block.position, block.last + 1)):
             return True
         types, sources = names(block.types), names(block.sources)
-        if types is not None and not self.selector.may_match(types):
+        if types and not self.selector.may_match(types):  # records without a tag are not listed
             return True
         if sources is not None and self.selector.sources and sources.isdisjoint(self.selector.sources):
             return True

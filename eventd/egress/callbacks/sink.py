@@ -26,6 +26,7 @@ from eventd.resources.callback_configuration import CallbackConfig
 from eventd.runtime.supervisor import SpawnTask
 from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_attempts import CallbackAttempt
+from federation.event import is_alive
 
 READ_AHEAD = 256
 """Maximum number of events that are read together for a callback that gets single ones."""
@@ -98,7 +99,7 @@ class CallbackSink:
         self._delivery = CallbackDelivery(
             config, endpoint, log, cursor, ledger, self._behind, dependencies.metrics, dependencies.spawn
         )
-        self._gaps = GapReport(config, endpoint, log, cursor, ledger)
+        self._gaps = GapReport(config, endpoint, log, cursor, ledger, dependencies.metrics)
         self._limits = BatchLimits(config.max_events, config.max_bytes, config.window)
         self._topic: TopicRow | None = None
         self._seqs: dict[int, int] = {}  # of the positions where a page may begin
@@ -134,7 +135,11 @@ class CallbackSink:
         page, until = self._page, self._end
         if page is None or page.losses or until is not None or not page.items or page.items[-1].position <= after:
             return None
-        rest = CallbackPage(page.upto, page.full, [i for i in page.items if i.position > after], (), page.source)
+        items = [item for item in page.items if item.position > after]
+        now = self._log.clock.now()
+        if not all(is_alive(item.expires_at, now) for item in items):
+            return None  # read again, which omits the expired ones
+        rest = CallbackPage(page.upto, page.full, items, (), page.source)
         return rest if rest.size <= size else None
 
     async def _find(self, after: int, limit: int, max_bytes: int) -> CallbackPage:
@@ -175,20 +180,26 @@ class CallbackSink:
         return self._end is not None and upto >= self._end
 
     async def _behind(self, after: int) -> MessageBatch | None:
-        """Return the batch of the next single event after a position; None if there is none."""
+        """Return the batch of the next single event after a position; None if there is none, or losses come first."""
+        omitted: list[CallbackItem] = []
         reader = CallbackReader(self._selection, self._config.format, self._config.name, self._log.clock.now())
-        at, full = after, True
+        at, full = after, not self._ends_at(after)
         while full:
             found = await self._log.database.read_for_delivery(
                 _read, self._topic_id, at, None, reader, self._until, 1, _UNBOUNDED
             )
-            if found is None:
+            if found is None or found.losses:
                 return None
             if found.items and not found.items[0].omitted:
                 item = found.items[0]
-                return MessageBatch(after, item.position, [item])
-            at, full = found.upto, found.full
+                return MessageBatch(after, item.position, [item], omitted)
+            omitted += found.items
+            at, full = found.upto, found.full and not self._ends_at(found.upto)
         return None
+
+    def _ends_at(self, upto: int) -> bool:
+        """Return whether a resend has no records beyond this position."""
+        return self._until is not None and upto >= self._until
 
     async def open(self, cursor: Cursor, page: CallbackPage) -> OpenResult:
         """Recall earlier attempts at the next events. Nothing is sent, so the endpoint is not `reached`."""
@@ -282,7 +293,7 @@ class CallbackSink:
 
     def take_failures(self) -> list[CallbackAttempt]:
         """Return the attempts that failed, once, so that they are stored with the cursor."""
-        return [*self._delivery.take_failures(), *self._gaps.take_failures()]
+        return [*self._gaps.take_failures(), *self._delivery.take_failures()]  # the newest row is that of a batch
 
 
 def _read(

@@ -2,5 +2,5 @@
 
 The table `selectors` holds the selections of links and subscriptions, each with its `selector_version`.
 
-May import: store.engine.
+May import: store.engine, store.rows.
 """

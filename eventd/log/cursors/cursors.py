@@ -25,7 +25,9 @@ from eventd.store.engine.statements import (
     replacing,
     update_rows,
 )
+from eventd.store.rows.callback_attempts import forget_attempts
 
+CALLBACK_PROTOCOL: Final = "callback"
 GAP_PROTOCOL: Final = "gap"
 """In the ledger row of lost records instead of a protocol; such rows have an index."""
 
@@ -233,9 +235,13 @@ def delete_cursors(conn: Connection, names: Iterable[str]) -> None:
 
 
 def end_cursor(conn: Connection, cursor: Cursor) -> None:
-    """Delete the row of a cursor that has reached its end, unless another cursor has taken its name meanwhile."""
+    """Delete the row of a cursor that has reached its end, unless another cursor has taken its name meanwhile.
+
+    Its attempts are deleted, too: the next cursor of its name does not take them for its own.
+    """
     its_own = "DELETE FROM cursors WHERE name = ? AND topic_id = ? AND created_at = ?"
-    execute(conn, its_own, (cursor.name, cursor.topic_id, cursor.created_at))
+    if execute(conn, its_own, (cursor.name, cursor.topic_id, cursor.created_at)):
+        forget_attempts(conn, cursor.name)
 
 
 def declare_selection(conn: Connection, cursor: str, version: int, selection: Mapping[str, Any], now: int) -> None:
@@ -381,6 +387,11 @@ def clear_failures(conn: Connection, names: Iterable[str], now: int) -> None:
         " WHERE name = ? AND (state <> 'running' OR last_error <> '')"
     )
     execute_many(conn, sql, rows)
+
+
+def set_failing_since(conn: Connection, name: str, since: int) -> None:
+    """Set since when a cursor that fails has failed (microseconds)."""
+    update_rows(conn, "cursors", {"failing_since": since}, {"name": name})
 
 
 def set_paused(conn: Connection, name: str, *, at: int | None, by: str) -> None:

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from eventd.log.cursors.cursors import GAP_PROTOCOL
+from eventd.log.cursors.cursors import CALLBACK_PROTOCOL, GAP_PROTOCOL
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
 
@@ -63,17 +63,19 @@ class AcceptedBatch(NamedTuple):
 
 
 def read_newest_batches(conn: Connection, cursor: str, *, before: int | None, limit: int) -> list[AcceptedBatch]:
-    """Return up to `limit` acknowledged batches of a cursor from before a time, newest first.
+    """Return up to `limit` acknowledged batches of a callback's cursor from before a time, newest first.
 
-    `before` in microseconds; None: all. Batches of repairs are included, and rows without a message are not.
+    `before` in microseconds; None: all. Resends and reports of losses are included, and rows without a message are not.
     """
     bound, params = ("", (cursor,)) if before is None else (" AND acked_at < ?", (cursor, before))
     columns = ", ".join(AcceptedBatch._fields)
     sql = f"SELECT {columns} FROM batches WHERE cursor = ?{bound} AND status <> 0 AND batch_id <> ''"
-    ranges = fetch(conn, f"{sql} AND picked = '' ORDER BY upto DESC LIMIT ?", (*params, limit))
-    picked = fetch(conn, f"{sql} AND picked <> '' ORDER BY id DESC LIMIT ?", (*params, limit))
-    found = [AcceptedBatch._make(row) for row in [*ranges, *picked]]
-    return sorted(found, key=lambda batch: (batch.acked_at, batch.id), reverse=True)[:limit]
+    found = [
+        AcceptedBatch._make(row)
+        for protocol in (CALLBACK_PROTOCOL, GAP_PROTOCOL)  # an index each: those of one callback by id
+        for row in fetch(conn, f"{sql} AND protocol = '{protocol}' ORDER BY id DESC LIMIT ?", (*params, limit))
+    ]
+    return sorted(found, key=lambda batch: batch.id, reverse=True)[:limit]
 
 
 def read_gaps(conn: Connection, cursor: str, *, limit: int) -> list[AcceptedBatch]:

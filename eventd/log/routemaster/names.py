@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
 
-LONGEST_NAME: Final = 64
 _TOPIC = re.compile(r"[a-z_]{1,64}")
 _TOKEN = re.compile(r"[a-z0-9:_-]{1,64}")
 

@@ -39,7 +39,9 @@ from eventd.store.rows.routemaster import (
     put_rm_topic,
     put_subscriber,
     resends_of,
+    select_anew,
     set_publisher,
+    subscribers_of,
 )
 
 TIMEOUT_MS: Final = 500
@@ -94,7 +96,9 @@ class PutSubscriber(ChangeUnit[SubscriberRow]):
             close_intervals(conn, head, topic=topic, identity=self._identity)
         open_intervals(conn, self._identity, [topic for topic in topics if topic not in present], head)
         self._make_cursor(tx)
-        announce_topics(conn)
+        version = announce_topics(conn)
+        if topics.keys() != present.keys():
+            select_anew(conn, version, [self._identity])
         made = find_subscriber(conn, self._identity)
         assert made is not None
         return made
@@ -163,7 +167,7 @@ class LeaveTopic(ChangeUnit[None]):
         if self._topic not in subscriber.topics:
             raise NotSubscribed(self._topic)
         close_intervals(tx.conn, tx.head.last, topic=self._topic, identity=self._identity)
-        announce_topics(tx.conn)
+        select_anew(tx.conn, announce_topics(tx.conn), [self._identity])
 
 
 class DeleteRmTopic(ChangeUnit[None]):
@@ -186,8 +190,9 @@ class DeleteRmTopic(ChangeUnit[None]):
             if subscriber is None or topic.name not in subscriber.topics:
                 raise TopicClaimed(topic.name)
         delete_rm_topic(tx.conn, topic.name)
+        subscribed = subscribers_of(tx.conn, topic.name)
         close_intervals(tx.conn, tx.head.last, topic=topic.name)
-        announce_topics(tx.conn)
+        select_anew(tx.conn, announce_topics(tx.conn), subscribed)
 
 
 class ClaimTopic(ChangeUnit[RmTopicRow]):

@@ -27,7 +27,8 @@ class CallbackAttempt:
     The message has the matching records in `(after, upto]` without those at the positions `omitted`. `attempt` counts
     the attempts of the message, `answers` those that the endpoint answered by refusing the content. `status` 0: no
     answer. An empty `reason`: the attempt is under way, or was interrupted. `folded`: how many attempts the row stands
-    for, from `first_at` to `started_at`.
+    for, from `first_at` to `started_at`. `shape` names what the message was made with: under another configuration, the
+    same records are another message.
     """
 
     cursor: str
@@ -35,6 +36,7 @@ class CallbackAttempt:
     after: int
     upto: int
     events: int
+    shape: str = ""
     omitted: Sequence[int] = ()
     attempt: int = 1
     answers: int = 0
@@ -119,8 +121,13 @@ def forget_attempts(conn: Connection, cursor: str) -> None:
 
 
 def delete_old_attempts(conn: Connection, before: int, portion: int) -> int:
-    """Delete at most `portion` rows older than `before` (microseconds), and surplus ones; return their number."""
-    sql = "DELETE FROM callback_attempts WHERE id IN (SELECT id FROM callback_attempts WHERE started_at < ? LIMIT ?)"
+    """Delete at most `portion` rows older than `before` (microseconds), and surplus ones; return their number.
+
+    The newest row of a cursor stays, however old: it says which message is tried again.
+    """
+    newest = "SELECT max(id) FROM callback_attempts GROUP BY cursor"
+    old = f"SELECT id FROM callback_attempts WHERE started_at < ? AND id NOT IN ({newest}) LIMIT ?"
+    sql = f"DELETE FROM callback_attempts WHERE id IN ({old})"
     deleted = execute(conn, sql, (before, portion))
     crowded = fetch(
         conn, "SELECT cursor, count(*) FROM callback_attempts GROUP BY cursor HAVING count(*) > ?", (MOST_ROWS,)

@@ -106,7 +106,7 @@ class SubscriberRow(NamedTuple):
 
     `timeout_ms` and `max_events` are the bounds of its batches as it gave them, `sent` the events it has acknowledged,
     `intervals` what it is to get, ordered by topic and position, and `keys` what an operator has its requests signed
-    with.
+    with. `version` is the `selector_version` of its cursor for these intervals.
     """
 
     identity: str
@@ -117,6 +117,7 @@ class SubscriberRow(NamedTuple):
     sent: int = 0
     created_at: int = 0
     updated_at: int = 0
+    version: int = 1
     intervals: tuple[Interval, ...] = ()
     keys: tuple[SigningKey, ...] = ()
 
@@ -173,11 +174,31 @@ def intervals_of(conn: Connection, identity: str) -> list[Interval]:
 
 
 def put_subscriber(conn: Connection, subscriber: SubscriberRow) -> None:
-    """Create a subscriber, or replace its settings; its intervals, keys, count and the time of its creation stay."""
+    """Create a subscriber, or replace its settings; its intervals, keys, count and the time of its creation stay.
+
+    Its `version` stays, too.
+    """
     values = subscriber._asdict()
     del values["intervals"], values["keys"]
     fresh = replacing(("callback", "uuid", "timeout_ms", "max_events", "updated_at"))
     insert_row(conn, "rm_subscribers", values, f"ON CONFLICT (identity) DO UPDATE SET {fresh}")
+
+
+def select_anew(conn: Connection, version: int, identities: Iterable[str]) -> None:
+    """Note that the intervals of these subscribers have changed; `version` must be new.
+
+    Consumers that know the former intervals cannot move the cursor from now on: they would pass events that are
+    selected only since the change.
+    """
+    for identity in identities:
+        update_rows(conn, "rm_subscribers", {"version": version}, {"identity": identity})
+        update_rows(conn, "cursors", {"selector_version": version}, {"name": cursor_of(identity)})
+
+
+def subscribers_of(conn: Connection, topic: str) -> list[str]:
+    """Return the identities that are subscribed to a topic now."""
+    sql = "SELECT DISTINCT subscriber FROM rm_intervals WHERE topic = ? AND upto IS NULL ORDER BY subscriber"
+    return [identity for (identity,) in fetch(conn, sql, (topic,))]
 
 
 def delete_subscriber(conn: Connection, identity: str) -> None:

@@ -15,6 +15,7 @@ callback_attempts = sa.Table(
     sa.Column("message_id", sa.Text, nullable=False),
     sa.Column("after", sa.BigInteger, nullable=False),
     sa.Column("upto", sa.BigInteger, nullable=False),
+    sa.Column("shape", sa.Text, nullable=False),  # the format, limits and selection that the message was made with
     sa.Column("events", sa.BigInteger, nullable=False),
     sa.Column("omitted", sa.Text, nullable=False),  # JSON [position, …] of matching events that are not in the message
     sa.Column("attempt", sa.BigInteger, nullable=False),

@@ -30,6 +30,7 @@ rm_subscribers = sa.Table(
     sa.Column("sent", sa.BigInteger, nullable=False),  # events acknowledged so far
     sa.Column("created_at", Micros, nullable=False),
     sa.Column("updated_at", Micros, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),  # of its intervals: the `selector_version` of its cursor
 )
 
 # Beside the subscribers, because keys outlive a subscription: a client that subscribes again is signed as before.

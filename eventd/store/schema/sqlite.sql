@@ -119,18 +119,19 @@ CREATE TABLE id_conflicts ( topic_id BIGINT NOT NULL, owner TEXT NOT NULL, owner
     BIGINT NOT NULL, PRIMARY KEY (topic_id, owner, owner_key, source, key_id) );
 CREATE INDEX id_conflicts_last ON id_conflicts (last_at);
 CREATE TABLE callback_attempts ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, cursor TEXT NOT NULL, message_id TEXT
-    NOT NULL, "after" BIGINT NOT NULL, upto BIGINT NOT NULL, events BIGINT NOT NULL, omitted TEXT NOT NULL, attempt
-    BIGINT NOT NULL, answers BIGINT NOT NULL, status INTEGER NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL,
-    started_at BIGINT NOT NULL, first_at BIGINT NOT NULL, duration BIGINT NOT NULL, address TEXT NOT NULL, key_ids
-    TEXT NOT NULL, answer TEXT NOT NULL, retry_at BIGINT, folded BIGINT NOT NULL );
+    NOT NULL, "after" BIGINT NOT NULL, upto BIGINT NOT NULL, shape TEXT NOT NULL, events BIGINT NOT NULL, omitted TEXT
+    NOT NULL, attempt BIGINT NOT NULL, answers BIGINT NOT NULL, status INTEGER NOT NULL, reason TEXT NOT NULL, detail
+    TEXT NOT NULL, started_at BIGINT NOT NULL, first_at BIGINT NOT NULL, duration BIGINT NOT NULL, address TEXT NOT
+    NULL, key_ids TEXT NOT NULL, answer TEXT NOT NULL, retry_at BIGINT, folded BIGINT NOT NULL );
 CREATE INDEX callback_attempts_cursor ON callback_attempts (cursor, id);
 CREATE INDEX callback_attempts_started ON callback_attempts (started_at);
+CREATE INDEX batches_callbacks ON batches (cursor, id) WHERE protocol = 'callback';
 CREATE INDEX batches_gaps ON batches (cursor) WHERE protocol = 'gap';
 CREATE TABLE rm_topics ( name TEXT NOT NULL, publisher TEXT NOT NULL, events BIGINT NOT NULL, base BIGINT NOT NULL,
     recent TEXT NOT NULL, created_at BIGINT NOT NULL, PRIMARY KEY (name) );
 CREATE TABLE rm_subscribers ( identity TEXT NOT NULL, callback TEXT NOT NULL, uuid TEXT NOT NULL, timeout_ms BIGINT
     NOT NULL, max_events BIGINT NOT NULL, sent BIGINT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT
-    NULL, PRIMARY KEY (identity) );
+    NULL, version BIGINT NOT NULL, PRIMARY KEY (identity) );
 CREATE TABLE rm_signing ( identity TEXT NOT NULL, keys TEXT NOT NULL, PRIMARY KEY (identity) );
 CREATE TABLE rm_intervals ( subscriber TEXT NOT NULL, topic TEXT NOT NULL, "after" BIGINT NOT NULL, upto BIGINT,
     PRIMARY KEY (subscriber, topic, "after") );

@@ -167,7 +167,7 @@ cursors = sa.Table(
     sa.Column("last_error", sa.Text, nullable=False),
     sa.Column("succeeded_at", Micros),
     sa.Column("failing_since", Micros),  # of the first failure in a row; null after a success
-    # of a callback: retention keeps records for it until it has had no success for so many microseconds; null: not
+    # of a callback: retention keeps records for it until it has failed for so many microseconds; null: not
     sa.Column("hold", sa.BigInteger),
     sa.Column("created_at", Micros, nullable=False),
     sa.Index("cursors_kind", "kind", "name"),  # there may be very many of routers
@@ -209,6 +209,7 @@ batches = sa.Table(
     sa.Index("batches_acked", "acked_at"),
     index_of_some("batches_picked", "cursor", where="picked <> ''"),
     index_of_some("batches_gaps", "cursor", where="protocol = 'gap'"),
+    index_of_some("batches_callbacks", "cursor", "id", where="protocol = 'callback'"),
     sqlite_autoincrement=True,
 )
 

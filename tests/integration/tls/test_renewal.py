@@ -12,7 +12,7 @@ from eventd.node import certificates
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.certificates import DAY, Authority
-from tests.support.declared import group, peer
+from tests.support.declared import callback, group, peer
 from tests.support.sites import Site
 
 
@@ -113,3 +113,29 @@ async def test_doctor_and_log_tell_of_an_end_that_is_near(
     assert {(line["group"], line["days"]) for line in lines} == {("", 1), ("edge", 9)}
     states = site.running.certificates.read(site.running.reconciler.configs.values())
     assert [(state.name, state.trouble) for state in states] == [("API", ""), ("edge listener", "")]
+
+
+async def test_the_certificate_shown_to_the_endpoint_of_a_callback_is_reported_too(
+    sites: MakeSites, ca: Authority
+) -> None:
+    (site,) = sites("n")
+    await site.start()
+    shown = ca.issue("client", lasts=DAY * 10)
+    document = callback(
+        "billing",
+        tls={"caFile": str(ca.file), "clientCertFile": str(shown.cert), "clientKeyFile": str(shown.key)},
+    )
+    await site.apply(group("n", secret=site.secret), document)
+
+    def read() -> list[tuple[str, str, str]]:
+        states = site.running.certificates.read([])
+        return [(state.group, state.peer, state.trouble) for state in states]
+
+    await until(lambda: read() == [("(callbacks)", "billing", "")], "the callback to be served")
+    await site.running.certificates.refresh()
+    labels = {"group": "(callbacks)", "peer": "billing"}
+    name = "routerd_eventd_certificate_expiry_timestamp_seconds"
+    assert site.running.metrics.registry.get_sample_value(name, labels)
+    shown.key.unlink()
+    ((_, _, trouble),) = read()
+    assert f"cannot read {shown.key}" in trouble

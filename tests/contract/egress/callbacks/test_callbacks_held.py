@@ -30,11 +30,27 @@ async def test_events_are_kept_for_a_failing_callback_until_its_hold_ends(
     await called.emit("e1", "e2")
     await called.failed(1)
     assert await _evicted(called) == 0
-    clock.advance(3600)
+    for attempts in range(2, 35):  # the node tries all the time
+        clock.advance(200)
+        await called.failed(attempts)
     assert await _evicted(called) == 0
-    clock.advance(3601)
-    await called.failed(2)
+    for attempts in range(35, 39):
+        clock.advance(200)
+        await called.failed(attempts)
     assert await _evicted(called) == 2
+
+
+async def test_the_hold_begins_with_the_first_failure_however_long_nothing_happened(
+    called: CalledBack, receiver: Receiver, clock: ManualClock
+) -> None:
+    await called.declare(callback(receiver.url, hold=2 * HOUR))
+    await called.emit("e1")
+    await called.caught_up()
+    clock.advance(3 * 3600)
+    receiver.always(503)
+    await called.emit("e2")
+    await called.failed(1)
+    assert await _evicted(called) == 1  # what was delivered
 
 
 async def test_a_callback_without_a_hold_keeps_nothing(called: CalledBack, receiver: Receiver) -> None:

@@ -203,10 +203,12 @@ async def test_a_subscription_begins_with_what_is_published_after_it(log: EventL
         100,
         created_at=NOW,
         updated_at=NOW,
+        version=row.version,
         intervals=(Interval("bills", 1), Interval("orders", 1)),
     )
     assert await log.database.read(read_subscribers) == [row]
     (cursor,) = await log.database.read(read_cursors, "callback")
+    assert cursor.selector_version == row.version > 1
     line = await log.database.read(find_topic, "routemaster")
     assert line is not None
     assert (
