@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from eventd.egress.callbacks.batches import BatchLimits, ItemWindow, MessageBatch, cut
 from eventd.egress.callbacks.delivery import CallbackDelivery, CallbackMetrics, PageSource
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, CallbackSecrets
-from eventd.egress.callbacks.formats import STANDARD, CallbackItem
+from eventd.egress.callbacks.formats import EXPIRED, STANDARD, CallbackItem
 from eventd.egress.callbacks.gap import GapReport
 from eventd.egress.callbacks.selection import CallbackReader, CallbackSelection
 from eventd.egress.loop.collecting import Collector
@@ -167,7 +167,8 @@ class CallbackSink:
         self._topic, self._follows = found.topic, not found.full
         self._seqs = {found.upto: found.upto_seq} | {item.position: item.seq for item in found.items}
         omitted = self._delivery.omitted
-        items = [item for item in found.items if item.position not in omitted] if omitted else found.items
+        # They had expired when the batch was first tried: exceptions of it, although they were not judged again.
+        items = [_omitted(item) if item.position in omitted else item for item in found.items] if omitted else found.items
         full = found.full and not self._is_complete(found.upto)
         return CallbackPage(found.upto, full, items, found.losses, PageSource(found.topic.name, found.head))
 
@@ -294,6 +295,11 @@ class CallbackSink:
     def take_failures(self) -> list[CallbackAttempt]:
         """Return the attempts that failed, once, so that they are stored with the cursor."""
         return [*self._gaps.take_failures(), *self._delivery.take_failures()]  # the newest row is that of a batch
+
+
+def _omitted(item: CallbackItem) -> CallbackItem:
+    """Return an item that an earlier attempt at its batch left out, with the reason."""
+    return item if item.omitted else item._replace(omitted=EXPIRED)
 
 
 def _read(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from eventd.egress.callbacks.selection import CallbackSelection
 from eventd.egress.cursors import RESEND
 from eventd.groups.callbacks import LostRecords, read_losses
@@ -48,6 +50,27 @@ async def test_an_expired_event_is_an_exception_and_is_not_sent(
         return [row for row in rows if row] == ['[[2,"expired"]]']
 
     await until(noted)
+
+
+@pytest.mark.parametrize(("format", "most"), [("standard", 1), ("batch", 10)])
+async def test_an_event_that_expired_before_the_first_of_two_attempts_stays_an_exception(
+    called: CalledBack, receiver: Receiver, clock: ManualClock, format: str, most: int
+) -> None:
+    """The ledger would otherwise have neither a delivery of it nor the reason why there is none."""
+    receiver.always(503)
+    await called.emit("e1", "e2", expires=NOW + 500_000)
+    await called.emit("e3")
+    clock.advance(1)
+    await called.declare(callback(receiver.url, format=format, max_events=most, from_earliest=True))
+    await called.pass_failures(2)
+    cursor = await called.failed(2)
+    receiver.always(204)
+    await called.restart()
+    await called.rest(cursor)
+    await called.caught_up()
+    assert receiver.events == ["e3"]
+    rows = await called.log.database.read(_exceptions)
+    assert [row for row in rows if row] == ['[[1,"expired"],[2,"expired"]]']
 
 
 def _exceptions(conn: object) -> list[str]:
