@@ -57,7 +57,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 class PeerState(msgspec.Struct, frozen=True, kw_only=True):
     """A link as its sender sees it: all positions up to `cursor` are settled, except in the ranges of `repairs`.
 
-    It has been in `state` since `since`. `repairs` are the ranges (after, upto] that repairs still have to send.
+    It has been in `state` since `since`. `repairs` are the ranges (after, upto] that repairs still have to send. `peer`
+    may also be a callback, see `eventd.lake.receivers`: it gets the events after the position `begins` (0 for a peer).
     """
 
     peer: str
@@ -70,10 +71,11 @@ class PeerState(msgspec.Struct, frozen=True, kw_only=True):
     cursor: int = 0
     created_at: int = 0
     repairs: tuple[tuple[int, int], ...] = ()
+    begins: int = 0
 
 
 class GroupState(msgspec.Struct, frozen=True, kw_only=True):
-    """One group of a node, with its link to each peer."""
+    """One group of a node, with its link to each peer and callback."""
 
     group: str
     peers: tuple[PeerState, ...] = ()

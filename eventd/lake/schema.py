@@ -87,7 +87,7 @@ _EVENTS = (
 
 _DELIVERIES = (
     Column("group", ColumnType.WORD, "the EventGroup"),
-    Column("peer", ColumnType.WORD, "receiving peer, by its nodeName"),
+    Column("peer", ColumnType.WORD, "receiving peer, by its nodeName; `NODE/callback:NAME`: a [callback](#callbacks)"),
     Column("position", ColumnType.INT64, "position of the event in this node's log"),
     Column("seq", ColumnType.INT64, "sequence number of the event at this node"),
     Column("id", ColumnType.STRING, "id of the event"),
@@ -97,10 +97,14 @@ _DELIVERIES = (
     Column("outcome", ColumnType.WORD, "`delivered`, `expired`, `in_path` or `refused`"),
     Column("status", ColumnType.INT16, "HTTP status of the last answer; 0: the event was not sent"),
     Column("error", ColumnType.WORD, "reason of the refusal; empty for another outcome"),
-    Column("protocol", ColumnType.WORD, "`v1` or `v2`"),
-    Column("key_id", ColumnType.WORD, "id of the key with which this node signed the batch"),
+    Column("protocol", ColumnType.WORD, "`v1`, `v2` or `callback`"),
+    Column(
+        "key_id",
+        ColumnType.WORD,
+        "id of the key with which this node signed the batch; a callback may have several",
+    ),
     Column("batch_id", ColumnType.WORD, "id of the batch that carried it or left it out"),
-    Column("repair", ColumnType.BOOL, "whether a repair sent the batch"),
+    Column("repair", ColumnType.BOOL, "whether a repair, or a callback's resend, sent the batch"),
     Column("bytes", ColumnType.INT32, "size in bytes of the canonical event"),
     Column("event_at", ColumnType.TIME, "time the event was observed, as its source reports it"),
     Column("recorded_at", ColumnType.TIME, "time this node recorded it"),
@@ -114,12 +118,12 @@ _DELIVERIES = (
     ),
     Column("receipt_digest", ColumnType.WORD, "digest of the receipt, as in `receipts`; empty: none"),
     Column("fingerprint", ColumnType.INT64, "fingerprint of the event, as in `events`"),
-    Column("selector_version", ColumnType.INT32, "version of the peer's selection that the batch was made with"),
+    Column("selector_version", ColumnType.INT32, "version of the selection that the batch was made with"),
 )
 
 _RECEIPTS = (
     Column("group", ColumnType.WORD, "the EventGroup"),
-    Column("peer", ColumnType.WORD, "signing peer, by its nodeName"),
+    Column("peer", ColumnType.WORD, "answering peer, by its nodeName; `NODE/callback:NAME`: a [callback](#callbacks)"),
     Column("batch_id", ColumnType.STRING, "id of the batch"),
     Column("link_epoch", ColumnType.WORD, "epoch of this node's log in which `after` and `upto` are positions"),
     Column("incarnation", ColumnType.INT64, "incarnation of that log"),
@@ -128,14 +132,15 @@ _RECEIPTS = (
     Column(
         "repair",
         ColumnType.BOOL,
-        "whether a repair sent the batch, which then proves nothing about other events of the range",
+        "whether a repair, or a callback's resend, sent the batch, which then proves nothing about other events of the"
+        " range",
     ),
     Column("sent", ColumnType.INT32, "events sent; without a receipt, only the delivered ones"),
     Column("accepted", ColumnType.INT32, "events that the peer recorded", null=True),
     Column("duplicates", ColumnType.INT32, "events that the peer had already", null=True),
     Column("refused", ColumnType.INT32, "events that the peer refused", null=True),
     Column("peer_upto", ColumnType.INT64, "the peer's mark of the link after the batch", null=True),
-    Column("selector_version", ColumnType.INT32, "version of the peer's selection that the batch was made with"),
+    Column("selector_version", ColumnType.INT32, "version of the selection that the batch was made with"),
     Column("selection", ColumnType.WORD, "that selection, as JSON"),
     Column("attempts", ColumnType.INT32, "number of attempts"),
     Column("sent_at", ColumnType.TIME, "time the last attempt to send it began"),
@@ -147,8 +152,12 @@ _RECEIPTS = (
         null=True,
     ),
     Column("status", ColumnType.INT16, "HTTP status of the answer; 0: nothing was sent"),
-    Column("protocol", ColumnType.WORD, "`v1` or `v2`"),
-    Column("key_id", ColumnType.WORD, "id of the key with which this node signed the batch"),
+    Column("protocol", ColumnType.WORD, "`v1`, `v2` or `callback`"),
+    Column(
+        "key_id",
+        ColumnType.WORD,
+        "id of the key with which this node signed the batch; a callback may have several",
+    ),
     Column("receipt_key_id", ColumnType.WORD, "id of the key that signed the receipt", null=True),
     Column("receipt_alg", ColumnType.WORD, "signature algorithm: `hmac-sha256` or `ed25519`", null=True),
     Column(
@@ -159,7 +168,8 @@ _RECEIPTS = (
     Column(
         "receipt",
         ColumnType.STRING,
-        "`body` of the signed answer and `headers` with its signature, as JSON, enough to verify it again; empty: none",
+        "`body` of the signed answer and `headers` with its signature, as JSON, enough to verify it again; of a"
+        " callback its [answer](#callbacks); empty: none",
     ),
     Column(
         "exceptions",
@@ -192,7 +202,7 @@ _GAPS = (
     Column(
         "peer",
         ColumnType.WORD,
-        "sender that reported the gap; for `deliveries_lost` the receiving peer; empty: no peer",
+        "sender that reported the gap; for `deliveries_lost` the receiving peer or callback; empty: none",
     ),
     Column("gap_epoch", ColumnType.WORD, "epoch in which `after` and `upto` are valid"),
     Column(

@@ -1,4 +1,5 @@
-"""Failed attempts of callbacks, since when a consumer has failed, and how long retention keeps records for it.
+"""Failed attempts of callbacks, since when a consumer has failed, and how long retention keeps records for it,
+and where it began.
 
 Revision ID: 0012
 """
@@ -17,6 +18,7 @@ depends_on = None
 def upgrade() -> None:
     op.add_column("cursors", sa.Column("failing_since", sa.BigInteger()))
     op.add_column("cursors", sa.Column("hold", sa.BigInteger()))
+    op.add_column("cursors", sa.Column("started_after", sa.BigInteger()))
     op.create_table(
         "callback_attempts",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from eventd.egress.callbacks.selection import CallbackSelection
 from eventd.lake.extract import EvictedRows, Extract, Ledger, Memory, read_ledger
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
@@ -13,6 +14,7 @@ from eventd.log.cursors.cursors import DeliveredBatch, Step, create_cursor, decl
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import put_resource
 from eventd.testing import NOW
+from federation.selector import Selector
 from tests.support.stored_batches import stored_batch
 
 Row = dict[str, Any]
@@ -29,6 +31,13 @@ class LedgerStore:
         topic = await self.log.topic(f"group:{group}")
         wanted = {**{peer: {} for peer in peers}, **selections}
         await self.log.database.write(_declare, group, node, topic, wanted)
+
+    async def call_back(self, name: str, *, group: str = "g", position: int = 0, **selector: Any) -> str:
+        """Create the cursor of a callback of the group at a position; return its name."""
+        cursor = f"callback:{name}"
+        topic = await self.log.topic(f"group:{group}")
+        await self.log.database.write(_call_back, cursor, topic, position, Selector.of(**selector))
+        return cursor
 
     async def select(self, peer: str, selection: dict[str, Any], *, group: str = "g") -> int:
         """Change the selection of the peer; return its version."""
@@ -101,3 +110,8 @@ def _declare(conn: Connection, group: str, node: str, topic: int, wanted: dict[s
         name = f"peer:{group}/{peer}"
         if create_cursor(conn, name, kind="peer", topic_id=topic, position=0, now=NOW):
             declare_selection(conn, name, 1, selection, NOW)
+
+
+def _call_back(conn: Connection, cursor: str, topic: int, position: int, selector: Selector) -> None:
+    create_cursor(conn, cursor, kind="callback", topic_id=topic, position=position, now=NOW)
+    declare_selection(conn, cursor, 1, CallbackSelection(selector).to_json(), NOW)

@@ -63,6 +63,7 @@ def _show_group(group: GroupSnapshot) -> dict[str, Any]:
                     for each in link.selections
                 ],
                 "repairs": [{"after": after, "upto": upto} for after, upto in link.repairs],
+                "begins": link.begins,
             }
             for link in group.peers
         ],

@@ -168,7 +168,9 @@ class CallbackSink:
         self._seqs = {found.upto: found.upto_seq} | {item.position: item.seq for item in found.items}
         omitted = self._delivery.omitted
         # They had expired when the batch was first tried: exceptions of it, although they were not judged again.
-        items = [_omitted(item) if item.position in omitted else item for item in found.items] if omitted else found.items
+        items = (
+            [_omitted(item) if item.position in omitted else item for item in found.items] if omitted else found.items
+        )
         full = found.full and not self._is_complete(found.upto)
         return CallbackPage(found.upto, full, items, found.losses, PageSource(found.topic.name, found.head))
 

@@ -66,4 +66,5 @@ def _peer(link: LinkSnapshot) -> PeerState:
         cursor=link.cursor,
         created_at=link.created_at,
         repairs=tuple(link.repairs),
+        begins=link.begins,
     )

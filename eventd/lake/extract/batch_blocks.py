@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple
 
@@ -11,6 +11,7 @@ from eventd.log.core.blocks import BLOCK_RECORDS, Block
 from eventd.log.core.scan import BYTES_PER_READ, blocks_at
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch, fetch_in
+from federation.event import DECODER
 
 AHEAD: Final = 64
 """Maximum number of blocks that one query reads, with all columns except the text."""
@@ -97,6 +98,16 @@ def find_at(conn: Connection, memory: Memory, positions: Sequence[int]) -> list[
     for block, places in blocks_at(conn, unknown):
         parts.append((memory.keep(block), [place - block.position for place in places]))
     return sorted(parts, key=lambda part: part[0].block.position + part[1][0])
+
+
+def read_payloads(conn: Connection, block: Block, indexes: Sequence[int]) -> list[Mapping[str, str]]:
+    """Return the payloads of the records of a block with these indexes; an empty list if it is no longer stored."""
+    sql = f"SELECT {_COLUMNS} FROM blocks WHERE position = ?"
+    rows = fetch(conn, sql, (block.position,))
+    if not rows:
+        return []
+    bodies = Block._make(rows[0]).bodies()
+    return [DECODER.decode(bodies[at]).payload for at in indexes]
 
 
 def count(parts: Sequence[Part]) -> int:

@@ -6,10 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from eventd.log.delivery.selection import Selection
 from eventd.log.delivery.states import read_versions
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
+from federation.selector import Selector
 
 LOOKED_AT: Final = 4000
 """Approximate maximum number of batches in one extract."""
@@ -24,10 +27,10 @@ _COLUMNS: Final = (
 
 
 class BatchRow(NamedTuple):
-    """One settled batch: the peer answered it, or it was not sent because no event was left to send.
+    """One settled batch: the receiver answered it, or it was not sent because no event was left to send.
 
     `events` counts the delivered ones. `exceptions` has, by position, the reason why an event was not delivered.
-    `picked` are the positions that a repair sent or left out; empty for other batches.
+    `picked` are the positions that a repair or a resend sent or left out; empty for other batches.
     """
 
     id: int
@@ -90,26 +93,37 @@ def _batch(row: Sequence[Any]) -> BatchRow:
 
 
 class Selections:
-    """The selections of the peers' cursors by version; read once for each cursor."""
+    """The selections of the cursors of peers and callbacks by version; read once for each cursor."""
 
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
         self._known: dict[str, dict[int, tuple[Selection, str]]] = {}
 
     def of(self, cursor: str, version: int) -> Selection | None:
-        """Return a version of the selection of a peer's cursor; None for an unknown version."""
+        """Return a version of the selection of a cursor; None for an unknown version."""
         found = self._versions(cursor).get(version)
         return None if found is None else found[0]
 
     def text(self, cursor: str, version: int) -> str:
-        """Return a version of the selection of a peer's cursor as JSON; empty for an unknown version."""
+        """Return a version of the selection of a cursor as JSON; empty for an unknown version."""
         found = self._versions(cursor).get(version)
         return "" if found is None else found[1]
 
     def _versions(self, cursor: str) -> dict[int, tuple[Selection, str]]:
         if cursor not in self._known:
             self._known[cursor] = {
-                version: (Selection.from_json(stored), json.dumps(stored, separators=(",", ":")))
+                version: (Selection.from_json(shown), json.dumps(shown, separators=(",", ":")))
                 for version, _, stored in read_versions(self._conn, cursor)
+                for shown in (shown_selection(stored),)
             }
         return self._known[cursor]
+
+
+def shown_selection(stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a stored selection of a peer or a callback in the form in which the ledgers have it.
+
+    A callback gets all events of its group that its selector matches, as a peer with `relay` does.
+    """
+    if "selector" not in stored:
+        return stored
+    return Selection(msgspec.convert(stored["selector"], Selector), relay=True).to_json()

@@ -1,7 +1,7 @@
 """The delivery ledger: each batch row is expanded to the events that it delivered, or should have delivered.
 
-A batch row proves the range (after, upto] under one version of the peer's selection, minus its exceptions. The range
-may begin before the page that was sent, because the cursor had passed records that the peer did not select. The number
+A batch row proves the range (after, upto] under one version of the receiver's selection, minus its exceptions. The
+range may begin before the page that was sent, because the cursor had passed records that it did not select. The number
 of delivered events is stored, so the page is found by walking back from the end of the range until that many are
 collected. If there are fewer, retention evicted the others, or the selection is unknown.
 """
@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from eventd.lake.extract.batch_blocks import Part, PositionRange, count, find_at, walk_back
+import msgspec
+
+from eventd.lake.extract.batch_blocks import Part, PositionRange, count, find_at, read_payloads, walk_back
 from eventd.lake.extract.batches import BatchRow, Selections
 from eventd.lake.extract.block_columns import BlockColumns, Memory
 from eventd.lake.extract.result import Columns, EvictedRows, no_rows
@@ -22,6 +24,7 @@ from eventd.log.delivery.selection import Selection
 from eventd.log.delivery.states import DeliveryState
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch_in
+from federation.selector import Selector
 
 _NOT_SENT = (DeliveryState.EXPIRED, DeliveryState.IN_PATH)
 
@@ -69,7 +72,7 @@ def _delivered(
     open_ = batch.events
     within = PositionRange(peer.topic_id, batch.after, batch.upto, own=not selection.relay)
     for apart in walk_back(conn, memory, within, lambda block: selection.settles(block) is False):
-        indexes = _selected(apart, batch, selection)[-open_:]
+        indexes = _selected(conn, apart, batch, selection)[-open_:]
         if indexes:
             found.append((apart, indexes))
             open_ -= len(indexes)
@@ -78,18 +81,27 @@ def _delivered(
     return found[::-1]
 
 
-def _selected(apart: BlockColumns, batch: BatchRow, selection: Selection) -> Sequence[int]:
+def _selected(conn: Connection, apart: BlockColumns, batch: BatchRow, selection: Selection) -> Sequence[int]:
     """Return the indexes of a block's records that are in the batch's range, selected, and not among its exceptions."""
     block = apart.block
     first, stop = max(0, batch.after + 1 - block.position), min(block.records, batch.upto + 1 - block.position)
     within: Sequence[int] = range(first, stop)
     if selection.settles(block) is None:
-        takes = selection.selector.matches
-        types, subjects, sources = apart.types, apart.subjects, apart.sources
-        within = [at for at in within if takes(type=types[at], subject=subjects[at], source=sources[at])]
+        within = _matching(conn, apart, within, selection.selector)
     if batch.exceptions and not batch.exceptions.keys().isdisjoint(range(block.position, block.last + 1)):
         within = [at for at in within if block.position + at not in batch.exceptions]
     return within
+
+
+def _matching(conn: Connection, apart: BlockColumns, within: Sequence[int], selector: Selector) -> Sequence[int]:
+    types, subjects, sources = apart.types, apart.subjects, apart.sources
+    takes = msgspec.structs.replace(selector, payload=()).matches
+    found = [at for at in within if takes(type=types[at], subject=subjects[at], source=sources[at])]
+    if not (selector.payload and found):
+        return found
+    payloads = read_payloads(conn, apart.block, found)
+    wanted = dict(selector.payload).items()
+    return [at for at, payload in zip(found, payloads, strict=False) if wanted <= payload.items()]
 
 
 class _LeftOut(NamedTuple):

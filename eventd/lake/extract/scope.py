@@ -1,10 +1,11 @@
-"""The scope of the ledgers: the groups in use, this node's name in each, and the cursors of the peers."""
+"""The scope of the ledgers: the groups in use, this node's name in each, and the cursors of peers and callbacks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from eventd.lake.receivers import receiver_of_callback
 from eventd.log.core.head import read_head
 from eventd.log.core.topic_row import read_group_topics
 from eventd.store.engine.database import Connection
@@ -22,7 +23,10 @@ class LocalGroup(NamedTuple):
 
 
 class PeerCursor(NamedTuple):
-    """The link of a peer's cursor: the group with this node's name in it, the peer, and the group's topic."""
+    """The link of a cursor: the group with this node's name in it, the receiver, and the group's topic.
+
+    `peer` is the name of a peer, or of a callback of the group as in `eventd.lake.receivers`.
+    """
 
     place: LocalGroup
     peer: str
@@ -30,7 +34,8 @@ class PeerCursor(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """The scope in one snapshot: `topics` by id of a group's topic, `peers` by name of a peer's cursor.
+    """The scope in one snapshot: `topics` by id of a group's topic, `peers` by name of a peer's or a callback's
+    cursor.
 
     `last` is the last position of the log.
     """
@@ -55,11 +60,12 @@ def read_scope(conn: Connection, node: str | None) -> Scope:
         for topic in read_group_topics(conn)
         if topic.name.startswith(_GROUP) and (group := topic.name.removeprefix(_GROUP)) in nodes
     }
-    rows = fetch(conn, "SELECT name, topic_id FROM cursors WHERE kind = 'peer'")
-    peers = {name: PeerCursor(topics[at], peer_in(name), at) for name, at in rows if at in topics}
+    rows = fetch(conn, "SELECT name, topic_id FROM cursors WHERE kind IN ('peer', 'callback')")
+    peers = {name: PeerCursor(topics[at], _receiver(name, topics[at].node), at) for name, at in rows if at in topics}
     return Scope(head.epoch, head.last, topics, peers)
 
 
-def peer_in(cursor: str) -> str:
-    """Return the name of the peer from the name of its cursor, which ends with `/PEER`."""
-    return cursor.partition("/")[2]
+def _receiver(cursor: str, node: str) -> str:
+    """Return the name of the receiver from the name of its cursor, `peer:GROUP/PEER` or `callback:NAME`."""
+    kind, _, rest = cursor.partition(":")
+    return rest.partition("/")[2] if kind == "peer" else receiver_of_callback(node, rest)

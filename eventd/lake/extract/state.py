@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from eventd.lake.extract.batches import shown_selection
 from eventd.lake.extract.ledgers import table_of
-from eventd.lake.extract.scope import Scope, peer_in, read_groups, read_scope
+from eventd.lake.extract.scope import Scope, read_groups, read_scope
 from eventd.lake.schema import Ledger
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.log.cursors.trimmed import read_forgotten
@@ -14,9 +15,12 @@ from eventd.log.delivery.states import read_versions
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
 
+_REPAIRS: Final = {"peer": "repair", "callback": "resend"}
+"""The kinds of cursors of receivers, and those of what sends them events again."""
+
 
 class SelectionPeriod(NamedTuple):
-    """The selection of a peer that was in force from `declared_at` (microseconds) until the next version."""
+    """The selection of a receiver that was in force from `declared_at` (microseconds) until the next version."""
 
     version: int
     declared_at: int
@@ -24,9 +28,10 @@ class SelectionPeriod(NamedTuple):
 
 
 class LinkSnapshot(NamedTuple):
-    """The link to a peer. Times are in microseconds; all positions up to `cursor` are settled.
+    """The link to a peer or a callback. Times are in microseconds; all positions up to `cursor` are settled.
 
-    It has been in `state` since `since`. `repairs` are the ranges `(after, upto]` that repairs still have to send.
+    It has been in `state` since `since`. `repairs` are the ranges `(after, upto]` that repairs, or resends, still have
+    to send. A callback gets the events after the position `begins`; 0 for a peer, which gets the earlier ones, too.
     """
 
     peer: str
@@ -39,10 +44,11 @@ class LinkSnapshot(NamedTuple):
     cursor: int
     created_at: int
     repairs: Sequence[tuple[int, int]]
+    begins: int = 0
 
 
 class GroupSnapshot(NamedTuple):
-    """A group, this node's name in it, and the links to its peers."""
+    """A group, this node's name in it, and the links to its peers and callbacks."""
 
     group: str
     node: str
@@ -82,7 +88,7 @@ def read_state(conn: Connection) -> LedgerSnapshot:
     places = read_scope(conn, None)
     ((instance,),) = fetch(conn, "SELECT instance FROM log_heads WHERE id = 1")
     books = {book: _span(conn, book, places) for book in Ledger}
-    return LedgerSnapshot(places.epoch, instance, places.last, books, _read_groups(conn))
+    return LedgerSnapshot(places.epoch, instance, places.last, books, _read_groups(conn, places))
 
 
 def _span(conn: Connection, book: Ledger, places: Scope) -> Span:
@@ -96,24 +102,25 @@ def _span(conn: Connection, book: Ledger, places: Scope) -> Span:
     return Span(last + 1 if first is None else first, last)
 
 
-def _read_groups(conn: Connection) -> list[GroupSnapshot]:
-    cursors = read_cursors(conn, "peer", "repair")
-    peers: dict[str, list[LinkSnapshot]] = {}
+def _read_groups(conn: Connection, places: Scope) -> list[GroupSnapshot]:
+    cursors = read_cursors(conn, *_REPAIRS, *_REPAIRS.values())
+    found: dict[str, list[LinkSnapshot]] = {}
     for cursor in cursors:
-        if cursor.kind == "peer":
-            group = cursor.name.partition(":")[2].partition("/")[0]
-            peers.setdefault(group, []).append(_link(conn, cursor, cursors))
-    return [GroupSnapshot(group, node, peers.get(group, ())) for group, node in sorted(read_groups(conn).items())]
+        if cursor.kind in _REPAIRS and cursor.name in places.peers:
+            link = places.peers[cursor.name]
+            found.setdefault(link.place.group, []).append(_link(conn, link.peer, cursor, cursors))
+    return [GroupSnapshot(group, node, found.get(group, ())) for group, node in sorted(read_groups(conn).items())]
 
 
-def _link(conn: Connection, cursor: Cursor, cursors: Sequence[Cursor]) -> LinkSnapshot:
+def _link(conn: Connection, receiver: str, cursor: Cursor, cursors: Sequence[Cursor]) -> LinkSnapshot:
     versions = [
-        SelectionPeriod(*version) for version in sorted(read_versions(conn, cursor.name), key=lambda each: each[0])
+        SelectionPeriod(version, declared_at, shown_selection(stored))
+        for version, declared_at, stored in sorted(read_versions(conn, cursor.name), key=lambda each: each[0])
     ]
-    prefix = f"repair:{cursor.name.partition(':')[2]}/"
-    repairs = [each for each in cursors if each.kind == "repair" and each.name.startswith(prefix)]
+    kind, _, target = cursor.name.partition(":")
+    prefix = f"{_REPAIRS[kind]}:{target}{'#' if kind == 'callback' else '/'}"
     return LinkSnapshot(
-        peer=peer_in(cursor.name),
+        peer=receiver,
         selections=versions,
         relay=bool(versions and versions[-1].selection.get("relay", False)),
         paused=cursor.paused_at is not None,
@@ -122,5 +129,6 @@ def _link(conn: Connection, cursor: Cursor, cursors: Sequence[Cursor]) -> LinkSn
         since=cursor.since,
         cursor=cursor.position,
         created_at=cursor.created_at,
-        repairs=[(each.position, each.until or 0) for each in repairs],
+        repairs=[(each.position, each.until or 0) for each in cursors if each.name.startswith(prefix)],
+        begins=(cursor.started_after or 0) if kind == "callback" else 0,
     )

@@ -49,7 +49,8 @@ class Cursor:
     `selection` is that of a repair, a backfill or a resend, which ends at `until`; a cursor of the lake has the lake's
     id there. The selection of a link, a subscription or a callback is stored under `selector_version` in the table
     `selectors`. `failing_since` is the time of the first failure in a row, None after a success. `hold`: for how many
-    microseconds without a success retention keeps records for the cursor; None: not at all.
+    microseconds without a success retention keeps records for the cursor; None: not at all. `started_after` is the
+    position at which it was created; None: an earlier release created it.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Cursor:
     succeeded_at: int | None = None
     failing_since: int | None = None
     hold: int | None = None
+    started_after: int | None = None
     created_at: int = 0
 
     @property
@@ -209,6 +211,7 @@ def create_cursor(
         selector_version=selector_version,
         since=now,
         hold=hold,
+        started_after=position,
         created_at=now,
     )
     values = {field: getattr(cursor, field) for field in Cursor.__slots__}

@@ -59,7 +59,8 @@ class Selection:
         if excluded or (types and not self.selector.may_match(types)):
             return False
         whole = excluded is False and types is not None and all(map(self.selector.takes_type, types))
-        return True if whole and not (self.selector.subject_prefixes or self.selector.sources) else None
+        others = self.selector.subject_prefixes or self.selector.sources or self.selector.payload
+        return True if whole and not others else None
 
     def wanted_by(self, peer: str) -> PeerFilter:
         """Return the filter of what to send to the node `peer`: this selection without records expired or in path."""
@@ -70,12 +71,16 @@ class Selection:
         return self.selector.widens(earlier.selector) or (self.relay and not earlier.relay)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the selection's stored form, which lacks the selector's `sources`: no peer's declaration has any."""
+        """Return the selection's stored form. No peer's declaration has `sources` or a `payload`; callbacks may."""
         found: dict[str, Any] = {}
         if self.selector.types:
             found["types"] = list(self.selector.types)
         if self.selector.subject_prefixes:
             found["subjectPrefixes"] = list(self.selector.subject_prefixes)
+        if self.selector.sources:
+            found["sources"] = list(self.selector.sources)
+        if self.selector.payload:
+            found["payload"] = dict(self.selector.payload)
         if self.relay:
             found["relay"] = True
         if self.positions:
@@ -89,7 +94,12 @@ class Selection:
         """Return the selection that `to_json` stored."""
         without = stored.get("without")
         return cls(
-            Selector.of(types=stored.get("types", ()), subject_prefixes=stored.get("subjectPrefixes", ())),
+            Selector.of(
+                types=stored.get("types", ()),
+                subject_prefixes=stored.get("subjectPrefixes", ()),
+                sources=stored.get("sources", ()),
+                payload=stored.get("payload"),
+            ),
             bool(stored.get("relay", False)),
             frozenset(stored.get("positions", ())),
             None if without is None else cls.from_json(without),

@@ -26,7 +26,7 @@ CREATE TABLE cursors ( name TEXT NOT NULL, kind TEXT NOT NULL, topic_id BIGINT N
     NOT NULL, selection TEXT NOT NULL, protocol TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, since BIGINT
     NOT NULL, paused_at BIGINT, paused_by TEXT NOT NULL, attempts BIGINT NOT NULL, attempted_upto BIGINT NOT NULL,
     attempted_at BIGINT, retry_at BIGINT, last_error TEXT NOT NULL, succeeded_at BIGINT, created_at BIGINT NOT NULL,
-    failing_since BIGINT, hold BIGINT, PRIMARY KEY (name) );
+    failing_since BIGINT, hold BIGINT, started_after BIGINT, PRIMARY KEY (name) );
 CREATE TABLE selectors ( cursor TEXT NOT NULL, version BIGINT NOT NULL, selection TEXT NOT NULL, declared_at BIGINT
     NOT NULL, PRIMARY KEY (cursor, version) );
 CREATE TABLE batches ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, cursor TEXT NOT NULL, batch_id TEXT NOT NULL,

@@ -169,6 +169,7 @@ cursors = sa.Table(
     sa.Column("failing_since", Micros),  # of the first failure in a row; null after a success
     # of a callback: retention keeps records for it until it has failed for so many microseconds; null: not
     sa.Column("hold", sa.BigInteger),
+    sa.Column("started_after", sa.BigInteger),  # its position when it was created; null: created by an earlier release
     sa.Column("created_at", Micros, nullable=False),
     sa.Index("cursors_kind", "kind", "name"),  # there may be very many of routers
 )
