@@ -30,11 +30,15 @@ from eventd.audit.report.report import Figures, Hour, Latencies, OpenGap, Pair, 
 from eventd.lake.layout import MINUTE
 from eventd.lake.manifest import NodeState, PeerState
 from eventd.lake.reader import Survey
+from eventd.lake.receivers import is_callback
 from eventd.runtime.clock import SECOND
 from federation.event import format_time
 
 FiguresT = TypeVar("FiguresT", bound=Figures)
 
+_BY_PAYLOAD: Final = (
+    "it selects by payloads, which the audit does not read: events without a delivery may or may not be meant for it"
+)
 _SHOWN: Final = 10_000
 """Completeness is rounded down to this fraction of a percent: one ten-thousandth."""
 _SPREAD: Final = tuple(name for name in Hour.__struct_fields__ if name.endswith(("_p50", "_p95", "_p99")))
@@ -122,9 +126,12 @@ def _pair(
         state=link[1].state if link else "",
         proof=_proof(results, key, figures),
         notes=notes,
+        receiver="callback" if is_callback(key.peer) else "node",
     )
     _count(pair, counts)
     pair.completeness = completeness_of(pair, sure=not notes)
+    if pair.unproven and any((group, peer) == (key.group, key.peer) for _, group, peer in results.plan.by_payload):
+        pair.notes = (*notes, _BY_PAYLOAD)
     now = link[0].as_of if link else results.coverage.until.get(senders[0], 0)
     pair.lag, pair.oldest_open_gap = _open(results, key, now)
     objective = objective_of(objectives, key.group)

@@ -14,6 +14,7 @@ import numpy as np
 from eventd.audit.engine.cells import HOUR, Measure, batch_cells
 from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, Words
 from eventd.lake.layout import MINUTE
+from eventd.lake.receivers import is_callback
 from eventd.lake.schema import Ledger
 from federation.digest import fingerprint
 
@@ -26,6 +27,8 @@ RECEIPT_COLUMNS: Final = (
     "receipt_digest",
 )
 INBOUND_COLUMNS: Final = ("node", "group", "peer", "batch_id", "key_id", "recorded_at", "receipt_digest")
+CALLBACK: Final = "callback"
+"""The protocol of requests to callbacks, which also stands for a signature algorithm of the answers: there is none."""
 GAP_COLUMNS: Final = ("group", "peer", "gap_epoch", "after", "upto", "reason", "recorded_at")
 REFUSAL_COLUMNS: Final = ("group", "peer", "reason", "count", "first_at", "last_at")
 
@@ -93,7 +96,11 @@ class RefusalCount(msgspec.Struct, array_like=True):
 
 
 class LedgerSummary(msgspec.Struct):
-    """The summary of one segment of a small ledger. `algorithms`: answers by signature algorithm ('': none)."""
+    """The summary of one segment of a small ledger.
+
+    `algorithms`: answers by signature algorithm ('': none); those of endpoints of callbacks, which sign none, under
+    `CALLBACK`.
+    """
 
     progress: list[LinkProgress] = msgspec.field(default_factory=list, name="passed")
     clocks: list[ClockBounds] = []
@@ -149,12 +156,13 @@ def _first_bits(digest: str) -> int:
 
 def _receipts(table: Columns, limit: int) -> LedgerSummary:
     sent = table.numbers("status") != 0
-    algorithm = table.words("receipt_alg").at(sent)
+    endpoint = table.words("peer").where(is_callback)
+    counted = _counted(table.words("receipt_alg").at(sent & ~endpoint)) | {CALLBACK: int((sent & endpoint).sum())}
     return LedgerSummary(
         progress=list(_progress(table, limit)),
         clocks=list(_clocks(table)),
         keys=list(_keys(table, sent)),
-        algorithms={word: n for word, n in _counted(algorithm).items() if n},
+        algorithms={word: n for word, n in counted.items() if n},
     )
 
 
@@ -232,7 +240,7 @@ def _keys(table: Columns, sent: Mask) -> Iterator[KeyRequests]:
     attempts, first, last = (table.numbers(name) for name in ("attempts", "sent_at", "acked_at"))
     for (node, group, key_id, protocol), found in _by(table, "node", "group", "key_id", "protocol"):
         rows = found[sent[found]]
-        if len(rows):
+        if len(rows) and (key_id or protocol != CALLBACK):  # a callback need not sign its requests
             used = int(np.maximum(attempts[rows], 1).sum())
             yield KeyRequests(node, group, key_id, protocol, used, int(first[rows].min()), int(last[rows].max()))
 

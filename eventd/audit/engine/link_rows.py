@@ -1,7 +1,8 @@
 """The links of the lake's nodes, and the rows of `events` that each link has to deliver.
 
 The selection of a link may change. Each version is in force for the positions that were acknowledged under it. Events
-that only a later, wider version selects are sent afterwards, unless they had expired when it was declared.
+that only a later, wider version selects are sent afterwards, unless they had expired when it was declared. A callback
+does not get them: its selection is not applied to what it has passed, or to what precedes its beginning.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ class SelectionVersion(NamedTuple):
 
 
 class LinkRow(NamedTuple):
-    """The link of a node to one peer in one group.
+    """The link of a node to one peer, or to one of its callbacks, in one group.
 
     The link has passed all positions up to `settled`. `begins`: the position before its first receipt (its cursor if it
     has none). Up to there, only events recorded at or after `created_at` (microseconds) count; earlier ones had expired
-    or been evicted before the link existed. `versions` are in order.
+    or been evicted before the link existed. `versions` are in order. Unless it `looks_back`, a link sends no earlier
+    events when its selection becomes wider.
     """
 
     group: str
@@ -47,6 +49,7 @@ class LinkRow(NamedTuple):
     settled: int
     begins: int = 0
     created_at: int = 0
+    looks_back: bool = True
 
     @property
     def terms(self) -> tuple[Any, ...]:
@@ -57,6 +60,11 @@ class LinkRow(NamedTuple):
     def relays(self) -> bool:
         """Return whether any of its versions relays events of other nodes."""
         return any(_selector(version.selection)[1] for version in self.versions)
+
+    @property
+    def selects_by_payload(self) -> bool:
+        """Return whether any of its versions has conditions on payloads, which are not evaluated."""
+        return any(_selector(version.selection)[0].payload for version in self.versions)
 
     def within(self, after: int, upto: int) -> LinkRow:
         """Return the link, restricted to the positions in (after, upto]."""
@@ -70,8 +78,11 @@ class LinkRow(NamedTuple):
             if version.upto > after or version is self.versions[-1]
         )
         begins = clip(self.begins)
-        return LinkRow(
-            self.group, self.peer, versions, clip(self.settled), begins, self.created_at if begins > after else 0
+        return self._replace(
+            versions=versions,
+            settled=clip(self.settled),
+            begins=begins,
+            created_at=self.created_at if begins > after else 0,
         )
 
 
@@ -119,11 +130,12 @@ class RowSelector:
         for at, one in enumerate(link.versions):
             wanted = self._matches(one.selection)
             due |= wanted & (version == at)
-            if at:
+            if at and link.looks_back:
                 newly = wanted & (version < at) & ~due & self._alive(one.declared_at)
                 late |= newly
                 ahead |= newly & (position > one.reached)
-        meant = due | late
+        # The last version ends, too, where a link ended that is no longer declared.
+        meant = (due | late) & (position <= link.versions[-1].upto)
         if link.begins:
             meant &= (position > link.begins) | (self._table.numbers("recorded_at") >= link.created_at)
         return LinkRows(meant & ~ahead, meant & ahead)
@@ -145,6 +157,8 @@ class RowSelector:
             found &= table.words("type").where(selector.takes_type)
         if selector.subject_prefixes and "" not in selector.subject_prefixes:
             found &= _begins_with(table.texts("subject"), selector.subject_prefixes)
+        if selector.sources:
+            found &= table.words("source").where(selector.sources.__contains__)
         return found
 
 
@@ -161,5 +175,10 @@ def _begins_with(subjects: Any, prefixes: Sequence[str]) -> Mask:
 def _selector(selection: str) -> tuple[Selector, bool]:
     """Parse a stored selection: its selector, and whether it relays events of other nodes."""
     stored: Mapping[str, Any] = json.loads(selection or "{}")
-    selector = Selector.of(types=stored.get("types", ()), subject_prefixes=stored.get("subjectPrefixes", ()))
+    selector = Selector.of(
+        types=stored.get("types", ()),
+        subject_prefixes=stored.get("subjectPrefixes", ()),
+        sources=stored.get("sources", ()),
+        payload=stored.get("payload"),
+    )
     return selector, bool(stored.get("relay", False))

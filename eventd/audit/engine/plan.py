@@ -17,6 +17,7 @@ from eventd.audit.engine.ledger_summaries import ClockBounds, LedgerSummary, Lin
 from eventd.audit.engine.link_rows import ENDLESS, LinkRow, SelectionVersion
 from eventd.lake.manifest import NodeState, PeerState
 from eventd.lake.reader import Survey, TroubleKind
+from eventd.lake.receivers import is_callback
 from eventd.lake.schema import Ledger
 
 LOST: Final = "_lost"
@@ -57,13 +58,15 @@ class LakePlan:
 
     `links`: those of each node and epoch. `acknowledged`: by link (owner, group and peer), see `LinkProgress`.
     `clocks`: see `ClockOffsets`. `since`: rows of a node and epoch that were recorded earlier do not count, because
-    the ledgers of the node's previous epoch hold them.
+    the ledgers of the node's previous epoch hold them. `by_payload`: the links (owner, group and receiver) that select
+    by payloads, which the audit does not read: which events they have to deliver is not known.
     """
 
     links: dict[NodeEpoch, tuple[LinkRow, ...]] = field(default_factory=dict)
     acknowledged: dict[tuple[NodeEpoch, str, str], list[tuple[int, int]]] = field(default_factory=dict)
     clocks: dict[tuple[str, str], list[ClockOffset]] = field(default_factory=dict)
     since: dict[NodeEpoch, int] = field(default_factory=dict)
+    by_payload: set[tuple[NodeEpoch, str, str]] = field(default_factory=set)
 
     def skews(self, node: str) -> dict[str, HourlySkew]:
         """Return, by peer, how far the peer's clock is ahead of the node's: the middle of the bounds of each hour."""
@@ -89,6 +92,7 @@ def make_plan(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSumma
             ended = state is not states[-1]
             progress = _progress(summaries.get(owner, ()))
             plan.links[owner] = tuple(_links(state, progress, ended=ended))
+            plan.by_payload |= {(owner, one.group, one.peer) for one in plan.links[owner] if one.selects_by_payload}
             plan.acknowledged |= {(owner, *link): one.acknowledged for link, one in progress.items()}
             clear = place > 0 and owner not in contested
             plan.since[owner] = states[place - 1].complete_until if clear else NEVER
@@ -144,14 +148,12 @@ def _link(
     went = -1 if progress is None else progress.upto
     cursor = declared.cursor if declared is not None and whole else -1
     begins = progress.after if progress is not None and progress.after >= 0 else max(cursor, 0)
-    return LinkRow(
-        group,
-        peer,
-        _versions(declared, progress, whole=whole),
-        ENDLESS if ended else max(went, cursor, 0),
-        begins,
-        declared.created_at if declared is not None else 0,
-    )
+    versions, settled = _versions(declared, progress, whole=whole), ENDLESS if ended else max(went, cursor, 0)
+    if is_callback(peer):
+        # Nothing before its beginning counts, whenever that was recorded.
+        begins = begins if declared is None else declared.begins
+        return LinkRow(group, peer, versions, settled, begins, ENDLESS, looks_back=False)
+    return LinkRow(group, peer, versions, settled, begins, declared.created_at if declared is not None else 0)
 
 
 def _versions(

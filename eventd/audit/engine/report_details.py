@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from eventd.audit.engine.assemble import StageResults
-from eventd.audit.engine.ledger_summaries import KeyRequests, RefusalCount
+from eventd.audit.engine.ledger_summaries import CALLBACK, KeyRequests, RefusalCount
 from eventd.audit.engine.pair_figures import runs
 from eventd.audit.engine.plan import LOST, states_by_node
 from eventd.audit.engine.silence import Silence, limitation_of
@@ -18,6 +18,7 @@ from eventd.audit.report.findings import Finding, Kind, corrupt_segment, epoch_c
 from eventd.audit.report.report import KeyUse, Limitation, LostSpan, NodeReport, Receipts, RefusedByReason, Skew, Totals
 from eventd.lake.layout import MINUTE
 from eventd.lake.reader import Survey, TroubleKind
+from eventd.lake.receivers import is_callback
 from eventd.runtime.clock import SECOND
 from eventd.text.plural import counted
 from federation.event import format_time
@@ -29,6 +30,11 @@ _NOTES: Final = {
         "Proves the delivery to the two nodes that share the key, and to no third party: either could have made it.",
     ),
     "": (False, "The older protocol has no receipts: the only evidence is the peer's status code."),
+    CALLBACK: (
+        False,
+        "The endpoint of a callback signs no receipt: that it answered 2xx, as the sender recorded, is all the proof "
+        "there is.",
+    ),
 }
 MOST_SILENT: Final = 3
 """Maximum number of silent nodes that the headline names."""
@@ -185,12 +191,15 @@ def make_receipts(results: StageResults) -> list[Receipts]:
 
 
 def make_limitations(results: StageResults) -> list[Limitation]:
-    """Return the limitations of the verdict by silences, and by nodes of pairs that have no ledgers in the lake."""
+    """Return the limitations of the verdict by silences, and by nodes of pairs that have no ledgers in the lake.
+
+    The endpoint of a callback keeps no ledger, so the lake lacks none.
+    """
     silent = [limitation_of(one) for _, one in sorted(results.coverage.silences.items())]
     missing = []
     for pair in sorted(results.figures):
         for node, role in ((pair.source, "emits events"), (pair.peer, "is a peer")):
-            if node and not results.coverage.has_ledgers(node):
+            if node and not (results.coverage.has_ledgers(node) or is_callback(node)):
                 missing.append((node, role))
     return silent + [
         Limitation(

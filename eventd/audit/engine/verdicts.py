@@ -11,8 +11,10 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from eventd.audit.engine.coverage import Coverage
+from eventd.audit.engine.plan import NodeEpoch
 from eventd.audit.report.findings import NO_ORIGIN, NOT_HELD, NOT_SENT, TO_SOURCE, TWO_SENDERS, Discrepancy, Kind
 from eventd.lake.layout import MINUTE
+from eventd.lake.receivers import is_callback
 from eventd.lake.schema import Ledger
 
 
@@ -105,7 +107,8 @@ def _discrepancy(trail: Trail, kind: Kind, detail: str = "", *, seq: int | None 
 
 
 def _repeats(trail: Trail) -> Iterator[Discrepancy]:
-    if trail.repeated:
+    # A callback is sent an event again because an operator requests it; its endpoint must expect repetitions anyway.
+    if trail.repeated and not is_callback(trail.peer):
         yield _discrepancy(trail, Kind.DUPLICATE)
     if trail.sent and trail.source == trail.peer:
         yield _discrepancy(trail, Kind.LOOP, TO_SOURCE)
@@ -154,7 +157,12 @@ def _would_hold(trail: Trail, coverage: Coverage) -> bool:
 
 
 def _would_have_sent(trail: Trail, coverage: Coverage) -> bool:
-    """Return whether the ledger of the sender that was due is sure to hold the delivery, if there was one."""
+    """Return whether the ledger of the sender that was due is sure to hold the delivery, if there was one.
+
+    It need not, if the sender selects by payloads: the event may not be meant for the receiver.
+    """
+    if (NodeEpoch(trail.due_node, trail.due_epoch), trail.group, trail.peer) in coverage.plan.by_payload:
+        return False
     acknowledged = _acknowledged_at(trail, coverage)
     return trail.due_at <= acknowledged and coverage.covers(
         trail.due_node, Ledger.DELIVERIES, trail.slot, (trail.due_at, acknowledged), position=trail.due_position

@@ -53,9 +53,11 @@ PROOFS = {
     "books": "the peer's own ledger",
     "receipts": "the peer's receipts",
     "claims": "the sender's claim alone",
+    "callback": "the endpoint's answer 2xx, by the sender's claim: all the proof that a callback has",
     "": "nothing",
 }
-"""The evidence of deliveries, `Pair.proof`, in words. `books` is the value for ledgers."""
+"""The evidence of deliveries, `Pair.proof`, in words. `books` is the value for ledgers; `callback` stands for `claims`
+if the receiver is one."""
 
 PairKey = tuple[str, str, str]
 """Group, source and peer."""

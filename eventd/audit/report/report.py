@@ -149,6 +149,8 @@ class Pair(Figures, kw_only=True):
     """The evidence of deliveries: the ledger of the peer (`books`), its `receipts`, or the sender's `claims` alone."""
     notes: tuple[str, ...] = ()
     """Reasons why deliveries are unproven."""
+    receiver: Literal["node", "callback"] = "node"
+    """What `peer` is: a node, or a callback, whose endpoint keeps no ledger and gives no receipts."""
 
 
 class Hour(Figures, kw_only=True):

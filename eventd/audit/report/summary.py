@@ -113,7 +113,10 @@ def _matrix(report: Report, group: str) -> RenderableType:
     for number, name in enumerate(shown, start=1):
         header = printable(name) if wide else str(number)
         table.add_column(Text(header), justify="center", no_wrap=True, overflow="ellipsis")
+    callbacks = {pair.peer for pair in pairs.values() if pair.receiver == "callback"}
     for number, source in enumerate(shown, start=1):
+        if source in callbacks:
+            continue  # it emits no events
         row = printable(source) if wide else f"{printable(source)} {number}"
         table.add_row(Text(row), *(_cell(by_pair.get((source, peer)), wide=wide) for peer in shown))
     title = Text(f"group {printable(group)}: a figure is the proven share of due deliveries, in percent", style="dim")

@@ -13,7 +13,7 @@ def evidence(report: Report) -> dict[str, Any] | None:
     """Return the template's data for the section of evidence; None if it would be empty."""
     if not (report.pairs or report.receipts or report.keys or report.refusals):
         return None
-    proofs = Counter(pair.proof for pair in report.pairs)
+    proofs = Counter(pair.receiver if pair.receiver == "callback" else pair.proof for pair in report.pairs)
     reasons: Counter[str] = Counter()
     for one in report.refusals:
         reasons[one.reason] += one.count

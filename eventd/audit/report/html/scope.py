@@ -57,7 +57,8 @@ def _of_notes(pairs: Iterable[Pair]) -> Iterator[Doubt]:
 
 def _of_evidence(report: Report) -> Iterator[str]:
     known = {node.name for node in report.nodes} | {one.where for one in report.troubles}
-    if missing := sorted({pair.peer for pair in report.pairs} - known, key=natural):
+    to_nodes = [pair for pair in report.pairs if pair.receiver == "node"]
+    if missing := sorted({pair.peer for pair in to_nodes} - known, key=natural):
         ships, holds = ("ships", "it holds") if len(missing) == 1 else ("ship", "they hold")
         yield f"{_list_names(missing)} {ships} no ledgers: what {holds} is known from receipts alone."
     if declared := [gap.events for gap in report.gaps if gap.kind == "declared"]:
@@ -66,8 +67,13 @@ def _of_evidence(report: Report) -> Iterator[str]:
             f"{counted(sum(declared), 'event')}: see the gaps below. Only events that a ledger shows as due and not "
             "delivered count as missing."
         )
-    if claims := [pair for pair in report.pairs if pair.proof == "claims" and pair.delivered]:
+    if claims := [pair for pair in to_nodes if pair.proof == "claims" and pair.delivered]:
         yield f"On {counted(len(claims), 'pair')} the only evidence of delivery is the sender's claim."
+    if callbacks := {pair.peer for pair in report.pairs if pair.receiver == "callback" and pair.delivered}:
+        yield (
+            f"{counted(len(callbacks), 'callback')}: that the endpoint answered 2xx, as the sender recorded, is all "
+            "the proof of delivery there is."
+        )
     if count := sum(one.count for one in report.receipts if not one.proves_to_others):
         yield f"{counted(count, 'receipt proves', 'receipts prove')} nothing to a third party: see Receipts below."
 

@@ -103,7 +103,7 @@ async def test_a_new_cursor_is_where_it_was_put(log: EventLog, topic: int) -> No
         name=NAME, kind="peer", topic_id=topic, position=0, until=None, sent_upto=0, sent_epoch="", rewound_from=None,
         selector_version=1, selection={}, protocol="", state=LinkState.RUNNING, reason="", since=NOW, paused_at=None,
         paused_by="", attempts=0, attempted_upto=0, attempted_at=None, retry_at=None, last_error="", succeeded_at=None,
-        created_at=NOW,
+        started_after=0, created_at=NOW,
     )  # fmt: skip
 
 
