@@ -288,6 +288,18 @@ def one_node() -> Report:
     return replace(made, totals=replace(made.totals, completeness=None), receipts=(SIGNED,))
 
 
+def callbacks() -> Report:
+    """Return a report of two nodes without any finding, one of which has a callback that gets the events of both."""
+    pairs = mesh(("left", "right"), 5_000)
+    for source in ("left", "right"):
+        one = pair(random.Random(9), source, "left/callback:hook", 5_000)
+        one.receiver, one.proof, one.senders, one.skew = "callback", "claims", ("left",), None
+        one.latencies = replace(one.latencies, peer_recorded=Latency(), whole=Latency())
+        pairs.append(one)
+    answers = Receipts(algorithm="callback", count=10_000, proves_to_others=False, note="the endpoint signs no receipt")
+    return replace(report(("left", "right"), pairs), receipts=(WITNESSED, answers))
+
+
 def unproven() -> Report:
     """Return a report without findings whose ledgers do not suffice to prove that nothing is missing."""
     pairs = mesh(("left", "right"), 5_000)
@@ -339,6 +351,7 @@ MADE: dict[str, Callable[[], Report]] = {
     "everything broken": everything_broken,
     "empty lake": empty,
     "one node": one_node,
+    "callbacks": callbacks,
     "unproven": unproven,
     "hostile names": hostile,
 }

@@ -176,6 +176,26 @@ def test_a_link_owes_nothing_of_what_was_over_before_it_began() -> None:
     assert owed.due.tolist() == [False, True, True]
 
 
+def test_a_link_that_is_no_longer_declared_owes_nothing_after_its_last_receipt() -> None:
+    rows = Columns(table(Ledger.EVENTS, [stated(n) for n in (1, 2, 3)]))
+    owed = RowSelector(rows).select(TO_B._replace(versions=(SelectionVersion("{}", upto=2),), settled=2))
+    assert (owed.due.tolist(), owed.ahead.tolist()) == ([True, True, False], [False, False, False])
+
+
+def test_a_link_that_does_not_look_back_owes_what_each_version_selected_after_its_beginning() -> None:
+    narrow, wide = '{"relay": true, "types": ["x"], "sources": ["a", "c"]}', '{"relay": true}'
+    events = [stated(1, type="x"), stated(2), stated(3, type="x"), stated(4, type="x", source="b"), stated(5)]
+    rows = Columns(table(Ledger.EVENTS, [*events, stated(6, source="b", own=False)]))
+    versions = (SelectionVersion(narrow, 0, 4), SelectionVersion(wide, 50))
+    link = LinkRow("g", "a/callback:hook", versions, 5, begins=1, created_at=ENDLESS, looks_back=False)
+    owed = RowSelector(rows).select(link)
+    assert owed.due.tolist() == [False, False, True, False, True, False]
+    assert owed.ahead.tolist() == [False] * 5 + [True]
+    for after in range(6):  # as the link is described for a segment
+        part = RowSelector(rows).select(link.within(after, after + 1))
+        assert (part.due[after], part.ahead[after]) == (owed.due[after], owed.ahead[after])
+
+
 def test_latencies_to_the_peer_are_corrected_by_its_clock() -> None:
     from eventd.audit.engine.cells import HourlySkew
 

@@ -57,3 +57,10 @@ def test_what_cannot_be_proven_is_said_with_its_reason() -> None:
 def test_many_reasons_and_findings_are_counted() -> None:
     assert "site-1 → site-9 and 6 more: the ledgers of the peer end" in " ".join(shown("twenty nodes").split())
     assert "and 50,998 more" in shown("everything broken")
+
+
+def test_a_callback_has_a_column_and_no_row() -> None:
+    lines = [line.strip() for line in shown("callbacks", width=100).splitlines()]
+    assert any("left" in line and "left/callback:hook" in line and "right" in line for line in lines)
+    assert not any(line.startswith("left/callback:hook") for line in lines)
+    assert sum(line.startswith(("left ", "right ")) for line in lines) == 2
