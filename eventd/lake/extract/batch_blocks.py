@@ -101,13 +101,13 @@ def find_at(conn: Connection, memory: Memory, positions: Sequence[int]) -> list[
 
 
 def read_payloads(conn: Connection, block: Block, indexes: Sequence[int]) -> list[Mapping[str, str]]:
-    """Return the payloads of the records of a block with these indexes; an empty list if it is no longer stored."""
+    """Return the payloads of the records of a block with these ascending indexes, without those no longer stored."""
     sql = f"SELECT {_COLUMNS} FROM blocks WHERE position = ?"
     rows = fetch(conn, sql, (block.position,))
     if not rows:
         return []
     bodies = Block._make(rows[0]).bodies()
-    return [DECODER.decode(bodies[at]).payload for at in indexes]
+    return [DECODER.decode(bodies[at]).payload for at in indexes if at < len(bodies)]
 
 
 def count(parts: Sequence[Part]) -> int:
