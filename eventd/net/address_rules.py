@@ -76,10 +76,10 @@ _CARRIERS: Final = (_MAPPED, _NAT64, _SIX_TO_FOUR, _TEREDO)
 
 
 class Unlisted(Enum):
-    """What becomes of an address that no list has."""
+    """Whether connections may lead to an address that is in none of the lists."""
 
     PUBLIC = "public"
-    """A public address is allowed on port 443 and from port 1024, all else refused."""
+    """Public addresses are allowed on port 443 and ports from 1024; everything else is refused."""
     REFUSED = "refused"
     ALLOWED = "allowed"
 

@@ -197,7 +197,7 @@ def _start_at(conn: Connection, callback: KnownCallback, cursor: Cursor, positio
 # --- dead letters ---------------------------------------------------------------------------------------------------
 
 
-class ListCallbackLetters(OneCallback):
+class ListCallbackDeadLetters(OneCallback):
     """Which dead letters to list, oldest first unless `newest`."""
 
     newest: bool = Field(default=False, description="Newest first; `after` then continues with older ones.")
@@ -205,11 +205,11 @@ class ListCallbackLetters(OneCallback):
     limit: Limit = PAGE_SIZE
 
 
-async def list_letters(services: Services, params: ListCallbackLetters) -> dict[str, Any]:
+async def list_letters(services: Services, params: ListCallbackDeadLetters) -> dict[str, Any]:
     return await services.database.read(_read_letters, params)
 
 
-def _read_letters(conn: Connection, params: ListCallbackLetters) -> dict[str, Any]:
+def _read_letters(conn: Connection, params: ListCallbackDeadLetters) -> dict[str, Any]:
     name = find_callback(conn, params.callback).config.name
     cursor = callback_name(name)
     topic_id = read_registered(conn, params.callback)[1].topic_id
@@ -232,7 +232,7 @@ def _show(letter: StoredDeadLetter) -> dict[str, Any]:
     }
 
 
-class ChooseCallbackLetters(OneCallback):
+class ChooseCallbackDeadLetters(OneCallback):
     """Some dead letters of a callback: by id, or all."""
 
     ids: list[int] = Field(default=[], max_length=MOST_POSITIONS, description="The ids of the dead letters.")
@@ -245,7 +245,7 @@ class ChooseCallbackLetters(OneCallback):
         return self
 
 
-async def retry_letters(services: Services, params: ChooseCallbackLetters) -> dict[str, Any]:
+async def retry_letters(services: Services, params: ChooseCallbackDeadLetters) -> dict[str, Any]:
     now = services.clock.now()
     again, kept = await services.database.read(_plan_retry, params, now)
     if again:
@@ -255,7 +255,7 @@ async def retry_letters(services: Services, params: ChooseCallbackLetters) -> di
 
 
 def _plan_retry(
-    conn: Connection, params: ChooseCallbackLetters, now: int
+    conn: Connection, params: ChooseCallbackDeadLetters, now: int
 ) -> tuple[list[StoredDeadLetter], list[dict[str, Any]]]:
     callback, cursor = read_registered(conn, params.callback)
     return _sort_letters(conn, callback, cursor, _chosen(conn, params, cursor), now)
@@ -279,17 +279,17 @@ def _sort_letters(
     return again, kept
 
 
-async def drop_letters(services: Services, params: ChooseCallbackLetters) -> dict[str, Any]:
+async def drop_letters(services: Services, params: ChooseCallbackDeadLetters) -> dict[str, Any]:
     return {"dropped": await services.database.write(_drop_now, params)}
 
 
-def _drop_now(conn: Connection, params: ChooseCallbackLetters) -> int:
+def _drop_now(conn: Connection, params: ChooseCallbackDeadLetters) -> int:
     lock_head(conn)
     cursor = read_registered(conn, params.callback)[1]
     return remove_dead_letters(conn, [letter.id for letter in _chosen(conn, params, cursor)])
 
 
-def _chosen(conn: Connection, params: ChooseCallbackLetters, cursor: Cursor) -> list[StoredDeadLetter]:
+def _chosen(conn: Connection, params: ChooseCallbackDeadLetters, cursor: Cursor) -> list[StoredDeadLetter]:
     """Return the chosen dead letters, ordered by id. Raises NotFound for an id that no dead letter has."""
     if params.ids:
         found = read_dead_letters(conn, cursor.topic_id, cursor=cursor.name, ids=params.ids, limit=len(params.ids))

@@ -57,7 +57,7 @@ def _show_topic(row: RmTopicRow, subscribers: int) -> dict[str, Any]:
 
 
 class Claim(Params):
-    """Whose a topic is to be."""
+    """The new publisher of a topic, or the release of its claim."""
 
     name: str = Field(description="The topic of the surface.")
     to: str = Field(default="", description="The new publisher: the name of a client's token, or its handle.")

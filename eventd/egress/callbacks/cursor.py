@@ -29,7 +29,7 @@ MOST_LATE = 5 * MINUTE
 class CallbackChange(Enum):
     """A change in the condition of a callback that operators are notified of."""
 
-    FAILING = "failing"  # without a success for half of the time after which it is disabled
+    FAILING = "failing"  # it has failed for half of the time after which it is disabled
     DISABLED = "disabled"
     RECOVERED = "recovered"
 
@@ -84,7 +84,7 @@ def _failing_since(cursor: Cursor, now: int) -> int:
     return min(now, cursor.failing_since + late) if late > MOST_LATE else cursor.failing_since
 
 
-class SentCounted:
+class SentCount:
     """Counts the events that a subscriber of the Routemaster surface has acknowledged, with the step of its cursor.
 
     `other` is written, too.
@@ -143,7 +143,7 @@ class CallbackCursor(StoredCursor):
     async def settle(self, step: Step, ack: Ack | None = None) -> None:
         sent = sum(batch.events for batch in step.batches)
         if self._subscriber and sent and ack is not None:
-            ack = replace(ack, effect=SentCounted(self._subscriber, sent, ack.effect))
+            ack = replace(ack, effect=SentCount(self._subscriber, sent, ack.effect))
         await super().settle(step, ack)
         if ack is not None and ack.asked and self._is_failing:
             self._is_failing = False

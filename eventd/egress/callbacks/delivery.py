@@ -44,7 +44,7 @@ class CallbackMetrics(Protocol):
     def refused(self, callback: str, events: int) -> None: ...
 
 
-class Pace:
+class RateLimiter:
     """Limits requests to `per_second` (None: no limit), as a bucket that holds those of one second."""
 
     def __init__(self, per_second: int | None, clock: Clock) -> None:
@@ -64,7 +64,7 @@ class Pace:
             await self._clock.sleep(-self._tokens / self._per_second)
 
 
-class AttemptsEnded:
+class FailedAttempts:
     """Stores, with the step of a cursor, the attempts that failed before it succeeded.
 
     Deletes the row that says that an attempt is under way.
@@ -101,7 +101,7 @@ Sent = tuple[MessageBatch, SendOutcome]
 class CallbackDelivery:
     """Delivers batches for one cursor of a callback, and counts the attempts.
 
-    `behind` returns the batch of the next single event after a position, or None without one. `ledger` is the name
+    `next_after` returns a batch of the one event that follows a position; None without one. `ledger` is the name
     under which deliveries are recorded.
     """
 
@@ -112,7 +112,7 @@ class CallbackDelivery:
         log: EventLog,
         cursor: Cursor,
         ledger: str,
-        behind: Callable[[int], Awaitable[MessageBatch | None]],
+        next_after: Callable[[int], Awaitable[MessageBatch | None]],
         metrics: CallbackMetrics,
         spawn: SpawnTask,
     ) -> None:
@@ -126,9 +126,9 @@ class CallbackDelivery:
         self._shape = _shape(config, cursor)
         self._is_repair = cursor.until is not None
         self._ledger = ledger
-        self._behind = behind
+        self._next_after = next_after
         self._metrics = metrics
-        self._pace = Pace(config.per_second, log.clock)
+        self._rate = RateLimiter(config.per_second, log.clock)
         self._tries = Tries(config.isolate_after)
         self._attempt = 0  # how often the batch was tried
         self._omitted: frozenset[int] = frozenset()
@@ -218,7 +218,7 @@ class CallbackDelivery:
         if not batch.is_full and not self._is_noted and self._config.format != STANDARD:
             await self._log.database.write(add_attempt, self._row(batch, id, None))
             self._is_noted = True
-        await self._pace.wait()
+        await self._rate.wait()
         body = body_of(batch.items, self._config.format, source.topic, source.head.epoch)
         outcome = await self._endpoint.send(id, body, repair=self._is_repair)
         self._metrics.attempted(self._config.name, outcome.duration, outcome.reason)
@@ -278,7 +278,7 @@ class CallbackDelivery:
         `LinkUnavailable` without one.
         """
         last = self._sent_ahead if self._sent_ahead > batch.upto else batch.upto
-        ahead = await self._behind(last) or await self._behind(batch.upto)
+        ahead = await self._next_after(last) or await self._next_after(batch.upto)
         found = None if ahead is None else await self._send(replace(ahead, is_full=True), source)
         if (ahead is None or found is None) and self._is_repair and await self._accepts_others():
             return []
@@ -308,7 +308,7 @@ class CallbackDelivery:
         row = self._ledger_row(batches, [outcome for _, outcome in sent], source)
         self._count(batches)
         failed = self.take_failures()
-        effect = AttemptsEnded(self._cursor, failed) if failed or self._is_noted else None
+        effect = FailedAttempts(self._cursor, failed) if failed or self._is_noted else None
         return Ack(row.upto, (row,), self._unsuitable(batches), effect=effect, ledger_cursor=self._ledger)
 
     def _unsuitable(self, batches: Sequence[MessageBatch]) -> tuple[RecordRefusal, ...]:

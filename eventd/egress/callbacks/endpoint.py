@@ -41,7 +41,7 @@ class Meaning(Enum):
     UNAVAILABLE = "unavailable"
     BLOCKED = "blocked"
     REFUSED = "refused"  # the content, perhaps
-    GONE = "gone"  # the endpoint exists no more
+    GONE = "gone"  # the endpoint no longer exists
     FAILED = "failed"  # this node cannot send
 
 

@@ -97,7 +97,7 @@ class CallbackSink:
         self._room = Allowance(dependencies.budget, config.max_bytes)
         endpoint = CallbackEndpoint(config, dependencies.transport, dependencies.rules, secrets, log.clock)
         self._delivery = CallbackDelivery(
-            config, endpoint, log, cursor, ledger, self._behind, dependencies.metrics, dependencies.spawn
+            config, endpoint, log, cursor, ledger, self._next_after, dependencies.metrics, dependencies.spawn
         )
         self._gaps = GapReport(config, endpoint, log, cursor, ledger, dependencies.metrics)
         self._limits = BatchLimits(config.max_events, config.max_bytes, config.window)
@@ -161,9 +161,9 @@ class CallbackSink:
             )
         if found is None:
             raise Blocked("no_topic", f"the topic of the callback {self._config.name} was deleted")
-        return self._turned(found)
+        return self._as_page(found)
 
-    def _turned(self, found: SourcePage[CallbackItem]) -> CallbackPage:
+    def _as_page(self, found: SourcePage[CallbackItem]) -> CallbackPage:
         self._topic, self._follows = found.topic, not found.full
         self._seqs = {found.upto: found.upto_seq} | {item.position: item.seq for item in found.items}
         omitted = self._delivery.omitted
@@ -182,7 +182,7 @@ class CallbackSink:
     def _is_complete(self, upto: int) -> bool:
         return self._end is not None and upto >= self._end
 
-    async def _behind(self, after: int) -> MessageBatch | None:
+    async def _next_after(self, after: int) -> MessageBatch | None:
         """Return the batch of the next single event after a position; None if there is none, or losses come first."""
         omitted: list[CallbackItem] = []
         reader = CallbackReader(self._selection, self._config.format, self._config.name, self._log.clock.now())

@@ -1,4 +1,4 @@
-"""What the answer of a peer says about the link to it, if it is none that the protocol expects."""
+"""The error that an unexpected answer of a peer means for the link to it."""
 
 from __future__ import annotations
 

@@ -48,9 +48,9 @@ class Cursor:
 
     `selection` is that of a repair, a backfill or a resend, which ends at `until`; a cursor of the lake has the lake's
     id there. The selection of a link, a subscription or a callback is stored under `selector_version` in the table
-    `selectors`. `failing_since` is the time of the first failure in a row, None after a success. `hold`: for how many
-    microseconds without a success retention keeps records for the cursor; None: not at all. `started_after` is the
-    position at which it was created; None: an earlier release created it.
+    `selectors`. `failing_since` is the time of the first failure in a row, None after a success. `hold`: for how
+    many microseconds after that, or after it was paused, retention keeps records for the cursor; None: not at all.
+    `started_after` is the position at which it was created; None: an earlier release created it.
     """
 
     name: str
@@ -220,7 +220,7 @@ def create_cursor(
 
 
 def set_hold(conn: Connection, name: str, hold: int | None) -> None:
-    """Set for how long without a success (microseconds) retention keeps records for a cursor; None: not at all."""
+    """Set for how many microseconds retention keeps records for a cursor that fails or is paused; None: not at all."""
     update_rows(conn, "cursors", {"hold": hold}, {"name": name})
 
 

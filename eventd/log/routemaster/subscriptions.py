@@ -48,7 +48,7 @@ TIMEOUT_MS: Final = 500
 MAX_EVENTS: Final = 100
 """The defaults of a subscriber's batches."""
 HOLD: Final = 7 * 24 * 3600 * SECOND
-"""For so many microseconds without a success, events are kept for a subscriber that is behind."""
+"""How long the events of a subscriber that fails are kept, in microseconds since its first failure in a row."""
 MOST_INTERVALS: Final = 20_000
 """Maximum number of intervals of a subscriber: those of its topics, and those of topics it left with events waiting."""
 

@@ -1,6 +1,6 @@
-"""Clients: their tokens, and the keys that sign the requests to them.
+"""The tokens of clients, and the keys that sign the requests to subscribers.
 
-A client without any token loses its subscription and its keys.
+A client can have several tokens; deleting its last valid one also deletes its subscription and its signing keys.
 """
 
 from __future__ import annotations
@@ -75,16 +75,16 @@ class ImportTokens(ChangeUnit[int]):
 class RotateToken(ChangeUnit[TokenRow]):
     """Give the client of a token another one, and end the present ones after `grace` microseconds. Result: the new one.
 
-    `said`: a token or its handle. Raises `TokenNotFound` and `Conflict`.
+    `given`: a token or its handle. Raises `TokenNotFound` and `Conflict`.
     """
 
-    def __init__(self, said: str, token: str, grace: int) -> None:
-        self._said = said
+    def __init__(self, given: str, token: str, grace: int) -> None:
+        self._given = given
         self._token = token
         self._grace = grace
 
     def make(self, tx: Transaction) -> TokenRow:
-        old = find_token(tx.conn, self._said)
+        old = find_token(tx.conn, self._given)
         if old is None:
             raise TokenNotFound
         _require_room(tx.conn, 1)
@@ -98,14 +98,14 @@ class RotateToken(ChangeUnit[TokenRow]):
 class DeleteToken(ChangeUnit[TokenRow | None]):
     """Delete a token; with the last one of a client go its subscription and what waits for it, but no claim.
 
-    `said`: the token or its handle. Result: its row; None if there was none.
+    `given`: the token or its handle. Result: its row; None if there was none.
     """
 
-    def __init__(self, said: str) -> None:
-        self._said = said
+    def __init__(self, given: str) -> None:
+        self._given = given
 
     def make(self, tx: Transaction) -> TokenRow | None:
-        old = find_token(tx.conn, self._said)
+        old = find_token(tx.conn, self._given)
         if old is None:
             return None
         delete_token(tx.conn, old.handle)
@@ -143,20 +143,20 @@ def _require_room(conn: Connection, more: int) -> None:
         )
 
 
-def find_identity(conn: Connection, said: str) -> str:
+def find_identity(conn: Connection, given: str) -> str:
     """Return the identity of a client, given by a handle or by the name of its tokens.
 
     Raises `NotFound`, and `Conflict` if several clients have the name.
     """
     tokens = read_tokens(conn)
-    found = {each.identity for each in tokens if said in (each.handle, each.identity)}
-    found = found or {each.identity for each in tokens if each.label == said}
+    found = {each.identity for each in tokens if given in (each.handle, each.identity)}
+    found = found or {each.identity for each in tokens if each.label == given}
     if not found:
         raise NotFound(
-            f"no client has the name or handle {said[:80]!r}", hint="`routerctl routemaster token list` shows both"
+            f"no client has the name or handle {given[:80]!r}", hint="`routerctl routemaster token list` shows both"
         )
     if len(found) > 1:
         raise Conflict(
-            f"several clients have the name {said!r}", hint=f"name one by its handle: {', '.join(sorted(found))}"
+            f"several clients have the name {given!r}", hint=f"name one by its handle: {', '.join(sorted(found))}"
         )
     return found.pop()

@@ -258,11 +258,11 @@ class EventCallbackSpec(Spec):
     limits: CallbackLimits = Field(default=CallbackLimits(), description="Limits of the requests to the endpoint.")
     retry: CallbackRetry = Field(default=CallbackRetry(), description="What happens after a failed request.")
     disable_after: Annotated[Duration, duration_between(0, 366 * DAY)] = Field(
-        default=120 * HOUR, description="The node pauses a callback without a success for this long; 0: never."
+        default=120 * HOUR, description="The node pauses a callback that has failed for this long; 0: never."
     )
     hold: Annotated[Duration, duration_between(0, 366 * DAY)] = Field(
         default=168 * HOUR,
-        description="How long retention keeps the events that wait for a callback without a success; 0: not at all.",
+        description="How long retention keeps the events of a callback that fails or is paused; 0: not at all.",
     )
 
     @property

@@ -66,10 +66,10 @@ def tokens_of(conn: Connection, identity: str) -> list[TokenRow]:
     return _read(conn, "identity = ?", identity)
 
 
-def find_token(conn: Connection, said: str) -> TokenRow | None:
+def find_token(conn: Connection, given: str) -> TokenRow | None:
     """Return the token that a text is, or else whose handle it is; None without one."""
-    name = _MARK + said if is_plain(said) else ""
-    found = _read(conn, "digest = ?", digest_of(said)) or _read(conn, "name = ?", name)
+    name = _MARK + given if is_plain(given) else ""
+    found = _read(conn, "digest = ?", digest_of(given)) or _read(conn, "name = ?", name)
     return found[0] if found else None
 
 
