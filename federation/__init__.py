@@ -12,6 +12,7 @@
     keys        keys and rings: who may sign, who may speak for whom; `ed25519` reads keys of that algorithm
     signing     signing and verifying v2 requests and answers; `components`: what a signature covers
     webhooks    signing and verifying requests in the format of Standard Webhooks
+    routemaster what a Routemaster bus and its clients agree on
     structured  structured field values, the syntax of the v2 headers
     v1          the older protocol, one event per request
     peers       paths, header names, limits: what both sides must agree on

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b, sha256
 from hmac import compare_digest
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -21,6 +21,7 @@ from eventd.client.documents import Document, DocumentCache
 from eventd.errors import Invalid
 from eventd.runtime.clock import Clock, SystemClock
 from federation.errors import Forbidden, Malformed, MessageError, TooLarge, Unauthorized, UnsupportedMedia
+from federation.routemaster import TOPIC_NAME, Action
 from federation.webhooks import read_key
 from federation.webhooks import verify as verify_with
 
@@ -66,8 +67,8 @@ class DrainEvent(NamedTuple):
 
 
 class _SentEvent(Struct, forbid_unknown_fields=True):
-    topic: Annotated[str, Meta(pattern=r"\A[a-z_]{1,64}\Z")]
-    type: Literal["create", "update", "delete", "noop"]
+    topic: Annotated[str, Meta(pattern=rf"\A{TOPIC_NAME}\Z")]
+    type: Action
     url: Annotated[str, Meta(min_length=1, max_length=8192)]
     t: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | float
     data: dict[str, Any] | UnsetType = UNSET

@@ -42,18 +42,14 @@ from eventd.resources.configuration import (
 from eventd.store.engine.database import Connection
 from eventd.store.parts.parts import orphan
 from eventd.store.rows.callback_attempts import forget_attempts
+from eventd.store.rows.callback_cursors import CALLBACK, CALLBACK_KINDS, callback_name, callback_of, is_subscriber
 from eventd.store.rows.registry import StoredResource, read_resources
 from eventd.store.rows.runs import detach_runs
 
 PEER, REPAIR = "peer", "repair"
 SUBSCRIPTION, BACKFILL = "subscription", "backfill"
-CALLBACK, RESEND = "callback", "resend"
 KINDS = (PEER, REPAIR, SUBSCRIPTION, BACKFILL)
 """The kinds of cursors that follow the declarations of a group."""
-CALLBACK_KINDS = (CALLBACK, RESEND)
-"""The kinds of cursors of callbacks."""
-SUBSCRIBER = "rm/"
-"""Beginning of the names of callbacks that serve subscribers of the Routemaster surface."""
 
 
 def link_name(group: str, node: str) -> str:
@@ -64,16 +60,6 @@ def link_name(group: str, node: str) -> str:
 def subscription_name(group: str, name: str) -> str:
     """Return the name of a subscription's cursor: `subscription:GROUP/NAME`."""
     return f"{SUBSCRIPTION}:{group}/{name}"
-
-
-def callback_name(name: str) -> str:
-    """Return the name of a callback's cursor: `callback:NAME`."""
-    return f"{CALLBACK}:{name}"
-
-
-def callback_of(cursor: str) -> str:
-    """Return the name of the callback that a cursor of this name serves: `callback:NAME` or `resend:NAME#NUMBER`."""
-    return cursor.partition(":")[2].partition("#")[0]
 
 
 def target_of(cursor: str) -> tuple[str, str]:
@@ -147,11 +133,6 @@ def _end_callbacks(conn: Connection, names: Sequence[str]) -> None:
     delete_cursors(conn, names)
     for name in names:
         forget_attempts(conn, name)
-
-
-def is_subscriber(cursor: str) -> bool:
-    """Return whether a cursor of this name serves a subscriber of the Routemaster surface, not a declared callback."""
-    return callback_of(cursor).startswith(SUBSCRIBER)
 
 
 @dataclass(frozen=True, slots=True)

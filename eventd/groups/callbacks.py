@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from eventd.egress.callbacks.formats import EXPIRED, UNSUITABLE, CallbackItem
 from eventd.egress.callbacks.selection import CallbackReader, CallbackSelection
-from eventd.egress.cursors import CALLBACK, RESEND, callback_name, callback_of
 from eventd.errors import NotFound
 from eventd.log.core.head import read_head
 from eventd.log.core.topic_row import find_topic
@@ -23,6 +22,7 @@ from eventd.resources.callback_configuration import CallbackConfig, callbacks
 from eventd.resources.subscriber_configuration import SubscriberLimits, subscriber_config
 from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_attempts import CallbackAttempt, read_attempts
+from eventd.store.rows.callback_cursors import CALLBACK, RESEND, callback_name, callback_of
 from eventd.store.rows.registry import StoredResource, read_resources
 from eventd.store.rows.routemaster import read_subscribers
 from eventd.text.plural import counted

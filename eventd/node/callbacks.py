@@ -13,7 +13,6 @@ from eventd.egress.callbacks.cursor import CallbackChange, CallbackCursor, Notif
 from eventd.egress.callbacks.endpoint import CallbackSecrets
 from eventd.egress.callbacks.selection import CallbackSelection
 from eventd.egress.callbacks.sink import CallbackDependencies, CallbackPage, CallbackSink
-from eventd.egress.cursors import CALLBACK_KINDS, RESEND, SUBSCRIBER, callback_name, callback_of, is_subscriber
 from eventd.egress.loop.active import Consumers
 from eventd.egress.loop.consumer import Consumer
 from eventd.errors import SecretUnreadable
@@ -22,6 +21,14 @@ from eventd.resources.callback_configuration import CallbackConfig
 from eventd.resources.callback_keys import load_callback_secrets
 from eventd.resources.subscriber_configuration import SubscriberLimits, subscriber_config
 from eventd.runtime.supervisor import Supervisor
+from eventd.store.rows.callback_cursors import (
+    CALLBACK_KINDS,
+    RESEND,
+    SUBSCRIBER,
+    callback_name,
+    callback_of,
+    is_subscriber,
+)
 from eventd.store.rows.routemaster import SubscriberRow
 from eventd.tls.files import ClientTlsConfig
 

@@ -10,7 +10,7 @@ from eventd.log.routemaster.backlog import SubscriberState, read_states
 from eventd.resources.subscriber_configuration import MOST_EVENTS
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
-from eventd.store.rows.routemaster import CURSOR_KIND
+from eventd.store.rows.callback_cursors import CALLBACK
 
 
 class DueSubscriberBatches:
@@ -25,7 +25,7 @@ class DueSubscriberBatches:
 
 
 def _count(conn: Connection, now: int, within: int) -> int:
-    cursors = {cursor.name: cursor for cursor in read_cursors(conn, CURSOR_KIND)}
+    cursors = {cursor.name: cursor for cursor in read_cursors(conn, CALLBACK)}
     return sum(_due(state, cursors, now, within) for state in read_states(conn))
 
 

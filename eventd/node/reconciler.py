@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Mapping
 
 from eventd.egress.cursors import (
-    CALLBACK_KINDS,
     follow,
     forgive,
     forgive_failed,
@@ -30,6 +29,7 @@ from eventd.resources.configuration import GroupConfig, effective, schedules, to
 from eventd.resources.subscriber_configuration import SubscriberLimits
 from eventd.runtime.worker_share import Share
 from eventd.settings.model import Settings
+from eventd.store.rows.callback_cursors import CALLBACK_KINDS
 from eventd.store.rows.registry import StoredResource
 from eventd.store.rows.routemaster import read_subscribers
 

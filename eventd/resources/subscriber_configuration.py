@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from eventd.log.topics.topics import ROUTEMASTER
 from eventd.resources.callback_configuration import PATIENCE, CallbackConfig, CallbackKeyConfig
 from eventd.runtime.backoff import Backoff
+from eventd.store.rows.callback_cursors import SUBSCRIBER
 from eventd.store.rows.routemaster import SubscriberRow
 from eventd.tls.files import ClientTlsConfig
 from federation.keys import KeyState
 from federation.selector import Selector
 
-NAME: Final = "rm/"
-"""Beginning of the names of these callbacks; the subscriber's identity follows."""
-TOPIC: Final = "routemaster"
 MOST_EVENTS: Final = 10_000
 MOST_BYTES: Final = 4 << 20
 """Limits of a batch, besides those that the subscriber has set."""
@@ -33,9 +32,9 @@ class SubscriberLimits(NamedTuple):
 def subscriber_config(row: SubscriberRow, limits: SubscriberLimits) -> CallbackConfig:
     """Return the configuration of a subscriber's callback, without its uuid, which is a secret."""
     return CallbackConfig(
-        name=NAME + row.identity,
+        name=SUBSCRIBER + row.identity,
         group="",
-        topic=TOPIC,
+        topic=ROUTEMASTER,
         selector=Selector(),
         url=row.callback,
         format="routemaster",

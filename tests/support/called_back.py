@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from eventd.egress.callbacks.cursor import CallbackChange
 from eventd.egress.callbacks.selection import CallbackSelection
 from eventd.egress.callbacks.sink import CallbackDependencies
-from eventd.egress.cursors import CALLBACK, CALLBACK_KINDS, RESEND, callback_name, pause_all
+from eventd.egress.cursors import pause_all
 from eventd.egress.peers.budget import Budget
 from eventd.egress.transport.transport import Transport
 from eventd.groups.callbacks import EndpointAttempt, read_attempt_list
@@ -35,6 +35,7 @@ from eventd.resources.callback_configuration import CallbackConfig
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.supervisor import Supervisor
 from eventd.store.rows.callback_attempts import read_attempts
+from eventd.store.rows.callback_cursors import CALLBACK, CALLBACK_KINDS, RESEND, callback_name
 from eventd.testing import ManualClock, draft, until
 from federation.selector import Selector
 

@@ -12,7 +12,6 @@ from eventd.api.framework.moments import read_span, show_time
 from eventd.api.framework.operations import Services
 from eventd.api.framework.paging import PAGE_SIZE, Limit, cut_page
 from eventd.egress.callbacks.selection import CallbackSelection
-from eventd.egress.cursors import RESEND, callback_name
 from eventd.errors import Conflict, NotFound
 from eventd.groups.callbacks import KnownCallback, count_between, find_callback, read_obstacles, read_places
 from eventd.log.core.head import lock_head
@@ -26,6 +25,7 @@ from eventd.log.delivery.repairs import (
     remove_dead_letters,
 )
 from eventd.store.engine.database import Connection
+from eventd.store.rows.callback_cursors import RESEND, callback_name, resend_prefix
 from eventd.store.rows.registry import announce
 
 PAGE = 1000
@@ -171,7 +171,7 @@ def _start(
     """
     name = callback.config.name
     numbers = [int(one.name.rpartition("#")[2]) for one in resends_of(conn, name)]
-    resend = f"{RESEND}:{name}#{max(numbers, default=0) + 1}"
+    resend = f"{resend_prefix(name)}{max(numbers, default=0) + 1}"
     create_cursor(
         conn,
         resend,

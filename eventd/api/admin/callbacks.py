@@ -10,7 +10,7 @@ from eventd.api.framework.moments import read_moment, show_seconds, show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import PAGE_SIZE, Limit
 from eventd.egress.callbacks.tester import CallbackTestResult
-from eventd.egress.cursors import RESEND, callback_name, callback_of, pause_all, reconcile
+from eventd.egress.cursors import pause_all, reconcile
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.groups.callbacks import (
     CallbackStatus,
@@ -38,6 +38,7 @@ from eventd.log.delivery.repairs import read_dead_letters, recorded_between, rem
 from eventd.resources.callback_configuration import CallbackConfig
 from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_attempts import forget_attempts
+from eventd.store.rows.callback_cursors import RESEND, callback_name, callback_of
 from eventd.store.rows.registry import announce, read_resources
 
 RECENT = 5

@@ -15,8 +15,8 @@ from eventd.log.routemaster.publish import PublishedEvent, PublishEvent, require
 from eventd.store.rows.routemaster import find_rm_topic
 from federation.event import is_plain
 from federation.lines import size_of
+from federation.routemaster import ACTIONS
 
-TYPES: Final = ("create", "update", "delete", "noop")
 MOST_KEY_BYTES: Final = 256
 
 
@@ -48,7 +48,7 @@ async def publish(call: SurfaceCall) -> web.Response:
 def read_event(topic: str, body: dict[str, Any], most: int) -> PublishedEvent:
     """Return the event of a request; `most`: bytes of its data as MessagePack. Raises `BadRequest`."""
     kind, url = body.get("type"), body.get("url")
-    if not isinstance(kind, str) or kind not in TYPES or not is_event_url(url):
+    if not isinstance(kind, str) or kind not in ACTIONS or not is_event_url(url):
         raise BadRequest("bad event")
     try:
         return PublishedEvent(topic, kind, str(url), _read_time(body.get("timestamp")), _read(body.get("data"), most))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 
+from eventd.egress.callbacks.endpoint import Meaning
 from eventd.egress.loop.cursor_store import StoredCursor
 from eventd.egress.loop.sink import Ack
 from eventd.log.core.commit import Transaction
@@ -17,10 +18,6 @@ from eventd.log.cursors.holding import DISABLED_BY
 from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt
 from eventd.store.rows.routemaster import add_sent
 from eventd.text.duration import MINUTE, SECOND, format_duration
-
-GONE = "gone"
-"""The reason of an attempt that was answered with 410."""
-
 
 MOST_LATE = 5 * MINUTE
 """How late, in microseconds, an attempt may be without a doubt that the node has tried all the time."""
@@ -153,7 +150,7 @@ class CallbackCursor(StoredCursor):
         failed = self._attempts()
         if failed:
             failed[-1] = replace(failed[-1], retry_at=failure.retry_at)
-        gone = failure.reason == GONE and self._disable_after is not None
+        gone = failure.reason == Meaning.GONE.value and self._disable_after is not None
         unit = CallbackPostponement(failure, failed, self._disable_after, at_once=gone)
         disabled, since = await self._log.submit(unit)
         if since is None:

@@ -22,10 +22,10 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import AppendResult, Drafts, Head
 from eventd.log.cursors.cursors import CALLBACK_PROTOCOL, Cursor, DeliveredBatch, read_cursor
 from eventd.resources.callback_configuration import CallbackConfig
-from eventd.resources.subscriber_configuration import NAME as SUBSCRIBER
 from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import SpawnTask
 from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt, end_attempts, last_attempt
+from eventd.store.rows.callback_cursors import SUBSCRIBER
 
 RUN_SECONDS = 0.02
 """Seconds after which accepted messages are settled, although more could follow: after a crash, only the messages of

@@ -26,8 +26,6 @@ from federation.keys import Key
 USER_AGENT: Final = f"routerd-eventd/{eventd.__version__}"
 REPAIR: Final = "routerd-repair"
 """Header of messages that an operator sends again."""
-MAX_ANSWER: Final = 64 << 10
-"""Maximum bytes that are read of an answer's body; the rest is dropped."""
 
 _UNAVAILABLE = frozenset({408, 425, 429})
 _CONTENT = frozenset({400, 413, 422, 500})
@@ -135,7 +133,6 @@ class CallbackEndpoint:
                 headers,
                 seconds=config.timeout,
                 connect_seconds=config.connect_timeout,
-                most=MAX_ANSWER,
                 cut=True,
                 tls=config.tls,
                 rules=self._rules,
@@ -153,7 +150,7 @@ class CallbackEndpoint:
             return SendOutcome(
                 meaning,
                 answer.status,
-                "" if delivered else "gone" if meaning is Meaning.GONE else f"http_{answer.status}",
+                "" if delivered else meaning.value if meaning is Meaning.GONE else f"http_{answer.status}",
                 "" if delivered else f"the endpoint answered {answer.status}{f': {words}' if words else ''}",
                 started_at,
                 duration,

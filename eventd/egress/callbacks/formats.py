@@ -30,6 +30,7 @@ from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Record
 from eventd.log.topics.source_page import StoredRecord
 from federation.event import format_time
+from federation.routemaster import ACTIONS
 
 STANDARD, BATCH, RECORDS, ROUTEMASTER = "standard", "batch", "records", "routemaster"
 GAP: Final = "routerd.callback.gap"
@@ -40,7 +41,6 @@ UNSUITABLE: Final = "unsuitable"
 """Reason why a record cannot be sent: it has no form in the callback's format."""
 _WHOLE = View(tags=True)
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_ACTIONS = ("create", "update", "delete", "noop")
 
 
 class CallbackItem(NamedTuple):
@@ -145,7 +145,7 @@ def _routemaster(body: str) -> str:
     """Return a record as Routemaster's subscribers get it; empty if it is not a change of a resource."""
     parts = read_body(body)
     topic, dot, action = (parts.tag or "").rpartition(".")
-    if not dot or action not in _ACTIONS:
+    if not dot or action not in ACTIONS:
         return ""
     try:
         change = _CHANGES.decode(parts.data)

@@ -14,8 +14,9 @@ from eventd.log.cursors.trimmed import read_forgotten
 from eventd.log.delivery.states import read_versions
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
+from eventd.store.rows.callback_cursors import CALLBACK, RESEND
 
-_REPAIRS: Final = {"peer": "repair", "callback": "resend"}
+_REPAIRS: Final = {"peer": "repair", CALLBACK: RESEND}
 """The kinds of cursors of receivers, and those of what sends them events again."""
 
 
@@ -118,7 +119,7 @@ def _link(conn: Connection, receiver: str, cursor: Cursor, cursors: Sequence[Cur
         for version, declared_at, stored in sorted(read_versions(conn, cursor.name), key=lambda each: each[0])
     ]
     kind, _, target = cursor.name.partition(":")
-    prefix = f"{_REPAIRS[kind]}:{target}{'#' if kind == 'callback' else '/'}"
+    prefix = f"{_REPAIRS[kind]}:{target}{'#' if kind == CALLBACK else '/'}"
     return LinkSnapshot(
         peer=receiver,
         selections=versions,
@@ -130,5 +131,5 @@ def _link(conn: Connection, receiver: str, cursor: Cursor, cursors: Sequence[Cur
         cursor=cursor.position,
         created_at=cursor.created_at,
         repairs=[(each.position, each.until or 0) for each in cursors if each.name.startswith(prefix)],
-        begins=(cursor.started_after or 0) if kind == "callback" else 0,
+        begins=(cursor.started_after or 0) if kind == CALLBACK else 0,
     )

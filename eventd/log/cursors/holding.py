@@ -6,6 +6,7 @@ from typing import Final
 
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
+from eventd.store.rows.callback_cursors import CALLBACK
 
 DISABLED_BY: Final = "the node"
 """Shown as the operator who paused a cursor that the node has disabled. Retention keeps nothing for it."""
@@ -19,9 +20,9 @@ def read_held_position(conn: Connection, topic_id: int, now: int) -> int | None:
     """
     rows = fetch(
         conn,
-        "SELECT min(position) FROM cursors WHERE topic_id = ? AND kind = 'callback' AND hold IS NOT NULL"
+        "SELECT min(position) FROM cursors WHERE topic_id = ? AND kind = ? AND hold IS NOT NULL"
         " AND (paused_at IS NULL OR (paused_by <> ? AND paused_at > ? - hold))"
         " AND (failing_since IS NULL OR failing_since > ? - hold)",
-        (topic_id, DISABLED_BY, now, now),
+        (topic_id, CALLBACK, DISABLED_BY, now, now),
     )
     return None if rows[0][0] is None else int(rows[0][0])

@@ -19,7 +19,8 @@ from eventd.log.core.topic_row import find_topic
 from eventd.log.cursors.cursors import read_cursors
 from eventd.log.topics.topics import ROUTEMASTER
 from eventd.store.engine.database import Connection
-from eventd.store.rows.routemaster import CURSOR_KIND, Interval, SubscriberRow, read_subscribers
+from eventd.store.rows.callback_cursors import CALLBACK
+from eventd.store.rows.routemaster import Interval, SubscriberRow, read_subscribers
 
 
 class QueuedEvents(NamedTuple):
@@ -39,7 +40,7 @@ class SubscriberState(NamedTuple):
 def read_states(conn: Connection) -> list[SubscriberState]:
     """Return all subscribers, ordered by identity, with what waits for each."""
     subscribers = read_subscribers(conn)
-    positions = {cursor.name: cursor.position for cursor in read_cursors(conn, CURSOR_KIND)}
+    positions = {cursor.name: cursor.position for cursor in read_cursors(conn, CALLBACK)}
     after = {row.identity: positions[row.cursor] for row in subscribers if row.cursor in positions}
     waiting = [row for row in subscribers if row.identity in after]
     line, head = find_topic(conn, ROUTEMASTER), read_head(conn).last

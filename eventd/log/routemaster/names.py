@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_TOPIC = re.compile(r"[a-z_]{1,64}")
+from federation.routemaster import TOPIC_NAME
+
+_TOPIC = re.compile(TOPIC_NAME)
 _TOKEN = re.compile(r"[a-z0-9:_-]{1,64}")
 
 

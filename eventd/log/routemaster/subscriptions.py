@@ -21,9 +21,8 @@ from eventd.log.topics.topics import ROUTEMASTER
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_attempts import forget_attempts
+from eventd.store.rows.callback_cursors import CALLBACK, RESEND, SUBSCRIBER, resend_prefix
 from eventd.store.rows.routemaster import (
-    CURSOR_KIND,
-    RESEND_KIND,
     RmTopicRow,
     SubscriberRow,
     close_intervals,
@@ -38,7 +37,6 @@ from eventd.store.rows.routemaster import (
     open_intervals,
     put_rm_topic,
     put_subscriber,
-    resends_of,
     select_anew,
     set_publisher,
     subscribers_of,
@@ -121,7 +119,7 @@ class PutSubscriber(ChangeUnit[SubscriberRow]):
     def _make_cursor(self, tx: Transaction) -> None:
         house = find_topic(tx.conn, ROUTEMASTER) or create_topic(tx, self._config, self._random)
         name = cursor_of(self._identity)
-        create_cursor(tx.conn, name, kind=CURSOR_KIND, topic_id=house.id, position=tx.head.last, now=tx.now, hold=HOLD)
+        create_cursor(tx.conn, name, kind=CALLBACK, topic_id=house.id, position=tx.head.last, now=tx.now, hold=HOLD)
         clear_failures(tx.conn, [name], tx.now)  # a client that subscribes again is there again
 
 
@@ -142,7 +140,8 @@ def end_subscription(conn: Connection, identity: str) -> None:
     """Delete a subscriber, if the client is one, with its cursor and what waits for it. The head must be locked."""
     delete_subscriber(conn, identity)
     name = cursor_of(identity)
-    resends = [one.name for one in read_cursors(conn, RESEND_KIND) if one.name.startswith(resends_of(identity))]
+    prefix = resend_prefix(SUBSCRIBER + identity)
+    resends = [one.name for one in read_cursors(conn, RESEND) if one.name.startswith(prefix)]
     delete_cursors(conn, [name, *resends])
     for one in (name, *resends):
         forget_attempts(conn, one)

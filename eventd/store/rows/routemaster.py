@@ -13,21 +13,12 @@ from typing import Final, NamedTuple
 
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import bulk_insert, execute, fetch, insert_row, replacing, update_rows
-
-CURSOR_KIND: Final = "callback"
-RESEND_KIND: Final = "resend"
-_CURSOR: Final = f"{CURSOR_KIND}:rm/"
-"""Prefix of the names of subscribers' cursors."""
+from eventd.store.rows.callback_cursors import SUBSCRIBER, callback_name
 
 
 def cursor_of(identity: str) -> str:
     """Return the name of a subscriber's cursor."""
-    return _CURSOR + identity
-
-
-def resends_of(identity: str) -> str:
-    """Return the beginning of the names of the cursors that send events to a subscriber again."""
-    return f"{RESEND_KIND}:rm/{identity}#"
+    return callback_name(SUBSCRIBER + identity)
 
 
 # --- topics -------------------------------------------------------------------------------------------------------
@@ -234,7 +225,7 @@ def _parse_keys(text: str) -> tuple[SigningKey, ...]:
 
 _PASSED: Final = (
     "upto IS NOT NULL AND EXISTS"
-    f" (SELECT 1 FROM cursors WHERE cursors.name = '{_CURSOR}' || subscriber AND cursors.position >= upto)"
+    f" (SELECT 1 FROM cursors WHERE cursors.name = '{cursor_of('')}' || subscriber AND cursors.position >= upto)"
 )
 
 # --- intervals ----------------------------------------------------------------------------------------------------

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from eventd.egress.callbacks.selection import CallbackSelection
-from eventd.egress.cursors import RESEND
 from eventd.groups.callbacks import read_attempt_list
 from eventd.log.cursors.cursors import create_cursor, declare_selection, move_cursor
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_attempts import delete_old_attempts
+from eventd.store.rows.callback_cursors import RESEND
 from eventd.testing import NOW, ManualClock, until
 from federation.selector import Selector
 from tests.contract.egress.conftest import BOTH_DATABASES

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from eventd.egress.callbacks.selection import CallbackSelection
-from eventd.egress.cursors import RESEND
 from eventd.groups.callbacks import LostRecords, read_losses
 from eventd.log.cursors.cursors import create_cursor
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.store.engine.database import Connection
+from eventd.store.rows.callback_cursors import RESEND
 from eventd.store.rows.routemaster import Interval
 from eventd.testing import NOW, ManualClock, until
 from federation.selector import Selector

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from eventd.egress.cursors import callback_name
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import DeadLetter, Step, read_cursor
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
+from eventd.store.rows.callback_cursors import callback_name
 from tests.integration.cli.conftest import Control
 
 CALLBACKS = """
