@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
 
 from eventd.api.framework.moments import read_moment, show_seconds, show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import PAGE_SIZE, Limit
-from eventd.egress.callbacks.tester import CallbackTestResult
 from eventd.egress.cursors import pause_all, reconcile
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.groups.callbacks import (
@@ -40,6 +39,9 @@ from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_attempts import forget_attempts
 from eventd.store.rows.callback_cursors import RESEND, callback_name, callback_of
 from eventd.store.rows.registry import announce, read_resources
+
+if TYPE_CHECKING:  # the module loads the HTTP client, which other operations do not need
+    from eventd.egress.callbacks.tester import CallbackTestResult
 
 RECENT = 5
 """Number of attempts that a description shows."""

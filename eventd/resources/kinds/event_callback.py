@@ -35,7 +35,6 @@ LONGEST_USERNAME: Final = 1024
 SIGNING_STATES: Final = ("active", "retiring")
 BATCH_EVENTS: Final = 100
 """Events in a request, unless the spec says otherwise or the format takes one event."""
-_EVERYTHING: Final = Match(types=("*",))
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
 _OUR_HEADERS = (
@@ -233,7 +232,7 @@ class EventCallbackSpec(Spec):
 
     source: CallbackSource = Field(description="Where the events come from.")
     match: Match = Field(
-        default=_EVERYTHING,
+        default_factory=lambda: Match(types=("*",)),
         description="Which events match; absent: all. Of a record, types test the tag, and sourceNodes the node.",
     )
     url: Url = Field(description="The URL of the endpoint. Requests are sent to it as it is written.")
@@ -245,18 +244,20 @@ class EventCallbackSpec(Spec):
     start: Literal["now", "earliest"] = Field(
         default="now", alias="from", description="Where a new callback begins: now, or earliest: the oldest event."
     )
-    batch: CallbackBatch = Field(default=CallbackBatch(), description="How many events one request carries.")
-    signing: CallbackSigning = Field(default=CallbackSigning(), description="How requests are signed.")
-    auth: CallbackAuth = Field(default=CallbackAuth(), description="The credentials in the header Authorization.")
+    batch: CallbackBatch = Field(default_factory=CallbackBatch, description="How many events one request carries.")
+    signing: CallbackSigning = Field(default_factory=CallbackSigning, description="How requests are signed.")
+    auth: CallbackAuth = Field(default_factory=CallbackAuth, description="The credentials in the header Authorization.")
     headers: Annotated[Texts, AfterValidator(_check_headers)] = Field(
         default={}, description="Further headers of each request, by name."
     )
-    tls: CallbackTls = Field(default=CallbackTls(), description="TLS, for a URL with https.")
+    tls: CallbackTls = Field(default_factory=CallbackTls, description="TLS, for a URL with https.")
     allow_plain: Flag = Field(
         default=False, description="Allow a URL with http: anyone on the way can read and change the events."
     )
-    limits: CallbackLimits = Field(default=CallbackLimits(), description="Limits of the requests to the endpoint.")
-    retry: CallbackRetry = Field(default=CallbackRetry(), description="What happens after a failed request.")
+    limits: CallbackLimits = Field(
+        default_factory=CallbackLimits, description="Limits of the requests to the endpoint."
+    )
+    retry: CallbackRetry = Field(default_factory=CallbackRetry, description="What happens after a failed request.")
     disable_after: Annotated[Duration, duration_between(0, 366 * DAY)] = Field(
         default=120 * HOUR, description="The node pauses a callback that has failed for this long; 0: never."
     )

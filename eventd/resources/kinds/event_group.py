@@ -212,7 +212,7 @@ class Listen(Spec):
         default="", description="IP address or host name to listen on; absent: this node only sends."
     )
     port: Annotated[Whole, Field(ge=0, le=65535)] = Field(default=0, description="TCP port, 1 to 65535; 0: absent.")
-    tls: ListenTls = Field(default=ListenTls(), description="Serve TLS; absent: plain HTTP.")
+    tls: ListenTls = Field(default_factory=ListenTls, description="Serve TLS; absent: plain HTTP.")
 
     def findings(self) -> Iterator[Finding]:
         """Require address and port together: a port alone would listen on every interface."""
@@ -261,8 +261,10 @@ class EventGroupSpec(Spec):
     node_name: NodeName = Field(
         description="This node's name in the group, which becomes the source of events emitted here."
     )
-    listen: Listen = Field(default=Listen(), description="The address and port on which this node listens for peers.")
-    auth: Auth = Field(default=Auth(), description="The keys that prove membership.")
+    listen: Listen = Field(
+        default_factory=Listen, description="The address and port on which this node listens for peers."
+    )
+    auth: Auth = Field(default_factory=Auth, description="The keys that prove membership.")
     protocols: Annotated[tuple[Literal["v1", "v2"], ...], AfterValidator(_known_protocols)] = Field(
         default=(PROTOCOL_V1, PROTOCOL_V2), description="The protocols spoken in this group."
     )
@@ -270,8 +272,8 @@ class EventGroupSpec(Spec):
         default=DEFAULT_WINDOW,
         description="How far a message's time may differ from this node's clock; 0 or less: the default, 5m.",
     )
-    retention: Retention = Field(default=Retention(), description="How many events are kept.")
-    limits: GroupLimits = Field(default=GroupLimits(), description="Limits of what is accepted from other nodes.")
+    retention: Retention = Field(default_factory=Retention, description="How many events are kept.")
+    limits: GroupLimits = Field(default_factory=GroupLimits, description="Limits of what is accepted from other nodes.")
 
     def findings(self) -> Iterator[Finding]:
         """Yield the problems of keys that depend on whether a key is this node's own."""

@@ -104,10 +104,10 @@ class EventPeerSpec(Spec):
     subject_prefixes: tuple[SubjectPrefix, ...] = Field(
         default=(), description="Send only events whose subject begins with one of these; all if empty."
     )
-    tls: PeerTls = Field(default=PeerTls(), description="TLS, for an endpoint with https.")
+    tls: PeerTls = Field(default_factory=PeerTls, description="TLS, for an endpoint with https.")
     relay: Flag = Field(default=False, description="Also send the peer events that came from other nodes.")
-    limits: PeerLimits = Field(default=PeerLimits(), description="Limits of the requests to the peer.")
-    retry: Retry = Field(default=Retry(), description="How long to wait after a failure.")
+    limits: PeerLimits = Field(default_factory=PeerLimits, description="Limits of the requests to the peer.")
+    retry: Retry = Field(default_factory=Retry, description="How long to wait after a failure.")
 
     def findings(self) -> Iterator[Finding]:
         """Refuse settings of TLS without TLS: they would promise a protection that the link does not have."""

@@ -104,5 +104,5 @@ class EventSubscriptionSpec(Spec):
     group_ref: GroupName = Field(description="The name of the EventGroup.")
     match: Match = Field(description="Which events match.")
     trigger: Trigger = Field(description="The plugin to run, and when.")
-    retry: RunRetry = Field(default=RunRetry(), description="What happens after a failed run.")
-    lifetime: Lifetime = Field(default=Lifetime(), description="How long proposals remain in effect.")
+    retry: RunRetry = Field(default_factory=RunRetry, description="What happens after a failed run.")
+    lifetime: Lifetime = Field(default_factory=Lifetime, description="How long proposals remain in effect.")

@@ -64,5 +64,7 @@ class FederationSloSpec(Spec):
     """The spec of a FederationSLO."""
 
     group_ref: GroupName = Field(description="The name of the EventGroup; one FederationSLO per group.")
-    delivery: DeliverySlo = Field(default=DeliverySlo(), description="Bounds of delivery.")
-    subscription: SubscriptionSlo = Field(default=SubscriptionSlo(), description="Bounds of the subscriptions' runs.")
+    delivery: DeliverySlo = Field(default_factory=DeliverySlo, description="Bounds of delivery.")
+    subscription: SubscriptionSlo = Field(
+        default_factory=SubscriptionSlo, description="Bounds of the subscriptions' runs."
+    )

@@ -86,7 +86,7 @@ class PluginSpec(Spec):
     triggers: tuple[PluginTrigger, ...] = Field(
         default=(), description="When the plugin runs in addition to subscriptions."
     )
-    context: PluginContext = Field(default=PluginContext(), description="The resources that the plugin receives.")
+    context: PluginContext = Field(default_factory=PluginContext, description="The resources that the plugin receives.")
 
     def findings(self) -> Iterator[Finding]:
         """Require executable or entryPoint, not both; refuse ttl with executable, which sets it in each result."""
@@ -114,6 +114,6 @@ class DynamicConfigSourceSpec(Spec):
     plugin_ref: GroupName = Field(description="Name of the Plugin.")
     ttl: _Span = Field(description="The longest time that a result remains in effect.")
     merge_policy: MergePolicy = Field(
-        default=MergePolicy(), description="What happens when two owners propose one resource."
+        default_factory=MergePolicy, description="What happens when two owners propose one resource."
     )
     triggers: tuple[PluginTrigger, ...] = Field(default=(), description="When the plugin is run.")
