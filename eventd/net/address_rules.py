@@ -27,7 +27,7 @@ HTTPS_PORT: Final = 443
 MOST_JUDGED: Final = 1024
 """Number of judgements that are remembered: many requests go to one receiver."""
 
-_WITH_PORT: Final = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]+):(\d{1,9})")
+_WITH_PORT: Final = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]+):([0-9]{1,9})")
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _FORMS: Final = (
     "write an address, a network or a host name, each with or without a port, such as 10.1.2.3, 10.0.0.0/8,"

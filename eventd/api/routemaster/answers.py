@@ -16,6 +16,8 @@ from eventd.log.routemaster.errors import NotSubscribed, RmTopicNotFound, Subscr
 from eventd.log.topics.errors import TopicFull
 
 RETRY_SECONDS: Final = 1
+NOT_NOW: Final = "the node cannot serve this request now; try again later"
+"""What clients read of a fault of the node. The log has the cause, which may name files and addresses of the node."""
 _TEXT: Final = "text/plain"
 _KINDS: Final[dict[Kind, str]] = {"root": "a root token", "client": "a client token", "none": "no token"}
 
@@ -78,11 +80,13 @@ def refuse(error: EventdError, route: str = "") -> web.Response:
         case TopicFull() | Full():
             return plain(error.message, status=503, Retry_After=str(RETRY_SECONDS))
     status = API_FORM.status(error)
+    words = error.message
     if status >= 500:
         logger.warning("request failed", extra={"route": route, "code": error.code, "why": str(error)})
+        words = NOT_NOW
     retry = {"Retry_After": str(RETRY_SECONDS)} if status in (429, 503) else {}
     close = {"Connection": "close"} if status == 408 else {}
-    return plain(error.message, status=status, **retry, **close)
+    return plain(words, status=status, **retry, **close)
 
 
 def broken() -> web.Response:

@@ -118,10 +118,10 @@ class Transport:
         `MOST_CONNECTIONS` such requests to one scheme, host and port are under way; others wait for their turn.
 
         Raises `LinkUnavailable` without an answer of up to `most` bytes in time, `Blocked` if the other end is another
-        one or refuses this node, or its address is forbidden, and `LinkError` if a file of `tls` cannot be used. The
+        one or refuses this node, its address is forbidden, or the URL is invalid, and `LinkError` if a file of `tls` cannot be used. The
         error has the `address`, if one was known.
         """
-        origin, begin = read_url(url)
+        origin, begin = _read_origin(url)
         limit = self._limits[origin] if bounded else None
         if origin.secure:
             origin = origin._replace(tls=tls, node=node)
@@ -197,6 +197,14 @@ class Transport:
         self._closed = True
         for pool in self._pools.values():
             pool.close()
+
+
+def _read_origin(url: str) -> tuple[ConnectionOrigin, str]:
+    """Return what `read_url` does. Raises `Blocked`; the error does not show the URL, which may have a password."""
+    try:
+        return read_url(url)
+    except ValueError:
+        raise Blocked("invalid_url", "the host or port of the URL is not valid: correct the URL") from None
 
 
 async def _open_allowed(attempt: _Attempt, rules: AddressRules, addresses: tuple[str, ...]) -> socket.socket:

@@ -31,7 +31,8 @@ class ConnectionOrigin(NamedTuple):
 def read_url(url: str) -> tuple[ConnectionOrigin, str]:
     """Return where a URL leads to, without its TLS, and the request line and `Host` of a POST to it.
 
-    Path and query are sent as they are written; user, password and fragment are not sent.
+    Path and query are sent as they are written; user, password and fragment are not sent. Raises ValueError for a URL
+    that leads nowhere: an impossible host or port.
     """
     parts = urlsplit(url)
     secure, host = parts.scheme == "https", parts.hostname or ""
@@ -39,5 +40,7 @@ def read_url(url: str) -> tuple[ConnectionOrigin, str]:
     if parts.query:
         target += f"?{quote(parts.query, safe=f'{_SAFE}?')}"
     port = parts.port or (443 if secure else 80)
+    if not host:
+        raise ValueError("it has no host")
     authority = parts.netloc.rpartition("@")[2]
     return ConnectionOrigin(secure, host, port), f"POST {target} HTTP/1.1\r\nHost: {authority}\r\n"

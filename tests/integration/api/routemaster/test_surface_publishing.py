@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from eventd.api.routemaster.surface import SurfaceConfig
+from eventd.errors import DatabaseUnavailable
 from eventd.log.routemaster.house_topic import OpenTopic, house_config
 from eventd.store.engine.statements import fetch
 from eventd.testing import NOW, ManualClock
@@ -213,6 +214,28 @@ async def test_a_full_store_is_503_and_comes_with_a_pause(start_surface: StartSu
     heard = await surface.ask("POST", "/topics/orders", EVENT, user=token)
     assert (heard.status, heard.headers["retry-after"]) == (503, "1")
     assert await counts(surface) == {"orders": 1}
+
+
+async def test_a_fault_of_the_node_shows_its_files_in_the_log_and_not_to_clients(
+    surface: SurfaceServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = await surface.token("shop")
+    words = "the disk that holds /srv/node/eventd.db is full: 12 KiB are left"
+
+    async def refuse(_unit: object) -> None:
+        raise DatabaseUnavailable(words, hint="free some space")
+
+    monkeypatch.setattr(surface.log, "submit", refuse)
+    for method, target, body in (
+        ("POST", "/topics/orders", EVENT),
+        ("POST", "/subscription", {"topics": ["orders"], "callback": "https://app.example/"}),
+        ("DELETE", "/subscriber", None),
+        ("DELETE", "/topics/orders", None),
+    ):
+        heard = await surface.ask(method, target, body, user=token)
+        assert (heard.status, heard.text) == (503, "the node cannot serve this request now; try again later")
+        assert heard.headers["retry-after"] == "1"
+        assert words in getattr(caplog.records[-1], "why", "")
 
 
 async def test_the_limit_of_data_is_a_setting(start_surface: StartSurface) -> None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from eventd.egress.loop.sink import LinkUnavailable
+from eventd.egress.loop.sink import Blocked, LinkUnavailable
 from eventd.egress.transport.transport import Transport
 from eventd.testing import ManualClock
 from tests.support.ports import free_port
@@ -68,3 +68,27 @@ async def test_a_connection_that_the_system_gives_up_is_told_with_its_words(monk
         "unreachable",
         "cannot connect to [fd00::1]:8787: Connection timed out",
     )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"https://user:pw@a.example:{'1' * 5000}/",
+        "https://user:pw@a.example:\uff14\uff14\uff13/",
+        "https://user:pw@[::::]/",
+        "https://user:pw@[127.0.0.1]/",
+        "https://user:pw@[::1/",
+        "https:///pw",
+        "https://a.example/\ud800pw",
+    ],
+)
+@pytest.mark.parametrize("bounded", [False, True])
+async def test_a_url_that_leads_nowhere_blocks_the_link_and_is_not_shown(url: str, bounded: bool) -> None:
+    transport = Transport(ManualClock())
+    try:
+        with pytest.raises(Blocked) as caught:
+            await transport.post(url, b"", {}, seconds=10, bounded=bounded)
+    finally:
+        await transport.close()
+    assert caught.value.reason == "invalid_url"
+    assert "pw" not in caught.value.detail
