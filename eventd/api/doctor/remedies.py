@@ -41,6 +41,7 @@ REMEDIES = {
         "allow-address",
         "add the address that the detail names to the setting there, and restart; or correct the endpoint",
     ),
+    "invalid_url": Remedy(_ENDPOINT, "correct the host or the port of this EventPeer's endpoint"),
     "not_found": Remedy(_ENDPOINT, "correct the endpoint: the server there is not a peer's listener"),
     "method_not_allowed": Remedy(_ENDPOINT, "correct the endpoint: another program answers there"),
     "no_v2": Remedy(

@@ -133,12 +133,20 @@ def item_of_record(record: StoredRecord, recorded_at: int, topic: TopicRow, form
 
 def _standard_record(body: str, recorded_at: int, id: str) -> str:
     parts = read_body(body)
-    subject = ""
-    if parts.meta and '"subject"' in parts.meta:  # as routers from a group write it
-        meta = json.loads(parts.meta)
-        found = meta.get("subject") if isinstance(meta, dict) else None
-        subject = found if isinstance(found, str) else ""
+    subject = _subject(parts.meta or "")
     return _standard(parts.tag or UNTAGGED, format_time(recorded_at), parts.data, id, subject, parts.node or "")
+
+
+def _subject(meta: str) -> str:
+    """Return the subject in the meta of a record, as routers from a group write it; empty if it has none."""
+    if '"subject"' not in meta:
+        return ""
+    try:
+        found = json.loads(meta)
+    except RecursionError:  # no router writes such a meta
+        return ""
+    subject = found.get("subject") if isinstance(found, dict) else None
+    return subject if isinstance(subject, str) else ""
 
 
 def _routemaster(body: str) -> str:
@@ -149,7 +157,7 @@ def _routemaster(body: str) -> str:
         return ""
     try:
         change = _CHANGES.decode(parts.data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return ""
     data = bytes(change.data).decode()
     return (

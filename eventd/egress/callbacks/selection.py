@@ -134,5 +134,8 @@ class CallbackReader:
     def _is_about_itself(self, body: str) -> bool:
         if NOTICES not in body or not (tag_of(body) or "").startswith(NOTICES):
             return False
-        data = json.loads(read_body(body).data)
+        try:
+            data = json.loads(read_body(body).data)
+        except RecursionError:  # no notice is nested like this
+            return False
         return isinstance(data, dict) and data.get("callback") == self.name

@@ -118,8 +118,8 @@ class Transport:
         `MOST_CONNECTIONS` such requests to one scheme, host and port are under way; others wait for their turn.
 
         Raises `LinkUnavailable` without an answer of up to `most` bytes in time, `Blocked` if the other end is another
-        one or refuses this node, its address is forbidden, or the URL is invalid, and `LinkError` if a file of `tls` cannot be used. The
-        error has the `address`, if one was known.
+        one or refuses this node, its address is forbidden, or the URL is invalid, and `LinkError` if a file of `tls`
+        cannot be used. The error has the `address`, if one was known.
         """
         origin, begin = _read_origin(url)
         limit = self._limits[origin] if bounded else None

@@ -100,9 +100,41 @@ _BODIES = msgspec.json.Decoder(_Body)
 
 
 def read_body(body: str) -> RecordParts:
-    """Return the parts of a stored body, which must not be empty."""
-    found = _BODIES.decode(body)
+    """Return the parts of a stored body, which must not be empty; data and meta may be nested to any depth."""
+    try:
+        found = _BODIES.decode(body)
+    except RecursionError:  # deeper than the stack here, which may be shorter than where the record was accepted
+        return _cut_body(body)
     return RecordParts(found.node, found.tag, bytes(found.data).decode(), bytes(found.meta).decode() or None)
+
+
+_STRUCTURE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|([\[{])|([\]}])', re.DOTALL)
+"""A string, or a bracket that opens or closes a level."""
+
+
+def _cut_body(body: str) -> RecordParts:
+    """Return the parts of a stored body by cutting it, without decoding data and meta."""
+    node, tag = node_text(body), tag_text(body)
+    at = _after_tag(body, _after_node(body))
+    meta = None
+    if body.startswith(_META, at):
+        begin = at + len(_META)
+        at = _end_of_value(body, begin) + 1
+        meta = body[begin : at - 1]
+    data = body[at + len(_DATA) : -1]
+    return RecordParts(json.loads(node) if node else None, json.loads(tag) if tag else None, data, meta)
+
+
+def _end_of_value(body: str, begin: int) -> int:
+    """Return the index behind the compact JSON value that begins here, as a member that others follow."""
+    if body[begin] not in '[{"':  # a number or a literal
+        return body.index(",", begin)
+    level = 0
+    for found in _STRUCTURE.finditer(body, begin):
+        level += (found[1] is not None) - (found[2] is not None)
+        if not level:
+            return found.end()
+    raise ValueError("the body ends inside a value")
 
 
 def node_text(body: str) -> str:

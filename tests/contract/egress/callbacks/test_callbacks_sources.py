@@ -264,3 +264,27 @@ async def test_a_repeated_report_of_a_loss_has_the_same_bytes(called: CalledBack
 
 def _losses(conn: Connection) -> list[LostRecords]:
     return read_losses(conn, "hook", limit=5)
+
+
+@pytest.mark.parametrize("levels", [90, 900, 100_000])
+@pytest.mark.parametrize("format", ["standard", "batch", "records", "routemaster"])
+async def test_a_record_that_is_nested_too_deep_to_decode_does_not_hold_the_callback(
+    called: CalledBack, receiver: Receiver, format: str, levels: int
+) -> None:
+    """Whether a nested text can be decoded depends on the stack, which may be deeper here than where it was written."""
+    topic = "deep"
+    await called.write("first", topic)
+    selector = Selector.of(types=["orders.*", "routerd.*"], sources=["n"])
+    config = callback(receiver.url, group="", topic=topic, format=format, selector=selector)
+    await called.declare(config)
+    nested = "[" * levels + "]" * levels
+    data = f'{{"url":"https://a.example/","t":1,"data":{{"d":{nested}}},"callback":{nested}}}'
+    for tag in ("orders.create", "routerd.callback.failing"):
+        await called.write(tag, topic, data=data, node="n")
+    await called.write("orders.update", topic, data='{"url":"https://a.example/","t":2}', node="n")
+    cursor = await called.caught_up()
+    assert (cursor.attempts, cursor.last_error) == (0, "")
+    bodies = [request.body.decode() for request in receiver.accepted]
+    assert any('"t":2' in body for body in bodies)
+    if format != "routemaster":
+        assert sum(nested in body for body in bodies) == 2

@@ -74,6 +74,16 @@ def test_what_is_cut_out_is_what_was_put_together(record: RecordParts, view: Vie
     assert json.loads(render(7, 9, body, view)) == {"$seq": 7, "$ts": 9} | shown(record, view)
 
 
+@given(stored, st.booleans())
+def test_parts_that_are_nested_too_deep_to_decode_are_cut_out(record: RecordParts, in_meta: bool) -> None:
+    def deep(text: str) -> str:
+        return "[" * 3000 + text + "]" * 3000
+
+    meta = deep(record.meta) if in_meta and record.meta is not None else record.meta
+    record = record._replace(data=deep(record.data), meta=meta)
+    assert read_body(write_body(*record)) == record
+
+
 def test_what_was_deleted_weighs_nothing() -> None:
     assert weight_of("") == content_size("") == 0
 
