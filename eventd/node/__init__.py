@@ -2,6 +2,6 @@
 
 May import: api, api.framework, api.listener, api.peers, api.routemaster, api.topics, dynamic, egress,
     egress.callbacks, egress.lake, egress.loop, egress.peers, egress.routers, egress.subscriptions, egress.transport,
-    groups, ingress, lake, log.core, log.cursors, log.retention, log.routemaster, log.topics, net, observe, plugins.run,
-    resources, runtime, settings, store.engine, store.parts, store.rows, store.schema, text, tls.
+    groups, ingress, lake, log.core, log.cursors, log.delivery, log.retention, log.routemaster, log.topics, net,
+    observe, plugins.run, resources, runtime, settings, store.engine, store.parts, store.rows, store.schema, text, tls.
 """

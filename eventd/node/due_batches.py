@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
 from eventd.log.routemaster.backlog import SubscriberState, read_states
@@ -26,18 +24,22 @@ class DueSubscriberBatches:
 
 def _count(conn: Connection, now: int, within: int) -> int:
     cursors = {cursor.name: cursor for cursor in read_cursors(conn, CALLBACK)}
-    return sum(_due(state, cursors, now, within) for state in read_states(conn))
+    return sum(due_batches(state, cursors.get(state.row.cursor), now, within) for state in read_states(conn))
 
 
-def _due(state: SubscriberState, cursors: Mapping[str, Cursor], now: int, within: int) -> int:
-    """Return the number of due batches of one subscriber; a batch that failed is due once its retry is."""
+def waiting_batches(state: SubscriberState) -> int:
+    """Return how many batches the events make that wait for a subscriber."""
+    return -(-state.backlog.queued // min(state.row.max_events, MOST_EVENTS))
+
+
+def due_batches(state: SubscriberState, cursor: Cursor | None, now: int, within: int) -> int:
+    """Return how many of these are due within so many microseconds; one that failed is due once its retry is."""
     row, waiting = state.row, state.backlog
     if not waiting.queued or waiting.oldest is None:
         return 0
     full, rest = divmod(waiting.queued, min(row.max_events, MOST_EVENTS))
     closes_first = waiting.oldest + row.timeout_ms * 1000
     due = full + (rest > 0 and (full > 0 or closes_first <= now + within))
-    cursor = cursors.get(row.cursor)
     is_waiting = cursor is not None and cursor.state is not LinkState.RUNNING and cursor.retry_at is not None
     if is_waiting and cursor is not None and (cursor.retry_at or 0) > now + within:
         due -= 1

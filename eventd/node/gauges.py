@@ -14,10 +14,12 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.id_conflicts import UNKNOWN, read_conflicts
 from eventd.log.core.topic_row import TopicRow, read_topic
 from eventd.node.attempt import attempt
+from eventd.node.surface_gauges import read_surface
 from eventd.observe.callback_figures import CallbackFigure
 from eventd.observe.metrics import Metrics
 from eventd.resources.configuration import GroupConfig, subscriptions, topic_of
 from eventd.runtime.clock import SECOND
+from eventd.settings.model import Settings
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import read_resources
 
@@ -38,9 +40,10 @@ class _MeasuredGroups:
 class Gauges:
     """Measures values that also change by themselves or by other processes, and sets their gauges."""
 
-    def __init__(self, log: EventLog, metrics: Metrics) -> None:
+    def __init__(self, log: EventLog, metrics: Metrics, settings: Settings) -> None:
         self._log = log
         self._metrics = metrics
+        self._surface = settings if settings.routemaster_listen is not None else None
         self._measured = _MeasuredGroups()
 
     async def run_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
@@ -78,6 +81,10 @@ class Gauges:
         self._forget(self._measured, seen)
         self._measured = seen
         await self._measure_callbacks()
+        if self._surface is not None:
+            limits = self._surface.routemaster_max_bytes, self._surface.routemaster_mark
+            figures = await self._log.database.read(read_surface, self._log.clock.now(), *limits)
+            self._metrics.routemaster.show(figures)
 
     async def _measure_callbacks(self) -> None:
         now = self._log.clock.now()

@@ -32,7 +32,7 @@ class Housekeeping:
         self._log = log
         self._settings = settings
         self._retention = Retention(log, settings, metrics)
-        self._gauges = Gauges(log, metrics)
+        self._gauges = Gauges(log, metrics, settings)
         self.refusals = RefusalCounter(log.clock)
 
     async def begin(self) -> None:

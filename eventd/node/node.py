@@ -36,6 +36,7 @@ from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
 from eventd.net.local_socket import DATABASE_HEADER, LISTEN_HEADER
 from eventd.node import lake_shipping
+from eventd.node.callback_metrics import DeliveryMetrics
 from eventd.node.callback_notices import CallbackNotices
 from eventd.node.callbacks import Callbacks
 from eventd.node.certificates import Certificates
@@ -237,9 +238,8 @@ class Node:
         rules = settings.callback_rules
         transport, credentials = self._dependencies.transport, settings.credentials_directory
         self._tester = CallbackTester(transport, rules, self._clock, self._chance, credentials)
-        dependencies = CallbackDependencies(
-            log, transport, rules, self.outbox, self.metrics.callbacks, self.supervisor.spawn
-        )
+        metrics = DeliveryMetrics(self.metrics.callbacks, self.metrics.routemaster)
+        dependencies = CallbackDependencies(log, transport, rules, self.outbox, metrics, self.supervisor.spawn)
         notices = CallbackNotices(log, settings.notices_topic, self.supervisor.spawn)
         callbacks = Callbacks(dependencies, self.supervisor, self._chance.fraction, credentials, notices.notify)
         self._started.append(lambda: callbacks.stop(settings.drain_timeout))
@@ -326,6 +326,7 @@ class Node:
                 self.keys,
                 limits,
                 self.metrics,
+                self.metrics.routemaster.published,
                 self._dependencies.parsing,
                 self._read_keys,
                 self.reconciler.subscriptions_changed,
@@ -335,6 +336,7 @@ class Node:
         )
         self._started.append(listener.stop)
         await listener.start()
+        self.metrics.routemaster.started()
         if listener.tls is not None and (declared := self.settings.routemaster_tls) is not None:
             self.certificates.others[SURFACE] = declared, listener.tls
 

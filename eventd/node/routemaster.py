@@ -17,7 +17,7 @@ from eventd.api.listener.runner import Runner
 from eventd.api.routemaster.answers import refused_by_library
 from eventd.api.routemaster.app import KEEPALIVE_SECONDS, build_surface
 from eventd.api.routemaster.configuration import config_of, read_clients, read_root_key
-from eventd.api.routemaster.surface import DueBatches, RootKey, SurfaceContext
+from eventd.api.routemaster.surface import DueBatches, Published, RootKey, SurfaceContext
 from eventd.log.core.eventlog import EventLog
 from eventd.log.routemaster.house_topic import OpenTopic
 from eventd.log.routemaster.tokens import ImportTokens
@@ -39,14 +39,16 @@ logger = logging.getLogger("eventd.routemaster")
 class SurfaceDependencies:
     """What the surface needs of the node.
 
-    `read_keys` takes over the stored tokens, `changed` is called after each change of a subscription, `due` counts the
-    batches that are due, and `judge` returns why a callback must not be called, empty if it may.
+    `published` counts written events, `read_keys` takes over the stored tokens, `changed` is called after each change
+    of a subscription, `due` counts the batches that are due, and `judge` returns why a callback must not be called,
+    empty if it may.
     """
 
     log: EventLog
     keys: Keys
     limits: ConcurrencyLimits
     metrics: ConnectionMetrics
+    published: Published
     parsing: ParsingTime
     read_keys: Callable[[], Awaitable[None]]
     changed: Callable[[], None]
@@ -87,6 +89,7 @@ class RoutemasterListener:
             config,
             ours.limits,
             self._limiter,
+            ours.published,
             ours.read_keys,
             ours.changed,
             ours.due,

@@ -9,12 +9,14 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 
 from eventd.lake.metrics import LakeFigures
 from eventd.observe.callback_figures import CallbackFigures
+from eventd.observe.routemaster_figures import RoutemasterFigures
 
 METRICS_CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 LINK_STATES = ("running", "backing-off", "blocked", "paused", "failed")
 LABELS = (
     *("group", "peer", "subscription", "callback", "event_type", "status", "reason", "state", "book"),
     *("owner", "owner_key", "source", "key"),
+    *("subscriber", "topic", "publisher", "queue", "type"),  # of the Routemaster surface: handles and names of topics
 )
 """All allowed label names. Event ids, subjects or error texts as labels would create series without limit."""
 
@@ -36,6 +38,7 @@ class Metrics:
         self._storing()
         self.lake = LakeFigures(self.registry)
         self.callbacks = CallbackFigures(self.registry)
+        self.routemaster = RoutemasterFigures(self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"routerd_eventd_{name}", text, labels, registry=self.registry)

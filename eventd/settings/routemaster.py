@@ -114,6 +114,12 @@ class RoutemasterSettings(BaseModel):
         "reject", description="At that limit, refuse new events with 503 (`reject`) or evict the oldest (`old`)."
     )
 
+    @property
+    def routemaster_mark(self) -> int:
+        """Return the bytes of the surface's events at which new ones are refused, or old ones evicted; 0: no limit."""
+        most = self.routemaster_max_bytes
+        return max(1, most - self.routemaster_min_free) if most else 0
+
 
 def _same(text: str) -> str:
     return text

@@ -29,8 +29,10 @@ from eventd.log.cursors.cursors import (
 from eventd.log.delivery.repairs import StoredDeadLetter, read_dead_letters
 from eventd.log.topics.write import Write
 from eventd.net.address_rules import AddressRules
+from eventd.node.callback_metrics import DeliveryMetrics
 from eventd.node.callbacks import CallbackPurpose, Callbacks
 from eventd.observe.callback_figures import CallbackFigures
+from eventd.observe.routemaster_figures import RoutemasterFigures
 from eventd.resources.callback_configuration import CallbackConfig
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.supervisor import Supervisor
@@ -80,7 +82,9 @@ class CalledBack:
         self.clock = clock
         self.changes: list[tuple[str, str]] = []
         self.transport = Transport(clock)
-        self.figures = CallbackFigures(CollectorRegistry())
+        self.registry = CollectorRegistry()
+        self.figures = CallbackFigures(self.registry)
+        self.surface_figures = RoutemasterFigures(self.registry)
         self._supervisor = Supervisor(clock)
         self._purposes: dict[str, CallbackPurpose] = {}
         self.begin()
@@ -88,9 +92,8 @@ class CalledBack:
     def begin(self) -> None:
         """Make callbacks without consumers, as a process does that starts."""
         budget = Budget(64 << 20, lambda: max(1, len(self._purposes)), self.clock)
-        dependencies = CallbackDependencies(
-            self.log, self.transport, LOOPBACK, budget, self.figures, self._supervisor.spawn
-        )
+        metrics = DeliveryMetrics(self.figures, self.surface_figures)
+        dependencies = CallbackDependencies(self.log, self.transport, LOOPBACK, budget, metrics, self._supervisor.spawn)
         self.callbacks = Callbacks(dependencies, self._supervisor, lambda: 0.0, None, self._note)
 
     def _note(self, name: str, change: CallbackChange, _detail: str) -> None:

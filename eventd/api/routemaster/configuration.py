@@ -22,8 +22,6 @@ UNNAMED: Final = "client"
 
 def config_of(settings: Settings) -> SurfaceConfig:
     """Return the configuration of the surface."""
-    most = settings.routemaster_max_bytes
-    cap = max(1, most - settings.routemaster_min_free) if most else 0
     return SurfaceConfig(
         require_tls=settings.routemaster_require_tls,
         public_url=settings.routemaster_public_url,
@@ -32,7 +30,7 @@ def config_of(settings: Settings) -> SurfaceConfig:
         scaling_threshold=settings.routemaster_scaling_threshold,
         scaling_deadline=settings.routemaster_scaling_deadline,
         empty_list=settings.routemaster_empty_list == "200",
-        topic=house_config(cap_bytes=cap, discard=settings.routemaster_discard),
+        topic=house_config(cap_bytes=settings.routemaster_mark, discard=settings.routemaster_discard),
         max_bytes=settings.max_total_bytes,
     )
 

@@ -41,7 +41,9 @@ async def publish(call: SurfaceCall) -> web.Response:
         max_bytes=surface.config.max_bytes,
         random=log.chance.token(16),
     )
-    await log.submit(unit)
+    written = await log.submit(unit)
+    if not written.deduped:
+        surface.published(topic, publisher, event.size)
     return plain(status=200)
 
 

@@ -37,6 +37,10 @@ class NoBatches:
         return 0
 
 
+Published = Callable[[str, str, int], None]
+"""Gets the topic, the publisher's handle, and the bytes of each event that was written."""
+
+
 def _allow(_url: str) -> str:
     return ""
 
@@ -86,8 +90,9 @@ class RootKey:
 class SurfaceContext:
     """The dependencies of the handlers.
 
-    `reload_keys` reads the tokens again after a change. `changed` is called after each change of a subscription, so
-    that deliveries follow it at once. `judge` returns why a callback must not be called, empty if it may.
+    `published` counts written events. `reload_keys` reads the tokens again after a change. `changed` is called after
+    each change of a subscription, so that deliveries follow it at once. `judge` returns why a callback must not be
+    called, empty if it may.
     """
 
     log: EventLog
@@ -96,6 +101,7 @@ class SurfaceContext:
     config: SurfaceConfig
     limits: ConcurrencyLimits
     limiter: ConnectionLimiter
+    published: Published = lambda topic, publisher, size: None
     reload_keys: Callable[[], Awaitable[None]] = _know_keys
     changed: Callable[[], None] = lambda: None
     due: DueBatches = field(default_factory=NoBatches)

@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from eventd.egress.callbacks.batches import MessageBatch
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, Meaning, SendOutcome
@@ -34,14 +34,32 @@ UNPROVEN = "unproven"
 """The reason of a callback that waits for proof that its endpoint accepts any event at all."""
 
 
+class MadeRequest(NamedTuple):
+    """A request to an endpoint that took so many microseconds; `reason` is empty if it was accepted.
+
+    `waited`: how long the oldest of its events had waited when it began; None for other messages. `first`: its batch
+    was not tried before.
+    """
+
+    duration: int
+    reason: str
+    events: int = 0
+    waited: int | None = None
+    first: bool = True
+
+
 class CallbackMetrics(Protocol):
     """Interface of the metrics of callbacks. Times are in microseconds."""
 
-    def attempted(self, callback: str, duration: int, reason: str) -> None: ...
+    def attempted(self, callback: str, request: MadeRequest) -> None: ...
 
     def delivered(self, callback: str, events: int, lag: int) -> None: ...
 
     def refused(self, callback: str, events: int) -> None: ...
+
+    def postponed(self, callback: str, events: int) -> None: ...
+
+    def lost(self, callback: str, events: int) -> None: ...
 
 
 class RateLimiter:
@@ -221,7 +239,10 @@ class CallbackDelivery:
         await self._rate.wait()
         body = body_of(batch.items, self._config.format, source.topic, source.head.epoch)
         outcome = await self._endpoint.send(id, body, repair=self._is_repair)
-        self._metrics.attempted(self._config.name, outcome.duration, outcome.reason)
+        # What a resend sends has waited for an operator.
+        waited = None if self._is_repair else max(0, outcome.started_at - batch.items[0].recorded_at)
+        request = MadeRequest(outcome.duration, outcome.reason, len(batch.items), waited, first=not self._attempt)
+        self._metrics.attempted(self._config.name, request)
         return outcome
 
     async def _failed_at(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from eventd.egress.callbacks.delivery import CallbackMetrics, PageSource
+from eventd.egress.callbacks.delivery import CallbackMetrics, MadeRequest, PageSource
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, Meaning, SendOutcome
 from eventd.egress.callbacks.formats import ROUTEMASTER, CallbackItem, gap_body, gap_id
 from eventd.egress.loop.sink import Ack
@@ -62,10 +62,11 @@ class GapReport:
                 now=self._log.clock.now() if following is None else following.recorded_at,
             )
             outcome = await self._endpoint.send(id, body)
-            self._metrics.attempted(self._config.name, outcome.duration, outcome.reason)
+            self._metrics.attempted(self._config.name, MadeRequest(outcome.duration, outcome.reason))
             if outcome.meaning is not Meaning.DELIVERED:
                 self._note(id, after, outcome)
         self._refusals = 0
+        self._metrics.lost(self._config.name, sum(loss.records for loss in losses))
         return Ack(upto, (self._row(losses, id, after, upto, outcome, source),), ledger_cursor=self._ledger)
 
     def _note(self, id: str, after: int, outcome: SendOutcome) -> None:

@@ -93,6 +93,7 @@ class CallbackSink:
         self._topic_id = cursor.topic_id
         self._until = cursor.until
         self._log = log = dependencies.log
+        self._metrics = dependencies.metrics
         self._collector = Collector(log, cursor.topic_id)
         self._room = Allowance(dependencies.budget, config.max_bytes)
         endpoint = CallbackEndpoint(config, dependencies.transport, dependencies.rules, secrets, log.clock)
@@ -295,8 +296,11 @@ class CallbackSink:
         self._collector.wind_down()
 
     def take_failures(self) -> list[CallbackAttempt]:
-        """Return the attempts that failed, once, so that they are stored with the cursor."""
-        return [*self._gaps.take_failures(), *self._delivery.take_failures()]  # the newest row is that of a batch
+        """Return the attempts that failed, once, so that they are stored with the cursor, which waits now."""
+        failed = [*self._gaps.take_failures(), *self._delivery.take_failures()]  # the newest row is that of a batch
+        if failed:
+            self._metrics.postponed(self._config.name, failed[-1].events)
+        return failed
 
 
 def _omitted(item: CallbackItem) -> CallbackItem:

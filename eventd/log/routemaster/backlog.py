@@ -1,7 +1,8 @@
-"""What waits for each subscriber: how many events, and since when. Counted from the log, so it is always exact.
+"""What waits for each subscriber: how many events, and since when. Counted from the log.
 
 The records after the subscribers' cursors are read once for all of them. A block whose tags name one topic is counted
-without its lines; only of other blocks are the lines read.
+without its lines; only of other blocks are the lines read. What is measured regularly must not read a long log each
+time: then only the newest blocks are read, and what lies before them is not counted.
 """
 
 from __future__ import annotations
@@ -19,15 +20,20 @@ from eventd.log.core.topic_row import find_topic
 from eventd.log.cursors.cursors import read_cursors
 from eventd.log.topics.topics import ROUTEMASTER
 from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 from eventd.store.rows.callback_cursors import CALLBACK
 from eventd.store.rows.routemaster import Interval, SubscriberRow, read_subscribers
 
 
 class QueuedEvents(NamedTuple):
-    """The number of events that wait, and when the oldest was recorded, in microseconds; None: none waits."""
+    """The number of events that wait, and when the oldest was recorded, in microseconds; None: none waits.
+
+    Unless it is `exact`, older events wait besides.
+    """
 
     queued: int = 0
     oldest: int | None = None
+    exact: bool = True
 
 
 class SubscriberState(NamedTuple):
@@ -37,18 +43,35 @@ class SubscriberState(NamedTuple):
     backlog: QueuedEvents
 
 
-def read_states(conn: Connection) -> list[SubscriberState]:
-    """Return all subscribers, ordered by identity, with what waits for each."""
+def read_states(conn: Connection, *, most_blocks: int | None = None) -> list[SubscriberState]:
+    """Return all subscribers, ordered by identity, with what waits for each.
+
+    `most_blocks`: read only so many of the newest blocks of the log; None: all that hold waiting events.
+    """
     subscribers = read_subscribers(conn)
     positions = {cursor.name: cursor.position for cursor in read_cursors(conn, CALLBACK)}
     after = {row.identity: positions[row.cursor] for row in subscribers if row.cursor in positions}
     waiting = [row for row in subscribers if row.identity in after]
     line, head = find_topic(conn, ROUTEMASTER), read_head(conn).last
     topics: dict[str, _Positions] = {}
+    first = 0
     if line is not None and waiting:
-        first = max(line.evicted_position, min(after[row.identity] for row in waiting))
+        least = 0 if most_blocks is None else _begin_of_newest(conn, line.id, most_blocks)
+        first = max(line.evicted_position, least, min(after[row.identity] for row in waiting))
         topics = _read_positions(conn, line.id, first, head, {topic for row in waiting for topic in _topics_of(row)})
-    return [SubscriberState(row, _count(topics, row.intervals, after.get(row.identity, head))) for row in subscribers]
+    counted = [_count(topics, row.intervals, max(first, after.get(row.identity, head))) for row in subscribers]
+    evicted = 0 if line is None else line.evicted_position
+    return [
+        SubscriberState(row, found._replace(exact=max(evicted, after.get(row.identity, head)) >= first))
+        for row, found in zip(subscribers, counted, strict=True)
+    ]
+
+
+def _begin_of_newest(conn: Connection, topic_id: int, blocks: int) -> int:
+    """Return the position before the newest so many blocks of a topic; 0 if it has no more."""
+    sql = "SELECT position FROM blocks WHERE topic_id = ? ORDER BY position DESC LIMIT 1 OFFSET ?"
+    rows = fetch(conn, sql, (topic_id, blocks - 1))
+    return int(rows[0][0]) - 1 if rows else 0
 
 
 def _topics_of(row: SubscriberRow) -> Iterator[str]:

@@ -31,6 +31,11 @@ class PublishedEvent(NamedTuple):
     t: str = ""
     data: str = ""
 
+    @property
+    def size(self) -> int:
+        """Return the bytes of what the publisher sent: topic, type, URL, time and data."""
+        return sum(map(size_of, self))
+
     def draft(self, publisher: str, t: int | None) -> Drafts:
         """Return the event as a record; `t` is the time that the node gives."""
         data = f'{{"url":{encoded(self.url)},"t":{self.t or t}'

@@ -296,7 +296,7 @@ def test_what_is_no_longer_declared_leaves_no_gauge_behind() -> None:
 def test_every_name_is_ours_and_every_label_from_the_closed_list() -> None:
     """Ids, subjects, addresses and texts of errors as labels would make series without bound."""
     for family in told_of_everything().registry.collect():
-        assert family.name.startswith(("routerd_eventd_", "process_"))
+        assert family.name.startswith(("routerd_eventd_", "routemaster_", "process_"))
         assert family.documentation
         for sample in family.samples:
             assert set(sample.labels) - {"le"} <= set(LABELS), sample.name

@@ -359,6 +359,24 @@ async def test_the_backlog_is_exact_over_blocks_of_several_topics(log: EventLog,
     assert [row.sent for row in await log.database.read(read_subscribers)] == [0, 3]
 
 
+async def test_a_bounded_count_reads_the_newest_blocks_and_says_for_whom_it_is_not_exact(log: EventLog) -> None:
+    for identity in ("behind--1", "app--1"):
+        await subscribe(log, identity, "orders")
+    for _ in range(10):
+        await emit(log)
+    await settle(log, 8)
+
+    async def counted(blocks: int) -> dict[str, tuple[int, bool]]:
+        states = await log.database.read(lambda conn: read_states(conn, most_blocks=blocks))
+        return {state.row.identity: (state.backlog.queued, state.backlog.exact) for state in states}
+
+    assert await counted(10) == {"app--1": (2, True), "behind--1": (10, True)}
+    assert await counted(9) == {"app--1": (2, True), "behind--1": (9, False)}
+    assert await counted(1) == {"app--1": (1, False), "behind--1": (1, False)}
+    await settle(log, 10)
+    assert await counted(1) == {"app--1": (0, True), "behind--1": (1, False)}
+
+
 async def test_more_tags_than_a_block_lists_are_counted_by_their_lines(log: EventLog) -> None:
     await subscribe(log, "app--1", "t_c")
     names = [f"t_{letter}" for letter in "abcdefghijklmnopqrstu"]

@@ -1,0 +1,48 @@
+"""Counts the deliveries of callbacks, those to subscribers of the Routemaster surface also under its own names."""
+
+from __future__ import annotations
+
+from eventd.egress.callbacks.delivery import MadeRequest
+from eventd.observe.callback_figures import CallbackFigures
+from eventd.observe.routemaster_figures import RoutemasterFigures
+from eventd.store.rows.callback_cursors import SUBSCRIBER
+
+
+class DeliveryMetrics:
+    """The `CallbackMetrics` of a process. Times are in microseconds."""
+
+    def __init__(self, callbacks: CallbackFigures, surface: RoutemasterFigures) -> None:
+        self._callbacks = callbacks
+        self._surface = surface
+
+    def attempted(self, callback: str, request: MadeRequest) -> None:
+        """Count a request to an endpoint."""
+        self._callbacks.attempted(callback, request.duration, request.reason)
+        if handle := _handle(callback):
+            delivered = not request.reason
+            self._surface.attempted(handle, request.duration, request.events, delivered=delivered)
+            if request.waited is not None:
+                self._surface.waited(handle, request.waited, first=request.first, delivered=delivered)
+
+    def delivered(self, callback: str, events: int, lag: int) -> None:
+        """Count accepted events; the oldest was recorded `lag` microseconds ago."""
+        self._callbacks.delivered(callback, events, lag)
+
+    def refused(self, callback: str, events: int) -> None:
+        """Count events that became dead letters."""
+        self._callbacks.refused(callback, events)
+
+    def postponed(self, callback: str, events: int) -> None:
+        """Count a batch of so many events that waits for the end of a back-off."""
+        if handle := _handle(callback):
+            self._surface.postponed(handle, events)
+
+    def lost(self, callback: str, events: int) -> None:
+        """Count events that retention removed before they could be sent."""
+        if handle := _handle(callback):
+            self._surface.lost(handle, events)
+
+
+def _handle(callback: str) -> str:
+    """Return the handle of the subscriber that a callback of this name serves; empty for a declared one."""
+    return callback.removeprefix(SUBSCRIBER) if callback.startswith(SUBSCRIBER) else ""

@@ -1,0 +1,86 @@
+"""What operators see of the Routemaster surface of a whole node: metrics, over restarts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from tests.integration.node.test_routemaster_surface import EVENT, FLAGS, ask
+from tests.support.sites import Site
+
+LIMITED = FLAGS | {"routemaster_max_bytes": "1MiB", "routemaster_min_free": "256KiB"}
+
+
+async def publish(site: Site, times: int = 1) -> None:
+    for _ in range(times):
+        assert (await ask(site, "POST", "/topics/orders", EVENT, user="shop--secret")).status == 200
+
+
+async def subscribe(site: Site, callback: str = "https://app.example/", **more: Any) -> None:
+    body = f'{{"topics":["orders"],"callback":"{callback}","uuid":"uuid-of-app","timeout":3600000}}'
+    assert (await ask(site, "POST", "/subscription", body.encode(), user="shop--secret")).status == 204
+
+
+def shown(site: Site) -> dict[str, float]:
+    """The metrics of the surface, without what differs between handles."""
+    found = {}
+    for line in site.running.metrics.render().decode().splitlines():
+        if line.startswith("routemaster_"):
+            name, _, value = line.rpartition(" ")
+            found[re.sub(r"--[0-9a-f]{12}", "", name)] = float(value)
+    return found
+
+
+async def measured(site: Site) -> dict[str, float]:
+    """The metrics after a measurement that begins now."""
+    await site.running._housekeeping._gauges._measure(())
+    return shown(site)
+
+
+async def test_metrics_show_what_was_published_and_what_waits_also_after_a_restart(
+    sites: Callable[..., list[Site]],
+) -> None:
+    (site,) = sites("a")
+    await site.start(**LIMITED)
+    await publish(site)
+    await subscribe(site)
+    await publish(site, 3)
+    found = await measured(site)
+    sizes = found['routemaster_events_bytes_total{publisher="shop",topic="orders"}']
+    assert sizes == 4 * (len("orders") + len("create") + len("https://shop.example/1"))
+    expected = {
+        'routemaster_events_published_total{publisher="shop",topic="orders"}': 4,
+        'routemaster_subscriber_queue_events{subscriber="shop"}': 3,
+        'routemaster_subscriber_queue_batches{subscriber="shop"}': 1,
+        'routemaster_jobs_count{queue="main",status="instant"}': 0,  # the window is an hour
+        'routemaster_jobs_count{queue="main",status="scheduled"}': 1,
+        'routemaster_jobs_count{queue="aux",status="instant"}': 0,
+        'routemaster_events_added_total{queue="shop"}': 3,
+        'routemaster_events_removed_total{queue="shop"}': 0,
+        'routemaster_process_total{status="start",type="web"}': 1,
+        "routemaster_workers_scrubbed_total": 0,
+        "routemaster_store_max_mem": 1 << 20,
+        "routemaster_store_high_mark": (1 << 20) - (256 << 10),
+    }
+    assert {name: found.get(name) for name in expected} == expected
+    assert found["routemaster_store_bytes_used"] > 0
+    await site.stop()
+    await site.start(**LIMITED)
+    again = await measured(site)
+    assert {name: again.get(name) for name in expected} == expected
+    assert 'routemaster_events_bytes_total{publisher="shop",topic="orders"}' not in again  # counts from the start
+
+
+async def test_the_gauges_of_a_subscriber_that_ended_go_away(sites: Callable[..., list[Site]]) -> None:
+    (site,) = sites("a")
+    await site.start(**FLAGS)
+    await subscribe(site)
+    assert 'routemaster_subscriber_queue_events{subscriber="shop"}' in await measured(site)
+    assert (await ask(site, "DELETE", "/subscriber", user="shop--secret")).status == 204
+    assert (await ask(site, "DELETE", "/topics/orders", user="r" * 16)).status == 204
+    assert [name for name in await measured(site) if "shop" in name or "orders" in name] == []
+
+
+async def test_a_node_without_the_surface_has_no_series_of_it(site: Site) -> None:
+    assert await measured(site) == {}
