@@ -48,12 +48,13 @@ from eventd.node.reconciler import Reconciler
 from eventd.node.routemaster import SURFACE, RoutemasterListener, SurfaceDependencies
 from eventd.node.schedules import Schedules
 from eventd.node.subscriptions import Subscribers
+from eventd.node.surface_log import SurfaceLog
 from eventd.node.topic_changes import TopicChanges
 from eventd.observe.metrics import Metrics
 from eventd.plugins.run.context import context_of
 from eventd.plugins.run.plugins import Plugins
 from eventd.runtime.chance import Chance
-from eventd.runtime.clock import Clock
+from eventd.runtime.clock import SECOND, Clock
 from eventd.runtime.supervisor import Chore, Supervisor
 from eventd.runtime.threads import THREADS, ThreadFactory
 from eventd.runtime.worker_share import ALL, Share
@@ -262,12 +263,21 @@ class Node:
             "routers": self.routing.run_for_ever,
             "garbage": Garbage(self._clock).collect_for_ever,
             "certificates": self.certificates.refresh_for_ever,
+            **self._surface_chores(),
         }
         # A working node must not end for a failure in one chore: each is run again.
         self._chores = [self.supervisor.keep(chore, name) for name, chore in chores.items()]
         if self._claim is not None:  # without the claim, another node may serve the database
             self._chores.append(self.supervisor.guard(self._claim.keep(self._clock.sleep), "claim"))
         self._started.append(self._end_chores)
+
+    def _surface_chores(self) -> dict[str, Chore]:
+        """Return what the node's first process does for the Routemaster surface; nothing where it is off."""
+        settings, interval = self.settings, self.settings.routemaster_metrics_interval
+        if settings.routemaster_listen is None or not interval or not self._share.is_first:
+            return {}
+        names = self.metrics.routemaster.reference_names()
+        return {"metrics": SurfaceLog(self._workers.collect, names, self._clock, interval / SECOND).run_for_ever}
 
     async def _serve_api(self) -> None:
         settings = self.settings

@@ -17,12 +17,14 @@ from eventd.settings.values import (
     Switch,
     Text,
     one_of,
+    read_age_or_none,
     read_endpoint,
     read_entries,
     read_lines,
     size_between,
     split_entries,
 )
+from eventd.text.duration import SECOND
 from eventd.text.quoting import quoted
 
 SECRETS: Final = ("routemaster_root_key", "routemaster_clients")
@@ -54,6 +56,13 @@ def networks_of(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
         except ValueError:
             raise ValueError(f"{quoted(entry.strip())} is not an address or a network such as 10.1.0.0/16") from None
     return tuple(found)
+
+
+def _read_interval(value: Any) -> int:
+    interval = read_age_or_none(value)
+    if 0 < interval < SECOND:
+        raise ValueError(f"{quoted(value)} is shorter than 1s")
+    return interval
 
 
 class RoutemasterSettings(BaseModel):
@@ -112,6 +121,9 @@ class RoutemasterSettings(BaseModel):
     )
     routemaster_discard: Annotated[Literal["reject", "old"], one_of("reject", "old")] = Field(
         "reject", description="At that limit, refuse new events with 503 (`reject`) or evict the oldest (`old`)."
+    )
+    routemaster_metrics_interval: Annotated[int, BeforeValidator(_read_interval)] = Field(
+        0, description="Pause between two writings of the surface's metrics to the log, 1s or longer; 0: never."
     )
 
     @property

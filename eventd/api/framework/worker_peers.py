@@ -105,12 +105,19 @@ class WorkerPeers:
 
         With `sees`, only the samples whose label `group` (empty if missing) satisfies it.
         """
+        return render(await self._merged(), sees)
+
+    async def collect(self) -> list[Metric]:
+        """Return these metrics."""
+        return [*(await self._merged()).collect()]
+
+    async def _merged(self) -> CollectorRegistry:
         texts = [text for text in (await self._ask_all(_FIGURES)).values() if text is not None]
         if not texts:
-            return render(self._metrics.registry, sees)
+            return self._metrics.registry
         together = CollectorRegistry()
         together.register(_MergedMetrics([self._metrics.registry.collect(), *map(_parse, texts)]))
-        return render(together, sees)
+        return together
 
     async def _ask_all(self, path: str) -> dict[int, str | None]:
         """Return the body of each other worker's response, by index; None for one that does not answer in time."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from eventd.testing import until
 from tests.integration.node.test_routemaster_surface import EVENT, FLAGS, ask
 from tests.support.sites import Site
 
@@ -80,6 +84,28 @@ async def test_the_gauges_of_a_subscriber_that_ended_go_away(sites: Callable[...
     assert (await ask(site, "DELETE", "/subscriber", user="shop--secret")).status == 204
     assert (await ask(site, "DELETE", "/topics/orders", user="r" * 16)).status == 204
     assert [name for name in await measured(site) if "shop" in name or "orders" in name] == []
+
+
+async def test_metrics_are_written_to_the_log_at_intervals(
+    sites: Callable[..., list[Site]], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "eventd.routemaster")
+    (site,) = sites("a")
+    await site.start(**FLAGS | {"routemaster_metrics_interval": "1s"})
+    await publish(site, 2)
+    await measured(site)
+
+    def written() -> dict[str, dict[str, Any]]:
+        lines = [vars(line) for line in caplog.records if line.getMessage() == "routemaster metric"]
+        return {line["metric"]: line for line in lines}
+
+    await until(lambda: "events.published" in written(), "the metrics in the log")
+    lines = written()
+    line = lines["events.published"]
+    assert (line["kind"], line["value"], line["topic"], line["publisher"]) == ("counter", 2, "orders", "shop")
+    assert "store.bytes_used" in lines
+    assert "store.max_mem" not in lines  # there is no limit
+    assert all(not name.startswith("routerd") for name in lines)
 
 
 async def test_a_node_without_the_surface_has_no_series_of_it(site: Site) -> None:

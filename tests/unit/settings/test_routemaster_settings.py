@@ -62,6 +62,13 @@ def test_variables_of_routemaster_count_where_ours_are_absent() -> None:
     assert (read_root_key(settings), settings.routemaster_max_backoff) == ("o" * 16, 9.0)
 
 
+@pytest.mark.parametrize(("text", "interval"), [("0", 0), ("0s", 0), ("1s", 1_000_000), ("1m", 60_000_000)])
+def test_metrics_are_logged_at_intervals_of_a_second_or_more(text: str, interval: int) -> None:
+    assert of(EVENTD_ROUTEMASTER_METRICS_INTERVAL=text).routemaster_metrics_interval == interval
+    for wrong, words in (("999ms", "'999ms' is shorter than 1s"), ("soon", "'soon' is not a duration"), ("5", "unit")):
+        assert words in problems_of(metrics_interval=wrong)[0]
+
+
 def test_variables_of_routemaster_do_nothing_while_the_surface_is_off() -> None:
     settings = load({}, REFERENCE | {"MAX_BACKOFF_MS": "nonsense"})
     assert (read_root_key(settings), settings.routemaster_max_backoff) == ("", 60.0)

@@ -1,0 +1,48 @@
+"""Writes the metrics of the Routemaster surface to the log, one line for each, as Routemaster did."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+from prometheus_client.core import Metric
+
+from eventd.runtime.clock import Clock
+
+LINES_AT_ONCE: Final = 100
+"""Number of lines after which the node does something else: with a thousand subscribers there are many."""
+
+logger = logging.getLogger("eventd.routemaster")
+
+
+class SurfaceLog:
+    """Logs metrics every so many seconds. `collect` returns all metrics of the node.
+
+    `names`: what Routemaster calls each that is logged, by its name here without `_total`.
+    """
+
+    def __init__(
+        self, collect: Callable[[], Awaitable[Sequence[Metric]]], names: Mapping[str, str], clock: Clock, seconds: float
+    ) -> None:
+        self._collect = collect
+        self._names = names
+        self._clock = clock
+        self._seconds = seconds
+
+    async def run_for_ever(self) -> None:
+        """Write the metrics after each pause, until cancelled."""
+        while True:
+            await self._clock.sleep(self._seconds)
+            await self.write()
+
+    async def write(self) -> None:
+        """Write one line for each value. A limit that does not exist has none."""
+        found = [(metric, sample) for metric in await self._collect() for sample in metric.samples]
+        chosen = [(metric, one) for metric, one in found if metric.name in self._names and math.isfinite(one.value)]
+        for number, (metric, sample) in enumerate(chosen, 1):
+            about = {"metric": self._names[metric.name], "kind": metric.type, "value": sample.value, **sample.labels}
+            logger.info("routemaster metric", extra=about)
+            if number % LINES_AT_ONCE == 0:
+                await self._clock.sleep(0)
