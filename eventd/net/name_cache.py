@@ -6,9 +6,12 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 from eventd.net.literal_address import literal_address
+from eventd.runtime.blocking_calls import BlockingCalls
+from eventd.runtime.threads import ThreadFactory
 
 KEPT_SECONDS: Final = 1.0
 """Seconds for which the result of a look-up is used: many requests a second may go to one receiver."""
@@ -16,21 +19,47 @@ _Key = tuple[str, int]
 LookUp = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the addresses of a host for a port, preferred ones first; an address with a zone as `fe80::1%2`. Raises
 OSError."""
+Resolve = Callable[[str, int], Sequence[Sequence[object]]]
+"""Returns the socket addresses of a host for a port; blocks. Raises OSError, and ValueError for an impossible name."""
 
 
-async def look_up(host: str, port: int) -> list[str]:
-    """Return the addresses of a host by the system's resolver; of an address in any notation, that address.
+def _resolve(host: str, port: int) -> Sequence[Sequence[object]]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [place for family, _, _, _, place in found if family in (socket.AF_INET, socket.AF_INET6)]
 
-    Raises OSError, also for an impossible name.
+
+def _domain(host: str) -> str:
+    """Return the last two labels of a name, whose servers are probably the same."""
+    return ".".join(host.lower().rstrip(".").split(".")[-2:])
+
+
+class NameResolver:
+    """Looks up names by the system's resolver, in threads of its own: one server of names may not hold up others.
+
+    There is at most one look-up of a name under way. `resolve` does what `socket.getaddrinfo` does.
     """
-    literal = literal_address(host)
-    if literal is not None:
-        return [str(literal)]
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except ValueError:  # a label that is empty or too long, or U+0000
-        raise socket.gaierror(socket.EAI_NONAME, "impossible name") from None
-    return [address_of(place) for family, _, _, _, place in found if family in (socket.AF_INET, socket.AF_INET6)]
+
+    def __init__(self, threads: ThreadFactory, resolve: Resolve = _resolve) -> None:
+        self._calls = BlockingCalls(threads, "resolve")
+        self._resolve = resolve
+
+    async def look_up(self, host: str, port: int) -> list[str]:
+        """Return the addresses of a host; of an address in any notation, that address.
+
+        Raises OSError, also for an impossible name.
+        """
+        literal = literal_address(host)
+        if literal is not None:
+            return [str(literal)]
+        try:
+            found = await self._calls.run(f"{host}:{port}", _domain(host), partial(self._resolve, host, port))
+        except ValueError:  # a label that is empty or too long, or U+0000
+            raise socket.gaierror(socket.EAI_NONAME, "impossible name") from None
+        return [address_of(place) for place in found]
+
+    def close(self) -> None:
+        """Start no further look-ups."""
+        self._calls.close()
 
 
 def address_of(place: Sequence[object]) -> str:
@@ -50,7 +79,7 @@ class _Pending:
 class NameCache:
     """Looks up names with `find`, and keeps each result for `KEPT_SECONDS`. `monotonic` returns seconds."""
 
-    def __init__(self, monotonic: Callable[[], float], find: LookUp = look_up) -> None:
+    def __init__(self, monotonic: Callable[[], float], find: LookUp) -> None:
         self._monotonic = monotonic
         self._find = find
         self._found: dict[_Key, tuple[float, tuple[str, ...]]] = {}  # the oldest first

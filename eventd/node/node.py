@@ -201,7 +201,7 @@ class Node:
         """Read the certificate of the API; return the transport to peers. Raises `CertificateUnusable`."""
         credentials = self.settings.credentials_directory
         self._tls = await open_api_tls(self.settings.api_tls, credentials, self._clock)
-        transport = Transport(self._clock, credentials)
+        transport = Transport(self._clock, credentials, threads=self.log.database.threads)
         self._started.append(transport.close)
         self.certificates = Certificates(
             self.settings.api_tls,

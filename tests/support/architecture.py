@@ -498,6 +498,7 @@ RULES = [
             "eventd/node/node.py": "a node that is no simulation runs on real threads",
             "eventd/plugins/run/plugins.py": "tests of plugins alone leave it out; a node and a command pass theirs",
             "eventd/store/engine/database.py": "commands and tests leave it out; a node passes its own",
+            "eventd/egress/transport/transport.py": "commands and tests leave it out; a node passes its own",
         },
     ),
     Rule(

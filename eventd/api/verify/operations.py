@@ -108,7 +108,7 @@ async def _continue(services: Services, group: GroupConfig, peer: PeerConfig, ru
     if peer.protocol == PROTOCOL_V1:
         raise QueryUnsupported("the peer is declared with v1, which cannot be verified")
     ring = await asyncio.to_thread(services.ring, group)
-    transport = Transport(services.clock, services.credentials)
+    transport = Transport(services.clock, services.credentials, threads=services.database.threads)
     try:
         random = services.log.chance.token
         asker = Asker(group, peer, transport, ring, services.clock, random, services.peer_rules)

@@ -22,8 +22,9 @@ from eventd.egress.transport.url import ConnectionOrigin, read_url
 from eventd.net.address_rules import AddressForbidden, AddressRules
 from eventd.net.connecting import connect, open_first
 from eventd.net.exchange import IDLE_SECONDS, Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
-from eventd.net.name_cache import LookUp, NameCache, look_up
+from eventd.net.name_cache import LookUp, NameCache, NameResolver
 from eventd.runtime.clock import Clock
+from eventd.runtime.threads import THREADS, ThreadFactory
 from eventd.tls.contexts import ClientTls
 from eventd.tls.files import SYSTEM_CAS, CertificateUnusable, ClientTlsConfig
 from eventd.tls.reasons import HandshakeFailed, Reason, failure_at_client
@@ -75,11 +76,22 @@ class _Attempt:
 class Transport:
     """An HTTP client with persistent connections to peers and receivers, without cookies, redirects and proxies."""
 
-    def __init__(self, clock: Clock, credentials: Path | None = None, find: LookUp = look_up) -> None:
-        """`credentials` is the folder of the service manager's secrets; `find` looks up names that rules apply to."""
+    def __init__(
+        self,
+        clock: Clock,
+        credentials: Path | None = None,
+        find: LookUp | None = None,
+        *,
+        threads: ThreadFactory = THREADS,
+    ) -> None:
+        """`credentials` is the folder of the service manager's secrets; `find` looks up names that rules apply to.
+
+        Without `find`, the system's resolver does, in `threads` of its own.
+        """
         self._clock = clock
         self._credentials = credentials
-        self._names = NameCache(clock.monotonic, find)
+        self._resolver = NameResolver(threads)
+        self._names = NameCache(clock.monotonic, find or self._resolver.look_up)
         self._pools: defaultdict[ConnectionOrigin, Pool] = defaultdict(lambda: Pool(clock.monotonic))
         self._limits: defaultdict[ConnectionOrigin, OriginLimit] = defaultdict(OriginLimit)
         self._tls: dict[ClientTlsConfig, ClientTls] = {}
@@ -195,6 +207,7 @@ class Transport:
     async def close(self) -> None:
         """Close every connection."""
         self._closed = True
+        self._resolver.close()
         for pool in self._pools.values():
             pool.close()
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 
 import pytest
 
-from eventd.net.name_cache import KEPT_SECONDS, NameCache, address_of, look_up
+from eventd.net.name_cache import KEPT_SECONDS, NameCache, NameResolver, address_of
+from eventd.runtime.blocking_calls import COUNT
+from eventd.runtime.threads import THREADS
 from eventd.testing import ManualClock
 
 
-class Resolver:
+class Answering:
     """Answers look-ups with `answers`, one after the other; while `closed`, it does not answer."""
 
     def __init__(self, *answers: list[str]) -> None:
@@ -27,7 +30,7 @@ class Resolver:
 
 
 async def test_a_result_is_used_for_a_second_and_by_host_and_port() -> None:
-    clock, resolver = ManualClock(), Resolver(["10.0.0.1", "10.0.0.1", "::1"], ["10.0.0.2"], ["10.0.0.3"])
+    clock, resolver = ManualClock(), Answering(["10.0.0.1", "10.0.0.1", "::1"], ["10.0.0.2"], ["10.0.0.3"])
     names = NameCache(clock.monotonic, resolver.find)
     for _ in range(2):
         assert await names.addresses("a", 443) == ("10.0.0.1", "::1")
@@ -41,7 +44,7 @@ async def test_a_result_is_used_for_a_second_and_by_host_and_port() -> None:
 
 
 async def test_requests_at_the_same_time_share_a_look_up() -> None:
-    resolver = Resolver(["10.0.0.1"])
+    resolver = Answering(["10.0.0.1"])
     names = NameCache(ManualClock().monotonic, resolver.find)
     assert await asyncio.gather(*[names.addresses("a", 443) for _ in range(50)]) == [("10.0.0.1",)] * 50
     assert len(resolver.asked) == 1
@@ -49,7 +52,7 @@ async def test_requests_at_the_same_time_share_a_look_up() -> None:
 
 
 async def test_a_request_that_is_cancelled_leaves_the_look_up_to_the_next() -> None:
-    resolver = Resolver(["10.0.0.1"])
+    resolver = Answering(["10.0.0.1"])
     resolver.gate.clear()
     names = NameCache(ManualClock().monotonic, resolver.find)
     first, second = [asyncio.create_task(names.addresses("a", 443)) for _ in range(2)]
@@ -63,7 +66,7 @@ async def test_a_request_that_is_cancelled_leaves_the_look_up_to_the_next() -> N
 
 
 async def test_a_failure_is_not_kept() -> None:
-    resolver = Resolver([], ["10.0.0.1"])
+    resolver = Answering([], ["10.0.0.1"])
     names = NameCache(ManualClock().monotonic, resolver.find)
     with pytest.raises(socket.gaierror):
         await names.addresses("a", 443)
@@ -77,20 +80,26 @@ async def test_a_failure_is_not_kept() -> None:
         *[("::ffff:127.0.0.1", "::ffff:7f00:1"), ("::0:1", "::1"), ("fe80::1%25lo", "fe80::1%lo")],
     ],
 )
-async def test_an_address_is_not_looked_up(monkeypatch: pytest.MonkeyPatch, host: str, address: str) -> None:
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", None)
-    assert await look_up(host, 443) == [str(address_of((address,)))]
+async def test_an_address_is_not_looked_up(host: str, address: str) -> None:
+    def refuse(*_: object) -> list[tuple[object, ...]]:
+        raise AssertionError
+
+    assert await NameResolver(THREADS, resolve=refuse).look_up(host, 443) == [str(address_of((address,)))]
 
 
 async def test_a_name_is_looked_up_by_the_system() -> None:
-    found = await look_up("localhost", 443)
+    resolver = NameResolver(THREADS)
+    found = await resolver.look_up("localhost", 443)
+    resolver.close()
     assert set(found) & {"127.0.0.1", "::1"}
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64, "", "a\0b", ".a"])
 async def test_an_impossible_name_is_one_that_is_not_found(host: str) -> None:
+    resolver = NameResolver(THREADS)
     with pytest.raises(socket.gaierror):
-        await look_up(host, 443)
+        await resolver.look_up(host, 443)
+    resolver.close()
 
 
 def test_an_address_has_its_zone() -> None:
@@ -98,3 +107,30 @@ def test_an_address_has_its_zone() -> None:
     assert address_of(("fe80::1%lo", 443, 0, 1)) == "fe80::1%lo"
     assert address_of(("FD00:0::1", 443, 0, 0)) == "fd00::1"
     assert address_of(("10.0.0.1", 443)) == "10.0.0.1"
+
+
+async def test_names_whose_look_up_hangs_hold_up_no_other_and_have_one_look_up_each() -> None:
+    release, asked = threading.Event(), list[str]()
+
+    def resolve(host: str, port: int) -> list[tuple[object, ...]]:
+        asked.append(host)
+        if host.startswith("hangs"):
+            release.wait(60)
+        return [("10.0.0.1", port)]
+
+    resolver = NameResolver(THREADS, resolve=resolve)
+    names = NameCache(ManualClock().monotonic, resolver.look_up)
+    tries = [
+        asyncio.create_task(asyncio.wait_for(names.addresses(f"hangs{number}", 443), 0.2))
+        for number in range(COUNT // 2)
+        for _ in range(3)
+    ]
+    done = await asyncio.gather(*tries, return_exceptions=True)
+    assert {type(error) for error in done} == {TimeoutError}
+    try:
+        assert len(asked) == COUNT // 2, "one look-up of each name"
+        async with asyncio.timeout(1):
+            assert await names.addresses("works", 443) == ("10.0.0.1",)
+    finally:
+        release.set()
+        resolver.close()
