@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 
 from eventd.egress.callbacks.cursor import CallbackChange, CallbackCursor, Notify
 from eventd.egress.callbacks.endpoint import CallbackSecrets
@@ -18,7 +18,7 @@ from eventd.egress.loop.consumer import Consumer
 from eventd.errors import SecretUnreadable
 from eventd.log.cursors.cursors import Cursor
 from eventd.resources.callback_configuration import CallbackConfig
-from eventd.resources.callback_keys import load_callback_secrets
+from eventd.resources.callback_secret_files import CallbackSecretFiles
 from eventd.resources.subscriber_configuration import SubscriberLimits, subscriber_config
 from eventd.runtime.supervisor import Supervisor
 from eventd.store.rows.callback_cursors import (
@@ -72,7 +72,7 @@ def purposes_of_subscribers(rows: Iterable[SubscriberRow], limits: SubscriberLim
 class Callbacks:
     """The running callbacks. `chance` returns numbers in [0, 1) for the jitter of the back-off.
 
-    `credentials` is the folder of the service manager's secrets. `notify` gets the name of a callback, a change of its
+    `files` reads their secrets. `notify` gets the name of a callback, a change of its
     condition, and a sentence about it.
     """
 
@@ -81,17 +81,18 @@ class Callbacks:
         dependencies: CallbackDependencies,
         supervisor: Supervisor,
         chance: Callable[[], float],
-        credentials: Path | None,
+        files: CallbackSecretFiles,
         notify: Callable[[str, CallbackChange, str], None],
     ) -> None:
         self._dependencies = dependencies
         self._spawn = supervisor.spawn
         self._chance = chance
-        self._credentials = credentials
+        self._files = files
         self._notify = notify
         self._consumers: Consumers[CallbackPurpose] = Consumers(supervisor.keep, self._start)
         self._purposes: dict[str, CallbackPurpose] = {}
         self._secrets: dict[str, CallbackSecrets] = {}
+        self._reloads = 0
 
     def __len__(self) -> int:
         return len(self._consumers)
@@ -161,31 +162,41 @@ class Callbacks:
 
     # --- secrets ----------------------------------------------------------------------------------------------
 
-    def _read_secrets(self, purpose: CallbackPurpose) -> CallbackSecrets:
+    async def _read_secrets(self, purpose: CallbackPurpose) -> CallbackSecrets:
         """Return the secrets of a callback, which are read when they are first used. Raises `SecretUnreadable`."""
-        config = purpose.config
-        if config.name not in self._secrets:
-            loaded = load_callback_secrets(config, self._credentials)
-            if purpose.authorization is not None:
-                loaded = replace(loaded, authorization=purpose.authorization)
-            self._secrets[config.name] = loaded
-        return self._secrets[config.name]
+        name = purpose.config.name
+        known = self._secrets.get(name)
+        if known is not None:
+            return known
+        reloads = self._reloads
+        loaded = await self._files.read(purpose.config)
+        if purpose.authorization is not None:
+            loaded = replace(loaded, authorization=purpose.authorization)
+        if reloads == self._reloads and self._purposes.get(name) == purpose:  # nothing has changed meanwhile
+            self._secrets[name] = loaded
+        return loaded
 
-    def reload(self) -> list[str]:
+    async def reload(self) -> list[str]:
         """Read the secrets of all callbacks again; return the names of the cursors whose secrets have become readable.
 
         A callback whose secrets cannot be read keeps none: it is `failed` until they can.
         """
-        readable: list[str] = []
-        for name, purpose in self._purposes.items():
-            self._secrets.pop(name, None)
-            try:
-                self._read_secrets(purpose)
-            except SecretUnreadable as error:
-                logger.error("callback secret unreadable", extra={"callback": name, "error": str(error)})
-            else:
-                readable += [cursor for cursor in self._consumers.names if callback_of(cursor) == name]
-        return readable
+        self._secrets.clear()
+        self._files.forget()
+        self._reloads += 1
+        purposes = dict(self._purposes)
+        found = await asyncio.gather(*map(self._is_readable, purposes.values()))
+        names = {name for name, is_readable in zip(purposes, found, strict=True) if is_readable}
+        return [cursor for cursor in self._consumers.names if callback_of(cursor) in names]
+
+    async def _is_readable(self, purpose: CallbackPurpose) -> bool:
+        try:
+            await self._read_secrets(purpose)
+        except SecretUnreadable as error:
+            about = {"callback": purpose.config.name, "error": str(error)}
+            logger.error("callback secret unreadable", extra=about)
+            return False
+        return True
 
     def look_again(self, names: Sequence[str]) -> None:
         """Let these consumers, by the names of their cursors, read them again if they wait for an attempt."""

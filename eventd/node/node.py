@@ -53,6 +53,7 @@ from eventd.node.topic_changes import TopicChanges
 from eventd.observe.metrics import Metrics
 from eventd.plugins.run.context import context_of
 from eventd.plugins.run.plugins import Plugins
+from eventd.resources.callback_secret_files import CallbackSecretFiles
 from eventd.runtime.chance import Chance
 from eventd.runtime.clock import SECOND, Clock
 from eventd.runtime.supervisor import Chore, Supervisor
@@ -237,12 +238,14 @@ class Node:
     def _make_callbacks(self) -> Callbacks:
         settings, log = self.settings, self.log
         rules = settings.callback_rules
-        transport, credentials = self._dependencies.transport, settings.credentials_directory
-        self._tester = CallbackTester(transport, rules, self._clock, self._chance, credentials)
+        transport = self._dependencies.transport
+        files = CallbackSecretFiles(log.database.threads, settings.credentials_directory)
+        self._started.append(files.close)
+        self._tester = CallbackTester(transport, rules, self._clock, self._chance, files)
         metrics = DeliveryMetrics(self.metrics.callbacks, self.metrics.routemaster)
         dependencies = CallbackDependencies(log, transport, rules, self.outbox, metrics, self.supervisor.spawn)
         notices = CallbackNotices(log, settings.notices_topic, self.supervisor.spawn)
-        callbacks = Callbacks(dependencies, self.supervisor, self._chance.fraction, credentials, notices.notify)
+        callbacks = Callbacks(dependencies, self.supervisor, self._chance.fraction, files, notices.notify)
         self._started.append(lambda: callbacks.stop(settings.drain_timeout))
         return callbacks
 

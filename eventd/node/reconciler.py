@@ -225,7 +225,7 @@ class Reconciler:
             for group in self._groups.values():
                 await group.load_keys()
                 await self._forgive(group)
-            names = self._callbacks.reload()
+            names = await self._callbacks.reload()
             await self._log.database.write(forgive_failed, names, self._log.clock.now())
             self._callbacks.look_again(names)
 

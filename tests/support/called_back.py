@@ -34,8 +34,10 @@ from eventd.node.callbacks import CallbackPurpose, Callbacks
 from eventd.observe.callback_figures import CallbackFigures
 from eventd.observe.routemaster_figures import RoutemasterFigures
 from eventd.resources.callback_configuration import CallbackConfig
+from eventd.resources.callback_secret_files import CallbackSecretFiles
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.supervisor import Supervisor
+from eventd.runtime.threads import THREADS
 from eventd.store.rows.callback_attempts import read_attempts
 from eventd.store.rows.callback_cursors import CALLBACK, CALLBACK_KINDS, RESEND, callback_name
 from eventd.testing import ManualClock, draft, until
@@ -85,6 +87,7 @@ class CalledBack:
         self.registry = CollectorRegistry()
         self.figures = CallbackFigures(self.registry)
         self.surface_figures = RoutemasterFigures(self.registry)
+        self.files = CallbackSecretFiles(THREADS, None, seconds=0.5)
         self._supervisor = Supervisor(clock)
         self._purposes: dict[str, CallbackPurpose] = {}
         self.begin()
@@ -94,7 +97,7 @@ class CalledBack:
         budget = Budget(64 << 20, lambda: max(1, len(self._purposes)), self.clock)
         metrics = DeliveryMetrics(self.figures, self.surface_figures)
         dependencies = CallbackDependencies(self.log, self.transport, LOOPBACK, budget, metrics, self._supervisor.spawn)
-        self.callbacks = Callbacks(dependencies, self._supervisor, lambda: 0.0, None, self._note)
+        self.callbacks = Callbacks(dependencies, self._supervisor, lambda: 0.0, self.files, self._note)
 
     def _note(self, name: str, change: CallbackChange, _detail: str) -> None:
         self.changes.append((name, change.value))
@@ -212,6 +215,7 @@ class CalledBack:
     async def close(self) -> None:
         await self.callbacks.stop(1.0)
         await self.transport.close()
+        await self.files.close()
         await self._supervisor.stop()
 
 

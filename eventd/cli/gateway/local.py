@@ -124,12 +124,15 @@ class LocalGateway:
         """Send a test message from this process, by the settings and with the files that its user can read."""
         from eventd.egress.callbacks.tester import CallbackTester
         from eventd.egress.transport.transport import Transport
+        from eventd.resources.callback_secret_files import CallbackSecretFiles
         from eventd.runtime.chance import SYSTEM
 
+        assert self._services is not None
         settings, clock = self._settings, self._clock
         transport = Transport(clock, settings.credentials_directory)
         try:
-            tester = CallbackTester(transport, settings.callback_rules, clock, SYSTEM, settings.credentials_directory)
+            files = CallbackSecretFiles(self._services.database.threads, settings.credentials_directory)
+            tester = CallbackTester(transport, settings.callback_rules, clock, SYSTEM, files)
             return await tester.test(config)
         finally:
             await transport.close()

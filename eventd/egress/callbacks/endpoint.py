@@ -7,7 +7,7 @@ refuse the content (400, 413, 422, 500), which has to be proven before an event 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
@@ -99,18 +99,19 @@ class CallbackSecrets(Protocol):
     def authorization(self) -> str | None: ...
 
 
-class CallbackEndpoint:
-    """The endpoint of one callback.
+ReadSecrets = Callable[[], Awaitable[CallbackSecrets]]
+"""Returns the present secrets. Raises `SecretUnreadable`."""
 
-    `secrets` returns the present secrets, or raises `SecretUnreadable`.
-    """
+
+class CallbackEndpoint:
+    """The endpoint of one callback. `secrets` are read for each request."""
 
     def __init__(
         self,
         config: CallbackConfig,
         transport: Transport,
         rules: AddressRules,
-        secrets: Callable[[], CallbackSecrets],
+        secrets: ReadSecrets,
         clock: Clock,
     ) -> None:
         self._config = config
@@ -124,7 +125,7 @@ class CallbackEndpoint:
         config, started_at, begun = self._config, self._clock.now(), self._clock.monotonic()
         key_ids = address = ""
         try:
-            secrets = self._secrets()
+            secrets = await self._secrets()
             key_ids = " ".join(key.id for key in secrets.keys)
             headers = self._headers(secrets, id, body, started_at // SECOND, repair=repair)
             answer = await self._transport.post(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventd.egress.callbacks.batches import BatchLimits, ItemWindow, MessageBatch, cut
 from eventd.egress.callbacks.delivery import CallbackDelivery, CallbackMetrics, PageSource
-from eventd.egress.callbacks.endpoint import CallbackEndpoint, CallbackSecrets
+from eventd.egress.callbacks.endpoint import CallbackEndpoint, ReadSecrets
 from eventd.egress.callbacks.formats import EXPIRED, STANDARD, CallbackItem
 from eventd.egress.callbacks.gap import GapReport
 from eventd.egress.callbacks.selection import CallbackReader, CallbackSelection
@@ -74,7 +74,7 @@ class CallbackSink:
     """Delivers to one callback, for its own cursor or for a resend's.
 
     `ledger` is the name of the callback's own cursor, under which deliveries are recorded; `selection` says which
-    records of its topic it gets. `secrets` returns its present secrets.
+    records of its topic it gets. `secrets` reads its present secrets.
     """
 
     own = False
@@ -85,7 +85,7 @@ class CallbackSink:
         selection: CallbackSelection,
         cursor: Cursor,
         ledger: str,
-        secrets: Callable[[], CallbackSecrets],
+        secrets: ReadSecrets,
         dependencies: CallbackDependencies,
     ) -> None:
         self._config = config

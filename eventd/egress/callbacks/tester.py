@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -13,7 +12,7 @@ from eventd.egress.callbacks.formats import RECORDS, ROUTEMASTER, STANDARD
 from eventd.egress.transport.transport import Transport
 from eventd.net.address_rules import AddressRules
 from eventd.resources.callback_configuration import CallbackConfig
-from eventd.resources.callback_keys import load_callback_secrets
+from eventd.resources.callback_secret_files import CallbackSecretFiles
 from eventd.runtime.chance import Chance
 from eventd.runtime.clock import Clock
 from federation.event import format_time
@@ -30,20 +29,20 @@ class CallbackTestResult(NamedTuple):
 
 
 class CallbackTester:
-    """Sends test messages, with secrets that are read anew for each. `credentials`: see `load_callback_secrets`."""
+    """Sends test messages, with secrets that `files` reads anew for each."""
 
     def __init__(
-        self, transport: Transport, rules: AddressRules, clock: Clock, chance: Chance, credentials: Path | None
+        self, transport: Transport, rules: AddressRules, clock: Clock, chance: Chance, files: CallbackSecretFiles
     ) -> None:
         self._transport = transport
         self._rules = rules
         self._clock = clock
         self._chance = chance
-        self._credentials = credentials
+        self._files = files
 
     async def test(self, config: CallbackConfig) -> CallbackTestResult:
         """Send a test message in the callback's format; Routemaster's receivers get an event of type `noop`."""
-        secrets = partial(load_callback_secrets, config, self._credentials)
+        secrets = partial(self._files.read, config)
         endpoint = CallbackEndpoint(config, self._transport, self._rules, secrets, self._clock)
         id = f"test_{self._chance.token(12).hex()}"
         return CallbackTestResult(id, await endpoint.send(id, _body(config, id, self._clock.now())))
