@@ -8,7 +8,7 @@ declaration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,7 +31,7 @@ from eventd.log.cursors.cursors import (
     set_paused,
 )
 from eventd.log.delivery.selection import Selection
-from eventd.resources.callback_configuration import CallbackConfig, callbacks
+from eventd.resources.callback_configuration import CallbackConfig, callbacks, declared_at
 from eventd.resources.configuration import (
     PeerConfig,
     SubscriptionConfig,
@@ -92,15 +92,20 @@ def reconcile(conn: Connection, stored: Sequence[StoredResource], now: int) -> l
     # A subscription moved to another group: its parts were made of the old group's events.
     ended = {subscription_owner(target_of(name)[1]) for name in gone}
     orphan(conn, {f"{row.kind}/{row.name}" for row in stored} - ended, now)
-    _reconcile_callbacks(conn, callbacks(stored), now)
+    fresh = {name for name, at in declared_at(stored).items() if at == now}
+    _reconcile_callbacks(conn, callbacks(stored), fresh, now)
     return read_cursors(conn, *KINDS, *CALLBACK_KINDS)
 
 
-def _reconcile_callbacks(conn: Connection, declared: Mapping[str, CallbackConfig], now: int) -> None:
+def _reconcile_callbacks(
+    conn: Connection, declared: Mapping[str, CallbackConfig], fresh: Collection[str], now: int
+) -> None:
     """Create, adjust and delete the cursors of declared callbacks; one whose topic does not exist has none.
 
-    A change of the selection concerns the records after the cursor. If the topic was deleted and created again, the
-    callback begins anew. Cursors of subscribers of a Routemaster surface are left as they are.
+    A change of the selection concerns the records after the cursor. Cursors of subscribers of a Routemaster surface are
+    left as they are. `fresh`: the names of callbacks that this transaction declares. Each of them gets its cursor at
+    once, so the topic of another one without a cursor was created later than the callback, perhaps again: all of its
+    records are new to the callback, which begins with the first.
     """
     head = read_head(conn)
     cursors = {cursor.name: cursor for cursor in read_cursors(conn, *CALLBACK_KINDS)}
@@ -117,7 +122,8 @@ def _reconcile_callbacks(conn: Connection, declared: Mapping[str, CallbackConfig
         if topic is None:
             continue
         if cursor is None:
-            position = topic.evicted_position if callback.from_earliest else head.last
+            is_later = callback.name not in fresh
+            position = topic.evicted_position if callback.from_earliest or is_later else head.last
             create_cursor(conn, name, kind=CALLBACK, topic_id=topic.id, position=position, now=now, hold=callback.hold)
             declare_selection(conn, name, head.registry_version, selection, now)
             continue

@@ -6,7 +6,9 @@ import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from heapq import merge
+from itertools import islice
+from typing import NamedTuple, Self
 
 from eventd.egress.callbacks.formats import EXPIRED, UNSUITABLE, CallbackItem
 from eventd.egress.callbacks.selection import CallbackReader, CallbackSelection
@@ -118,7 +120,7 @@ def _status(
     cursor = cursors.get(name)
     position = head if cursor is None else cursor.position
     topic = find_topic(conn, one.config.topic) if cursor is None else None
-    if topic is not None and one.config.from_earliest:
+    if topic is not None:
         position = topic.evicted_position
     backlog = Backlog(position)
     if cursor is not None and position < head:
@@ -249,17 +251,39 @@ class EndpointAttempt(NamedTuple):
     retry_at: int | None
 
 
-def read_attempt_list(conn: Connection, callback: str, *, before: int | None, limit: int) -> list[EndpointAttempt]:
-    """Return up to `limit` attempts of a callback from before a time (microseconds; None: all), newest first.
+class AttemptPlace(NamedTuple):
+    """A place in the list of a callback's attempts: the ids of the last rows before it; None: it has none of these.
 
-    Those of its resends are included.
+    Failed and accepted attempts are rows of two tables. Times would not do: several rows may have the same.
+    """
+
+    failed: int | None = None
+    accepted: int | None = None
+
+    def after(self, shown: Sequence[EndpointAttempt]) -> Self:
+        """Return the place after these attempts, which are listed from here on."""
+        failed = [one.id for one in shown if one.reason]
+        accepted = [one.id for one in shown if not one.reason]
+        return type(self)(failed[-1] if failed else self.failed, accepted[-1] if accepted else self.accepted)
+
+
+NEWEST = AttemptPlace()
+
+
+def read_attempt_list(
+    conn: Connection, callback: str, *, before: int | None, limit: int, place: AttemptPlace = NEWEST
+) -> list[EndpointAttempt]:
+    """Return up to `limit` attempts of a callback from a place on, newest first, and those of its resends.
+
+    `before`: only those from before this time (microseconds; None: all).
     """
     name = callback_name(callback)
     names = [name, *(c.name for c in read_cursors(conn, RESEND) if callback_of(c.name) == callback)]
-    failed = [row for one in names for row in read_attempts(conn, one, before=before, limit=limit)]
-    accepted = read_newest_batches(conn, name, before=before, limit=limit)
-    found = [*map(_failure, failed), *map(_success, accepted)]
-    return sorted(found, key=lambda one: (one.at, one.id), reverse=True)[:limit]
+    rows = [row for one in names for row in read_attempts(conn, one, before=before, below=place.failed, limit=limit)]
+    failed = map(_failure, sorted(rows, key=lambda row: row.id, reverse=True))
+    accepted = map(_success, read_newest_batches(conn, name, before=before, below=place.accepted, limit=limit))
+    # Rows of each table stay in the order of their ids, whatever their times are: no page skips or repeats one.
+    return [*islice(merge(failed, accepted, key=lambda one: -one.at), limit)]
 
 
 def _failure(row: CallbackAttempt) -> EndpointAttempt:

@@ -32,7 +32,8 @@ class CallbackConfig:
     """An endpoint, and which records of which topic are pushed to it.
 
     `topic` is `group:NAME` for the events of a group, and `group` its name; for a topic of records, `group` is empty,
-    and `selector` tests tag and node. Without `from_earliest`, a new callback begins at the end of the log.
+    and `selector` tests tag and node. Without `from_earliest`, a new callback begins at the end of the log, or, if
+    its topic is created only later, at the beginning of the topic.
 
     `timeout` and `connect_timeout` are in seconds, `window`, `disable_after` and `hold` in microseconds. `per_second`
     None: no limit; `disable_after` None: never paused by the node; `hold` None: retention keeps nothing for it. Files
@@ -68,6 +69,11 @@ class CallbackConfig:
 def callbacks(stored: Iterable[StoredResource]) -> dict[str, CallbackConfig]:
     """Return the callbacks by name. Raises Invalid for a row this program cannot read."""
     return {name: _callback(name, spec) for name, spec in specs_of(stored, EVENT_CALLBACK, EventCallbackSpec).items()}
+
+
+def declared_at(stored: Iterable[StoredResource]) -> dict[str, int]:
+    """Return when each callback was declared as it is now, in microseconds, by name."""
+    return {row.name: row.updated_at for row in stored if row.kind == EVENT_CALLBACK.name}
 
 
 def _callback(name: str, spec: EventCallbackSpec) -> CallbackConfig:

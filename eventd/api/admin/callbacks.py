@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
 
 from eventd.api.framework.moments import read_moment, show_seconds, show_time
 from eventd.api.framework.operations import Params, Services
-from eventd.api.framework.paging import PAGE_SIZE, Limit
+from eventd.api.framework.paging import PAGE_SIZE, After, Limit
 from eventd.egress.cursors import pause_all, reconcile
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.groups.callbacks import (
+    NEWEST,
+    AttemptPlace,
     CallbackStatus,
     EndpointAttempt,
     KnownCallback,
@@ -45,6 +48,7 @@ if TYPE_CHECKING:  # the module loads the HTTP client, which other operations do
 
 RECENT = 5
 """Number of attempts that a description shows."""
+_PLACE = re.compile(r"([0-9]{0,18}):([0-9]{0,18})")
 _LETTERS = 1000
 
 
@@ -175,19 +179,40 @@ class ListAttempts(OneCallback):
     """The requests to a callback's endpoint, newest first."""
 
     before: str = Field(default="", description="Only attempts before this time: RFC 3339, or an age (`15m`).")
+    after: After = ""
     limit: Limit = PAGE_SIZE
 
 
 async def list_attempts(services: Services, params: ListAttempts) -> dict[str, Any]:
     before = read_moment("before", params.before, services.clock.now())
-    return await services.database.read(_read_attempts, params, before)
+    return await services.database.read(read_attempt_page, params.callback, before, params.after, params.limit)
 
 
-def _read_attempts(conn: Connection, params: ListAttempts, before: int | None) -> dict[str, Any]:
-    name = find_callback(conn, params.callback).config.name
-    found = read_attempt_list(conn, name, before=before, limit=params.limit)
-    following = show_time(found[-1].at) if len(found) == params.limit else None
-    return {"attempts": [_attempt(one) for one in found], "next": following}
+def read_attempt_page(conn: Connection, callback: str, before: int | None, after: str, limit: int) -> dict[str, Any]:
+    """Return a page of a callback's attempts as JSON, and the token `after` of the next one.
+
+    `before`: only those from before this time (microseconds; None: all). Raises `NotFound` and `Invalid`.
+    """
+    place = _read_place(after)
+    name = find_callback(conn, callback).config.name
+    found = read_attempt_list(conn, name, before=before, limit=limit + 1, place=place)
+    shown = found[:limit]
+    following = _write_place(place.after(shown)) if len(found) > limit else None
+    return {"attempts": [_attempt(one) for one in shown], "next": following}
+
+
+def _write_place(place: AttemptPlace) -> str:
+    return ":".join("" if id is None else str(id) for id in place)
+
+
+def _read_place(token: str) -> AttemptPlace:
+    """Return the place that a token names; the beginning of the list for an empty one. Raises `Invalid`."""
+    if not token:
+        return NEWEST
+    found = _PLACE.fullmatch(token)
+    if found is None:
+        raise Invalid(f"{token[:60]!r} is not a token of this list", hint="send the `next` of the last page unchanged")
+    return AttemptPlace(*(int(id) if id else None for id in found.groups()))
 
 
 def _attempt(one: EndpointAttempt) -> dict[str, Any]:

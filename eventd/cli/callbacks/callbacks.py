@@ -154,12 +154,13 @@ async def attempts(
         str,
         typer.Option("--before", metavar="TIME", help="Only attempts before TIME: RFC 3339, or an age such as 15m."),
     ] = "",
+    after: Annotated[str, typer.Option("--after", metavar="TOKEN", help="Show the older attempts after TOKEN.")] = "",
 ) -> None:
     """List the requests to a callback's endpoint with status and duration, the newest first."""
-    answer = await session.call("callbacks.attempts", callback=name, limit=limit, before=before)
+    answer = await session.call("callbacks.attempts", callback=name, limit=limit, before=before, after=after)
     session.out.rows(ATTEMPTS, answer["attempts"], name=lambda row: str(row["messageId"]))
     if answer["next"] is not None:
-        note(f"note: there may be more: continue with --before {answer['next']}")
+        note(f"note: there are older attempts: continue with --after {answer['next']}")
 
 
 @connected_without_table

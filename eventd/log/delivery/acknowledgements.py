@@ -62,12 +62,17 @@ class AcceptedBatch(NamedTuple):
     receipt: str
 
 
-def read_newest_batches(conn: Connection, cursor: str, *, before: int | None, limit: int) -> list[AcceptedBatch]:
-    """Return up to `limit` acknowledged batches of a callback's cursor from before a time, newest first.
+def read_newest_batches(
+    conn: Connection, cursor: str, *, before: int | None, below: int | None = None, limit: int
+) -> list[AcceptedBatch]:
+    """Return up to `limit` acknowledged batches of a callback's cursor, newest first.
 
-    `before` in microseconds; None: all. Resends and reports of losses are included, and rows without a message are not.
+    Only those from before a time (microseconds; None: all), and with ids below one (None: all). Resends and reports of
+    losses are included, and rows without a message are not.
     """
-    bound, params = ("", (cursor,)) if before is None else (" AND acked_at < ?", (cursor, before))
+    bounds = [("acked_at", before), ("id", below)]
+    given = {column: value for column, value in bounds if value is not None}
+    bound, params = "".join(f" AND {column} < ?" for column in given), (cursor, *given.values())
     columns = ", ".join(AcceptedBatch._fields)
     sql = f"SELECT {columns} FROM batches WHERE cursor = ?{bound} AND status <> 0 AND batch_id <> ''"
     found = [

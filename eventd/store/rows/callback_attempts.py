@@ -101,12 +101,17 @@ def last_attempt(conn: Connection, cursor: str) -> CallbackAttempt | None:
 
 
 def read_attempts(
-    conn: Connection, cursor: str, *, before: int | None = None, limit: int = 100
+    conn: Connection, cursor: str, *, before: int | None = None, below: int | None = None, limit: int = 100
 ) -> list[CallbackAttempt]:
-    """Return up to `limit` rows of a cursor from before a time (microseconds; None: all), newest first."""
-    bound, params = ("", (cursor,)) if before is None else (" AND started_at < ?", (cursor, before))
+    """Return up to `limit` rows of a cursor, newest first.
+
+    Only those from before a time (microseconds; None: all), and with ids below one (None: all).
+    """
+    bounds = [("started_at", before), ("id", below)]
+    given = {column: value for column, value in bounds if value is not None}
+    bound = "".join(f" AND {column} < ?" for column in given)
     sql = f"SELECT {_COLUMNS} FROM callback_attempts WHERE cursor = ?{bound} ORDER BY id DESC LIMIT ?"
-    return [_attempt(row) for row in fetch(conn, sql, (*params, limit))]
+    return [_attempt(row) for row in fetch(conn, sql, (cursor, *given.values(), limit))]
 
 
 def _attempt(row: Sequence[Any]) -> CallbackAttempt:
