@@ -43,6 +43,8 @@ from eventd.store.rows.callback_cursors import CALLBACK, CALLBACK_KINDS, RESEND,
 from eventd.testing import ManualClock, draft, until
 from federation.selector import Selector
 
+HOURLY = Backoff(base=3600.0, cap=3600.0, jitter=0.0, patience=3600.0)
+"""Retries every hour, so that a test passes days in few steps and the node is never late."""
 LOOPBACK = AddressRules.of_callbacks(["127.0.0.0/8"], [])
 
 

@@ -17,8 +17,11 @@ from eventd.log.cursors.cursors import Cursor, Postponement, Step, read_cursors,
 from eventd.log.cursors.holding import DISABLED_BY
 from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt
 from eventd.store.rows.routemaster import add_sent
-from eventd.text.duration import MINUTE, SECOND, format_duration
+from eventd.text.duration import HOUR, MINUTE, SECOND, format_duration
 
+LEAST_APART = 12 * HOUR
+"""How long a callback must have failed, in microseconds, before the node disables it, however short `disable_after` is:
+what ends within a night is no reason to give an endpoint up."""
 MOST_LATE = 5 * MINUTE
 """How late, in microseconds, an attempt may be without a doubt that the node has tried all the time."""
 
@@ -107,8 +110,9 @@ class SentCount:
 class CallbackCursor(StoredCursor):
     """The stored cursor of a callback. `attempts` returns the failed attempts that are to be stored.
 
-    `disable_after` is in microseconds; None: the node never disables the callback, not even on a 410. `subscriber` is
-    the identity of a subscriber of the Routemaster surface, whose delivered events are counted; empty for others.
+    `disable_after` is in microseconds, and counts as `LEAST_APART` if it is less; None: the node never disables the
+    callback, not even on a 410. `subscriber` is the identity of a subscriber of the Routemaster surface, whose
+    delivered events are counted; empty for others.
     """
 
     def __init__(
@@ -125,7 +129,7 @@ class CallbackCursor(StoredCursor):
         self._subscriber = subscriber
         self._log = log
         self._attempts = attempts
-        self._disable_after = disable_after
+        self._disable_after = None if disable_after is None else max(disable_after, LEAST_APART)
         self._notify = notify
         self._is_failing: bool | None = None  # whether this was notified; None: not known yet
         self.postpone = self._postpone

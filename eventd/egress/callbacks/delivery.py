@@ -165,7 +165,7 @@ class CallbackDelivery:
         self.forget()
         last = await self._log.database.read_for_delivery(last_attempt, self._cursor)
         if last is None or not last.after <= position < last.upto or last.shape != self._shape:
-            if last is not None and not last.reason:
+            if last is not None and not last.reason and last.after < last.upto:  # otherwise a report of losses
                 await self._log.database.write(end_attempts, self._cursor)
             return
         self._tries.recall(last.upto, last.answers + 1)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
-from eventd.egress.callbacks.delivery import CallbackMetrics, MadeRequest, PageSource
+from eventd.egress.callbacks.delivery import CallbackMetrics, FailedAttempts, MadeRequest, PageSource
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, Meaning, SendOutcome
-from eventd.egress.callbacks.formats import ROUTEMASTER, CallbackItem, gap_body, gap_id
+from eventd.egress.callbacks.formats import ROUTEMASTER, gap_body, gap_id
 from eventd.egress.loop.sink import Ack
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.losses import Loss
 from eventd.log.cursors.cursors import GAP_PROTOCOL, Cursor, DeliveredBatch
 from eventd.resources.callback_configuration import CallbackConfig
-from eventd.store.rows.callback_attempts import CallbackAttempt
+from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt, last_attempt
 
 
 class GapReport:
@@ -38,20 +39,14 @@ class GapReport:
         self._log = log
         self._cursor = cursor
         self._ledger = ledger
-        self._refusals = 0
         self._failed: list[CallbackAttempt] = []
 
-    async def report(
-        self, losses: Sequence[Loss], after: int, upto: int, source: PageSource, following: CallbackItem | None
-    ) -> Ack:
-        """Report the losses in `(after, upto]`, and return the result. Raises `LinkError`.
-
-        The message has the time of the `following` event, so that a repetition has the same bytes; without one, the
-        present time.
-        """
+    async def report(self, losses: Sequence[Loss], after: int, upto: int, source: PageSource) -> Ack:
+        """Report the losses in `(after, upto]`, and return the result. Raises `LinkError`."""
         id = gap_id(losses, source.head.epoch, self._config.name)
-        outcome = None
+        outcome = effect = None
         if self._config.format != ROUTEMASTER:
+            row = await self._begin(id, after)
             body = gap_body(
                 losses,
                 self._config.format,
@@ -59,22 +54,54 @@ class GapReport:
                 source.head.epoch,
                 callback=self._config.name,
                 id=id,
-                now=self._log.clock.now() if following is None else following.recorded_at,
+                now=int(row.shape),
             )
             outcome = await self._endpoint.send(id, body)
             self._metrics.attempted(self._config.name, MadeRequest(outcome.duration, outcome.reason))
-            if outcome.meaning is not Meaning.DELIVERED:
-                self._note(id, after, outcome)
-        self._refusals = 0
+            if outcome.meaning is Meaning.DELIVERED:
+                effect = FailedAttempts(self._cursor.name, self.take_failures())
+            else:
+                await self._log.database.write(add_attempt, self._refused(row, outcome))
         self._metrics.lost(self._config.name, sum(loss.records for loss in losses))
-        return Ack(upto, (self._row(losses, id, after, upto, outcome, source),), ledger_cursor=self._ledger)
+        ledger_row = self._row(losses, id, after, upto, outcome, source)
+        return Ack(upto, (ledger_row,), effect=effect, ledger_cursor=self._ledger)
 
-    def _note(self, id: str, after: int, outcome: SendOutcome) -> None:
-        """Raise the error of a failed attempt, unless the message was refused for the last time."""
-        self._refusals += outcome.meaning is Meaning.REFUSED
-        self._failed.append(outcome.attempt(self._cursor.name, id, after, after))
-        if self._refusals < self._config.isolate_after:
+    async def _begin(self, id: str, after: int) -> CallbackAttempt:
+        """Return the row of the newest attempt at the message; before the first one, a stored row without a result.
+
+        Its `shape` is the time in the message, in microseconds: every repetition has the same bytes, also after a
+        restart.
+        """
+        last = await self._log.database.read_for_delivery(last_attempt, self._cursor.name)
+        if last is not None and last.message_id == id and last.shape:
+            return last
+        now = self._log.clock.now()
+        row = CallbackAttempt(
+            cursor=self._cursor.name,
+            message_id=id,
+            after=after,
+            upto=after,
+            events=0,
+            shape=str(now),
+            attempt=0,
+            started_at=now,
+            first_at=now,
+        )
+        await self._log.database.write(add_attempt, row)
+        return row
+
+    def _refused(self, last: CallbackAttempt, outcome: SendOutcome) -> CallbackAttempt:
+        """Return the row of a failed attempt, which is the last one; raise its error if the message is tried again.
+
+        `last` is the row of the attempt before.
+        """
+        found = outcome.attempt(self._cursor.name, last.message_id, last.after, last.upto)
+        answers = last.answers + found.answers
+        row = replace(found, shape=last.shape, attempt=last.attempt + 1, answers=answers)
+        if answers < self._config.isolate_after:
+            self._failed.append(row)
             raise outcome.error()
+        return row
 
     def take_failures(self) -> list[CallbackAttempt]:
         """Return the attempts that failed, once, so that they are stored with the cursor."""

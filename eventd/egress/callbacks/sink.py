@@ -244,7 +244,7 @@ class CallbackSink:
             if outbound.losses:
                 following = outbound.records[0] if outbound.records else None
                 upto = outbound.upto if following is None else following.position - 1
-                return await self._gaps.report(outbound.losses, outbound.after, upto, outbound.source, following)
+                return await self._gaps.report(outbound.losses, outbound.after, upto, outbound.source)
             batches = await self._collect(outbound)
             ack = Ack(0) if batches is None else await self._delivery.deliver(batches, outbound.source)
         except LinkError as error:

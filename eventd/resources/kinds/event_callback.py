@@ -259,7 +259,8 @@ class EventCallbackSpec(Spec):
     )
     retry: CallbackRetry = Field(default_factory=CallbackRetry, description="What happens after a failed request.")
     disable_after: Annotated[Duration, duration_between(0, 366 * DAY)] = Field(
-        default=120 * HOUR, description="The node pauses a callback that has failed for this long; 0: never."
+        default=120 * HOUR,
+        description="The node pauses a callback that has failed for this long, at least 12 h; 0: never.",
     )
     hold: Annotated[Duration, duration_between(0, 366 * DAY)] = Field(
         default=168 * HOUR,

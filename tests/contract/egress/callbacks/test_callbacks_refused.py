@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from eventd.testing import ManualClock, give_turns, until
+from eventd.text.duration import HOUR
 from tests.contract.egress.conftest import BOTH_DATABASES
 from tests.support.callback_receivers import HANG, Received, Receiver, Reply
-from tests.support.called_back import CalledBack, callback
+from tests.support.called_back import HOURLY, CalledBack, callback
 
 
 def refusing(*poison: str, status: int = 400) -> object:
@@ -100,6 +101,8 @@ async def test_the_search_survives_a_restart(called: CalledBack, receiver: Recei
     await called.rest(await called.cursor())
     await called.emit("e4")
     await until(lambda: receiver.events == ["e0", "e1", "e3", "e4"])
+    await called.caught_up()
+    assert [(letter.event_id, letter.reason) for letter in await called.letters()] == [("e2", "http_400")]
 
 
 @pytest.mark.parametrize(
@@ -159,25 +162,28 @@ async def test_a_large_answer_counts_and_is_cut(called: CalledBack, receiver: Re
 # --- giving an endpoint up ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("disable_after", "disabled_after"), [(20, 20), (2, 12)])
 async def test_an_endpoint_that_fails_for_too_long_is_disabled(
-    called: CalledBack, receiver: Receiver, clock: ManualClock
+    called: CalledBack, receiver: Receiver, clock: ManualClock, disable_after: int, disabled_after: int
 ) -> None:
+    """After failures that are at least 12 h apart, however short `disable_after` is."""
     receiver.always(503)
-    await called.declare(callback(receiver.url, disable_after=100_000_000))
+    await called.declare(callback(receiver.url, disable_after=disable_after * HOUR, backoff=HOURLY))
     await called.emit("e1")
-    await called.failed(1)
-    clock.advance(49)
-    await called.failed(2)
-    assert called.changes == []
-    clock.advance(2)
-    await called.failed(3)
+    half = disabled_after // 2
+    for hour in range(half):
+        assert called.changes == [], f"after {hour} h"
+        await called.rest(await called.failed(hour + 1))
     await until(lambda: called.changes == [("hook", "failing")])
-    clock.advance(60)
+    for hour in range(half, disabled_after):
+        assert called.changes == [("hook", "failing")], f"after {hour} h"
+        await called.rest(await called.failed(hour + 1))
     await until(lambda: called.changes == [("hook", "failing"), ("hook", "disabled")])
     cursor = await called.cursor()
     assert (cursor.shown_state, cursor.paused_by) == ("paused", "the node")
     asked = len(receiver.requests)
-    clock.advance(1000)
+    assert asked == disabled_after + 1
+    clock.advance(100_000)
     await give_turns()
     assert len(receiver.requests) == asked
     receiver.always(204)
@@ -188,7 +194,7 @@ async def test_an_endpoint_that_fails_for_too_long_is_disabled(
 
 async def test_410_disables_at_once(called: CalledBack, receiver: Receiver) -> None:
     receiver.always(410)
-    await called.declare(callback(receiver.url, disable_after=100_000_000))
+    await called.declare(callback(receiver.url, disable_after=100 * HOUR))
     await called.emit("e1")
     await until(lambda: called.changes == [("hook", "disabled")])
     assert (await called.cursor()).shown_state == "paused"
@@ -228,10 +234,8 @@ async def test_several_events_in_a_row_are_given_up_one_by_one(called: CalledBac
     await called.emit("bad1", "bad2", "bad3", "e1", "e2")
 
     async def ended() -> bool:
-        cursor = await called.cursor()
-        if cursor.retry_at is not None:
-            await called.rest(cursor)
-        return cursor.position == 5
+        called.clock.advance(60)
+        return (await called.cursor()).position == 5
 
     await until(ended)
     assert [letter.event_id for letter in await called.letters()] == ["bad1", "bad2", "bad3"]

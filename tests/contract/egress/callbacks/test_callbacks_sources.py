@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from eventd.egress.callbacks.selection import CallbackSelection
@@ -15,7 +18,7 @@ from eventd.testing import NOW, ManualClock, until
 from federation.selector import Selector
 from federation.webhooks import format_secret, read_key, verify
 from tests.contract.egress.conftest import BOTH_DATABASES
-from tests.support.callback_receivers import Receiver
+from tests.support.callback_receivers import HANG, Received, Receiver, Reply
 from tests.support.called_back import CalledBack, callback
 
 
@@ -224,8 +227,6 @@ async def test_a_resend_goes_beside_the_cursor_and_is_marked(called: CalledBack,
 async def test_several_requests_may_be_under_way_and_the_cursor_moves_in_order(
     called: CalledBack, receiver: Receiver
 ) -> None:
-    from tests.support.callback_receivers import Received, Reply
-
     def answer(request: Received) -> Reply:
         return Reply(503 if request.id == "e1" and len(receiver.requests) < 4 else 204)
 
@@ -288,3 +289,62 @@ async def test_a_record_that_is_nested_too_deep_to_decode_does_not_hold_the_call
     assert any('"t":2' in body for body in bodies)
     if format != "routemaster":
         assert sum(nested in body for body in bodies) == 2
+
+
+@pytest.mark.parametrize("format", ["standard", "batch", "records"])
+async def test_a_report_that_a_crash_interrupts_is_repeated_with_the_same_bytes(
+    called: CalledBack, receiver: Receiver, clock: ManualClock, format: str
+) -> None:
+    """Whatever follows the loss by then, and however often the node restarts."""
+    receiver.answer = lambda request: Reply(HANG)
+    await called.declare(callback(receiver.url, format=format, timeout=3600.0))
+    await called.emit("e1", "e2")
+    cursor = await called.cursor()
+    limits = EvictionLimits(max_records=0, keep_undelivered=False)
+    await called.restart()
+    await called.log.database.write(evict, cursor.topic_id, limits, now=NOW)
+    await called.restart()
+
+    def gaps() -> list[Received]:
+        return [one for one in receiver.requests if b"gap" in one.body]
+
+    for number in (1, 2, 3):
+        await until(partial(_has, gaps, number))
+        clock.advance(60)
+        if number == 2:
+            await called.emit("e3")
+        if number == 3:
+            receiver.always(204)
+        await called.restart()
+    await called.caught_up()
+    assert len(gaps()) == 4
+    assert len({(one.id, one.body) for one in gaps()}) == 1
+    assert b"e3" in receiver.accepted[-1].body
+    assert [one.reason for one in await called.attempts()] == ["", ""], "no attempt is under way any more"
+
+
+async def test_how_often_a_report_was_refused_is_known_after_a_restart(
+    called: CalledBack, receiver: Receiver, clock: ManualClock
+) -> None:
+    receiver.always(400)
+    await called.declare(callback(receiver.url, isolate_after=4))
+    await called.emit("e1", "e2")
+    cursor = await called.failed(1)
+    limits = EvictionLimits(max_records=1, keep_undelivered=False)
+    await called.log.database.write(evict, cursor.topic_id, limits, now=NOW)
+    for number in (2, 3, 4):
+        await called.rest(await called.cursor())
+        await called.failed(number)
+        await called.restart()
+    assert (await called.cursor()).position == 0
+    await called.rest(await called.cursor())
+
+    async def passed() -> bool:
+        return (await called.cursor()).position == 1
+
+    await until(passed, "the report to be given up")
+    assert sum(b"gap" in one.body for one in receiver.requests) == 4
+
+
+def _has(gaps: Callable[[], list[Received]], number: int) -> bool:
+    return len(gaps()) == number
