@@ -139,7 +139,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
         {
             "list": Leaf(
                 "callbacks.callbacks.list_callbacks",
-                "List callbacks with their state, backlog, last success and next try.",
+                "List callbacks with their state, backlog, last success and next attempt.",
             ),
             "describe": Leaf(
                 "callbacks.callbacks.describe", "Show a callback with its limits, keys and newest attempts."
@@ -178,7 +178,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
                 {
                     "list": Leaf(
                         "callbacks.resends.list_letters",
-                        "List the events that a callback's endpoint does not accept, with the reason of each.",
+                        "List the dead letters of a callback, with the reason of each, the newest first.",
                     ),
                     "retry": Leaf(
                         "callbacks.resends.retry",

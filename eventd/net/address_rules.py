@@ -236,18 +236,30 @@ class AddressRules:
             raise AddressForbidden(addresses[0], reasons[0] or "")
         return allowed
 
-    def forbidden_literal(self, url: str) -> str | None:
-        """Return why a URL is refused whose host is an address, in any notation; None if it is not, or is allowed.
+    def forbidden_url(self, url: str) -> str | None:
+        """Return why no connection can ever be made for a URL; None if one may be, or if the URL is invalid.
 
-        A name is judged by its addresses when a connection is made, and an invalid URL by others.
+        A host that is an address, in any notation, is judged at once. A name is judged by its addresses when a
+        connection is made, and here only by its port: whether any entry allows that one.
         """
         try:
             parts = urlsplit(url)
             host, port = parts.hostname or "", parts.port or (HTTPS_PORT if parts.scheme == "https" else 80)
         except ValueError:
             return None
+        if not host:
+            return None
         address = literal_address(host)
-        return None if address is None else self.judge(str(address), host, port)
+        return self._judge_port(host, port) if address is None else self.judge(str(address), host, port)
+
+    def _judge_port(self, host: str, port: int) -> str | None:
+        """Return why a port is refused whatever address the host name resolves to; None if an address decides."""
+        if self.unlisted is not Unlisted.PUBLIC or port >= LOWEST_PORT or port == HTTPS_PORT:
+            return None
+        name = normal_host(host)
+        if any(entry.names(name, port) or (not entry.host and entry.port == port) for entry in self.allow):
+            return None
+        return f"{host} {_port_refused(port, f'{host}:{port}', self.allow_setting)}"
 
     @staticmethod
     def _covers(entry: AddressEntry, addresses: Iterable[IpAddress], name: str, port: int) -> bool:
@@ -268,8 +280,12 @@ class AddressRules:
             return f"{why}: allow it with {self.allow_setting} if connections may lead there"
         if port < LOWEST_PORT and port != HTTPS_PORT:
             entry = f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
-            return f"is refused on port {port} (below {LOWEST_PORT}): allow it with {entry} in {self.allow_setting}"
+            return _port_refused(port, entry, self.allow_setting)
         return None
+
+
+def _port_refused(port: int, entry: str, setting: str) -> str:
+    return f"is refused on port {port} (below {LOWEST_PORT}): allow it with {entry} in {setting}"
 
 
 def _not_public(address: IpAddress) -> str:

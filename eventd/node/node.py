@@ -344,7 +344,7 @@ class Node:
                 self._read_keys,
                 self.reconciler.subscriptions_changed,
                 DueSubscriberBatches(self.log),
-                lambda url: self.settings.callback_rules.forbidden_literal(url) or "",
+                lambda url: self.settings.callback_rules.forbidden_url(url) or "",
             ),
         )
         self._started.append(listener.stop)
@@ -436,9 +436,9 @@ class Node:
         self.keys.reload_from(await self.log.database.read(read_keys))
 
     async def reload(self) -> None:
-        """Read the files of keys and certificates again, of the API and of the groups served here; retry their links.
+        """Read the files of keys, secrets and certificates again, and retry what failed because of them.
 
-        Raises BadSettings.
+        That concerns the API, the groups and callbacks served here, and the Routemaster surface. Raises BadSettings.
         """
         await self.reconciler.reload()
         await self.certificates.refresh(force=True)

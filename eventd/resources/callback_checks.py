@@ -17,7 +17,7 @@ def callback_problems(conn: Connection, drafts: Sequence[Draft], rules: AddressR
     """Yield problems of the callbacks among the drafts, also of those that have others.
 
     A topic must exist and hold records: the jobs of a queue are claimed by its workers. An address in a URL must be
-    allowed by `rules`; those of a host name are judged when a connection is made.
+    allowed by `rules`; those of a host name, but for its port, are judged when a connection is made.
     """
     for draft in drafts:
         spec = draft.data.get("spec") if draft.node.text("kind") == EVENT_CALLBACK.name else None
@@ -27,7 +27,7 @@ def callback_problems(conn: Connection, drafts: Sequence[Draft], rules: AddressR
         topic = source.get("topic") if isinstance(source, dict) else None
         if isinstance(topic, str) and is_topic_name(topic):
             yield from _topic_problems(conn, draft, topic)
-        if isinstance(url, str) and (reason := rules.forbidden_literal(url)):
+        if isinstance(url, str) and (reason := rules.forbidden_url(url)):
             yield draft.problem(("spec", "url"), reason)
 
 

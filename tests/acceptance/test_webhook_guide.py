@@ -102,3 +102,44 @@ def test_receiver_accepts_the_new_secret_before_the_node_signs_with_it(follow: F
     )
     assert told[2].startswith("204\n")
     assert told[3] == "204\n"
+
+
+def test_the_secret_is_rotated_while_events_arrive(follow: Follow) -> None:
+    """Each state of the keys on the page, with the receiver that fits it: every event arrives at the first attempt."""
+    first, _ = re.findall(r"```sh\n(.*?)```", ROTATION, re.DOTALL)
+    declared, started = (block.replace("/etc/routerd-eventd", "$PWD") for block in DECLARE)
+    keys = [
+        text.replace("/etc/routerd-eventd", "$PWD") for text in re.findall(r"```yaml\n(.*?)```", ROTATION, re.DOTALL)
+    ]
+    heredocs = [re.sub(r"  signing:\n.*?(?=END\n)", text, declared, flags=re.DOTALL) for text in keys[:3]]
+    apply = "routerctl apply -f edge.yaml --data-dir node\n"
+    create, both = first.splitlines()
+    old_secret = SECRET.replace("billing.key", "billing-2025.key")
+    old, new = "python receiver_aiohttp.py billing-2025.key", "python receiver_aiohttp.py billing-2026.key"
+    told = follow(
+        f"{old_secret}{create}\n",
+        _restarted(old),
+        heredocs[0] + started + _emitted(1),
+        _restarted(both) + _emitted(2),
+        heredocs[1] + apply + _emitted(3),
+        _restarted(new) + _emitted(4),
+        heredocs[2] + apply + _emitted(5),
+        "routerctl callback attempts billing --data-dir node -o wide\n" + STOP,
+    )
+    rows = [line for line in told[7].splitlines() if " 204 " in line]
+    assert len(rows) == 5
+    assert all(re.search(r" 1 +1 +204 ", row) for row in rows), "each event at its first attempt"
+    assert [row.count("b-2026") + row.count("b-2025") for row in rows] == [1, 2, 2, 1, 1], "the newest first"
+
+
+def _restarted(receiver: str) -> str:
+    """The commands that run a receiver in the place of the one before."""
+    wait = "until curl -s http://127.0.0.1:9000/ > answer.txt; do sleep 0.2; done\n"
+    stop = 'if [ -n "$receiver" ]; then kill $receiver; wait $receiver || true; fi\n'
+    return f"{stop}{receiver} >> receiver.log 2>&1 &\nreceiver=$!\n{wait}"
+
+
+def _emitted(number: int) -> str:
+    """The commands that emit an event and wait until the receiver has it."""
+    emit = EMIT.replace("10.88.60.9/32", f"10.88.60.{number}/32").splitlines()[0]
+    return f"{emit}\nuntil grep -qs 10.88.60.{number}/32 receiver.log; do sleep 0.2; done\n"

@@ -106,9 +106,11 @@ def _state(status: CallbackStatus) -> dict[str, Any]:
             "pausedBy": "",
         }
     paused = cursor.paused_at is not None
+    # An operator's pause has no reason here: that of the last failure is why the callback failed before.
+    by_operator = paused and cursor.paused_by != DISABLED_BY
     return {
         "state": str(cursor.shown_state),
-        "reason": cursor.reason,
+        "reason": "" if by_operator else cursor.reason,
         "since": show_time(cursor.paused_at if paused else cursor.since),
         "attempts": cursor.attempts,
         "retryAt": None if paused else show_time(cursor.retry_at),
@@ -280,7 +282,13 @@ async def _pause(services: Services, params: OneCallback, *, at: int | None, by:
     now = services.clock.now()
     await services.database.write(_set_paused, params.callback, now, at=at, by=by)
     await services.take_over()
-    return await services.database.read(describe_callback, params.callback, now)
+    return await services.database.read(_read_row, params.callback, now)
+
+
+def _read_row(conn: Connection, name: str, now: int) -> dict[str, Any]:
+    """Return a callback as in the list of all."""
+    [status] = read_callback_statuses(conn, [find_callback(conn, name)], now)
+    return _show(status, now)
 
 
 def _set_paused(conn: Connection, name: str, now: int, *, at: int | None, by: str) -> None:
@@ -334,12 +342,14 @@ class ResetCallback(OneCallback):
 
 
 async def reset(services: Services, params: ResetCallback) -> dict[str, Any]:
-    answer = await services.database.write(_reset_now, params, services.clock.now())
+    now = services.clock.now()
+    moved = await services.database.write(_reset_now, params, now)
     await services.take_over()
-    return answer
+    return await services.database.read(_read_row, params.callback, now) | moved
 
 
-def _reset_now(conn: Connection, params: ResetCallback, now: int) -> dict[str, Any]:
+def _reset_now(conn: Connection, params: ResetCallback, now: int) -> dict[str, int]:
+    """Move the callback; return its former and its new position."""
     announce(conn)
     callback, cursor = _register(conn, params.callback, now)
     topic = find_topic(conn, callback.config.topic)
@@ -354,7 +364,7 @@ def _reset_now(conn: Connection, params: ResetCallback, now: int) -> dict[str, A
                 hint="name an earlier time, or latest",
             )
     _go_to(conn, cursor, to, now)
-    return {"callback": callback.config.name, "from": cursor.position, "to": to}
+    return {"from": cursor.position, "to": to}
 
 
 def _go_to(conn: Connection, cursor: Cursor, to: int, now: int) -> None:

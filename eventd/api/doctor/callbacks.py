@@ -90,7 +90,7 @@ def _letters(status: CallbackStatus) -> Iterator[Check]:
 def _waiting(status: CallbackStatus, now: int) -> str:
     backlog = status.backlog
     if not backlog.events:
-        return "nothing waits"
+        return "no backlog"
     more = "" if backlog.exact else "more than "
     age = format_duration(backlog.lag(now) // 1_000_000 * 1_000_000)
     return f"{more}{counted(backlog.events, 'event')} waiting, the oldest for {age}"

@@ -25,7 +25,7 @@ STATES = (
     Column("WAITING", lambda row: _waiting_events(row)),
     Column("LAG", span("waitingSeconds")),
     Column("LAST_SUCCESS", moment("lastSuccessAt")),
-    Column("NEXT_TRY", moment("retryAt")),
+    Column("NEXT_ATTEMPT", moment("retryAt")),
     Column("SOURCE", text("topic"), wide=True),
     Column("FORMAT", text("format"), wide=True),
     Column("DEAD_LETTERS", text("deadLetters"), wide=True),
@@ -47,7 +47,7 @@ ATTEMPTS = (
     Column("STATUS", lambda row: str(row["status"]) if row["status"] else "-"),
     Column("REASON", text("reason")),
     Column("TOOK", lambda row: f"{row['seconds'] * 1000:.0f}ms"),
-    Column("NEXT_TRY", moment("retryAt")),
+    Column("NEXT_ATTEMPT", moment("retryAt")),
     Column("REQUESTS", text("requests"), wide=True),
     Column("ADDRESS", text("address"), wide=True),
     Column("KEYS", lambda row: ",".join(row["keys"]) or "-", wide=True),
@@ -69,7 +69,7 @@ async def list_callbacks(
     group: GroupsOption = "",
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep watching for changes (Ctrl-C stops).")] = False,
 ) -> None:
-    """List callbacks with their state, backlog, last success and next try."""
+    """List callbacks with their state, backlog, last success and next attempt."""
     if watch:
         from eventd.cli.callbacks.watch import watch_callbacks
 
@@ -125,7 +125,7 @@ def _condition(answer: Mapping[str, Any]) -> dict[str, Any]:
         "Failing since": show_moment(answer["failingSince"]),
         "Attempts": answer["attempts"],
         "Last error": answer["lastError"],
-        "Next try": show_moment(answer["retryAt"]),
+        "Next attempt": show_moment(answer["retryAt"]),
         "Dead letters": answer["deadLetters"],
         "Resends": len(answer["resends"]),
     }
@@ -183,7 +183,7 @@ async def test(session: Session, name: NameArgument) -> None:
 async def pause(session: Session, name: NameArgument) -> None:
     """Pause a callback; its events wait until it is resumed, unless they expire or are evicted."""
     answer = await session.call("callbacks.pause", callback=name, by=user())
-    session.out.rows(STATES, [answer], name=lambda row: str(row["callback"]))
+    session.out.one(STATES, answer, name=lambda row: str(row["callback"]))
 
 
 @connected
@@ -191,7 +191,8 @@ async def pause(session: Session, name: NameArgument) -> None:
 async def resume(session: Session, name: NameArgument) -> None:
     """Resume a callback at once, whether it is paused, disabled by the node, backing off or blocked."""
     answer = await session.call("callbacks.resume", callback=name)
-    session.out.rows(STATES, [answer], name=lambda row: str(row["callback"]))
+    session.out.one(STATES, answer, name=lambda row: str(row["callback"]))
+    note_unserved(session)
 
 
 @connected_without_table
@@ -218,4 +219,11 @@ async def reset(
         raise typer.BadParameter("choose a position in one way: --since, or --latest")
     answer = await session.call("callbacks.reset", callback=name, since=since, latest=latest)
     moved = f"{answer['callback']}: continues at position {answer['to']}, was at {answer['from']}"
-    session.out.outcome([answer], moved, name=lambda row: str(row["callback"]))
+    session.out.outcome(answer, moved, name=lambda row: str(row["callback"]))
+    note_unserved(session)
+
+
+def note_unserved(session: Session) -> None:
+    """Say that what a command has asked for waits, if no node runs that would do it."""
+    if session.out.is_table and not session.serving():
+        note("note: no node serves this database now; events are sent when one starts")

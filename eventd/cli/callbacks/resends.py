@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from eventd.cli.callbacks.callbacks import NameArgument
+from eventd.cli.callbacks.callbacks import NameArgument, note_unserved
 from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
 from eventd.cli.terminal.output import Column, moment, note, text
 from eventd.text.plural import counted
@@ -81,6 +81,8 @@ def _show(session: Session, answer: dict[str, Any]) -> None:
     verb = "would send" if answer["dryRun"] else "sending"
     words = f"{answer['callback']}: {verb} {counted(answer['events'], 'event')} again"
     session.out.outcome([answer], words, name=lambda row: str(row["callback"]))
+    if not answer["dryRun"]:
+        note_unserved(session)
 
 
 @connected
@@ -88,11 +90,11 @@ def _show(session: Session, answer: dict[str, Any]) -> None:
 async def list_letters(
     session: Session,
     name: NameArgument,
-    oldest: Annotated[bool, typer.Option("--oldest", help="The oldest first.")] = False,
+    oldest: Annotated[bool, typer.Option("--oldest", help="Show the oldest first.")] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of dead letters.")] = 100,
     after: Annotated[int, typer.Option("--after", metavar="ID", min=0, help="Continue after this dead letter.")] = 0,
 ) -> None:
-    """List the events that a callback's endpoint does not accept, with the reason of each."""
+    """List the dead letters of a callback, with the reason of each, the newest first."""
     answer = await session.call("callback_letters.list", callback=name, newest=not oldest, limit=limit, after=after)
     session.out.rows(LETTERS, answer["deadLetters"], name=lambda row: str(row["id"]))
     if answer["next"] is not None:
@@ -110,6 +112,8 @@ async def retry(session: Session, name: NameArgument, letter: LettersArgument = 
         name=lambda row: str(row["retried"]),
         notes=[f"note: dead letter {kept['id']} stays: {kept['reason']}" for kept in answer["kept"]],
     )
+    if answer["retried"]:
+        note_unserved(session)
 
 
 @connected_without_table

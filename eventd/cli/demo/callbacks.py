@@ -77,7 +77,7 @@ class CallbackDemo:
         await self.receiver.start()
         self._node.start()
         await self.stage.until("the node to start", self._node.listens)
-        self._narrator.command("routerctl callback secret new > billing.key")
+        self._narrator.command("(umask 077; routerctl callback secret new > billing.key)")
         secret = await self.stage.routerctl(NODE, "callback", "secret", "new", data_dir=False)
         key, declaration = self.stage.folder / "billing.key", self.stage.folder / "callback.yaml"
         key.touch(0o600)

@@ -12,7 +12,7 @@ OUTBOUND = (
     Column("WAITING", text("lagEvents")),
     Column("LAG", span("lagSeconds")),
     Column("LAST_SUCCESS", moment("lastSuccessAt")),
-    Column("NEXT_TRY", moment("retryAt")),
+    Column("NEXT_ATTEMPT", moment("retryAt")),
     Column("LAST_ERROR", text("lastError")),
     Column("SINCE", moment("since"), wide=True),
     Column("PROTOCOL", text("protocol"), wide=True),

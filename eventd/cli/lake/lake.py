@@ -31,7 +31,7 @@ STATUS = (
     Column("UPTO", text("upto")),
     Column("WAITING", text("waiting")),
     Column("LAST_SUCCESS", moment("lastSuccessAt")),
-    Column("NEXT_TRY", moment("retryAt")),
+    Column("NEXT_ATTEMPT", moment("retryAt")),
     Column("LAST_ERROR", text("lastError")),
 )
 HELD = (

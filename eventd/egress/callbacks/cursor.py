@@ -162,15 +162,15 @@ class CallbackCursor(StoredCursor):
         spent = failure.now - since
         if disabled:
             self._is_failing = True
-            detail = failure.error if gone else _no_success(spent, failure.error)
+            detail = failure.error if gone else _failing_for(spent, failure.error)
             self._notify(CallbackChange.DISABLED, detail)
         elif self._is_half(spent) and not self._is_failing:
             self._is_failing = True
-            self._notify(CallbackChange.FAILING, _no_success(spent, failure.error))
+            self._notify(CallbackChange.FAILING, _failing_for(spent, failure.error))
 
     def _is_half(self, spent: int) -> bool:
         return self._disable_after is not None and 2 * spent >= self._disable_after
 
 
-def _no_success(spent: int, error: str) -> str:
-    return f"no success for {format_duration(spent // SECOND * SECOND)}: {error}"
+def _failing_for(spent: int, error: str) -> str:
+    return f"has failed for {format_duration(spent // SECOND * SECOND)}: {error}"

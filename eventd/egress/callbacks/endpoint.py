@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 import eventd
 from eventd.egress.loop.sink import Blocked, LinkError, LinkUnavailable, plain
@@ -17,6 +18,7 @@ from eventd.egress.transport.retry_after import retry_after
 from eventd.egress.transport.transport import Transport
 from eventd.errors import SecretUnreadable
 from eventd.net.address_rules import AddressRules
+from eventd.net.exchange import Answer
 from eventd.resources.callback_configuration import CallbackConfig
 from eventd.runtime.clock import SECOND, Clock
 from eventd.store.rows.callback_attempts import CallbackAttempt
@@ -152,7 +154,7 @@ class CallbackEndpoint:
                 meaning,
                 answer.status,
                 "" if delivered else meaning.value if meaning is Meaning.GONE else f"http_{answer.status}",
-                "" if delivered else f"the endpoint answered {answer.status}{f': {words}' if words else ''}",
+                "" if delivered else _detail_of(answer, words),
                 started_at,
                 duration,
                 answer.address,
@@ -190,6 +192,25 @@ def meaning_of(status: int) -> Meaning:
     if status in _UNAVAILABLE or status >= 500:
         return Meaning.UNAVAILABLE
     return Meaning.BLOCKED
+
+
+def _detail_of(answer: Answer, words: str) -> str:
+    """Return the sentence about an answer that was not 2xx; `words` is the beginning of its body."""
+    detail = f"the endpoint answered {answer.status}"
+    target = _shown_target(answer.headers.get("location", "")) if 300 <= answer.status <= 399 else ""
+    if target:
+        return f"{detail}, a redirect to {target}, which is not followed"
+    return f"{detail}: {words}" if words else detail
+
+
+def _shown_target(location: str) -> str:
+    """Return the target of a redirect without its user, query and fragment, which may hold secrets."""
+    try:
+        parts = urlsplit(plain(location))
+    except ValueError:
+        return ""
+    host = parts.netloc.rpartition("@")[2]
+    return f"{f'{parts.scheme}:' if parts.scheme else ''}{f'//{host}' if host else ''}{parts.path}"
 
 
 def _meaning_of(error: LinkError) -> Meaning:

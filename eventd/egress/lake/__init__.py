@@ -9,7 +9,7 @@ creates and moves the cursors.
     the consumer settles the cursor, in the node's group commit
 
 A segment is named by the range that it covers, and its range begins where the previous one ended. After a crash at any
-point, the next try finds either no manifest and writes the segment again, or one, and only moves the cursor.
+point, the next attempt finds either no manifest and writes the segment again, or one, and only moves the cursor.
 
 May import: egress.loop, lake, lake.extract, log.core, log.cursors, processes, runtime, store.engine.
 """

@@ -295,7 +295,7 @@ async def test_trouble_is_said_once_and_got_over(
     with caplog.at_level(logging.ERROR, "eventd.dynamic"):
         await run()
         for _ in range(2):
-            await until(lambda: clock.waits == [BROKEN_SECONDS], "the pause before the next try")
+            await until(lambda: clock.waits == [BROKEN_SECONDS], "the pause before the next attempt")
             clock.advance(BROKEN_SECONDS)
             await give_turns()
         await until(lambda: clock.waits == [BROKEN_SECONDS], "the third try")

@@ -258,7 +258,7 @@ def test_entries_are_read_with_and_without_brackets() -> None:
 )
 def test_a_forbidden_address_in_a_url_is_refused_in_any_notation(host: str) -> None:
     for url in (f"https://{host}/hook", f"https://user:pw@{host}:8443/hook?a=b"):
-        reason = PUBLIC.forbidden_literal(url)
+        reason = PUBLIC.forbidden_url(url)
         assert reason is not None
         assert "EVENTD_CALLBACK_ALLOW" in reason
         assert "pw" not in reason
@@ -267,7 +267,7 @@ def test_a_forbidden_address_in_a_url_is_refused_in_any_notation(host: str) -> N
 @pytest.mark.parametrize(
     "url",
     [
-        *("https://8.8.8.8", "https://[2600::1]:8443/x", "https://134744072/", "https://localhost/", "https://a:22/"),
+        *("https://8.8.8.8", "https://[2600::1]:8443/x", "https://134744072/", "https://localhost/", "https://a:8022/"),
         *(
             "https://1.2.3.4.5/",
             "https://127.0.0.256/",
@@ -280,14 +280,24 @@ def test_a_forbidden_address_in_a_url_is_refused_in_any_notation(host: str) -> N
     ],
 )
 def test_a_public_address_a_name_or_what_is_no_url_is_not_refused_here(url: str) -> None:
-    assert PUBLIC.forbidden_literal(url) is None
+    assert PUBLIC.forbidden_url(url) is None
 
 
 def test_the_port_of_a_literal_counts_and_that_of_the_scheme() -> None:
-    assert "port 22 " in (PUBLIC.forbidden_literal("https://8.8.8.8:22/") or "")
-    assert "port 80 " in (PUBLIC.forbidden_literal("http://8.8.8.8/") or "")
+    assert "port 22 " in (PUBLIC.forbidden_url("https://8.8.8.8:22/") or "")
+    assert "port 80 " in (PUBLIC.forbidden_url("http://8.8.8.8/") or "")
     rules = AddressRules.of_callbacks(["127.0.0.1:80"], [])
-    assert rules.forbidden_literal("http://127.1/") is None
+    assert rules.forbidden_url("http://127.1/") is None
+
+
+def test_a_port_that_no_entry_allows_is_refused_before_the_name_is_looked_up() -> None:
+    told = "a.example is refused on port 80 (below 1024): allow it with a.example:80 in EVENTD_CALLBACK_ALLOW"
+    assert PUBLIC.forbidden_url("http://a.example/") == told
+    assert PUBLIC.forbidden_url("https://user:pw@a.example:22/") == told.replace("80", "22")
+    for entry in ("a.example", "a.example:80", "A.example.", "10.0.0.0/8:80", "0.0.0.0/0:80"):
+        assert AddressRules.of_callbacks([entry], []).forbidden_url("http://a.example/") is None, entry
+    for entry in ("a.example:81", "b.example", "10.0.0.0/8", "10.0.0.0/8:81"):
+        assert AddressRules.of_callbacks([entry], []).forbidden_url("http://a.example/") == told, entry
 
 
 # --- properties: Python's own tables and parsers judge the same ---------------------------------------------------
@@ -372,6 +382,6 @@ def test_an_odd_notation_is_read_as_the_system_reads_it(text: str) -> None:
 @given(st.text(max_size=40))
 def test_any_text_is_a_literal_or_none_and_an_entry_or_invalid(text: str) -> None:
     literal_address(text)
-    PUBLIC.forbidden_literal(f"https://{text}/")
+    PUBLIC.forbidden_url(f"https://{text}/")
     with suppress(Invalid):
         assert len(parse_entries([text], allow=True)) == 1

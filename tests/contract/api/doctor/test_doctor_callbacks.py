@@ -49,25 +49,25 @@ CASES: dict[str, tuple[CallbackStatus, CheckStatus, str, str]] = {
     "callback-disabled": (
         status(row(paused_at=NOW, paused_by=DISABLED_BY, **TROUBLE)),
         CheckStatus.FAIL,
-        "disabled by the node; http_503: answered 503; nothing waits",
+        "disabled by the node; http_503: answered 503; no backlog",
         "routerctl callback resume billing",
     ),
     "callback-paused": (
         status(row(paused_at=NOW, paused_by="ann")),
         CheckStatus.WARN,
-        "paused by ann; nothing waits",
+        "paused by ann; no backlog",
         "routerctl callback resume billing",
     ),
     "callback-blocked": (
         status(row(state=LinkState.BLOCKED, reason="http_401", last_error="answered 401")),
         CheckStatus.FAIL,
-        "http_401: answered 401; nothing waits",
+        "http_401: answered 401; no backlog",
         "correct the credential or the signing secret",
     ),
     "callback-failed": (
         status(row(state=LinkState.FAILED, reason="secret_unreadable", last_error="/k: no such file")),
         CheckStatus.FAIL,
-        "secret_unreadable: /k: no such file; nothing waits",
+        "secret_unreadable: /k: no such file; no backlog",
         "then send SIGHUP",
     ),
     "callback-behind": (
@@ -79,7 +79,7 @@ CASES: dict[str, tuple[CallbackStatus, CheckStatus, str, str]] = {
     "callback-failing": (
         status(row(state=LinkState.BACKING_OFF, **TROUBLE)),
         CheckStatus.WARN,
-        "http_503: answered 503; nothing waits",
+        "http_503: answered 503; no backlog",
         "routerctl callback test billing",
     ),
     "callback-dead-letters": (

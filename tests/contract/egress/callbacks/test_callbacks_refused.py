@@ -122,6 +122,25 @@ async def test_the_classes_of_answers(
     (attempt,) = await called.attempts()
     assert (attempt.status, attempt.answer, attempt.address) == (status, "no   more", "127.0.0.1")
     assert len(receiver.requests) == 1, "no redirect is followed"
+    assert ("http://127.0.0.1:1/" in attempt.detail) == (status == 301)
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("https://user:pw@new.example:8443/hooks?token=pw#pw", "https://new.example:8443/hooks"),
+        ("//pw@new.example/hooks", "//new.example/hooks"),
+        ("/hooks/?token=pw", "/hooks/"),
+    ],
+)
+async def test_the_target_of_a_redirect_is_shown_without_secrets(
+    called: CalledBack, receiver: Receiver, location: str, shown: str
+) -> None:
+    receiver.always(308, b"moved", Location=location)
+    await called.declare(callback(receiver.url))
+    await called.emit("e1")
+    cursor = await called.failed(1)
+    assert cursor.last_error == f"the endpoint answered 308, a redirect to {shown}, which is not followed"
 
 
 async def test_a_pause_that_the_endpoint_asks_for_is_kept(

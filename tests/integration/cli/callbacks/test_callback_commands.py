@@ -42,7 +42,7 @@ kind: EventGroup
 metadata: {name: other}
 spec: {nodeName: onprem}
 """
-HEAD = ["NAME", "ORIGIN", "URL", "STATE", "REASON", "WAITING", "LAG", "LAST_SUCCESS", "NEXT_TRY"]
+HEAD = ["NAME", "ORIGIN", "URL", "STATE", "REASON", "WAITING", "LAG", "LAST_SUCCESS", "NEXT_ATTEMPT"]
 both = pytest.mark.parametrize("routerctl", ["sqlite", "api"], indirect=True)
 
 
@@ -91,6 +91,22 @@ def test_a_pause_shows_the_operator_and_ends(declared: Control) -> None:
     assert of(declared, "billing")["pausedBy"]
     assert declared("callback", "resume", "billing").lines[1].split()[3] == "running"
     assert of(declared, "billing")["pausedBy"] == ""
+    (row,) = [row for row in declared("callback", "list", "-o", "json").json if row["callback"] == "billing"]
+    assert declared("callback", "pause", "billing", "-o", "json").json.keys() == row.keys()
+    assert declared("callback", "resume", "billing", "-o", "json").json.keys() == row.keys()
+    moved = declared("callback", "reset", "billing", "-o", "json").json
+    assert moved.keys() == {*row, "from", "to"}
+    assert (moved["from"], moved["to"], moved["waitingEvents"]) == (0, 0, 2)
+
+
+@pytest.mark.parametrize("routerctl", ["sqlite", "api"], indirect=True)
+def test_work_that_waits_for_a_node_is_said_to_wait(declared: Control, request: pytest.FixtureRequest) -> None:
+    told = "note: no node serves this database now; events are sent when one starts\n"
+    runs = "api" in request.node.callspec.id
+    for line in (["reset", "billing", "--latest"], ["resend", "billing", "e1"], ["resume", "billing"]):
+        assert declared("callback", *line).err == ("" if runs else told), line
+    assert declared("callback", "resend", "billing", "e1", "--dry-run").err == ""
+    assert declared("callback", "pause", "billing").err == ""
 
 
 @both

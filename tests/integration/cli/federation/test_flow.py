@@ -102,7 +102,7 @@ def test_links_show_why_a_peer_waits(edge: Control, consumer: Consumer) -> None:
     consumer.fail(4)
     told = edge("federation", "links")
     assert told.lines[0].split() == [
-        *("GROUP", "PEER", "STATE", "REASON", "WAITING", "LAG", "LAST_SUCCESS", "NEXT_TRY", "LAST_ERROR")
+        *("GROUP", "PEER", "STATE", "REASON", "WAITING", "LAG", "LAST_SUCCESS", "NEXT_ATTEMPT", "LAST_ERROR")
     ]
     cells = told.lines[1].split()
     assert cells[:5] == ["edge", "cloud", "backing-off", "unreachable", "4"]

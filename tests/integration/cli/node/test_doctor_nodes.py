@@ -56,7 +56,7 @@ async def test_fixing_a_link_that_is_held_up_makes_it_try_at_once(sites: MakeSit
     await a.emit("e1", ttl="2h")
     await a.in_state("b", "backing-off")
     await b.start()
-    assert (await a.cursor("b")).attempts == 1, "the next try is in ten minutes"
+    assert (await a.cursor("b")).attempts == 1, "the next attempt is in ten minutes"
     ((action, changed),) = [(each["action"], each["changed"]) for each in (await a.ask("doctor.fix"))["fix"]]
     assert (action, changed) == ("force-repush-stale-ttl", True)
     await a.caught_up("b")
