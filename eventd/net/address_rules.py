@@ -49,6 +49,7 @@ _NOT_PUBLIC_V4: Final = _networks(
     ("168.63.129.16/32", "an address where a cloud serves metadata"),
     ("0.0.0.0/8", "an address of this host"),
     ("192.0.0.0/24", "an address reserved for protocols"),
+    ("192.88.99.0/24", "an address of relays to IPv6"),
     ("192.0.2.0/24", "an address for documentation"),
     ("198.51.100.0/24", "an address for documentation"),
     ("203.0.113.0/24", "an address for documentation"),

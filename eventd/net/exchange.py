@@ -22,6 +22,8 @@ CHUNK_BYTES: Final = 64
 """For each so many bytes of a body, one more byte than `MAX_HEAD` is allowed, for chunk framing."""
 MAX_INTERIM: Final = 8
 """Maximum number of interim answers (1xx) before the answer."""
+LINE_BYTES: Final = 1 << 10
+"""Bytes of a head that are allowed for its first line and for blanks, where only the rest of an answer is limited."""
 STEP: Final = 16 << 10
 """Bytes that are parsed at a time; the limits are checked in between."""
 IDLE_SECONDS: Final = 15.0
@@ -37,7 +39,8 @@ class AnswerTooLarge(Exception):
 
 
 class Answer(NamedTuple):
-    """An answer. Header names are in lower case; of repeated headers the last value is kept.
+    """An answer. Header names are in lower case; of repeated headers the last value is kept, and what is not UTF-8 in
+    it is replaced.
 
     `address` is that of the other end, empty over a Unix socket.
     """
@@ -51,7 +54,8 @@ class Answer(NamedTuple):
 class _Reading:
     """Parses one answer with a body of at most `most` bytes. The parser calls the methods `on_…`.
 
-    `cut`: a larger answer is complete after `most` bytes of its body; the rest is dropped with the connection.
+    `cut`: a larger answer is complete after `most` bytes of its body, or of all that follows the head; the rest is
+    dropped with the connection.
     """
 
     def __init__(self, most: int, address: str, *, cut: bool) -> None:
@@ -60,6 +64,7 @@ class _Reading:
         self._address = address
         self._cut = cut
         self._received = 0
+        self._named = 0  # bytes of the headers
         self._interim = 0
         self._trouble: Exception | None = None
         self._headers: dict[str, str] = {}
@@ -85,6 +90,8 @@ class _Reading:
                 self.stays = self.stays and self._trouble is None and at + STEP >= len(data)
                 return
             self._check_bounds()
+            if self.answer is not None:
+                return
 
     def end(self) -> Answer | None:
         """Note that the connection has ended; return the answer, or None if it is incomplete."""
@@ -101,6 +108,8 @@ class _Reading:
             self._exceed()
             if self._trouble is not None:
                 raise self._trouble
+        elif self._cut and self._has_head and self._received > self._most + self._named + LINE_BYTES:
+            self._finish(stays=False)
 
     def _exceed(self) -> None:
         if self._cut:
@@ -113,8 +122,10 @@ class _Reading:
             self.stays = False  # more than requested
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._has_head:  # trailers are not used
-            self._headers[name.lower().decode("ascii")] = value.decode("utf-8", "surrogateescape").rstrip(" \t")
+        if self._has_head:  # trailers are not used
+            return
+        self._named += len(name) + len(value) + len(": \r\n")
+        self._headers[name.lower().decode("ascii")] = value.decode("utf-8", "replace").rstrip(" \t")
 
     def on_headers_complete(self) -> None:
         if self.answer is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -277,6 +278,41 @@ async def test_chunks_of_single_bytes_are_cut_before_their_frames_take_much() ->
     assert answer.status == 200
     assert 0 < len(answer.body) < MAX_HEAD
     assert wire.ended
+
+
+@pytest.mark.parametrize(
+    ("first", "piece"),
+    [
+        (b"", b"1000;" + b"x" * 1024 + b"\r\n" + b"y" * 4096 + b"\r\n"),
+        (b"", b"40;" + b"x" * 30 + b"\r\n" + b"y" * 64 + b"\r\n"),
+        (b"0\r\n", b"X: y\r\n"),
+    ],
+    ids=["extensions", "short extensions", "trailers"],
+)
+async def test_what_stands_around_chunks_counts_like_the_body_where_an_answer_may_be_cut(
+    first: bytes, piece: bytes
+) -> None:
+    most = 64 << 10
+    wire, exchange = Wire(), Exchange()
+    exchange.connection_made(wire)
+    asked = asyncio.get_running_loop().create_task(exchange.ask(b"", b"", most, cut=True))
+    await asyncio.sleep(0)
+    exchange.data_received(CHUNKS + first)
+    sent, at = 0, 0
+    while not asked.done():
+        assert sent <= most + 4096
+        exchange.data_received(bytes(piece[(at + byte) % len(piece)] for byte in range(1024)))
+        sent, at = sent + 1024, at + 1024
+        await asyncio.sleep(0)
+    assert (await asked).status == 200
+    assert wire.ended
+
+
+async def test_a_header_that_is_not_utf8_is_text_all_the_same() -> None:
+    answer, exchange, _ = await ask(OK + b"Content-Length: 0\r\nRetry-After: \xff\xfe\r\nX: a\xe9b\r\n\r\n")
+    assert answer.headers == {"content-length": "0", "retry-after": "\ufffd\ufffd", "x": "a\ufffdb"}
+    json.dumps(answer.headers, ensure_ascii=False).encode()
+    assert exchange.is_free
 
 
 @pytest.mark.parametrize(
