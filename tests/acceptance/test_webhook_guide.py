@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from eventd.resources.kinds.registry import KINDS
 from tests.support.fork_server import shell_files
 from tests.support.ports import free_port
 from tests.support.processes import Processes
@@ -82,7 +81,6 @@ def test_receiver_is_tested_without_a_node(follow: Follow, run: str) -> None:
     assert re.fullmatch(r"test-1 is valid, sent at \d+\n", told[4])
 
 
-@pytest.mark.skipif("EventCallback" not in KINDS, reason="this version does not deliver callbacks yet")
 def test_an_event_arrives(follow: Follow) -> None:
     told = follow(SECRET, RUN[0], *DECLARE, EMIT, STOP)
     assert told[3] == "eventgroup/edge created\neventcallback/billing created\n"
