@@ -163,7 +163,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
             ),
             "reset": Leaf(
                 "callbacks.callbacks.reset",
-                "Move a callback to the oldest stored event, or as --since or --latest says.",
+                "Move a callback to the oldest stored event, or to where --since or --latest points.",
             ),
             "resend": Leaf(
                 "callbacks.resends.resend",
@@ -174,7 +174,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
                 "Send a range of events again, beside the callback's own deliveries.",
             ),
             "dead-letters": Branch(
-                "Manage events that a callback's endpoint does not accept.",
+                "Manage the dead letters of a callback.",
                 {
                     "list": Leaf(
                         "callbacks.resends.list_letters",
@@ -199,11 +199,11 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
             ),
             "sign": Leaf(
                 "callbacks.signing.sign",
-                "Sign a body like a callback, and print the headers, in the form that `curl -H @-` reads.",
+                "Sign a body as a node does, and print the headers in the form that `curl -H @-` reads.",
             ),
             "verify": Leaf(
                 "callbacks.signing.verify",
-                "Verify a received callback: exits with status 4 and names the wrong part if it is not valid.",
+                "Verify a received request: exits with status 4 and names the wrong part if it is not valid.",
             ),
         },
     ),
@@ -293,7 +293,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
             ),
             "sign": Leaf(
                 "routemaster.routemaster.sign",
-                "Have the requests to a subscriber signed with these keys, or with none.",
+                "Set the keys that sign the requests to a subscriber, or stop signing them.",
             ),
             "topic": Branch(
                 "Manage the claims of topics.",
@@ -317,12 +317,11 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
                     ),
                     "rotate": Leaf(
                         "routemaster.routemaster.rotate_token",
-                        "Give the client of a token a new one, and print it; its subscription and its claims stay.",
+                        "Give a client a new token, and print it; its subscription and its claims stay.",
                     ),
                     "revoke": Leaf(
                         "routemaster.routemaster.revoke_token",
-                        "Delete a token at once; with the last one of a client, also its subscription and what "
-                        "waits for it.",
+                        "Delete a token at once, and with a client's last one its subscription and waiting events.",
                     ),
                 },
             ),

@@ -263,8 +263,8 @@ def receiver(
     """Return the request handler of a drain, for an aiohttp application of your own.
 
     It answers 204 once the handler has returned; 400, 401, 403, 413 and 415 as the errors of `Drain`; 408 if the body
-    takes longer than `body_seconds`, and 503 while `max_requests` others are received. An exception of the handler is
-    logged by aiohttp and answered with 500.
+    takes longer than `body_seconds`, and 503 while `max_requests` others are received or handled. An exception of the
+    handler is logged by aiohttp and answered with 500.
     """
     from aiohttp import web
 

@@ -212,8 +212,8 @@ async def reset(
         bool, typer.Option("--latest", help="Start after the newest event, which skips the backlog.")
     ] = False,
 ) -> None:
-    """Move a callback to the oldest stored event, or as --since or --latest says. Deletes the dead letters of events
-    that are sent again.
+    """Move a callback to the oldest stored event, or to where --since or --latest points. Deletes the dead letters of
+    events that are sent again.
     """
     if since and latest:
         raise typer.BadParameter("choose a position in one way: --since, or --latest")

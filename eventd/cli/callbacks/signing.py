@@ -61,7 +61,7 @@ def sign(
         int | None, typer.Option("--timestamp", metavar="SECONDS", min=0, help="Unix time (default: now).")
     ] = None,
 ) -> None:
-    """Sign a body like a callback, and print the headers, in the form that `curl -H @-` reads."""
+    """Sign a body as a node does, and print the headers in the form that `curl -H @-` reads."""
     from eventd.runtime.clock import SECOND, SystemClock  # loads asyncio, which help does not need
 
     keys, content = _read_keys(secret_file), _read_body(body)
@@ -91,7 +91,7 @@ def verify(
         typer.Option("--tolerance", metavar="SECONDS", min=0, help="How far the timestamp may be from this clock."),
     ] = webhooks.TOLERANCE,
 ) -> None:
-    """Verify a received callback: exits with status 4 and names the wrong part if it is not valid."""
+    """Verify a received request: exits with status 4 and names the wrong part if it is not valid."""
     from eventd.runtime.clock import SystemClock
 
     keys, content, headers = _read_keys(secret_file), _read_body(body), _read_headers(header)

@@ -69,9 +69,9 @@ async def sign(
             "--key", metavar="ID=FILE", help="A key's id and, at the node, the file of its secret; may be repeated."
         ),
     ] = None,
-    none: Annotated[bool, typer.Option("--none", help="Sign its requests no longer.")] = False,
+    none: Annotated[bool, typer.Option("--none", help="Stop signing its requests.")] = False,
 ) -> None:
-    """Have the requests to a subscriber signed with these keys, or with none."""
+    """Set the keys that sign the requests to a subscriber, or stop signing them."""
     if bool(keys) == none:
         raise typer.BadParameter("give either --key ID=FILE, once for each key, or --none")
     answer = await session.call("routemaster.sign", client=client, keys=keys or [])
@@ -125,7 +125,7 @@ async def rotate_token(
         str, typer.Option("--grace", metavar="TIME", help="How long the client's present tokens stay valid.")
     ] = "1h",
 ) -> None:
-    """Give the client of a token a new one, and print it; its subscription and its claims stay."""
+    """Give a client a new token, and print it; its subscription and its claims stay."""
     _require_shown(session)
     _print_token(session, await session.call("routemaster.rotate_token", handle=handle, grace=grace))
 
@@ -133,7 +133,7 @@ async def rotate_token(
 @connected_without_table
 @only_calls
 async def revoke_token(session: Session, handle: HandleArgument) -> None:
-    """Delete a token at once; with the last one of a client, also its subscription and what waits for it."""
+    """Delete a token at once, and with a client's last one its subscription and waiting events."""
     answer = await session.call("routemaster.revoke_token", handle=handle)
     session.out.outcome(answer, f"token/{answer['handle']} revoked", name=lambda row: str(row["handle"]))
 
