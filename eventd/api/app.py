@@ -43,7 +43,7 @@ def build_app(
     """
     clock = services.clock
     limits = v0.limits if v0 is not None else limits or Limits()
-    concurrency = v0.concurrency if v0 is not None else ConcurrencyLimits(limits)
+    concurrency = v0.serving.concurrency if v0 is not None else ConcurrencyLimits(limits)
     count_topics = None if v0 is None else v0.count_topics
     streams = EffectiveStreams(services, callers)
     system = System(

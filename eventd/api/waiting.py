@@ -27,12 +27,12 @@ def build_waiting(
     """Return the application of a standby; `holder` names, for messages, the process that serves the database."""
 
     async def show_health(request: web.Request) -> web.Response:
-        if read_query(request, ProbeQuery).in_lines:
+        if read_query(request.query, ProbeQuery).in_lines:
             return in_lines("healthz", {"loop": "ok"}, passed=True)
         return success({"status": "ok", "version": version, "standby": True})
 
     async def show_ready(request: web.Request) -> web.Response:
-        query, checks = read_query(request, ProbeQuery), {"database": f"served by {holder()}"}
+        query, checks = read_query(request.query, ProbeQuery), {"database": f"served by {holder()}"}
         ready = query.standby == "ok"
         if query.in_lines:
             return in_lines("readyz", checks, passed=ready)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
+from typing import Self
 
 from eventd.client.connection import USUAL, Connection, Pause, Retry, pause
 from eventd.client.publishing import Publisher
@@ -36,10 +37,20 @@ class Client:
         retry: Retry = USUAL,
         pause: Pause = pause,
     ) -> None:
-        self._connection = Connection(server, key, socket=socket, tls=tls, headers=headers, retry=retry, pause=pause)
-        self.topics = Topics(self._connection)
-        self.routers = Routers(self._connection)
-        self.queues = Queues(self._connection)
+        self._use(Connection(server, key, socket=socket, tls=tls, headers=headers, retry=retry, pause=pause))
+
+    @classmethod
+    def over(cls, connection: Connection) -> Self:
+        """Return a client that sends its requests over this connection, and closes it."""
+        client = cls.__new__(cls)
+        client._use(connection)
+        return client
+
+    def _use(self, connection: Connection) -> None:
+        self._connection = connection
+        self.topics = Topics(connection)
+        self.routers = Routers(connection)
+        self.queues = Queues(connection)
 
     def watch(
         self,

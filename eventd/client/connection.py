@@ -158,7 +158,7 @@ class Connection:
         begun = asyncio.get_running_loop().time()
         for failures in itertools.count(1):
             try:
-                reply = await self._once(method, target, content, REQUEST_SECONDS + wait)
+                reply = await self.send(method, target, content, REQUEST_SECONDS + wait)
                 return self.decode(reply, answer)
             except (WrongTls, CertificateUnusable):  # another attempt would fail as well
                 raise
@@ -172,11 +172,12 @@ class Connection:
 
     async def reach(self) -> None:
         """Check with one request, without retries, that the node answers. Raises `Unavailable` or its refusal."""
-        await self._once("GET", "/v0/health", None, REQUEST_SECONDS)
+        await self.send("GET", "/v0/health", None, REQUEST_SECONDS)
 
-    async def _once(self, method: str, path: str, content: bytes | None, seconds: float) -> bytes:
+    async def send(self, method: str, path: str, content: bytes | None, seconds: float) -> bytes:
+        """Send a request once, and return the body of its answer. Raises the `EventdError` of a refusal, and `Lost`."""
         answer = await self._transport.ask(method, path, content, seconds)
-        _require_success(answer.status, answer.headers.get("retry-after", ""), answer.body)
+        require_success(answer.status, answer.headers.get("retry-after", ""), answer.body)
         return answer.body
 
     def decode(self, content: bytes, answer: type[T]) -> T:
@@ -206,7 +207,7 @@ class Connection:
             ) as response:
                 if response.status >= _ERRORS:
                     body = await response.content.read(MAX_ERROR_BYTES)
-                    _require_success(response.status, response.headers.get("Retry-After", ""), body)
+                    require_success(response.status, response.headers.get("Retry-After", ""), body)
                 yield _frames(response.content)
         except _FrameTooLarge:
             raise Lost(
@@ -277,7 +278,8 @@ def _number(text: str) -> float | Decimal:
     return number if isfinite(number) else Decimal(text)
 
 
-def _require_success(status: int, retry_after: str, content: bytes) -> None:
+def require_success(status: int, retry_after: str, content: bytes) -> None:
+    """Raise the `EventdError` of an answer that is a refusal; `retry_after` is that header, or empty."""
     if status < _ERRORS:
         return
     error = restore(status, content)

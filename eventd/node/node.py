@@ -24,7 +24,7 @@ from eventd.api.listener.local_connections import LocalListener
 from eventd.api.listener.local_socket import LocalSocket
 from eventd.api.listener.parsing_time import ParsingTime
 from eventd.api.listener.runner import Runner
-from eventd.api.topics.calls import V0
+from eventd.api.topics.calls import V0, Serving
 from eventd.dynamic.effective import Following
 from eventd.egress.callbacks.sink import CallbackDependencies
 from eventd.egress.callbacks.tester import CallbackTester
@@ -326,7 +326,7 @@ class Node:
         await self._workers.open(runner, local)
         if self._local is not None and self._share.is_whole and not self._local.publish():
             self.supervisor.keep(partial(self._local.keep_publishing, self._clock.sleep), "local socket")
-        await self._serve_routemaster(v0.concurrency)
+        await self._serve_routemaster(v0.serving.concurrency)
 
     async def _serve_routemaster(self, limits: ConcurrencyLimits) -> None:
         """Open the Routemaster surface, if it is on: its one listener is in the node's first process."""
@@ -369,15 +369,12 @@ class Node:
         limits = Limits(**{name: getattr(self.settings, name) for name in Limits._fields})
         return V0(
             log=self.log,
-            callers=callers,
             routing=self.routing,
-            metrics=self.metrics,
-            workers=self._workers,
             supervisor=self.supervisor,
             stopping=self._stopping,
             limits=limits,
-            concurrency=ConcurrencyLimits(limits),
             started=self._clock.monotonic(),
+            listener=Serving(callers, self.metrics, self._workers, ConcurrencyLimits(limits)),
         )
 
     # --- following what is declared -----------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.listener.connections import open_site_at
 from eventd.api.listener.runner import Runner
-from eventd.api.topics.calls import V0
+from eventd.api.topics.calls import V0, Serving
 from eventd.egress.routers.pump import Routing
 from eventd.log.core.eventlog import EventLog
 from eventd.node.membership import SHUTDOWN_SECONDS
@@ -153,15 +153,12 @@ async def serving(
         workers = WorkerPeers(Share(), lambda: checks, metrics)
         v0 = V0(
             log,
-            callers,
             routing,
-            metrics,
-            workers,
             supervisor,
             stopping,
             bounds,
-            ConcurrencyLimits(bounds),
             clock.monotonic(),
+            Serving(callers, metrics, workers, ConcurrencyLimits(bounds)),
         )
         app = build_app(Services(log), callers, workers, version="1.2.3", v0=v0)
         runner = Runner(app, log.chance, shutdown_timeout=SHUTDOWN_SECONDS)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-
-from aiohttp import web
+from typing import TYPE_CHECKING
 
 from eventd.api.framework.auth import ANYONE, ApiKey
-from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import ConcurrencyLimits
 from eventd.api.framework.route import Route
+
+if TYPE_CHECKING:  # commands admit calls without the server
+    from aiohttp import web
+
+    from eventd.api.framework.callers import Callers
 
 NAMED = ("topic", "router")
 """Parameters of paths, besides `group`, whose values the key must be allowed to access."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
-
-from aiohttp import web
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.models import Performance
 from eventd.runtime.clock import Clock
+
+if TYPE_CHECKING:  # commands handle calls without the server
+    from aiohttp import web
 
 C = TypeVar("C")
 Q = TypeVar("Q")

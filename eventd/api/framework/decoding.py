@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from codecs import getincrementaldecoder
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
-from aiohttp import web
 
 from eventd.api.framework.duplicate_keys import require_once
 from eventd.api.framework.models import Query
@@ -70,15 +70,14 @@ def _defaults(model: Any) -> Any:
     return model()
 
 
-def read_query(request: web.Request, model: type[Q]) -> Q:
-    """Return the query as a `model`. A value of the wrong type becomes the default; of several values the first counts.
+def read_query(given: Mapping[str, str], model: type[Q]) -> Q:
+    """Return the parameters `given` in a query as a `model`. A value of the wrong type becomes the default.
 
     Raises `Invalid` for a text that no database stores: with U+0000, or not UTF-8.
     """
-    if not request.query_string or not model.__struct_fields__:
+    if not given or not model.__struct_fields__:
         defaults: Q = _defaults(model)
         return defaults
-    given = request.query
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(model):
         read = _truth if field.type is bool else _number if field.type is int else _text

@@ -116,7 +116,7 @@ class CallReader:
 
         An empty body, where it is allowed, counts as `{}`.
         """
-        query = read_query(request, self._query)
+        query = read_query(request.query if request.query_string else {}, self._query)
         if self._model is None:
             return query, None
         text = await self._bodies.read(request, held)

@@ -5,21 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from eventd.api.framework import calls as framework
-from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import ConcurrencyLimits, Limits
-from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.api.topics.recency import Recency
 from eventd.egress.routers.pump import Routing
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import find_topic
 from eventd.log.topics.topics import count_topics
-from eventd.observe.metrics import Metrics
 from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import Supervisor
 from eventd.store.engine.database import Database
+
+if TYPE_CHECKING:  # commands handle calls without the server
+    from eventd.api.framework.callers import Callers
+    from eventd.api.framework.worker_peers import WorkerPeers
+    from eventd.observe.metrics import Metrics
 
 T = TypeVar("T")
 Q = TypeVar("Q")
@@ -27,23 +29,33 @@ B = TypeVar("B")
 
 
 @dataclass(frozen=True, slots=True)
+class Serving:
+    """The dependencies of handlers that only a process with connections has: for streams, watch sessions and metrics.
+
+    `workers` knows the state of all processes of the node.
+    """
+
+    callers: Callers
+    metrics: Metrics
+    workers: WorkerPeers
+    concurrency: ConcurrencyLimits
+
+
+@dataclass(frozen=True, slots=True)
 class V0:
     """The dependencies of the handlers under /v0.
 
-    `workers` knows the state of all processes of the node; `stopping` is done when the node begins to stop; `started`
-    is when this process built its API, on the monotonic clock.
+    `stopping` is done when the node begins to stop; `started` is when this process built its API, on the monotonic
+    clock. `listener`: None in a process that only calls handlers itself.
     """
 
     log: EventLog
-    callers: Callers
     routing: Routing
-    metrics: Metrics
-    workers: WorkerPeers
     supervisor: Supervisor
     stopping: asyncio.Future[None]
     limits: Limits
-    concurrency: ConcurrencyLimits
     started: float
+    listener: Serving | None = None
     recency: Recency = field(default_factory=Recency)
     _parts: dict[Any, Any] = field(default_factory=dict)
 
@@ -53,6 +65,12 @@ class V0:
             self._parts[make] = make(self)
         part: T = self._parts[make]
         return part
+
+    @property
+    def serving(self) -> Serving:
+        """Return the dependencies of handlers that need connections."""
+        assert self.listener is not None
+        return self.listener
 
     @property
     def database(self) -> Database:

@@ -220,7 +220,7 @@ async def work(call: Call[WorkQuery, None]) -> web.StreamResponse:
     await v0.catch_up(call.name)
     registry, dispatchers = v0.part(FollowerRegistry), v0.part(QueueDispatchers)
     await registry.forget_gone()
-    with v0.concurrency.streams.take(call.key):
+    with v0.serving.concurrency.streams.take(call.key):
         response, client = await begin_stream(request)
         if client is None:
             return response

@@ -171,7 +171,7 @@ class Sessions:
         self._clock = v0.clock
         self._random = v0.log.chance.token
         self._most = v0.limits.max_watch_sessions
-        self._prefix = v0.workers.session_prefix
+        self._prefix = v0.serving.workers.session_prefix
         self._sessions: dict[str, Session] = {}
         self._bytes = 0  # the values that were counted
 

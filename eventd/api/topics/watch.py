@@ -87,7 +87,7 @@ async def stream(call: Call[NoQuery, None]) -> web.StreamResponse:
     sessions, registry = v0.part(Sessions), v0.part(FollowerRegistry)
     session = sessions.find(request.match_info["wid"], call.key)
     await registry.forget_gone()
-    with v0.concurrency.streams.take(call.key), sessions.opening(session):
+    with v0.serving.concurrency.streams.take(call.key), sessions.opening(session):
         present = await find_topics(v0, session.topics, lenient=True)
         response, client = await begin_stream(request)
         if client is None:

@@ -143,7 +143,7 @@ MAX_MESSAGE_BYTES = 4 << 20
 async def serve(call: Call[NoQuery, None]) -> web.StreamResponse:
     """Serve a client over a WebSocket (GET /v0/ws)."""
     request, v0 = call.request, call.v0
-    key = v0.callers.identify(request)
+    key = v0.serving.callers.identify(request)
     version = request.headers.get("Sec-WebSocket-Version", WEBSOCKET_VERSION)
     if version != WEBSOCKET_VERSION:
         raise UnsupportedVersion(f"Sec-WebSocket-Version {version[:20]!r} is not supported: use {WEBSOCKET_VERSION}")
@@ -151,9 +151,9 @@ async def serve(call: Call[NoQuery, None]) -> web.StreamResponse:
     await registry.forget_gone()
     most = min(v0.limits.max_body_bytes, MAX_MESSAGE_BYTES)
     socket = web.WebSocketResponse(compress=False, timeout=CLOSE_SECONDS, max_msg_size=most)
-    messages = IncomingMessages(v0.concurrency.bodies, key.digest, most)
+    messages = IncomingMessages(v0.serving.concurrency.bodies, key.digest, most)
     request[MESSAGES] = messages
-    with v0.concurrency.streams.take(key), v0.callers.using(request, key), closing(messages):
+    with v0.serving.concurrency.streams.take(key), v0.serving.callers.using(request, key), closing(messages):
         writer = await socket.prepare(request)
         if (transport := request.transport) is None:
             return socket  # the client disconnected

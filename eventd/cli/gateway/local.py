@@ -14,6 +14,8 @@ from eventd.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from eventd.api.framework.operations import Params, Services
+    from eventd.api.topics.calls import V0
+    from eventd.client.connection import Connection, Retry
     from eventd.egress.callbacks.tester import CallbackTestResult
     from eventd.net.local_socket import SocketProblem
     from eventd.resources.callback_configuration import CallbackConfig
@@ -59,6 +61,7 @@ class LocalGateway:
         self._socket_problem = socket_problem
         self._clock: Clock = SystemClock()
         self._services: Services | None = None
+        self._topics: V0 | None = None
         self._socket: Path | None = None
         self._held = AsyncExitStack()
 
@@ -72,18 +75,29 @@ class LocalGateway:
             self._services = await self._open()
         return await endpoint.run(self._services, checked)
 
-    async def socket(self) -> Path:
+    async def connection(self, retry: Retry) -> Connection:
+        """Return a connection of `eventd.client` over which this process answers requests to /v0 until `close`."""
+        from eventd.cli.gateway.local_connection import LocalConnection
+        from eventd.cli.gateway.local_topics import LocalTopics, topics_of
+
+        if self._services is None:
+            self._services = await self._open()
+        if self._topics is None:
+            self._topics = await self._held.enter_async_context(topics_of(self._services, self._settings))
+        return LocalConnection(LocalTopics(self._topics), self._serve, retry)
+
+    async def _serve(self) -> Path:
         """Return the path of a Unix socket at which this process serves /v0 on the database until `close`."""
+        assert self._services is not None
+        assert self._topics is not None
         if self._socket is None:
             from eventd.cli.gateway.local_api import served
 
-            if self._services is None:
-                self._services = await self._open()
-            self._socket = await self._held.enter_async_context(served(self._services, self._settings))
+            self._socket = await self._held.enter_async_context(served(self._services, self._topics))
         return self._socket
 
     def serving(self) -> str:
-        """Return each process that serves the database, as `holder` does; empty before `call` or `socket`."""
+        """Return each process that serves the database, as `holder` does; empty before `call` or `connection`."""
         from eventd.cli.gateway.lock import holder
 
         return holder(self._services.database) if self._services else ""

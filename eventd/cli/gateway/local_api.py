@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 from aiohttp import web
@@ -15,30 +14,23 @@ import eventd
 from eventd.api.app import build_app
 from eventd.api.framework.auth import Keys
 from eventd.api.framework.callers import Callers
-from eventd.api.framework.limits import ConcurrencyLimits, Limits
+from eventd.api.framework.limits import ConcurrencyLimits
 from eventd.api.framework.operations import Services
 from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.listener.runner import Runner
 from eventd.api.routes import TOPIC_ROUTES
-from eventd.api.topics.calls import V0
-from eventd.egress.routers.pump import Routing
-from eventd.errors import EventdError
+from eventd.api.topics.calls import V0, Serving
 from eventd.observe.metrics import Metrics
-from eventd.resources.configuration import effective
-from eventd.runtime.supervisor import Supervisor
 from eventd.runtime.worker_share import Share
-from eventd.settings.model import Settings
-from eventd.store.rows.registry import read_resources
 
 CONNECTIONS = 64
 STOP_SECONDS = 1.0
-BROKEN_SECONDS = 1.0
 
 
 @asynccontextmanager
-async def served(services: Services, settings: Settings) -> AsyncIterator[Path]:
-    """Serve /v0 and yield the path of its socket.
+async def served(services: Services, v0: V0) -> AsyncIterator[Path]:
+    """Serve /v0 and yield the path of its socket. `v0` is that of `topics_of`, and stops with the server.
 
     No key is needed: a user who can open the database may do everything, within the limits of the settings.
     """
@@ -46,8 +38,9 @@ async def served(services: Services, settings: Settings) -> AsyncIterator[Path]:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="routerctl-"))
         metrics = Metrics()
         callers = Callers(Keys(tuple), ConnectionLimiter("", CONNECTIONS, metrics))
-        v0 = await stack.enter_async_context(topics_of(services, callers, metrics, settings))
-        app = build_app(services, callers, v0.workers, version=eventd.__version__, routes=TOPIC_ROUTES, v0=v0)
+        v0 = with_connections(v0, callers, metrics)
+        workers = v0.serving.workers
+        app = build_app(services, callers, workers, version=eventd.__version__, routes=TOPIC_ROUTES, v0=v0)
         runner = Runner(app, services.log.chance, shutdown_timeout=STOP_SECONDS)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
@@ -57,50 +50,7 @@ async def served(services: Services, settings: Settings) -> AsyncIterator[Path]:
         yield socket
 
 
-@asynccontextmanager
-async def topics_of(services: Services, callers: Callers, metrics: Metrics, settings: Settings) -> AsyncIterator[V0]:
-    """Yield the services that /v0 needs, beside a running node or without one.
-
-    Routers run here too, because reading a topic includes the copies that are due.
-    """
-    limits = Limits(**{name: getattr(settings, name) for name in Limits._fields})
-    async with AsyncExitStack() as stack:
-        supervisor = Supervisor(services.clock)
-        stack.push_async_callback(supervisor.stop)
-        groups = effective(await services.database.read(read_resources))
-        routing = Routing(services.log, lambda: groups, supervisor.spawn, limits.max_total_bytes)
-        stack.push_async_callback(routing.stop)
-        await routing.load()
-        # Without this task, waiting readers would not notice the writes of other processes.
-        supervisor.keep(partial(_follow_changes, services, routing), "changes")
-        yield V0(
-            log=services.log,
-            callers=callers,
-            routing=routing,
-            metrics=metrics,
-            workers=WorkerPeers(Share(), dict, metrics),
-            supervisor=supervisor,
-            stopping=asyncio.get_running_loop().create_future(),
-            limits=limits,
-            concurrency=ConcurrencyLimits(limits),
-            started=services.clock.monotonic(),
-        )
-
-
-async def _follow_changes(services: Services, routing: Routing) -> None:
-    """Follow the writes of the node and other commands, so that waiting readers get them at once."""
-    source, versions = services.database.change_source(services.clock.sleep), services.log.topic_versions
-    try:
-        while True:
-            await source.wait()
-            try:
-                head = await services.log.look_around()
-            except EventdError:  # a request reports the error
-                await services.clock.sleep(BROKEN_SECONDS)
-                continue
-            if not versions.knows(head.topics_version):
-                routing.changed()
-                services.log.wakeups.touch_all()
-                versions.read(head.topics_version)
-    finally:
-        await source.close()
+def with_connections(v0: V0, callers: Callers, metrics: Metrics) -> V0:
+    """Return the dependencies of all handlers under /v0, streams included, of a process without workers."""
+    workers = WorkerPeers(Share(), dict, metrics)
+    return replace(v0, listener=Serving(callers, metrics, workers, ConcurrencyLimits(v0.limits)))

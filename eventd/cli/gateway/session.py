@@ -204,7 +204,7 @@ class Session:
 
         match self.gateway:
             case LocalGateway() as local:
-                return Client(SERVER, socket=await local.socket(), retry=retry)
+                return Client.over(await local.connection(retry))
             case SocketGateway() as node:
                 return Client(SERVER, socket=node.address, headers=node.headers, retry=retry)
         return Client(self.node.server, self.node.read_key(), tls=self.node.read_tls(), retry=retry)

@@ -20,7 +20,8 @@ from eventd.api.framework.auth import Keys, parse_keys
 from eventd.api.framework.callers import Callers
 from eventd.api.framework.operations import Services
 from eventd.api.listener.connection_limiter import ConnectionLimiter
-from eventd.cli.gateway.local_api import topics_of
+from eventd.cli.gateway.local_api import with_connections
+from eventd.cli.gateway.local_topics import topics_of
 from eventd.cli.routerctl import main
 from eventd.log.core.eventlog import EventLog
 from eventd.observe.metrics import Metrics
@@ -119,8 +120,9 @@ class Api(threading.Thread):
             metrics = Metrics()
             limiter, services = ConnectionLimiter("", 256, metrics), Services(log)
             callers = Callers(keys, limiter)
-            async with topics_of(services, callers, metrics, load({}, {})) as v0:
-                app = build_app(services, callers, v0.workers, version="test", v0=v0)
+            async with topics_of(services, load({}, {})) as topics:
+                v0 = with_connections(topics, callers, metrics)
+                app = build_app(services, callers, v0.serving.workers, version="test", v0=v0)
                 runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
                 await runner.setup()
                 await web.TCPSite(runner, "127.0.0.1", self.port).start()

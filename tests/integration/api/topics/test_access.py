@@ -174,7 +174,7 @@ async def test_a_key_has_so_many_requests_at_once(start_server: Any) -> None:
     first, second = server.with_key("a"), server.with_key("b")
     await first.put("jobs")
     waiting = [asyncio.ensure_future(first.diff("jobs", wait_ms=20_000)) for _ in range(2)]
-    await until(lambda: server.v0.concurrency.requests.taken == 2, "both to wait")
+    await until(lambda: server.v0.serving.concurrency.requests.taken == 2, "both to wait")
     full = await first.get("jobs")
     assert (full.status, full.code, full.detail) == (429, "throttled", None)
     assert full.headers["Retry-After"] == "1"
@@ -184,7 +184,7 @@ async def test_a_key_has_so_many_requests_at_once(start_server: Any) -> None:
     for each in waiting:
         assert (await each).seqs == [1]
     assert (await first.get("jobs")).status == 200
-    assert server.v0.concurrency.requests.taken == 0
+    assert server.v0.serving.concurrency.requests.taken == 0
 
 
 async def test_a_refused_request_gives_its_place_back(start_server: Any) -> None:

@@ -24,7 +24,7 @@ MIB = 1 << 20
 
 @contextmanager
 def room_for(server: Server, most: int) -> Iterator[None]:
-    bodies = server.v0.concurrency.bodies
+    bodies = server.v0.serving.concurrency.bodies
     before, bodies.most = bodies.most, most
     yield
     bodies.most = before
@@ -48,7 +48,7 @@ async def test_what_would_take_too_much_memory_together_has_to_come_back_later(s
     url = f"{server.url}/v0/topics/t"
     with room_for(server, 5 * MIB):
         dawdling = asyncio.create_task(server.session.post(url, data=slowly(), headers=json))
-        await until(lambda: server.v0.concurrency.bodies.held >= 3 * MIB, "most of the first to have come")
+        await until(lambda: server.v0.serving.concurrency.bodies.held >= 3 * MIB, "most of the first to have come")
         async with server.session.post(url, data=io.BytesIO(first), headers=json) as refused:
             assert refused.status == 429
             assert refused.headers["Retry-After"] == "1"
@@ -57,14 +57,14 @@ async def test_what_would_take_too_much_memory_together_has_to_come_back_later(s
         assert small.status == 201, "a small one always has room"
         gate.set()
         assert (await dawdling).status == 200
-        assert server.v0.concurrency.bodies.held == 0
+        assert server.v0.serving.concurrency.bodies.held == 0
         async with server.session.post(url, data=io.BytesIO(first), headers=json) as again:
             assert again.status == 200
 
 
 async def test_a_key_that_withholds_bodies_gives_its_room_to_another(start_server: StartServer) -> None:
     server = await start_server(keys="greedy:r,other")
-    other, bodies = server.with_key("other"), server.v0.concurrency.bodies
+    other, bodies = server.with_key("other"), server.v0.serving.concurrency.bodies
     await other.put("t")
     url, headers = f"{server.url}/v0/watch", JSON | server.with_key("greedy").headers
 
@@ -99,10 +99,10 @@ async def test_who_breaks_off_gives_the_room_back(server: Server) -> None:
 
     json = {"Content-Type": "application/json"}
     sending = asyncio.create_task(server.session.post(f"{server.url}/v0/topics/t", data=endless(), headers=json))
-    await until(lambda: server.v0.concurrency.bodies.held > MIB, "some of it to have come")
+    await until(lambda: server.v0.serving.concurrency.bodies.held > MIB, "some of it to have come")
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
-    await until(lambda: server.v0.concurrency.bodies.held == 0, "the room to be given back")
+    await until(lambda: server.v0.serving.concurrency.bodies.held == 0, "the room to be given back")
 
 
 async def test_a_large_body_is_read_beside_the_loop(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,9 +120,9 @@ async def test_a_client_that_breaks_off_writes_nothing_and_is_no_fault(
             _, writer = await asyncio.open_connection(host, int(port))
             writer.write(begun)
             await writer.drain()
-            await until(lambda: server.v0.concurrency.requests.taken == 1, "the request to be under way")
+            await until(lambda: server.v0.serving.concurrency.requests.taken == 1, "the request to be under way")
             writer.transport.abort()
-            await until(lambda: server.v0.concurrency.requests.taken == 0, "its place to be free again")
+            await until(lambda: server.v0.serving.concurrency.requests.taken == 0, "its place to be free again")
     assert (await server.get("jobs")).status == 404
     assert not caplog.records, caplog.text
 
@@ -132,7 +132,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(server: Server, monke
     told = await talk(server, head("/topics/jobs", JSON, "Content-Length: 24"), RECORDS[:5])
     assert told.startswith(b"408 ")
     assert b'"code":"slow_body"' in told
-    assert server.v0.concurrency.requests.taken == 0
+    assert server.v0.serving.concurrency.requests.taken == 0
 
 
 async def test_requests_in_a_row_are_answered_in_their_order(server: Server) -> None:
@@ -155,4 +155,4 @@ async def test_a_reader_that_goes_away_while_it_waits_is_forgotten(server: Serve
     await until(lambda: server.log.wakeups._by_topic, "the reader to wait")
     waiting.cancel()
     await until(lambda: not server.log.wakeups._by_topic, "it to be forgotten")
-    assert server.v0.concurrency.requests.taken == 0
+    assert server.v0.serving.concurrency.requests.taken == 0

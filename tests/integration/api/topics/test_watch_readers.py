@@ -87,11 +87,11 @@ async def test_a_node_stops_fast_although_clients_do_not_read(start_server: Star
     wid = (await begin_session(server, "big")).body["wid"]
     async with open_unread_stream(server, wid), connect_socket(server) as socket:
         await socket.say("subscribe", topic="big")
-        await until(lambda: server.v0.concurrency.streams.taken == 2)
+        await until(lambda: server.v0.serving.concurrency.streams.taken == 2)
         await until(lambda: any(size > 1 << 16 for size in _untaken(server)), "a client to leave something untaken")
         begun = time.monotonic()
         server.v0.stopping.set_result(None)
-        await until(lambda: not server.v0.concurrency.streams.taken, "the streams to end")
+        await until(lambda: not server.v0.serving.concurrency.streams.taken, "the streams to end")
         assert time.monotonic() - begun < 3
 
 
@@ -108,8 +108,8 @@ async def test_a_client_that_goes_is_noticed_and_forgotten(server: Server) -> No
     await server.put("box")
     async with watch_topics(server, "box") as stream, connect_socket(server):
         await stream.take("caught-up")
-        assert server.v0.concurrency.streams.taken == 2
-    await until(lambda: not server.v0.concurrency.streams.taken, "the places to be free")
+        assert server.v0.serving.concurrency.streams.taken == 2
+    await until(lambda: not server.v0.serving.concurrency.streams.taken, "the places to be free")
     await server.write("box", 1)
     assert not _followers(server)
 

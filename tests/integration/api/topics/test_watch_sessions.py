@@ -132,7 +132,7 @@ async def test_a_client_that_was_sent_records_and_read_none_of_them_gets_them_ag
     for _ in range(2):
         async with open_unread_stream(server, wid):  # it reads the headers, and goes
             await until(lambda: _told(server, wid) == 500, "all of it to be written to the socket")
-        await until(lambda: not server.v0.concurrency.streams.taken, "it to be gone")
+        await until(lambda: not server.v0.serving.concurrency.streams.taken, "it to be gone")
     async with open_stream(server, wid) as stream:
         assert await stream.seqs(500) == [*range(1, 501)]
 
@@ -169,14 +169,14 @@ async def test_a_session_ends_some_time_after_its_last_stream(start_server: Star
         clock.advance(301)
         assert (await begin_session(server, "jobs")).status == 429
     async with asyncio.timeout(10):
-        while server.v0.concurrency.streams.taken:
+        while server.v0.serving.concurrency.streams.taken:
             clock.advance(0.1)
             await asyncio.sleep(0.001)
     clock.advance(299)
     async with open_stream(server, wid) as stream:
         await stream.take("caught-up")
     async with asyncio.timeout(10):
-        while server.v0.concurrency.streams.taken:
+        while server.v0.serving.concurrency.streams.taken:
             clock.advance(0.1)
             await asyncio.sleep(0.001)
     clock.advance(301)
@@ -259,7 +259,7 @@ async def test_the_checkpoints_of_a_session_count_as_its_memory(
         async with open_stream(server, wids[1]) as second:
             await second.take("caught-up")
     kept = server.v0.part(Sessions)
-    await until(lambda: not server.v0.concurrency.streams.taken, "the streams to end")
+    await until(lambda: not server.v0.serving.concurrency.streams.taken, "the streams to end")
     assert kept._bytes == sum(session.size for session in kept._sessions.values()) < 150_000, "the rest is free again"
 
 
@@ -418,7 +418,7 @@ async def test_a_checkpoint_that_is_not_kept_leads_back_to_the_beginning_of_the_
     for _ in range(ENDED_STREAMS):
         topics, last = await read(last)
         assert topics == []
-    await until(lambda: not server.v0.concurrency.streams.taken)
+    await until(lambda: not server.v0.serving.concurrency.streams.taken)
     assert (await read(first))[0] == LONG[:64]  # those of other streams are ahead of it
     other = (await begin_session(server, *LONG[:64])).body["wid"]
     async with open_stream(server, other, last=last) as stream:  # of another session

@@ -69,8 +69,8 @@ async def test_a_watcher_that_vanishes_loses_its_place(server: Server) -> None:
     async with watcher(server) as (connection, _):
         vanish(connection)
         await server.write("box", 1)  # as a heartbeat would: something that it had to acknowledge
-        await until(lambda: not server.v0.concurrency.streams.taken, "its place to be free")
-    counted = server.v0.metrics.registry.get_sample_value(
+        await until(lambda: not server.v0.serving.concurrency.streams.taken, "its place to be free")
+    counted = server.v0.serving.metrics.registry.get_sample_value(
         "routerd_eventd_listener_turned_away_total", {"group": "", "reason": "vanished"}
     )
     assert counted == 1
@@ -82,7 +82,7 @@ async def test_a_watcher_that_does_not_read_and_vanishes_loses_its_place(server:
         await server.write("box", *["x" * 1_000_000] * 12)  # more than the buffers between the two hold
         await until(lambda: _stalls(server), "the client to have no room")
         vanish(connection)
-        await until(lambda: not server.v0.concurrency.streams.taken, "its place to be free", seconds=30)
+        await until(lambda: not server.v0.serving.concurrency.streams.taken, "its place to be free", seconds=30)
 
 
 async def test_a_watcher_that_does_not_read_keeps_its_place(server: Server, looks: list[bool]) -> None:
@@ -93,7 +93,7 @@ async def test_a_watcher_that_does_not_read_keeps_its_place(server: Server, look
         await until(lambda: _stalls(server), "the client to have no room")
         before = len(looks)
         await until(lambda: len(looks) > before + 200, "many more looks at it")
-        assert server.v0.concurrency.streams.taken == 1
+        assert server.v0.serving.concurrency.streams.taken == 1
     assert not any(looks)
 
 

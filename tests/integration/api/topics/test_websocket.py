@@ -207,7 +207,7 @@ async def test_connections_count_among_the_streams(start_server: StartServer) ->
             async with connect_socket(server):
                 pass
         assert (refused.value.status, refused.value.headers and refused.value.headers["Retry-After"]) == (429, "1")
-    await until(lambda: not server.v0.concurrency.streams.taken)
+    await until(lambda: not server.v0.serving.concurrency.streams.taken)
     async with connect_socket(server):
         pass
 
@@ -344,7 +344,7 @@ async def test_a_frame_that_is_not_masked_ends_the_connection(server: Server, fi
         transport.write(frame[first:])
         assert await socket.next() is None
         assert socket.socket.close_code == 1002
-    await until(lambda: not server.v0.concurrency.streams.taken, "its place to be free")
+    await until(lambda: not server.v0.serving.concurrency.streams.taken, "its place to be free")
 
 
 async def test_only_the_final_version_of_the_protocol_is_spoken(server: Server) -> None:

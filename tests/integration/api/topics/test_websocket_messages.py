@@ -37,7 +37,7 @@ def abort(socket: Socket) -> None:
 async def test_unfinished_messages_take_no_more_than_the_room_for_bodies(start_server: StartServer) -> None:
     server = await start_server(keys="greedy,other")
     greedy, other = server.with_key("greedy"), server.with_key("other")
-    bodies = server.v0.concurrency.bodies
+    bodies = server.v0.serving.concurrency.bodies
     bodies.most = 8 * MIB
     async with AsyncExitStack() as stack:
         sockets = [await stack.enter_async_context(connect_socket(greedy)) for _ in range(10)]
@@ -61,7 +61,7 @@ async def test_unfinished_messages_take_no_more_than_the_room_for_bodies(start_s
         for socket in sockets:
             abort(socket)
     await until(lambda: bodies.held == 0, "the room to be given back")
-    await until(lambda: not server.v0.concurrency.streams.taken, "the places to be free")
+    await until(lambda: not server.v0.serving.concurrency.streams.taken, "the places to be free")
 
 
 async def test_a_message_that_does_not_end_in_time_ends_its_connection(
@@ -87,9 +87,9 @@ async def test_a_client_that_reads_nothing_cannot_keep_what_it_has_begun(
         transport: Any = socket.socket._writer.transport
         transport.pause_reading()
         await begin(socket, 10, of=3 * MIB)
-        await until(lambda: server.v0.concurrency.bodies.held == 3 * MIB, "the room to be taken")
-        await until(lambda: server.v0.concurrency.bodies.held == 0, "the room to be given back")
-        await until(lambda: not server.v0.concurrency.streams.taken, "the connection to end")
+        await until(lambda: server.v0.serving.concurrency.bodies.held == 3 * MIB, "the room to be taken")
+        await until(lambda: server.v0.serving.concurrency.bodies.held == 0, "the room to be given back")
+        await until(lambda: not server.v0.serving.concurrency.streams.taken, "the connection to end")
         abort(socket)
 
 
@@ -153,7 +153,7 @@ async def test_a_client_that_reads_no_answers_cannot_keep_its_room(
     server = await start_server(keys="greedy,other")
     greedy, other = server.with_key("greedy"), server.with_key("other")
     await other.put("t")
-    bodies = server.v0.concurrency.bodies
+    bodies = server.v0.serving.concurrency.bodies
     bodies.most = 4 * MIB
     pings, arrived = count_pings(monkeypatch), collect_arrived(monkeypatch)
     async with connect_socket(greedy) as socket:
@@ -167,7 +167,9 @@ async def test_a_client_that_reads_no_answers_cannot_keep_its_room(
         async with connect_socket(other) as writer:
             ack = await writer.ask("publish", topic="t", records=[{"data": "x" * 1_000_000}] * 2)
             assert ack["op"] == "ack", ack
-            await until(lambda: server.v0.concurrency.streams.taken == 1, "the connection that is not read to end")
+            await until(
+                lambda: server.v0.serving.concurrency.streams.taken == 1, "the connection that is not read to end"
+            )
         assert len(pings) == sent, "a message that gave way is not handled"
         abort(socket)
     await until(lambda: bodies.held == 0, "the room to be given back")
@@ -186,7 +188,7 @@ async def test_a_message_that_gave_way_is_not_handled(
     arrived = collect_arrived(monkeypatch)
     server = await start_server()
     await server.put("t")
-    bodies = server.v0.concurrency.bodies
+    bodies = server.v0.serving.concurrency.bodies
     bodies.most = 4 * MIB
     async with connect_socket(server) as socket:
         await socket.say("ping")
@@ -198,6 +200,6 @@ async def test_a_message_that_gave_way_is_not_handled(
             assert (await socket.next())["code"] == "throttled"
             assert await socket.next() is None
             assert socket.socket.close_code == 1013
-            await until(lambda: not server.v0.concurrency.streams.taken, "the connection to end")
+            await until(lambda: not server.v0.serving.concurrency.streams.taken, "the connection to end")
     told = await server.ask("GET", "/topics/t")
     assert told.body["head_seq"] == 0

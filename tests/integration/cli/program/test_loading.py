@@ -102,6 +102,13 @@ def test_a_command_on_the_database_loads_no_server_no_cryptography_and_no_sql_to
                 (("plugin", "runs"), 0),
                 (("dynamic", "list"), 0),
                 (("key", "list"), 0),
+                (("callback", "list"), 0),
+                (("topic", "put", "orders"), 0),
+                (("topic", "list"), 0),
+                (("topic", "describe", "orders"), 0),
+                (("topic", "write", "orders", "{}"), 0),
+                (("topic", "read", "orders"), 0),
+                (("router", "list"), 0),
                 (("get", "ep", "nowhere"), 3),
             )
         )

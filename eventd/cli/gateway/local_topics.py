@@ -1,0 +1,130 @@
+"""Answers requests to /v0 on a local database in the process of one command, without a connection.
+
+Streams need one: `local_api` serves them. Loading the server takes longer than most commands on topics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from eventd.api.errors.codes import TOPICS_FORM
+from eventd.api.framework.admission import admit
+from eventd.api.framework.auth import OWNER
+from eventd.api.framework.decoding import decode, read_query
+from eventd.api.framework.endpoint import load
+from eventd.api.framework.limits import Limits
+from eventd.api.framework.operations import Services
+from eventd.api.framework.route import Route
+from eventd.api.routes import TOPIC_ROUTES
+from eventd.api.topics.calls import V0
+from eventd.egress.routers.pump import Routing
+from eventd.errors import EventdError, TooLarge
+from eventd.resources.configuration import effective
+from eventd.runtime.supervisor import Supervisor
+from eventd.settings.model import Settings
+from eventd.store.rows.registry import read_resources
+
+BROKEN_SECONDS: Final = 1.0
+_ROOMS: Final = ("topics.topics:", "topics.records:", "topics.routers:")
+"""Where the handlers are that need no connection."""
+_NO_REQUEST: Final[Any] = SimpleNamespace(headers=MappingProxyType({}))
+
+
+class LocalAnswer(NamedTuple):
+    """The answer to a request: its HTTP status, and its body as JSON."""
+
+    status: int
+    body: bytes
+
+
+class LocalTopics:
+    """Answers requests to /v0 as a node does, for a user who can open the database and so may do everything."""
+
+    def __init__(self, v0: V0) -> None:
+        self._v0 = v0
+        self._routes = [
+            (route, re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", route.path)))
+            for route in TOPIC_ROUTES
+            if str(route.handler).startswith(_ROOMS)
+        ]
+
+    async def answer(self, method: str, target: str, content: bytes | None) -> LocalAnswer | None:
+        """Return the answer to one request; None if only a server can answer it. `target`: path and query."""
+        path, _, query = target.partition("?")
+        for route, pattern in self._routes:
+            if route.method == method and (found := pattern.fullmatch(path)):
+                names = {name: unquote(value) for name, value in found.groupdict().items()}
+                try:
+                    return await self._run(route, names, query, content or b"")
+                except EventdError as error:
+                    return LocalAnswer(TOPICS_FORM.status(error), msgspec.json.encode(TOPICS_FORM.body(error)))
+        return None
+
+    async def _run(self, route: Route, names: Mapping[str, str], query: str, content: bytes) -> LocalAnswer:
+        endpoint, clock = load(route), self._v0.clock
+        begun = clock.monotonic()
+        name = admit(route, names, OWNER)
+        given = read_query(dict(reversed(parse_qsl(query))), endpoint.query)  # the first of equal names counts
+        body = None if endpoint.body is None else self._decode(route, content or b"{}", endpoint.body)
+        call = endpoint.context(self._v0, _NO_REQUEST, OWNER, name, given, body, clock, begun)
+        return LocalAnswer(200, msgspec.json.encode(await endpoint.run(call)))
+
+    def _decode(self, route: Route, content: bytes, model: Any) -> Any:
+        most = min(self._v0.limits.max_body_bytes, route.body.bytes)
+        if len(content) > most:
+            raise TooLarge(f"the request has {len(content)} bytes, more than {most}", hint="send smaller requests")
+        return decode(content, model)
+
+
+@asynccontextmanager
+async def topics_of(services: Services, settings: Settings) -> AsyncIterator[V0]:
+    """Yield the dependencies of handlers under /v0 that need no connection, beside a running node or without one.
+
+    Routers run here too, because reading a topic includes the copies that are due.
+    """
+    limits = Limits(**{name: getattr(settings, name) for name in Limits._fields})
+    async with AsyncExitStack() as stack:
+        supervisor = Supervisor(services.clock)
+        stack.push_async_callback(supervisor.stop)
+        groups = effective(await services.database.read(read_resources))
+        routing = Routing(services.log, lambda: groups, supervisor.spawn, limits.max_total_bytes)
+        stack.push_async_callback(routing.stop)
+        await routing.load()
+        # Without this task, waiting readers would not notice the writes of other processes.
+        supervisor.keep(partial(_follow_changes, services, routing), "changes")
+        yield V0(
+            log=services.log,
+            routing=routing,
+            supervisor=supervisor,
+            stopping=asyncio.get_running_loop().create_future(),
+            limits=limits,
+            started=services.clock.monotonic(),
+        )
+
+
+async def _follow_changes(services: Services, routing: Routing) -> None:
+    """Follow the writes of the node and other commands, so that waiting readers get them at once."""
+    source, versions = services.database.change_source(services.clock.sleep), services.log.topic_versions
+    try:
+        while True:
+            await source.wait()
+            try:
+                head = await services.log.look_around()
+            except EventdError:  # a request reports the error
+                await services.clock.sleep(BROKEN_SECONDS)
+                continue
+            if not versions.knows(head.topics_version):
+                routing.changed()
+                services.log.wakeups.touch_all()
+                versions.read(head.topics_version)
+    finally:
+        await source.close()
