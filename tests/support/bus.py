@@ -75,6 +75,10 @@ class Bus:
         found = self.node.ask("GET", "/callbacks")["callbacks"]
         return [one for one in found if one["callback"] == f"rm/{handle}"]
 
+    def topics(self, token: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.ask("GET", "/topics", token=token)[1])
+        return found
+
     def subscriber(self, token: str) -> dict[str, Any]:
         rows = json.loads(self.ask("GET", "/subscriptions", token=token)[1])
         return next(row for row in rows if row["subscriber"] == token)
