@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
@@ -14,6 +15,7 @@ from federation.webhooks import verify
 
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 _END = b"\r\n\r\n"
+BACKLOG = 2048
 _ANSWER = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
@@ -49,12 +51,16 @@ class _Connection(asyncio.Protocol):
 
 
 class CallbackReceiver:
-    """Listens on a port of 127.0.0.1. `delays` are seconds by path after which a request is answered; others at once.
+    """Listens on a port of `host`. `delays` are seconds by path after which a request is answered; others at once.
 
-    `taken` is called with each request, before its answer.
+    `taken` is called with each request, before its answer. With `tls`, it speaks TLS only.
     """
 
-    def __init__(self, taken: Callable[[CallbackRequest], None]) -> None:
+    def __init__(
+        self, taken: Callable[[CallbackRequest], None], *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._host = host
+        self._tls = tls
         self.delays: dict[str, float] = {}
         self.open: list[asyncio.Transport] = []
         self.port = 0
@@ -64,7 +70,9 @@ class CallbackReceiver:
     async def start(self) -> None:
         """Listen; at another port than before, if it listens for the first time."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port)
+        self._server = await loop.create_server(
+            lambda: _Connection(self), self._host, self.port, ssl=self._tls, backlog=BACKLOG
+        )
         self.port = self._server.sockets[0].getsockname()[1]
 
     def take(self, request: CallbackRequest, transport: asyncio.Transport) -> None:

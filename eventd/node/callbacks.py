@@ -148,6 +148,7 @@ class Callbacks:
             chance=self._chance,
             cursors=stored,
             about={"callback": config.name},
+            families=selection.families,
         )
 
     def _notify_of(self, name: str) -> Notify:

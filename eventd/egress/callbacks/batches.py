@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from eventd.egress.callbacks.formats import CallbackItem
 from eventd.egress.loop.collecting import Window
+
+RECORD_BYTES: Final = 4096
+"""The size up to which most records are; see `ItemWindow.quiet`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class ItemWindow:
         self.is_cut = False
         """Whether something else comes next, such as a loss: nothing more is collected then."""
         self._window = Window(limits.window or None, None, limits.events, limits.bytes)
+        self._largest = RECORD_BYTES
         self.add(items)
 
     def add(self, found: Sequence[CallbackItem], *, shift: int = 0) -> None:
@@ -88,6 +92,7 @@ class ItemWindow:
         for item in found:
             if not item.omitted:
                 self._window.add(item.recorded_at + shift, item.size)
+                self._largest = max(self._largest, item.size)
 
     @property
     def room(self) -> int:
@@ -98,6 +103,15 @@ class ItemWindow:
     def room_bytes(self) -> int:
         """Return approximately how many more bytes fit."""
         return max(1, self._window.room_bytes)
+
+    @property
+    def quiet(self) -> int:
+        """Return how many records cannot fill the window, unless they are larger than those before.
+
+        Then it closes later than it could, but no later than by time. Without this, each append would wake every
+        callback with an open window.
+        """
+        return max(0, min(self.room, self.room_bytes // self._largest) - 1)
 
     @property
     def is_full(self) -> bool:

@@ -71,6 +71,13 @@ class CallbackSelection:
         topics = None if types is None else {type.rpartition(".")[0] for type in types}
         return not near or (topics is not None and not any(one.topic in topics for one in near))
 
+    @property
+    def families(self) -> frozenset[str] | None:
+        """Return the topics of the Routemaster surface whose new records it may have; None: any record."""
+        if self.intervals is None:
+            return None
+        return frozenset(one.topic for one in self.intervals if one.upto is None)
+
     def takes_event(self, record: Record) -> bool:
         """Return whether the callback gets an event, apart from its expiry."""
         if self.positions is not None and record.position not in self.positions:

@@ -94,7 +94,7 @@ class CallbackSink:
         self._until = cursor.until
         self._log = log = dependencies.log
         self._metrics = dependencies.metrics
-        self._collector = Collector(log, cursor.topic_id)
+        self._collector = Collector(log, cursor.topic_id, selection.families)
         self._room = Allowance(dependencies.budget, config.max_bytes)
         endpoint = CallbackEndpoint(config, dependencies.transport, dependencies.rules, secrets, log.clock)
         self._delivery = CallbackDelivery(

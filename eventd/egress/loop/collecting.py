@@ -83,6 +83,11 @@ class ClosingWindow(Protocol):
     @property
     def is_full(self) -> bool: ...
 
+    @property
+    def quiet(self) -> int:
+        """Return a number of further records of the log that need not be read before the window closes by time."""
+        ...
+
     def closes_in(self, now: int) -> int: ...
 
 
@@ -94,8 +99,10 @@ the wall clock was set back since the window opened: they are added to the times
 class Collector:
     """Waits for the windows of one sink, and can be stopped: then no window closes any more."""
 
-    def __init__(self, log: EventLog, topic_id: int) -> None:
+    def __init__(self, log: EventLog, topic_id: int, families: frozenset[str] | None = None) -> None:
+        """For `families` see `Watch`."""
         self._log = log
+        self._families = families
         self._topic_id = topic_id
         self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -113,7 +120,7 @@ class Collector:
         """
         # A step of the wall clock must neither close nor extend the window: it counts by the present clock.
         opened, clock = Moment.of(self._log.clock), self._log.clock
-        with self._log.watch((self._topic_id,)) as watch:
+        with self._log.watch((self._topic_id,), families=self._families) as watch:
             while True:
                 now = opened.wall + clock.steady() - opened.steady
                 if more and not (window.is_full or is_complete(upto)):
@@ -125,10 +132,10 @@ class Collector:
                 wait = 0 if is_complete(upto) else window.closes_in(now)
                 if wait <= 0:
                     return upto
-                more = await self._wait(watch.beyond(upto), wait / SECOND)
+                more = await self._wait(watch.beyond(upto + window.quiet), wait / SECOND) or watch.head > upto
 
     async def _wait(self, beyond: asyncio.Future[None], seconds: float) -> bool:
-        """Wait until there is more to read, time is up, or the sink stops. Returns whether there is more."""
+        """Wait until the future is done, time is up, or the sink stops. Returns whether it was the future."""
         timer = self._log.clock.timer(seconds)
         try:
             await asyncio.wait({beyond, timer, self._stopping}, return_when=asyncio.FIRST_COMPLETED)

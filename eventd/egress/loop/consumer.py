@@ -81,7 +81,8 @@ class Consumer(Generic[PageT]):
 
     `version` is that of the sink's selection: when another is declared, the consumer waits until it is replaced.
     `cursors` stores its position; by default in the cursor called `name`. `spawn` starts a task under the node's
-    supervisor; `chance` returns numbers in [0, 1) for the jitter. `about` are more fields of its log lines.
+    supervisor; `chance` returns numbers in [0, 1) for the jitter. `about` are more fields of its log lines. For
+    `families` see `Watch`: those of all records that it may deliver.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Consumer(Generic[PageT]):
         chance: Callable[[], float],
         cursors: CursorStore | None = None,
         about: Mapping[str, str] | None = None,
+        families: frozenset[str] | None = None,
     ) -> None:
         self.name = name
         self._log = log
@@ -107,6 +109,7 @@ class Consumer(Generic[PageT]):
         self._spawn = spawn
         self._backoff = backoff
         self._chance = chance
+        self._families = families
         self._signal: asyncio.Future[None] | None = None
         self._resting = False
         self._about = {"cursor": name, **(about or {})}
@@ -220,7 +223,7 @@ class Consumer(Generic[PageT]):
         )
         self._failed_upto = cursor.attempted_upto if cursor.attempts else 0
         try:
-            with self._log.watch((cursor.topic_id,), own=self._sink.own) as watch:
+            with self._log.watch((cursor.topic_id,), own=self._sink.own, families=self._families) as watch:
                 return await self._pump(cursor, progress, watch)
         except FenceLost:
             return False

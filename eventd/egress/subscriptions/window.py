@@ -66,6 +66,11 @@ class RunWindow:
         most = len(self.seen) >= MOST_SEEN or self._seen_bytes >= MOST_SEEN_BYTES
         return most or self._window.is_full
 
+    @property
+    def quiet(self) -> int:
+        """Return 0: each record may extend the window, or take the place of an earlier one."""
+        return 0
+
     def closes_in(self, now: int) -> int:
         """Return in how many microseconds it closes without new events; 0: at once, or no event is for the plugin."""
         return 0 if self.is_full else self._window.closes_in(now)

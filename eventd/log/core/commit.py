@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from eventd.errors import EventdError
 from eventd.log.core.append import Placement, place, place_new, place_records
-from eventd.log.core.blocks import Block
+from eventd.log.core.blocks import Block, names
 from eventd.log.core.head import lock_head, mark_unsynced, move_head, require_whole, touch_head
 from eventd.log.core.values import NOTHING, AppendResult, Drafts, Head
 from eventd.log.cursors.cursors import lock_positions
@@ -164,6 +164,13 @@ class CommitResult:
         for block in self.blocks:
             grown[block.topic_id] = bool(block.own) or grown.get(block.topic_id, False)
         return grown
+
+    def families(self) -> frozenset[str] | None:
+        """Return the tags of the new records, each without what follows its last dot; None if they are not known."""
+        listed = [names(block.types) for block in self.blocks]
+        if not all(listed):  # too many to list, or none
+            return None
+        return frozenset(tag.rpartition(".")[0] for tags in listed if tags is not None for tag in tags)
 
 
 def commit(

@@ -97,7 +97,7 @@ class EventLog:
         self._note_epoch(done.head.epoch)
         self._acknowledge(done.last)
         self.tail.add(done.head, done.blocks)
-        self.wakeups.appended(done.head.next_position, done.last, done.topics())
+        self.wakeups.appended(done.head.next_position, done.last, done.topics(), done.families())
 
     def _note_epoch(self, epoch: str) -> None:
         """If `epoch` is a new one, discard what is remembered of the previous one, and wake every reader."""
@@ -208,12 +208,16 @@ class EventLog:
         self.work.trouble = ""
 
     @contextmanager
-    def watch(self, topics: Collection[int] | None, *, own: bool = False) -> Iterator[Watch]:
+    def watch(
+        self, topics: Collection[int] | None, *, own: bool = False, families: frozenset[str] | None = None
+    ) -> Iterator[Watch]:
         """Watch the topics with these ids, None for all; with `own`, only for records that enter the log at this node.
+
+        For `families` see `Watch`.
 
         Enter the context before the first read, so that no append is missed.
         """
-        watch = self.wakeups.watch(topics, own=own)
+        watch = self.wakeups.watch(topics, own=own, families=families)
         try:
             yield watch
         finally:

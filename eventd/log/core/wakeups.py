@@ -9,23 +9,35 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+UNSEEN: Final = 1024
+"""Maximum positions that a watch with families may pass without a signal, so that its reader does not fall behind."""
+_NEVER: Final = 1 << 63
 
 
 class Watch:
     """One reader's interest in the topics with these ids; `topics` None: in all topics.
 
-    With `own`, only in records that enter the log at this node.
+    With `own`, only in records that enter the log at this node. With `families`, only in records whose tag is one of
+    these and, after a dot, something more; others may signal it as well, at the latest after `UNSEEN` positions.
     """
 
-    def __init__(self, topics: Collection[int] | None, *, own: bool = False) -> None:
+    __slots__ = ("_due", "_signs", "_waiting", "families", "head", "looks", "own", "topics", "turn")
+
+    def __init__(
+        self, topics: Collection[int] | None, *, own: bool = False, families: frozenset[str] | None = None
+    ) -> None:
         self.topics = topics
         self.own = own
+        self.families = families
         self.head = 0
         self.turn = 0
         """Changes with every signal, including those without a new head."""
         self.looks = 0
         """Changes only with signals without a new head."""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._due = _NEVER  # the first position that is waited for
         self._signs: list[asyncio.Future[None]] = []
 
     def raise_to(self, head: int) -> None:
@@ -33,27 +45,37 @@ class Watch:
         if head <= self.head:
             return
         self.head = head
-        self._sign()
-        waiting, self._waiting = self._waiting, []
+        self.turn += 1
+        if self._signs:
+            self._sign()
+        if head > self._due:
+            self._end_waits(head)
+
+    def _end_waits(self, head: int) -> None:
+        waiting, self._waiting, self._due = self._waiting, [], _NEVER
         for position, future in waiting:
             if future.done():
                 continue
             if head > position:
                 future.set_result(None)
             else:
-                self._waiting.append((position, future))
+                self._wait(position, future)
+
+    def _wait(self, position: int, future: asyncio.Future[None]) -> None:
+        self._waiting.append((position, future))
+        self._due = min(self._due, position)
 
     def look(self) -> None:
         """Signal a change of its topics without a new head: every waiting future is done, so readers read again."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self._due = self._waiting, [], _NEVER
         self.looks += 1
+        self.turn += 1
         self._sign()
         for _, future in waiting:
             if not future.done():
                 future.set_result(None)
 
     def _sign(self) -> None:
-        self.turn += 1
         signs, self._signs = self._signs, []
         for future in signs:
             if not future.done():
@@ -79,7 +101,7 @@ class Watch:
             future.set_result(None)
         else:
             self._waiting = [(p, f) for p, f in self._waiting if not f.done()]
-            self._waiting.append((position, future))
+            self._wait(position, future)
         return future
 
 
@@ -98,9 +120,11 @@ class Wakeups:
         self._all: dict[Watch, None] = {}
         self._everything: dict[Watch, None] = {}
 
-    def watch(self, topics: Collection[int] | None, *, own: bool = False) -> Watch:
+    def watch(
+        self, topics: Collection[int] | None, *, own: bool = False, families: frozenset[str] | None = None
+    ) -> Watch:
         """Register and return a watch, which `unwatch` ends."""
-        watch = Watch(topics, own=own)
+        watch = Watch(topics, own=own, families=families)
         watch.head = self.head
         self._all[watch] = None
         if topics is None:
@@ -122,12 +146,15 @@ class Wakeups:
         """Return whether any watch names this topic; watches of all topics do not count."""
         return topic_id in self._by_topic
 
-    def appended(self, first: int, last: int, topics: Mapping[int, bool]) -> None:
+    def appended(
+        self, first: int, last: int, topics: Mapping[int, bool], families: Collection[str] | None = None
+    ) -> None:
         """Wake the readers of these topics: this process committed the positions `first` to `last`.
 
         If another process appended before `first`, every reader is woken.
 
-        `topics`: for each topic id, whether any of its new records entered the log at this node.
+        `topics`: for each topic id, whether any of its new records entered the log at this node. `families` are those
+        of the tags of all new records; None if they are not known.
         """
         if first != self.head + 1:
             self.foreign(last)  # another process appended in between, to unknown topics
@@ -136,7 +163,8 @@ class Wakeups:
         own = any(topics.values())
         for topic, entered in topics.items():
             for watch in self._by_topic.get(topic, ()):
-                if entered or not watch.own:
+                unseen = families is not None and watch.families is not None and watch.families.isdisjoint(families)
+                if (entered or not watch.own) and not (unseen and last - watch.head < UNSEEN):
                     watch.raise_to(last)
         for watch in self._everything:
             if own or not watch.own:

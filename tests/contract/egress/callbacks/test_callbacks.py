@@ -77,6 +77,26 @@ async def test_batches_close_by_count_and_by_time_since_recording(
     assert [len(one.json) for one in receiver.accepted] == [3, 3, 1]
 
 
+async def test_an_open_window_takes_what_comes_until_it_closes(
+    called: CalledBack, receiver: Receiver, clock: ManualClock
+) -> None:
+    await called.declare(callback(receiver.url, format="batch", max_events=100, window=500_000))
+    await called.emit("e0")
+    await until(lambda: clock.waits)
+    for number in range(1, 5):
+        await called.emit(f"e{number}")
+        await give_turns()
+    assert receiver.requests == []
+    clock.advance(0.5)
+    await until(lambda: receiver.events == [f"e{number}" for number in range(5)])
+    assert len(receiver.requests) == 1
+    await called.emit("e5")
+    await until(lambda: clock.waits)
+    await called.emit(*[f"e{number}" for number in range(6, 105)])  # full: closes at once
+    await until(lambda: len(receiver.events) == 105)
+    assert [len(one.json) for one in receiver.accepted] == [5, 100]
+
+
 async def test_a_batch_that_failed_gets_nothing_added(called: CalledBack, receiver: Receiver) -> None:
     receiver.always(503)
     await called.declare(callback(receiver.url, format="batch", max_events=100))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from eventd.log.core.wakeups import Wakeups
+from eventd.log.core.wakeups import UNSEEN, Wakeups
 
 
 async def test_a_sign_between_the_read_and_the_wait_is_not_missed() -> None:
@@ -57,3 +57,33 @@ async def test_listeners_are_told_which_topics_and_none_where_nobody_knows() -> 
     wakeups.foreign(9)
     wakeups.touch_all()
     assert told == [[1, 2], [3], None, None]
+
+
+async def test_a_reader_of_some_families_is_woken_by_others_only_before_it_falls_behind() -> None:
+    wakeups = Wakeups()
+    orders, all_of_them = wakeups.watch((1,), families=frozenset({"orders"})), wakeups.watch((1,))
+    waits = [watch.beyond(0) for watch in (orders, all_of_them)]
+    wakeups.appended(1, 1, {1: True}, {"users"})
+    assert [wait.done() for wait in waits] == [False, True]
+    wakeups.appended(2, 3, {1: True}, {"users", "orders"})
+    assert waits[0].done()
+    unknown = orders.beyond(3)
+    wakeups.appended(4, 4, {1: True}, None)
+    assert unknown.done()
+    behind = orders.beyond(4)
+    wakeups.appended(5, 3 + UNSEEN, {1: True}, {"users"})
+    assert not behind.done()
+    wakeups.appended(4 + UNSEEN, 4 + UNSEEN, {1: True}, {"users"})
+    assert behind.done()
+
+
+async def test_a_wait_for_a_far_position_ends_when_the_head_is_beyond_it() -> None:
+    wakeups = Wakeups()
+    watch = wakeups.watch((1,))
+    near, far = watch.beyond(2), watch.beyond(9)
+    wakeups.appended(1, 2, {1: True})
+    assert not near.done()
+    wakeups.appended(3, 3, {1: True})
+    assert (near.done(), far.done()) == (True, False)
+    wakeups.appended(4, 10, {1: True})
+    assert far.done()
