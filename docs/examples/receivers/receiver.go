@@ -34,9 +34,9 @@ func readKey(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	coded, found := strings.CutPrefix(strings.TrimSpace(string(text)), "whsec_")
+	before, coded, found := strings.Cut(strings.TrimSpace(string(text)), "whsec_")
 	key, err := base64.StdEncoding.DecodeString(coded)
-	if !found || err != nil || len(key) < 24 {
+	if !found || before != "" || err != nil || len(key) < 24 {
 		return nil, fmt.Errorf("%s: a secret must be whsec_ and the base64 of at least 24 bytes", file)
 	}
 	return key, nil
@@ -65,9 +65,9 @@ func verify(headers http.Header, body []byte, keys [][]byte, now time.Time) (str
 // isSigned: during a rotation the sender signs with both keys, and one valid signature is enough.
 func isSigned(keys [][]byte, signatures, prefix string, body []byte) bool {
 	for _, entry := range strings.Fields(signatures) {
-		coded, found := strings.CutPrefix(entry, "v1,")
+		before, coded, found := strings.Cut(entry, "v1,")
 		theirs, err := base64.StdEncoding.DecodeString(coded)
-		if !found || err != nil {
+		if !found || before != "" || err != nil {
 			continue
 		}
 		for _, key := range keys {
