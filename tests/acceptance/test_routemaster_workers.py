@@ -1,0 +1,99 @@
+"""The Routemaster surface of a node of several processes: the one that answers is not the one that sends."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from eventd.runtime.worker_share import Share
+from tests.acceptance.test_workers import wait_whole
+from tests.support.bus import Bus
+from tests.support.callback_program import Call, ReceiverThread
+from tests.support.certificates import Authority
+from tests.support.processes import Processes
+from tests.support.waiting import wait_for
+
+DATABASES = pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+CLIENTS = 8
+BOUND = 2.0
+"""Seconds within which every process has noticed that a subscription has ended."""
+
+
+@pytest.fixture
+def receiver(tmp_path: Path) -> Iterator[ReceiverThread]:
+    files = Authority(tmp_path / "tls").issue("receiver")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.cert, files.key)
+    made = ReceiverThread(context).start()
+    yield made
+    made.stop()
+
+
+def calls_of(receiver: ReceiverThread, uuid: str) -> list[Call]:
+    header = "Basic " + base64.b64encode(f"{uuid}:x".encode()).decode()
+    return [call for call in receiver.calls if call.headers["authorization"] == header]
+
+
+def has_tried(receiver: ReceiverThread, uuid: str) -> bool:
+    return len(calls_of(receiver, uuid)) >= 2
+
+
+def has_failed_again(receiver: ReceiverThread, uuid: str, before: int) -> bool:
+    return any(call.status == 503 for call in calls_of(receiver, uuid) if call in receiver.calls[before:])
+
+
+def has_received(bus: Bus, token: str) -> bool:
+    return bool(bus.subscriber(token)["events"]["sent"] == 1)
+
+
+@DATABASES
+def test_an_ended_subscription_sends_nothing_more_and_a_new_one_nothing_old(
+    processes: Processes, receiver: ReceiverThread, request: pytest.FixtureRequest, database: str
+) -> None:
+    url = None if database == "sqlite" else request.getfixturevalue("postgres_url")
+    bus = Bus(processes, database_url=url, EVENTD_WORKERS="2", EVENTD_ROUTEMASTER_MAX_BACKOFF="50ms")
+    wait_whole(bus.node, 2)
+    shop = bus.token("shop")
+    clients = {f"uuid-{number}": bus.token(f"app-{number}") for number in range(CLIENTS)}
+    receiver.answer = lambda _: 503
+    for uuid, token in clients.items():
+        bus.subscribe(token, "orders", receiver=receiver, uuid=uuid)
+    for number in range(3):
+        bus.publish(shop, "orders", f"https://x/old-{number}")
+    for uuid in clients:
+        wait_for(partial(has_tried, receiver, uuid), f"attempts of {uuid}")
+    shares = {Share(0, 2).serves(one["callback"]) for one in bus.node.ask("GET", "/callbacks")["callbacks"]}
+    assert shares == {True, False}, "each process sends to some of them"
+
+    for token in clients.values():
+        assert bus.ask("DELETE", "/subscriber", token=token)[0] == 204
+    time.sleep(BOUND)
+    before = len(receiver.calls)
+    time.sleep(0.5)
+    assert len(receiver.calls) == before
+
+    for topic in ("orders", "users"):
+        receiver.answer = lambda _: 204
+        for uuid, token in clients.items():
+            bus.subscribe(token, topic, receiver=receiver, uuid=uuid)
+        bus.publish(shop, topic, "https://x/new")
+        for uuid, token in clients.items():
+            wait_for(partial(has_received, bus, token), f"{uuid} to get it")
+        assert [call.events for call in receiver.calls[before:]] == [["https://x/new"]] * CLIENTS
+        receiver.answer = lambda _: 503
+        bus.publish(shop, topic, "https://x/never")
+        for uuid in clients:
+            wait_for(partial(has_failed_again, receiver, uuid, before), f"attempts of {uuid}")
+        for token in clients.values():  # and subscribed again before any process has noticed
+            assert bus.ask("DELETE", "/subscriber", token=token)[0] == 204
+            bus.subscribe(token, receiver=receiver)
+        time.sleep(BOUND)
+        before = len(receiver.calls)
+    assert [one["waitingEvents"] for one in bus.node.ask("GET", "/callbacks")["callbacks"]] == [0] * CLIENTS
+    assert bus.node.stop() == 0
