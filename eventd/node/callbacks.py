@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,7 +18,7 @@ from eventd.errors import SecretUnreadable
 from eventd.log.cursors.cursors import Cursor
 from eventd.resources.callback_configuration import CallbackConfig
 from eventd.resources.callback_secret_files import CallbackSecretFiles
-from eventd.resources.subscriber_configuration import SubscriberLimits, subscriber_config
+from eventd.resources.subscriber_configuration import SubscriberLimits, subscriber_authorization, subscriber_config
 from eventd.runtime.supervisor import Supervisor
 from eventd.store.rows.callback_cursors import (
     CALLBACK_KINDS,
@@ -63,7 +62,7 @@ def purposes_of_subscribers(rows: Iterable[SubscriberRow], limits: SubscriberLim
     found = {}
     for row in rows:
         config = subscriber_config(row, limits)
-        authorization = "Basic " + b64encode(f"{row.uuid}:x".encode()).decode()
+        authorization = subscriber_authorization(row)
         selection = CallbackSelection(config.selector, row.intervals)
         found[config.name] = CallbackPurpose(config, selection, authorization, row.version)
     return found

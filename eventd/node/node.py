@@ -54,6 +54,7 @@ from eventd.observe.metrics import Metrics
 from eventd.plugins.run.context import context_of
 from eventd.plugins.run.plugins import Plugins
 from eventd.resources.callback_secret_files import CallbackSecretFiles
+from eventd.resources.subscriber_configuration import subscriber_limits
 from eventd.runtime.chance import Chance
 from eventd.runtime.clock import SECOND, Clock
 from eventd.runtime.supervisor import Chore, Supervisor
@@ -241,7 +242,7 @@ class Node:
         transport = self._dependencies.transport
         files = CallbackSecretFiles(log.database.threads, settings.credentials_directory)
         self._started.append(files.close)
-        self._tester = CallbackTester(transport, rules, self._clock, self._chance, files)
+        self._tester = CallbackTester(transport, rules, self._clock, self._chance, files, subscriber_limits(settings))
         metrics = DeliveryMetrics(self.metrics.callbacks, self.metrics.routemaster)
         dependencies = CallbackDependencies(log, transport, rules, self.outbox, metrics, self.supervisor.spawn)
         notices = CallbackNotices(log, settings.notices_topic, self.supervisor.spawn)

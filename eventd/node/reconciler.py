@@ -26,7 +26,7 @@ from eventd.node.schedules import Schedules
 from eventd.node.subscriptions import Subscribers, purposes_of
 from eventd.resources.callback_configuration import callbacks
 from eventd.resources.configuration import GroupConfig, effective, schedules, topic_of
-from eventd.resources.subscriber_configuration import SubscriberLimits
+from eventd.resources.subscriber_configuration import subscriber_limits
 from eventd.runtime.worker_share import Share
 from eventd.settings.model import Settings
 from eventd.store.rows.callback_cursors import CALLBACK_KINDS
@@ -137,7 +137,7 @@ class Reconciler:
         }
         if self._settings.routemaster_listen is not None and not only:
             rows = await self._log.database.read(read_subscribers)
-            chosen |= purposes_of_subscribers(rows, _subscriber_limits(self._settings))
+            chosen |= purposes_of_subscribers(rows, subscriber_limits(self._settings))
         return {name: purpose for name, purpose in chosen.items() if self._share.serves(name)}
 
     def subscriptions_changed(self) -> None:
@@ -233,12 +233,3 @@ class Reconciler:
         """Clear the failures of the group's links and repairs, and try each at once: the cause may be gone."""
         await self._log.database.write(forgive, group.link_names(), self._log.clock.now())
         group.wake_all()
-
-
-def _subscriber_limits(settings: Settings) -> SubscriberLimits:
-    return SubscriberLimits(
-        settings.routemaster_timeout,
-        settings.routemaster_connect_timeout,
-        settings.routemaster_max_backoff,
-        settings.routemaster_ssl_verify,
-    )

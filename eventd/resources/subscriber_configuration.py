@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Final, NamedTuple
 
 from eventd.log.topics.topics import ROUTEMASTER
 from eventd.resources.callback_configuration import PATIENCE, CallbackConfig, CallbackKeyConfig
 from eventd.runtime.backoff import Backoff
+from eventd.settings.model import Settings
 from eventd.store.rows.callback_cursors import SUBSCRIBER
 from eventd.store.rows.routemaster import SubscriberRow
 from eventd.tls.files import ClientTlsConfig
@@ -27,6 +29,21 @@ class SubscriberLimits(NamedTuple):
     connect_timeout: float = 2.0
     max_backoff: float = 60.0
     verify: bool = True
+
+
+def subscriber_limits(settings: Settings) -> SubscriberLimits:
+    """Return the limits that the settings name."""
+    return SubscriberLimits(
+        settings.routemaster_timeout,
+        settings.routemaster_connect_timeout,
+        settings.routemaster_max_backoff,
+        settings.routemaster_ssl_verify,
+    )
+
+
+def subscriber_authorization(row: SubscriberRow) -> str:
+    """Return the header `Authorization` of requests to a subscriber: a secret."""
+    return "Basic " + b64encode(f"{row.uuid}:x".encode()).decode()
 
 
 def subscriber_config(row: SubscriberRow, limits: SubscriberLimits) -> CallbackConfig:

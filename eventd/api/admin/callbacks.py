@@ -40,8 +40,9 @@ from eventd.log.delivery.repairs import read_dead_letters, recorded_between, rem
 from eventd.resources.callback_configuration import CallbackConfig
 from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_attempts import forget_attempts
-from eventd.store.rows.callback_cursors import RESEND, callback_name, callback_of
+from eventd.store.rows.callback_cursors import RESEND, SUBSCRIBER, callback_name, callback_of
 from eventd.store.rows.registry import announce, read_resources
+from eventd.store.rows.routemaster import SubscriberRow, find_subscriber
 
 if TYPE_CHECKING:  # the module loads the HTTP client, which other operations do not need
     from eventd.egress.callbacks.tester import CallbackTestResult
@@ -242,9 +243,19 @@ def _attempt(one: EndpointAttempt) -> dict[str, Any]:
 
 
 async def test(services: Services, params: OneCallback) -> dict[str, Any]:
-    found = await services.database.read(find_callback, params.callback)
-    result = await services.test_callback(found.config)
-    return {"callback": found.config.name, **_tested(result)}
+    name, target = await services.database.read(_find_target, params.callback)
+    result = await services.test_callback(target)
+    return {"callback": name, **_tested(result)}
+
+
+def _find_target(conn: Connection, said: str) -> tuple[str, CallbackConfig | SubscriberRow]:
+    """Return the name of a callback and its configuration; of a subscriber its row, which has its URL and uuid."""
+    config = find_callback(conn, said).config
+    if not config.name.startswith(SUBSCRIBER):
+        return config.name, config
+    row = find_subscriber(conn, config.name.removeprefix(SUBSCRIBER))
+    assert row is not None
+    return config.name, row
 
 
 def _tested(result: CallbackTestResult) -> dict[str, Any]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
     from eventd.resources.configuration import GroupConfig
     from eventd.runtime.clock import Clock
     from eventd.store.engine.database import Database
+    from eventd.store.rows.routemaster import SubscriberRow
     from eventd.tls.state import CertificateState
     from federation.keys import KeyRing
 
@@ -43,7 +44,7 @@ def _keys_in_files(group: GroupConfig) -> KeyRing:
     return load_ring(group, None)
 
 
-async def _no_test(_config: CallbackConfig) -> CallbackTestResult:
+async def _no_test(_target: CallbackConfig | SubscriberRow) -> CallbackTestResult:
     """Refuse: nothing in this process sends to callbacks. Raises `Unavailable`."""
     raise Unavailable("this process sends nothing to callbacks")
 
@@ -65,7 +66,7 @@ class Services:
     included; a command, whose user may not be the node's, has none. `local_socket` returns why
     commands do not reach the running node over its local socket; None if they do, or if no node runs. `peer_rules`
     judge the addresses of peers, `callback_rules` those of callbacks (None: only public ones are allowed).
-    `test_callback` sends a test message to a callback's endpoint.
+    `test_callback` sends a test message to the endpoint of a callback, or of a subscriber of the Routemaster surface.
     """
 
     log: EventLog
@@ -79,7 +80,7 @@ class Services:
     local_socket: Callable[[], SocketProblem | None] = lambda: None
     peer_rules: AddressRules | None = None
     callback_rules: AddressRules | None = None
-    test_callback: Callable[[CallbackConfig], Awaitable[CallbackTestResult]] = _no_test
+    test_callback: Callable[[CallbackConfig | SubscriberRow], Awaitable[CallbackTestResult]] = _no_test
 
     @property
     def effective(self) -> Following:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from eventd.resources.configuration import GroupConfig
     from eventd.settings.model import Settings
     from eventd.store.engine.database import Database
+    from eventd.store.rows.routemaster import SubscriberRow
     from federation.keys import KeyRing
 
 
@@ -134,11 +135,12 @@ class LocalGateway:
             test_callback=self._test_callback,
         )
 
-    async def _test_callback(self, config: CallbackConfig) -> CallbackTestResult:
+    async def _test_callback(self, target: CallbackConfig | SubscriberRow) -> CallbackTestResult:
         """Send a test message from this process, by the settings and with the files that its user can read."""
         from eventd.egress.callbacks.tester import CallbackTester
         from eventd.egress.transport.transport import Transport
         from eventd.resources.callback_secret_files import CallbackSecretFiles
+        from eventd.resources.subscriber_configuration import subscriber_limits
         from eventd.runtime.chance import SYSTEM
 
         assert self._services is not None
@@ -146,8 +148,9 @@ class LocalGateway:
         transport = Transport(clock, settings.credentials_directory)
         try:
             files = CallbackSecretFiles(self._services.database.threads, settings.credentials_directory)
-            tester = CallbackTester(transport, settings.callback_rules, clock, SYSTEM, files)
-            return await tester.test(config)
+            limits = subscriber_limits(settings)
+            tester = CallbackTester(transport, settings.callback_rules, clock, SYSTEM, files, limits)
+            return await tester.test(target)
         finally:
             await transport.close()
 

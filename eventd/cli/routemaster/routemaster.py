@@ -66,14 +66,16 @@ async def sign(
     keys: Annotated[
         list[str] | None,
         typer.Option(
-            "--key", metavar="ID=FILE", help="A key's id and, at the node, the file of its secret; may be repeated."
+            "--signing-key",
+            metavar="ID=FILE",
+            help="A key's id and, at the node, the file of its secret; may be repeated.",
         ),
     ] = None,
     none: Annotated[bool, typer.Option("--none", help="Stop signing its requests.")] = False,
 ) -> None:
     """Set the keys that sign the requests to a subscriber, or stop signing them."""
     if bool(keys) == none:
-        raise typer.BadParameter("give either --key ID=FILE, once for each key, or --none")
+        raise typer.BadParameter("give either --signing-key ID=FILE, once for each key, or --none")
     answer = await session.call("routemaster.sign", client=client, keys=keys or [])
     done = f"signed with {', '.join(answer['keyIds'])}" if answer["keyIds"] else "not signed"
     session.out.outcome(answer, f"subscriber/{answer['subscriber']} {done}", name=lambda row: str(row["subscriber"]))

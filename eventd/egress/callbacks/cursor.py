@@ -7,6 +7,7 @@ from dataclasses import replace
 from enum import Enum
 
 from eventd.egress.callbacks.endpoint import Meaning
+from eventd.egress.callbacks.subscriber_log import SubscriberLog
 from eventd.egress.loop.cursor_store import StoredCursor
 from eventd.egress.loop.sink import Ack
 from eventd.log.core.commit import Transaction
@@ -127,6 +128,7 @@ class CallbackCursor(StoredCursor):
     ) -> None:
         super().__init__(log, name)
         self._subscriber = subscriber
+        self._subscriber_log = SubscriberLog(subscriber)
         self._log = log
         self._attempts = attempts
         self._disable_after = None if disable_after is None else max(disable_after, LEAST_APART)
@@ -146,6 +148,8 @@ class CallbackCursor(StoredCursor):
         if self._subscriber and sent and ack is not None:
             ack = replace(ack, effect=SentCount(self._subscriber, sent, ack.effect))
         await super().settle(step, ack)
+        if self._subscriber and sent:
+            self._subscriber_log.note_delivery(sent)
         if ack is not None and ack.asked and self._is_failing:
             self._is_failing = False
             self._notify(CallbackChange.RECOVERED, "the endpoint accepts events again")
@@ -154,6 +158,8 @@ class CallbackCursor(StoredCursor):
         failed = self._attempts()
         if failed:
             failed[-1] = replace(failed[-1], retry_at=failure.retry_at)
+            if self._subscriber:
+                self._subscriber_log.note_failure(failed[-1].events, failure.reason, failure.error)
         gone = failure.reason == Meaning.GONE.value and self._disable_after is not None
         unit = CallbackPostponement(failure, failed, self._disable_after, at_once=gone)
         disabled, since = await self._log.submit(unit)

@@ -13,9 +13,10 @@ from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 import eventd
+from eventd.egress.callbacks.masking import NO_SECRETS, AnswerMask
 from eventd.egress.loop.sink import Blocked, LinkError, LinkUnavailable, plain
 from eventd.egress.transport.retry_after import retry_after
-from eventd.egress.transport.transport import Transport
+from eventd.egress.transport.transport import MAX_ANSWER, Transport
 from eventd.errors import SecretUnreadable
 from eventd.net.address_rules import AddressRules
 from eventd.net.exchange import Answer
@@ -33,6 +34,8 @@ _UNAVAILABLE = frozenset({408, 425, 429})
 _CONTENT = frozenset({400, 413, 422, 500})
 _GONE = 410
 
+_NO_MASK = AnswerMask(NO_SECRETS, "")
+
 
 class Meaning(Enum):
     """What the outcome of a request means for the message."""
@@ -48,8 +51,9 @@ class Meaning(Enum):
 class SendOutcome(NamedTuple):
     """The outcome of one request. `status` 0: no answer. `duration` in microseconds.
 
-    `reason` is empty if it was delivered, otherwise a slug; `answer` are the first characters of the body. `address` is
-    that of the endpoint, empty without a connection; `retry_after` is in seconds, `headers` are those of the answer.
+    `reason` is empty if it was delivered, otherwise a slug; `answer` are the first characters of the body, in which
+    secrets and echoes of the message are masked, as in `detail` and in `headers`, which are those of the answer.
+    `address` is that of the endpoint, empty without a connection; `retry_after` is in seconds.
     """
 
     meaning: Meaning
@@ -121,13 +125,17 @@ class CallbackEndpoint:
         self._rules = rules
         self._secrets = secrets
         self._clock = clock
+        self._mask = _NO_MASK
+        self._masked: CallbackSecrets | None = None  # the secrets of the mask
 
-    async def send(self, id: str, body: bytes, *, repair: bool = False) -> SendOutcome:
-        """Send a message once, and return the outcome."""
+    async def send(self, id: str, body: bytes, *, repair: bool = False, keep_headers: bool = False) -> SendOutcome:
+        """Send a message once, and return the outcome, without the answer's headers unless `keep_headers`."""
         config, started_at, begun = self._config, self._clock.now(), self._clock.monotonic()
         key_ids = address = ""
+        mask = _NO_MASK
         try:
             secrets = await self._secrets()
+            mask = self._mask_of(secrets)
             key_ids = " ".join(key.id for key in secrets.keys)
             headers = self._headers(secrets, id, body, started_at // SECOND, repair=repair)
             answer = await self._transport.post(
@@ -144,10 +152,12 @@ class CallbackEndpoint:
         except SecretUnreadable as error:
             meaning, reason, detail = Meaning.FAILED, "secret_unreadable", str(error)
         except LinkError as error:
-            meaning, reason, detail, address = _meaning_of(error), error.reason, error.detail, error.address
+            meaning, reason, address = _meaning_of(error), error.reason, error.address
+            detail = mask.apply(error.detail, body)
         else:
             duration = self._spent(begun)
-            words = plain(answer.body.decode("utf-8", "replace"))
+            is_cut = len(answer.body) >= MAX_ANSWER
+            words = plain(mask.apply(answer.body.decode("utf-8", "replace"), body, is_cut=is_cut))
             meaning = meaning_of(answer.status)
             delivered = meaning is Meaning.DELIVERED
             return SendOutcome(
@@ -161,9 +171,14 @@ class CallbackEndpoint:
                 key_ids,
                 words,
                 None if delivered else retry_after(answer, self._clock.now()),
-                answer.headers,
+                {name: plain(mask.apply(text, body)) for name, text in answer.headers.items()} if keep_headers else {},
             )
         return SendOutcome(meaning, 0, reason, detail, started_at, self._spent(begun), address, key_ids, "")
+
+    def _mask_of(self, secrets: CallbackSecrets) -> AnswerMask:
+        if self._masked is not secrets:
+            self._mask, self._masked = AnswerMask(secrets, self._config.url), secrets
+        return self._mask
 
     def _spent(self, begun: float) -> int:
         return int((self._clock.monotonic() - begun) * SECOND)

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from eventd.egress.callbacks.tester import CallbackTester
+from eventd.resources.subscriber_configuration import SubscriberLimits
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
 from tests.support.called_back import LOOPBACK, CalledBack, callback
@@ -170,7 +171,7 @@ async def test_a_strange_wish_for_a_pause_is_bounded(called: CalledBack, text: b
 async def test_a_test_message_shows_an_answer_that_is_not_utf8(called: CalledBack) -> None:
     answer = OK + b"X-One: \xff\xfe\r\nContent-Length: 2\r\n\r\n\xff\xfe"
     async with talking(says(answer)) as url:
-        tester = CallbackTester(called.transport, LOOPBACK, SystemClock(), SYSTEM, called.files)
+        tester = CallbackTester(called.transport, LOOPBACK, SystemClock(), SYSTEM, called.files, SubscriberLimits())
         result = await tester.test(callback(url))
     assert result.outcome.status == 200
     assert result.outcome.headers["x-one"] == "\ufffd\ufffd"

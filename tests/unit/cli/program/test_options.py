@@ -106,6 +106,14 @@ def test_a_list_of_commands_shows_the_first_sentence_of_the_help(path: str, leaf
     assert leaf.help == command.get_short_help_str(1000)
 
 
+@pytest.mark.parametrize(("path", "leaf"), [*leaves(routerctl_commands.COMMANDS, "routerctl")])
+def test_no_two_options_of_a_command_have_one_name(path: str, leaf: Leaf) -> None:
+    """The library takes both, and gives the value to one of them."""
+    command: Any = make(path.split()[-1], leaf)
+    names = [name for param in command.params for name in param.opts if name.startswith("-")]
+    assert sorted({*names}) == sorted(names)
+
+
 @pytest.mark.parametrize("path", [*COMMANDS, *DAEMON])
 def test_a_command_uses_its_own_options(path: str) -> None:
     command = written_of({**COMMANDS, **DAEMON}[path])

@@ -1,0 +1,146 @@
+"""Removes from an endpoint's answer what must not be kept of it: this node's secrets, and the events themselves.
+
+Debug pages, proxies and tests echo what they were sent. What is kept of an answer is shown to operators and logged.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode, urlsafe_b64encode
+from collections.abc import Iterator, Sequence
+from html import unescape
+from typing import Final, Protocol
+from urllib.parse import quote, unquote, urlsplit
+
+from federation.keys import Key
+
+MASK: Final = "***"
+SHORT: Final = 8
+"""Secrets with fewer characters are only masked as whole words: otherwise every `a` would be one."""
+_EXAMINED: Final = 4096
+"""Number of characters of an answer that are examined, and returned: of these, a few hundred are kept."""
+_PIECE: Final = 16
+ECHO: Final = 2 * _PIECE
+"""Number of characters in a row that an answer has in common with the request from which they are an echo of it."""
+_NO_SECRET: Final = "x"
+"""The password beside a subscriber's uuid, which is the same everywhere."""
+
+
+class MaskedSecrets(Protocol):
+    """Interface of what is masked: the keys that sign, and the value of the header `Authorization`, if any."""
+
+    @property
+    def keys(self) -> Sequence[Key]: ...
+
+    @property
+    def authorization(self) -> str | None: ...
+
+
+class _NoSecrets:
+    """A callback without secrets."""
+
+    keys: Sequence[Key] = ()
+    authorization: str | None = None
+
+
+NO_SECRETS: Final = _NoSecrets()
+
+
+class AnswerMask:
+    """Masks the secrets of one callback, in the forms in which servers write them, and the user info of its URL."""
+
+    def __init__(self, secrets: MaskedSecrets, url: str) -> None:
+        found = {*_of_header(secrets.authorization or ""), *_of_url(url)}
+        for key in secrets.keys:
+            found.update(_of_key(key))
+        forms = {form for secret in found - {"", _NO_SECRET} for form in (secret, quote(secret, safe=""))}
+        patterns = [_pattern(form) for form in sorted(forms, key=len, reverse=True)]
+        self._pattern = re.compile("|".join(patterns)) if patterns else None
+        self._longest = max(map(len, forms), default=0)
+
+    def apply(self, text: str, request: bytes = b"", *, is_cut: bool = False) -> str:
+        """Return a text of an answer without secrets, and without what repeats the body of the `request`.
+
+        `is_cut`: the text ends where the answer was cut, perhaps within a secret.
+        """
+        text = unescape(text.replace('\\"', '"').replace("\\/", "/"))
+        examined = text[: _EXAMINED + self._longest]
+        text = self._without_secrets(examined, is_cut=is_cut or len(examined) < len(text))[:_EXAMINED]
+        return _without_echo(text, request) if len(text) >= ECHO else text
+
+    def _without_secrets(self, text: str, *, is_cut: bool) -> str:
+        """Return the text with its secrets masked; if it is cut, also without an end that may begin a secret."""
+        parts, at = list[str](), 0
+        for found in self._pattern.finditer(text) if self._pattern is not None else ():
+            parts += [text[at : found.start()], MASK]
+            at = found.end()
+        end = max(at, len(text) - self._longest) if is_cut else len(text)
+        return "".join([*parts, text[at:end]])
+
+
+def _pattern(secret: str) -> str:
+    found = re.escape(secret)
+    return found if len(secret) >= SHORT else rf"(?<!\w){found}(?!\w)"
+
+
+def _of_header(authorization: str) -> Iterator[str]:
+    """Yield the secrets in the value of a header `Authorization`."""
+    scheme, _, credential = authorization.partition(" ")
+    yield credential
+    yield credential.rstrip("=")
+    if scheme == "Basic":
+        pair = b64decode(credential).decode("utf-8", "replace")
+        yield pair
+        yield from pair.split(":", 1)
+
+
+def _of_url(url: str) -> Iterator[str]:
+    """Yield the user and the password in a URL, as they are written and as they are meant."""
+    try:
+        info = urlsplit(url).netloc.rpartition("@")[0]
+    except ValueError:
+        return
+    yield info
+    for part in info.split(":", 1):
+        yield part
+        yield unquote(part)
+
+
+def _of_key(key: Key) -> Iterator[str]:
+    """Yield the texts of a signing key: base64 in both alphabets, with and without padding, and hexadecimal."""
+    secret = key.secret or (b"" if key.private is None else key.private.private_bytes_raw())
+    for coded in (b64encode(secret).decode(), urlsafe_b64encode(secret).decode()):
+        yield coded
+        yield coded.rstrip("=")
+    yield secret.hex()
+    if secret.isascii() and secret.decode("ascii").isprintable():
+        yield secret.decode("ascii")
+
+
+def _without_echo(text: str, request: bytes) -> str:
+    """Return the text without its runs of `ECHO` and more characters that the request contains."""
+    sent = request.decode("utf-8", "replace")
+    parts: list[str] = []
+    done = at = 0
+    while at + _PIECE <= len(text):
+        place = sent.find(text[at : at + _PIECE])
+        if place < 0:
+            at += _PIECE
+            continue
+        begin, end = _extended(text, sent, at, place, done)
+        if end - begin >= ECHO:
+            parts += [text[done:begin], MASK]
+            done = end
+        at = max(end, at + _PIECE)
+    return "".join([*parts, text[done:]])
+
+
+def _extended(text: str, sent: str, at: int, place: int, least: int) -> tuple[int, int]:
+    """Return the range of the longest common run around `at` in the text, which is `place` in what was sent."""
+    begin, shift = at, place - at
+    while begin > least and begin + shift > 0 and text[begin - 1] == sent[begin - 1 + shift]:
+        begin -= 1
+    end = at + _PIECE
+    while end < len(text) and end + shift < len(sent) and text[end] == sent[end + shift]:
+        end += 1
+    return begin, end
