@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from html import unescape
 from typing import Final, Protocol
 from urllib.parse import quote, unquote, urlsplit
@@ -50,32 +51,51 @@ class AnswerMask:
     """Masks the secrets of one callback, in the forms in which servers write them, and the user info of its URL."""
 
     def __init__(self, secrets: MaskedSecrets, url: str) -> None:
-        found = {*_of_header(secrets.authorization or ""), *_of_url(url)}
-        for key in secrets.keys:
+        self._secrets = secrets
+        self._url = url
+
+    @cached_property
+    def _forms(self) -> list[str]:
+        """The texts of all secrets, the longest first. Few callbacks need them: most answers are empty."""
+        found = {*_of_header(self._secrets.authorization or ""), *_of_url(self._url)}
+        for key in self._secrets.keys:
             found.update(_of_key(key))
-        forms = {form for secret in found - {"", _NO_SECRET} for form in (secret, quote(secret, safe=""))}
-        patterns = [_pattern(form) for form in sorted(forms, key=len, reverse=True)]
-        self._pattern = re.compile("|".join(patterns)) if patterns else None
-        self._longest = max(map(len, forms), default=0)
+        forms = {
+            form for secret in found - {"", _NO_SECRET} for form in (secret, _unescaped(secret), quote(secret, safe=""))
+        }
+        return sorted(forms, key=len, reverse=True)
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str] | None:
+        return re.compile("|".join(map(_pattern, self._forms))) if self._forms else None
 
     def apply(self, text: str, request: bytes = b"", *, is_cut: bool = False) -> str:
         """Return a text of an answer without secrets, and without what repeats the body of the `request`.
 
         `is_cut`: the text ends where the answer was cut, perhaps within a secret.
         """
-        text = unescape(text.replace('\\"', '"').replace("\\/", "/"))
-        examined = text[: _EXAMINED + self._longest]
-        text = self._without_secrets(examined, is_cut=is_cut or len(examined) < len(text))[:_EXAMINED]
+        if not text:
+            return ""
+        longest = len(self._forms[0]) if self._forms else 0
+        text = _unescaped(text)
+        examined = text[: _EXAMINED + longest]
+        unfinished = longest if is_cut or len(examined) < len(text) else 0
+        text = self._without_secrets(examined, unfinished)[:_EXAMINED]
         return _without_echo(text, request) if len(text) >= ECHO else text
 
-    def _without_secrets(self, text: str, *, is_cut: bool) -> str:
-        """Return the text with its secrets masked; if it is cut, also without an end that may begin a secret."""
+    def _without_secrets(self, text: str, unfinished: int) -> str:
+        """Return the text with its secrets masked, without its last so many characters: a secret may begin there."""
         parts, at = list[str](), 0
         for found in self._pattern.finditer(text) if self._pattern is not None else ():
             parts += [text[at : found.start()], MASK]
             at = found.end()
-        end = max(at, len(text) - self._longest) if is_cut else len(text)
+        end = max(at, len(text) - unfinished)
         return "".join([*parts, text[at:end]])
+
+
+def _unescaped(text: str) -> str:
+    """Return a text with quotes and slashes that are escaped for JSON, and characters that are escaped for HTML."""
+    return unescape(text.replace('\\"', '"').replace("\\/", "/"))
 
 
 def _pattern(secret: str) -> str:

@@ -52,6 +52,11 @@ def test_a_uuid_is_masked_in_every_form_in_which_servers_write_it(echo: str) -> 
     assert basic(UUID)[:8] not in kept
 
 
+def test_a_secret_that_looks_escaped_is_masked() -> None:
+    odd = 'geheim&amp;geheim\\"geheim'
+    assert mask(f"Bearer {odd}").apply(f"got {odd}!") == "got ***!"
+
+
 def test_bearer_tokens_passwords_and_user_info_are_masked() -> None:
     kept = mask("Bearer tok-0123456789", "https://bob:s%40fe-word@app.example/").apply(
         "got Bearer tok-0123456789 from bob with s@fe-word (s%40fe-word), bob:s%40fe-word, but not from bobby"
