@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import islice
@@ -21,14 +21,17 @@ from eventd.log.delivery.backlog import Backlog
 from eventd.log.delivery.repairs import count_dead_letters
 from eventd.log.topics.source_page import SourceStart, read_source_page
 from eventd.resources.callback_configuration import CallbackConfig, callbacks
+from eventd.resources.kinds.registry import EVENT_CALLBACK
 from eventd.resources.subscriber_configuration import SubscriberLimits, subscriber_config
 from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_attempts import CallbackAttempt, read_attempts
-from eventd.store.rows.callback_cursors import CALLBACK, RESEND, callback_name, callback_of
+from eventd.store.rows.callback_cursors import CALLBACK, RESEND, SUBSCRIBER, callback_name, callback_of
 from eventd.store.rows.registry import StoredResource, read_resources
 from eventd.store.rows.routemaster import read_subscribers
 from eventd.text.plural import counted
+from eventd.text.quoting import MOST, quoted
 
+_KIND_WORDS = (EVENT_CALLBACK.name.lower(), EVENT_CALLBACK.plural, *EVENT_CALLBACK.short)
 COUNTED = 1000
 """Maximum number of waiting events of a callback that are counted."""
 _PAGE_BYTES = 16 << 20
@@ -88,14 +91,24 @@ def read_callbacks(conn: Connection, stored: Sequence[StoredResource] | None = N
 
 
 def find_callback(conn: Connection, name: str) -> KnownCallback:
-    """Return the callback that is called NAME or `EventCallback/NAME`. Raises NotFound."""
+    """Return the callback that is called NAME or `KIND/NAME`, such as `EventCallback/NAME`. Raises NotFound."""
     known = read_callbacks(conn)
-    name = name.removeprefix("EventCallback/")
+    kind, slash, rest = name.partition("/")
+    if slash and kind.lower() in _KIND_WORDS:
+        name = rest
     if name not in known:
-        close = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {close[0]}?" if close else f"declared: {', '.join(known) or 'none'}"
-        raise NotFound(f"there is no callback {name}", hint=hint)
+        raise _no_callback(name, known)
     return known[name]
+
+
+def _no_callback(name: str, known: Collection[str]) -> NotFound:
+    if name.startswith(SUBSCRIBER):
+        handle = quoted(name.removeprefix(SUBSCRIBER))
+        hint = "routerctl routemaster subscribers lists those there are"
+        return NotFound(f"the Routemaster surface has no subscriber {handle}", hint=hint)
+    close = difflib.get_close_matches(name[:MOST], known, 1)
+    hint = f"did you mean {close[0]}?" if close else f"declared: {', '.join(known) or 'none'}"
+    return NotFound(f"there is no callback {name if len(name) <= MOST else quoted(name)}", hint=hint)
 
 
 def read_callback_statuses(conn: Connection, chosen: Sequence[KnownCallback], now: int) -> list[CallbackStatus]:

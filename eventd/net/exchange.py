@@ -89,8 +89,7 @@ class _Reading:
             if self.answer is not None:
                 self.stays = self.stays and self._trouble is None and at + STEP >= len(data)
                 return
-            self._check_bounds()
-            if self.answer is not None:
+            if self._exceeds():
                 return
 
     def end(self) -> Answer | None:
@@ -99,7 +98,8 @@ class _Reading:
             self._finish(stays=False)
         return self.answer
 
-    def _check_bounds(self) -> None:
+    def _exceeds(self) -> bool:
+        """Return whether the answer is complete because its rest is cut off. Raises what is wrong with it."""
         if self._trouble is not None:
             raise self._trouble
         if self._received - self._size > MAX_HEAD + self._size // CHUNK_BYTES:
@@ -108,8 +108,11 @@ class _Reading:
             self._exceed()
             if self._trouble is not None:
                 raise self._trouble
-        elif self._cut and self._has_head and self._received > self._most + self._named + LINE_BYTES:
+            return True
+        if self._cut and self._has_head and self._received > self._most + self._named + LINE_BYTES:
             self._finish(stays=False)
+            return True
+        return False
 
     def _exceed(self) -> None:
         if self._cut:

@@ -29,6 +29,8 @@ from eventd.store.rows.callback_cursors import RESEND, callback_name, resend_pre
 from eventd.store.rows.registry import announce
 
 PAGE = 1000
+MOST_SHOWN = 200
+"""Maximum number of characters of an id that a message shows."""
 
 
 class Resend(OneCallback):
@@ -57,7 +59,7 @@ def _plan_resend(conn: Connection, params: Resend, now: int) -> tuple[str, list[
     places = read_places(conn, callback, cursor.topic_id, ids, cursor.position, now)
     wrong = {id: why for id, why in places.items() if isinstance(why, str)}
     if wrong:
-        words = "; ".join(f"{id}: {why}" for id, why in list(wrong.items())[:20])
+        words = "; ".join(f"{id[:MOST_SHOWN]}: {why}" for id, why in list(wrong.items())[:20])
         raise Conflict(f"nothing is sent again, because some events cannot be: {words}", hint="leave these out")
     return callback.config.name, sorted(place for place in places.values() if isinstance(place, int))
 
@@ -87,6 +89,8 @@ class Replay(OneCallback):
         by_time, by_seq = bool(self.since or self.until), self.from_seq is not None or self.to_seq is not None
         if by_time and by_seq:
             raise ValueError("must select events in one way: by since and until, or by fromSeq and toSeq")
+        if self.from_seq is not None and self.to_seq is not None and self.to_seq < self.from_seq:
+            raise ValueError(f"toSeq ({self.to_seq}) must not be less than fromSeq ({self.from_seq})")
         if not (by_time or by_seq or self.failed):
             raise ValueError("must select events: by since and until, by fromSeq and toSeq, or by failed")
         return self

@@ -29,8 +29,10 @@ from eventd.resources.reading.problems import MOST_FOUND, InvalidResources, Prob
 from eventd.resources.validation.foreign import KindId, full_word, meant_kinds
 from eventd.resources.validation.resource import document, from_stored, identity_of
 from eventd.store.engine.database import Connection
+from eventd.store.rows.callback_cursors import SUBSCRIBER
 from eventd.store.rows.registry import StoredResource, read_resources
 from eventd.store.rows.runs import read_runs
+from eventd.text.quoting import MOST
 
 RECENT = 5
 """Maximum number of dead letters, and of runs, that a description shows."""
@@ -104,6 +106,10 @@ async def _take_over(services: Services, planned: Plan, *, dry_run: bool) -> Non
         await services.take_over()
 
 
+SUBSCRIBER_HINT = (
+    "this is the name of a subscriber of the Routemaster surface, which is not declared: see routerctl callback"
+    " describe {name}; it ends when its client unsubscribes, or with routerctl routemaster token revoke"
+)
 Events = dict[str, int]
 """The number of events by group name."""
 
@@ -229,6 +235,8 @@ def _find(conn: Connection, params: OneResource) -> StoredResource:
     if not found:
         kind = kinds[0][1]
         hint = f"declared: {_first_names(known)}" if known else f"no {kind} is declared"
+        if params.name.startswith(SUBSCRIBER) and kind == EVENT_CALLBACK.name:
+            hint = SUBSCRIBER_HINT.format(name=params.name[:MOST])
         raise NotFound(f"{kind}/{params.name} does not exist", hint=hint)
     if len(found) > 1:
         what = f"{identity_of(found[0])} exists in {' and in '.join(row.api_version for row in found)}"

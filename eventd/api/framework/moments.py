@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from eventd.errors import Invalid
 from eventd.text.duration import BadDuration, parse_duration
+from eventd.text.quoting import quoted
 from federation.errors import BadEvent
 from federation.event import from_micros, micros
 from federation.lenient import parse_time
@@ -24,7 +25,7 @@ def read_moment(name: str, text: str, now: int) -> int | None:
         return micros(parse_time(text))
     except BadEvent:
         hint = "write a time such as 2026-05-30T10:13:20Z, or an age such as 15m"
-        raise Invalid(f"{name}: {text!r} is not a time", hint=hint) from None
+        raise Invalid(f"{name}: {quoted(text)} is not a time", hint=hint) from None
 
 
 def read_span(

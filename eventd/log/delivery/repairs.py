@@ -57,9 +57,13 @@ def recorded_between(conn: Connection, topic_id: int, since: int | None, until: 
     return (0, 0) if first is None else (int(first) - 1, int(last))
 
 
+_LAST_SEQ = (1 << 63) - 1
+"""The largest number that the databases hold; no topic has so many records."""
+
+
 def numbered_between(conn: Connection, topic_id: int, first: int, last: int) -> tuple[int, int]:
     """Return the positions `(after, upto]` of a topic's stored seqs from `first` to `last`; (0, 0) without any."""
-    begin, end = _place_of(conn, topic_id, first), _place_of(conn, topic_id, last + 1)
+    begin, end = _place_of(conn, topic_id, first), _place_of(conn, topic_id, min(last + 1, _LAST_SEQ))
     if begin is None or begin == end:
         return (0, 0)
     return (begin - 1, read_head(conn).last if end is None else end - 1)

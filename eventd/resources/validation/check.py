@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from eventd.resources.kinds.fields import RESOURCE_NAME, RESOURCE_NAME_RULE
-from eventd.resources.kinds.registry import KINDS, PART, Kind, is_group_version, known_kinds
+from eventd.resources.kinds.registry import EVENT_CALLBACK, KINDS, PART, Kind, is_group_version, known_kinds
 from eventd.resources.kinds.spec import Spec, section_under
 from eventd.resources.reading.documents import Draft, Identity, ReadResult
 from eventd.resources.reading.nodes import Mapping, Scalar
@@ -25,6 +25,7 @@ from eventd.resources.validation.foreign import (
     spec_problems,
 )
 from eventd.resources.validation.resource import Declaration, Resource
+from eventd.store.rows.callback_cursors import SUBSCRIBER
 from eventd.store.rows.registry import StoredResource
 
 _MEMBERS = ("apiVersion", "kind", "metadata", "spec", "status")
@@ -156,7 +157,9 @@ def _check_name(draft: Draft, metadata: Mapping) -> Iterator[Problem]:
     elif is_foreign_draft(draft):
         yield from name_problems(draft, value)
     elif not re.fullmatch(RESOURCE_NAME, value):
-        yield draft.problem(path, RESOURCE_NAME_RULE)
+        is_subscriber = value.startswith(SUBSCRIBER) and draft.node.text("kind") == EVENT_CALLBACK.name
+        hint = "names with / stand for subscribers of the Routemaster surface" if is_subscriber else ""
+        yield draft.problem(path, RESOURCE_NAME_RULE, hint)
 
 
 def _check_texts(draft: Draft, metadata: Mapping, member: str) -> Iterator[Problem]:

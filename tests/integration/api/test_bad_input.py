@@ -40,6 +40,11 @@ apiVersion: federation.routerd.net/v1alpha1
 kind: EventPeer
 metadata: {name: b}
 spec: {groupRef: g, nodeName: b, endpoint: "http://127.0.0.1:1"}
+---
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventCallback
+metadata: {name: c}
+spec: {source: {groupRef: g}, url: "https://hooks.example/"}
 """
 TEXTS = (
     *(
@@ -75,7 +80,26 @@ TEXTS = (
     *("abc:1", "abc:99999999999999999999", ":", "delivered", "{", "[]"),
 )
 VALUES = (
-    *(None, True, 0, -1, 1.5, 2**31, 2**63, 2**64, -(2**63) - 1, 1e300, [], {}, [[]], [None], [{}], [""], {"a": 1}),
+    *(
+        None,
+        True,
+        0,
+        -1,
+        1.5,
+        2**31,
+        2**63 - 1,
+        2**63,
+        2**64,
+        -(2**63) - 1,
+        1e300,
+        [],
+        {},
+        [[]],
+        [None],
+        [{}],
+        [""],
+        {"a": 1},
+    ),
     *([0], [-1], [2**63], [2**70], ["\0"], [{"type": "t"}], [{"type": "\0"}], [{"type": "t", "payload": {"a": 1}}]),
     *([{"type": "t", "id": "i", "ttl": "99999999999h"}], [{"type": "t", "observedAt": "9999-12-31T23:59:59.9Z"}]),
     *([{"type": "t", "payload": {"k": "\ud83e\udd80"}, "expiresAt": "0001-01-01T00:00:00Z"}], [{"x": [[[[]]]]}]),
@@ -84,7 +108,10 @@ VALUES = (
         for text in ("", ":", "- [", "&a [*a]", "kind: EventGroup", "{}", "\u0085", "a: &x {b: *x}")
     ),
 )
-PLAUSIBLE: dict[str, Any] = {"group": "g", "peer": "b", "kind": "EventPeer", "name": "b", "events": [{"type": "t"}]}
+PLAUSIBLE: dict[str, Any] = {
+    **{"group": "g", "peer": "b", "kind": "EventPeer", "name": "b", "events": [{"type": "t"}]},
+    "callback": "c",
+}
 
 
 @pytest.fixture
@@ -161,7 +188,8 @@ async def test_no_input_is_a_fault_of_the_node(
             with caplog.at_level(logging.WARNING, logger="eventd.api"):
                 async with session.request(method, base + path + query, data=body, headers=headers) as answer:
                     told = await answer.text()
-            unready = answer.status == 503 and "secret_unreadable" in told  # the group's key is not there
+            # The group's key is not there, and nothing sends to callbacks.
+            unready = answer.status == 503 and ("secret_unreadable" in told or operation == "callbacks.test")
             assert answer.status < 500 or unready, f"{operation} {values!r}: {answer.status} {told} {caplog.text}"
             if answer.status >= 400:
                 assert json.loads(told)["error"]["message"]

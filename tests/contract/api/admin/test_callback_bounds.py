@@ -1,0 +1,121 @@
+"""The operations on callbacks and the Routemaster surface, with values at and beyond every bound: never a fault."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from eventd.api.errors.codes import API_FORM
+from eventd.api.framework.operations import Services
+from eventd.api.routes import OPERATIONS
+from eventd.errors import Conflict, EventdError, Invalid
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import read_head
+from eventd.log.cursors.cursors import read_cursors
+from eventd.log.routemaster.house_topic import house_config
+from eventd.log.routemaster.publish import PublishedEvent, PublishEvent
+from eventd.log.routemaster.subscriptions import PutSubscriber, SubscriptionSettings
+from eventd.store.rows.callback_cursors import callback_name
+from eventd.testing import draft
+from tests.support import operations
+
+DECLARED = """
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventGroup
+metadata: {name: g}
+spec: {nodeName: n}
+---
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventCallback
+metadata: {name: hook}
+spec: {source: {groupRef: g}, url: "https://billing.example/", from: earliest}
+"""
+SUBSCRIBER = "rm/app--1"
+NUMBERS = (-(2**63), -1, 0, 1, 1000, 1001, 2**31, 2**32, 2**62, 2**63 - 2, 2**63 - 1)
+"""The API refuses larger ones before any operation sees them."""
+TIMES = (
+    *("", "0s", "1ns", "-1s", "292y", "106751d", "2562047h", "99999999999h", f"{10**30}d", "soon", "now", "1" * 5000),
+    *("0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "9999-12-31T23:59:59Z", "9999-12-31T23:59:59-23:59"),
+    *("0001-01-01T00:00:00+23:59", "10000-01-01T00:00:00Z", "2026-13-01T00:00:00Z", "2026-11-20T12:00:00.999999999Z"),
+)
+TEXTS = ("", "x", "rm/", "rm/none", "/", "..", "EventCallback/hook", "x" * 100_000, "\U0010ffff", "%00", "'; --")
+
+
+@pytest.fixture
+async def services(log: EventLog) -> Services:
+    """A declared callback and a subscriber with three events each; the cursors are at the end of the log."""
+    found = Services(log)
+    await operations.run(found, "resources.apply", sources=[{"name": "f", "text": DECLARED}])
+    wanted = SubscriptionSettings(("orders",), "https://app.example/", "")
+    await log.submit(PutSubscriber("app--1", wanted, config=house_config(), random=bytes(16)))
+    await log.append(await log.topic("group:g"), [draft(f"e{number}") for number in range(3)])
+    for _ in range(3):
+        event = PublishedEvent("orders", "create", "https://a")
+        await log.submit(PublishEvent(event, "shop--1", flushes=log.flushes, config=house_config(), random=bytes(16)))
+    for name in ("hook", SUBSCRIBER):
+        await operations.run(found, "callbacks.resume", callback=name)
+        await operations.run(found, "callbacks.reset", callback=name, latest=True)
+    return found
+
+
+async def attempt(services: Services, name: str, /, **params: Any) -> Any:
+    """Return the answer, or the status of a refusal. Raises what would be a fault of the node."""
+    try:
+        return await operations.run(services, name, **params)
+    except ValidationError:
+        return 400
+    except EventdError as error:
+        if API_FORM.status(error) >= 500:
+            raise
+        return API_FORM.status(error)
+
+
+def _of(name: str) -> list[str]:
+    return [str(field.alias) for field in operations.params_of(name).model_fields.values()]
+
+
+OURS = [name for name in OPERATIONS if name.split(".")[0] in ("callbacks", "callback_letters", "routemaster")]
+OURS.remove("callbacks.test")
+GIVEN = {"callback": "hook", "name": "orders", "handle": "x", "client": "app--1"}
+
+
+@pytest.mark.parametrize("name", OURS)
+async def test_no_value_of_any_parameter_is_a_fault(services: Services, name: str) -> None:
+    fields = _of(name)
+    base = {field: value for field, value in GIVEN.items() if field in fields}
+    for field, value in itertools.product(fields, (*NUMBERS, *TIMES, *TEXTS, True, None, [], {}, 1.5, float("inf"))):
+        for given in (value, [value], [value] * 3):
+            await attempt(services, name, **(base | {field: given}))
+
+
+@pytest.mark.parametrize("callback", ["hook", SUBSCRIBER])
+@pytest.mark.parametrize("fields", [("fromSeq", "toSeq"), ("since", "until")])
+async def test_no_range_of_a_replay_is_a_fault(services: Services, callback: str, fields: tuple[str, str]) -> None:
+    values: tuple[Any, ...] = NUMBERS if fields[0] == "fromSeq" else TIMES
+    for first, last in itertools.product((None, *values), repeat=2):
+        given = {name: value for name, value in zip(fields, (first, last), strict=True) if value is not None}
+        for failed in (False, True):
+            await attempt(services, "callbacks.replay", callback=callback, **given, failed=failed, dryRun=True)
+
+
+@pytest.mark.parametrize("callback", ["hook", SUBSCRIBER])
+async def test_a_replay_that_ends_before_it_begins_is_refused_with_both_ends(services: Services, callback: str) -> None:
+    with pytest.raises((Invalid, ValidationError), match=r"toSeq \(2\) must not be less than fromSeq \(3\)"):
+        await operations.run(services, "callbacks.replay", callback=callback, fromSeq=3, toSeq=2)
+    with pytest.raises(Invalid, match=r"until \(2m\) is before since"):
+        await operations.run(services, "callbacks.replay", callback=callback, since="1m", until="2m")
+    for first in (4, 2**62, 2**63 - 1):
+        with pytest.raises(Conflict, match="nothing to send"):
+            await operations.run(services, "callbacks.replay", callback=callback, fromSeq=first)
+    found = await operations.run(services, "callbacks.replay", callback=callback, toSeq=2**63 - 1, dryRun=True)
+    assert found["events"] == 3
+
+
+@pytest.mark.parametrize("since", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "106751d"])
+async def test_a_reset_to_any_time_is_within_the_log(services: Services, since: str) -> None:
+    await attempt(services, "callbacks.reset", callback="hook", since=since)
+    (cursor,) = await services.database.read(read_cursors, name=callback_name("hook"))
+    assert 0 <= cursor.position <= (await services.database.read(read_head)).last
