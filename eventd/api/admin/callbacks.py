@@ -29,6 +29,7 @@ from eventd.log.core.head import read_head
 from eventd.log.core.topic_row import find_topic
 from eventd.log.cursors.cursors import (
     Cursor,
+    LinkState,
     declare_selection,
     delete_cursors,
     move_cursor,
@@ -109,9 +110,11 @@ def _state(status: CallbackStatus) -> dict[str, Any]:
     paused = cursor.paused_at is not None
     # An operator's pause has no reason here: that of the last failure is why the callback failed before.
     by_operator = paused and cursor.paused_by != DISABLED_BY
+    # What is delivered is held back by nothing, although the last request may have been.
+    is_idle = cursor.shown_state is LinkState.RUNNING and not status.backlog.events
     return {
         "state": str(cursor.shown_state),
-        "reason": "" if by_operator else cursor.reason,
+        "reason": "" if by_operator or is_idle else cursor.reason,
         "since": show_time(cursor.paused_at if paused else cursor.since),
         "attempts": cursor.attempts,
         "retryAt": None if paused else show_time(cursor.retry_at),

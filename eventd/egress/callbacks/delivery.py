@@ -30,6 +30,8 @@ from eventd.store.rows.callback_cursors import SUBSCRIBER
 RUN_SECONDS = 0.02
 """Seconds after which accepted messages are settled, although more could follow: after a crash, only the messages of
 this time are sent again."""
+RATE_LIMITED = "rate_limited"
+"""The reason of a callback that works, but gets no more requests than its limit allows."""
 UNPROVEN = "unproven"
 """The reason of a callback that waits for proof that its endpoint accepts any event at all."""
 
@@ -71,15 +73,17 @@ class RateLimiter:
         self._tokens = float(per_second or 0)
         self._at = clock.monotonic()
 
-    async def wait(self) -> None:
-        """Wait until the next request may be sent."""
+    async def wait(self) -> bool:
+        """Wait until the next request may be sent; return whether it had to wait."""
         if self._per_second is None:
-            return
+            return False
         now = self._clock.monotonic()
         self._tokens = min(self._per_second, self._tokens + (now - self._at) * self._per_second) - 1
         self._at = now
-        if self._tokens < 0:
-            await self._clock.sleep(-self._tokens / self._per_second)
+        if self._tokens >= 0:
+            return False
+        await self._clock.sleep(-self._tokens / self._per_second)
+        return True
 
 
 class FailedAttempts:
@@ -147,6 +151,7 @@ class CallbackDelivery:
         self._next_after = next_after
         self._metrics = metrics
         self._rate = RateLimiter(config.per_second, log.clock)
+        self._is_limited = False  # a request since the last result had to wait for its turn
         self._tries = Tries(config.isolate_after)
         self._attempt = 0  # how often the batch was tried
         self._omitted: frozenset[int] = frozenset()
@@ -236,7 +241,7 @@ class CallbackDelivery:
         if not batch.is_full and not self._is_noted and self._config.format != STANDARD:
             await self._log.database.write(add_attempt, self._row(batch, id, None))
             self._is_noted = True
-        await self._rate.wait()
+        self._is_limited |= await self._rate.wait()
         body = body_of(batch.items, self._config.format, source.topic, source.head.epoch)
         outcome = await self._endpoint.send(id, body, repair=self._is_repair)
         # What a resend sends has waited for an operator.
@@ -330,7 +335,10 @@ class CallbackDelivery:
         self._count(batches)
         failed = self.take_failures()
         effect = FailedAttempts(self._cursor, failed) if failed or self._is_noted else None
-        return Ack(row.upto, (row,), self._unsuitable(batches), effect=effect, ledger_cursor=self._ledger)
+        reason, self._is_limited = RATE_LIMITED if self._is_limited else "", False
+        return Ack(
+            row.upto, (row,), self._unsuitable(batches), effect=effect, ledger_cursor=self._ledger, reason=reason
+        )
 
     def _unsuitable(self, batches: Sequence[MessageBatch]) -> tuple[RecordRefusal, ...]:
         detail = f"the record has no form in the format {self._config.format}"

@@ -360,7 +360,14 @@ class Consumer(Generic[PageT]):
         if ack.upto > progress.settled or ack.batches or ack.effect is not None:
             letters = dead_letters(cursor, outbound, ack, now)
             step = self._step(progress.settled, ack.upto, sent, now)
-            step = replace(step, batches=ack.batches, dead_letters=letters, protocol=ack.protocol, succeeded=asked)
+            step = replace(
+                step,
+                batches=ack.batches,
+                dead_letters=letters,
+                protocol=ack.protocol,
+                succeeded=asked,
+                reason=ack.reason,
+            )
             await self._cursors.settle(step, ack)
             self._sink.settled(ack)
             for letter in letters[:1]:  # the dead letters list all of them

@@ -132,7 +132,8 @@ class Ack:
     The cursor moves to `upto`. This position lies before the batch's end after a `failure`, or if the sink delivered
     only a part, and beyond the batch's end if the sink read further by itself. `refused` records become dead letters,
     stored under the cursor name `ledger_cursor`; if empty, under that of the batches or the cursor's own. `effect` is
-    written in the transaction that moves the cursor.
+    written in the transaction that moves the cursor. `reason`: why the destination gets no more at present, although it
+    works.
     """
 
     upto: int
@@ -142,6 +143,7 @@ class Ack:
     failure: LinkError | None = None
     effect: Effect | None = None
     ledger_cursor: str = ""
+    reason: str = ""
 
     @property
     def asked(self) -> bool:

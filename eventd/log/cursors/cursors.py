@@ -138,7 +138,8 @@ class Step:
     """One step of a cursor, from `position` to `upto`, with its batches and dead letters.
 
     `selector_version` is that of the selection by which the step was made; None: the step does not depend on it. Unless
-    it `succeeded`, the step leaves the state and the failures of the cursor as they are.
+    it `succeeded`, the step leaves the state and the failures of the cursor as they are; otherwise the cursor gets
+    `reason`: why its destination gets no more at present, although it works; empty if nothing holds it back.
     """
 
     name: str
@@ -151,6 +152,7 @@ class Step:
     protocol: str = ""
     succeeded: bool = True
     selector_version: int | None = None
+    reason: str = ""
 
 
 _COLUMNS = ", ".join(Cursor.__slots__)
@@ -310,7 +312,7 @@ def apply_step(conn: Connection, step: Step) -> None:
         changes |= {
             "since = CASE WHEN state = 'running' THEN since ELSE ? END": step.now,
             "state = ?": LinkState.RUNNING.value,
-            "reason = ?": "",
+            "reason = ?": step.reason,
             "attempts = ?": 0,
             "retry_at = ?": None,
             "last_error = ?": "",
