@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventd.egress.callbacks.delivery import MadeRequest
+from eventd.egress.callbacks.delivery import EndpointRequest
 from eventd.observe.callback_figures import CallbackFigures
 from eventd.observe.routemaster_figures import RoutemasterFigures
 from eventd.store.rows.callback_cursors import SUBSCRIBER
@@ -15,7 +15,7 @@ class DeliveryMetrics:
         self._callbacks = callbacks
         self._surface = surface
 
-    def attempted(self, callback: str, request: MadeRequest) -> None:
+    def attempted(self, callback: str, request: EndpointRequest) -> None:
         """Count a request to an endpoint."""
         self._callbacks.attempted(callback, request.duration, request.reason)
         if handle := _handle(callback):

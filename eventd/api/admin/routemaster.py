@@ -56,7 +56,7 @@ def _show_topic(row: RmTopicRow, subscribers: int) -> dict[str, Any]:
     }
 
 
-class Claim(Params):
+class ClaimRmTopic(Params):
     """The new publisher of a topic, or the release of its claim."""
 
     name: str = Field(description="The topic of the surface.")
@@ -64,7 +64,7 @@ class Claim(Params):
     release: bool = Field(default=False, description="Release the claim: the next publisher claims the topic.")
 
 
-async def claim(services: Services, params: Claim) -> dict[str, Any]:
+async def claim(services: Services, params: ClaimRmTopic) -> dict[str, Any]:
     if bool(params.to) == params.release:
         raise Invalid("to: name the new publisher, or set release, and not both")
     if not is_topic(params.name):

@@ -36,7 +36,7 @@ UNPROVEN = "unproven"
 """The reason of a callback that waits for proof that its endpoint accepts any event at all."""
 
 
-class MadeRequest(NamedTuple):
+class EndpointRequest(NamedTuple):
     """A request to an endpoint that took so many microseconds; `reason` is empty if it was accepted.
 
     `waited`: how long the oldest of its events had waited when it began; None for other messages. `first`: its batch
@@ -53,7 +53,7 @@ class MadeRequest(NamedTuple):
 class CallbackMetrics(Protocol):
     """Interface of the metrics of callbacks. Times are in microseconds."""
 
-    def attempted(self, callback: str, request: MadeRequest) -> None: ...
+    def attempted(self, callback: str, request: EndpointRequest) -> None: ...
 
     def delivered(self, callback: str, events: int, lag: int) -> None: ...
 
@@ -246,7 +246,7 @@ class CallbackDelivery:
         outcome = await self._endpoint.send(id, body, repair=self._is_repair)
         # What a resend sends has waited for an operator.
         waited = None if self._is_repair else max(0, outcome.started_at - batch.items[0].recorded_at)
-        request = MadeRequest(outcome.duration, outcome.reason, len(batch.items), waited, first=not self._attempt)
+        request = EndpointRequest(outcome.duration, outcome.reason, len(batch.items), waited, first=not self._attempt)
         self._metrics.attempted(self._config.name, request)
         return outcome
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from eventd.egress.callbacks.delivery import CallbackMetrics, FailedAttempts, MadeRequest, PageSource
+from eventd.egress.callbacks.delivery import CallbackMetrics, EndpointRequest, FailedAttempts, PageSource
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, Meaning, SendOutcome
 from eventd.egress.callbacks.formats import ROUTEMASTER, gap_body, gap_id
 from eventd.egress.loop.sink import Ack
@@ -57,7 +57,7 @@ class GapReport:
                 now=int(row.shape),
             )
             outcome = await self._endpoint.send(id, body)
-            self._metrics.attempted(self._config.name, MadeRequest(outcome.duration, outcome.reason))
+            self._metrics.attempted(self._config.name, EndpointRequest(outcome.duration, outcome.reason))
             if outcome.meaning is Meaning.DELIVERED:
                 effect = FailedAttempts(self._cursor.name, self.take_failures())
             else:

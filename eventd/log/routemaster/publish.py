@@ -10,7 +10,7 @@ from eventd.log.core.records import encoded, join_body
 from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.values import Drafts
 from eventd.log.routemaster.errors import TopicClaimed
-from eventd.log.routemaster.times import GivenTime, give_time
+from eventd.log.routemaster.times import EventTime, give_time
 from eventd.log.topics.errors import Throttled
 from eventd.log.topics.topics import ROUTEMASTER
 from eventd.log.topics.write import Write
@@ -79,7 +79,7 @@ class PublishEvent(Write):
             require_room(tx.conn, 1)
             topic = RmTopicRow(event.topic, created_at=tx.now)
         require_claim(topic, self._publisher)
-        given = GivenTime(0, topic.base, topic.recent)
+        given = EventTime(0, topic.base, topic.recent)
         if not event.t:
             given = give_time(topic.base, topic.recent, event.url, tx.now // 1000)
         self._drafts = event.draft(self._publisher, given.t)

@@ -21,7 +21,7 @@ _MARK: Final = 8
 _times = msgspec.json.Decoder(dict[str, int])
 
 
-class GivenTime(NamedTuple):
+class EventTime(NamedTuple):
     """A time `t` in milliseconds since 1970, and what to remember of it."""
 
     t: int
@@ -29,7 +29,7 @@ class GivenTime(NamedTuple):
     recent: str
 
 
-def give_time(base: int, recent: str, url: str, now: int) -> GivenTime:
+def give_time(base: int, recent: str, url: str, now: int) -> EventTime:
     """Return the time for the next event of a URL, after what is remembered of its topic. `now` in milliseconds."""
     base = max(base, now)
     times = {mark: t for mark, t in _times.decode(recent or "{}").items() if t >= base}
@@ -38,4 +38,4 @@ def give_time(base: int, recent: str, url: str, now: int) -> GivenTime:
     times[mark] = t
     if len(times) > REMEMBERED:
         base, times = max(times.values()) + 1, {}
-    return GivenTime(t, base, msgspec.json.encode(times).decode())
+    return EventTime(t, base, msgspec.json.encode(times).decode())
