@@ -74,10 +74,13 @@ class CallbackStatus:
         return LinkState.RUNNING if self.has_topic else LinkState.BLOCKED
 
 
-def read_callbacks(conn: Connection, stored: Sequence[StoredResource] | None = None) -> dict[str, KnownCallback]:
+def read_callbacks(
+    conn: Connection, stored: Sequence[StoredResource] | None = None, limits: SubscriberLimits | None = None
+) -> dict[str, KnownCallback]:
     """Return all callbacks by name: declared ones in order, then those of subscribers of the Routemaster surface.
 
-    `stored`: all declared resources; None: they are read.
+    `stored`: all declared resources; None: they are read. `limits` are those of requests to subscribers; None: the
+    defaults.
     """
     declared = callbacks(read_resources(conn) if stored is None else stored)
     found = {
@@ -85,14 +88,14 @@ def read_callbacks(conn: Connection, stored: Sequence[StoredResource] | None = N
         for name, config in sorted(declared.items())
     }
     for row in read_subscribers(conn):
-        config = replace(subscriber_config(row, SubscriberLimits()), url=row.shown_callback)
+        config = replace(subscriber_config(row, limits or SubscriberLimits()), url=row.shown_callback)
         found[config.name] = KnownCallback(config, CallbackSelection(config.selector, row.intervals), "routemaster")
     return found
 
 
-def find_callback(conn: Connection, name: str) -> KnownCallback:
+def find_callback(conn: Connection, name: str, limits: SubscriberLimits | None = None) -> KnownCallback:
     """Return the callback that is called NAME or `KIND/NAME`, such as `EventCallback/NAME`. Raises NotFound."""
-    known = read_callbacks(conn)
+    known = read_callbacks(conn, limits=limits)
     kind, slash, rest = name.partition("/")
     if slash and kind.lower() in _KIND_WORDS:
         name = rest

@@ -309,6 +309,7 @@ class Node:
                 settings.peer_rules,
                 settings.callback_rules,
                 self._tester.test,
+                partial(subscriber_limits, settings),
             ),
             callers,
             self._workers,

@@ -133,6 +133,9 @@ class RoutemasterSettings(BaseModel):
         return max(1, most - self.routemaster_min_free) if most else 0
 
 
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
+
+
 def _same(text: str) -> str:
     return text
 
@@ -142,7 +145,8 @@ def _is_on(text: str) -> str:
 
 
 def _with(unit: str) -> Callable[[str], str]:
-    return lambda text: f"{text.strip()}{unit}"
+    """Return a function that appends the unit to a number; other texts stay, so that a refusal shows them as given."""
+    return lambda text: f"{text.strip()}{unit}" if _NUMBER.fullmatch(text.strip()) else text
 
 
 _VARIABLES: Final[Mapping[str, tuple[str, Callable[[str], str]]]] = {

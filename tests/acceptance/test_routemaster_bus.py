@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import random
 import ssl
 import time
@@ -76,6 +77,27 @@ def test_a_subscriber_is_signed_once_it_has_a_key(
     wait_for(lambda: len(receiver.accepted) == 2, "the next event")
     assert "webhook-signature" not in receiver.accepted[1].headers
     assert bus.node.stop() == 0
+
+
+def test_a_test_message_has_what_the_subscriber_insists_on(processes: Processes, receiver: ReceiverThread) -> None:
+    bus = Bus(processes, EVENTD_ROUTEMASTER_TIMEOUT="7s")
+    billing = bus.token("billing")
+    bus.subscribe(billing, "orders", receiver=receiver)
+    (name,) = [one["callback"] for one in bus.node.ask("GET", "/callbacks")["callbacks"]]
+    path = f"/callbacks/{name.replace('/', '%2F')}"
+    tested = bus.node.ask("POST", f"{path}/test", {})
+    assert (tested["delivered"], tested["status"]) == (True, 204)
+    (call,) = receiver.accepted
+    assert call.headers["authorization"] == "Basic " + base64.b64encode(b"secret-uuid:x").decode()
+    assert [(one["topic"], one["type"]) for one in json.loads(call.body)] == [("test", "noop")]
+    assert bus.node.ask("GET", path)["limits"]["timeoutSeconds"] == 7
+    assert "secret-uuid" not in str(tested)
+    assert bus.node.stop() == 0
+    # Without a node, the command sends it by its own settings.
+    env = bus.node.process.env
+    done = processes.control("callback", "test", name, env={key: env[key] for key in env if key.startswith("EVENTD_")})
+    assert done.returncode == 0, done.stderr
+    assert len(receiver.accepted) == 2
 
 
 def test_changes_count_at_once_and_left_topics_are_still_delivered(

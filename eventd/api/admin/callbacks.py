@@ -39,6 +39,7 @@ from eventd.log.cursors.cursors import (
 from eventd.log.cursors.holding import DISABLED_BY
 from eventd.log.delivery.repairs import read_dead_letters, recorded_between, remove_dead_letters
 from eventd.resources.callback_configuration import CallbackConfig
+from eventd.resources.subscriber_configuration import SubscriberLimits
 from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_attempts import forget_attempts
 from eventd.store.rows.callback_cursors import RESEND, SUBSCRIBER, callback_name, callback_of
@@ -143,12 +144,16 @@ class OneCallback(Params):
 
 
 async def describe(services: Services, params: OneCallback) -> dict[str, Any]:
-    return await services.database.read(describe_callback, params.callback, services.clock.now())
+    limits = services.subscriber_limits()
+    return await services.database.read(describe_callback, params.callback, services.clock.now(), limits)
 
 
-def describe_callback(conn: Connection, name: str, now: int) -> dict[str, Any]:
-    """Return the state of a callback as JSON, with its limits, keys and newest attempts. Raises NotFound."""
-    found = find_callback(conn, name)
+def describe_callback(conn: Connection, name: str, now: int, limits: SubscriberLimits | None = None) -> dict[str, Any]:
+    """Return the state of a callback as JSON, with its limits, keys and newest attempts. Raises NotFound.
+
+    `limits` are those of requests to subscribers of the Routemaster surface; None: the defaults.
+    """
+    found = find_callback(conn, name, limits)
     [status] = read_callback_statuses(conn, [found], now)
     config = found.config
     attempts = read_attempt_list(conn, config.name, before=None, limit=RECENT)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
     from eventd.observe.metrics import Metrics
     from eventd.resources.callback_configuration import CallbackConfig
     from eventd.resources.configuration import GroupConfig
+    from eventd.resources.subscriber_configuration import SubscriberLimits
     from eventd.runtime.clock import Clock
     from eventd.store.engine.database import Database
     from eventd.store.rows.routemaster import SubscriberRow
@@ -67,6 +68,7 @@ class Services:
     commands do not reach the running node over its local socket; None if they do, or if no node runs. `peer_rules`
     judge the addresses of peers, `callback_rules` those of callbacks (None: only public ones are allowed).
     `test_callback` sends a test message to the endpoint of a callback, or of a subscriber of the Routemaster surface.
+    `subscriber_limits` returns the limits of requests to these subscribers; None: the defaults.
     """
 
     log: EventLog
@@ -81,6 +83,7 @@ class Services:
     peer_rules: AddressRules | None = None
     callback_rules: AddressRules | None = None
     test_callback: Callable[[CallbackConfig | SubscriberRow], Awaitable[CallbackTestResult]] = _no_test
+    subscriber_limits: Callable[[], SubscriberLimits | None] = lambda: None
 
     @property
     def effective(self) -> Following:

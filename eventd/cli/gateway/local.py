@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from eventd.net.local_socket import SocketProblem
     from eventd.resources.callback_configuration import CallbackConfig
     from eventd.resources.configuration import GroupConfig
+    from eventd.resources.subscriber_configuration import SubscriberLimits
     from eventd.settings.model import Settings
     from eventd.store.engine.database import Database
     from eventd.store.rows.routemaster import SubscriberRow
@@ -133,6 +134,7 @@ class LocalGateway:
             peer_rules=self._settings.peer_rules,
             callback_rules=self._settings.callback_rules,
             test_callback=self._test_callback,
+            subscriber_limits=self._subscriber_limits,
         )
 
     async def _test_callback(self, target: CallbackConfig | SubscriberRow) -> CallbackTestResult:
@@ -153,6 +155,11 @@ class LocalGateway:
             return await tester.test(target)
         finally:
             await transport.close()
+
+    def _subscriber_limits(self) -> SubscriberLimits:
+        from eventd.resources.subscriber_configuration import subscriber_limits
+
+        return subscriber_limits(self._settings)
 
     def _ring(self, group: GroupConfig) -> KeyRing:
         """Return the keys of a group; loads the cryptography, which few commands need."""
