@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import signal
 import ssl
 import time
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from tests.support.callback_program import LOSE, ReceiverThread
 from tests.support.certificates import Authority
 from tests.support.processes import Processes
 from tests.support.waiting import wait_for
+
+DATABASES = pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 
 
 @pytest.fixture
@@ -119,6 +122,78 @@ def test_changes_count_at_once_and_left_topics_are_still_delivered(
     assert bus.ask("DELETE", "/subscriber", token=billing)[0] == 204
     bus.publish(shop, "users", "https://x/5")
     wait_for(lambda: bus.node.ask("GET", "/callbacks")["callbacks"] == [], "the callback to end")
+    assert bus.node.stop() == 0
+
+
+@DATABASES
+def test_what_a_subscriber_selects_is_the_same_after_restarts_and_for_a_topic_that_is_made_again(
+    processes: Processes, receiver: ReceiverThread, request: pytest.FixtureRequest, database: str
+) -> None:
+    url = None if database == "sqlite" else request.getfixturevalue("postgres_url")
+    bus = Bus(processes, database_url=url)
+    shop, billing = bus.token("shop"), bus.token("billing")
+    receiver.answer = lambda _: 503
+
+    def restart() -> None:
+        bus.node.kill9()
+        bus.node.start()
+
+    bus.publish(shop, "orders", "https://x/before")
+    bus.subscribe(billing, "orders", "old", receiver=receiver)
+    bus.publish(shop, "orders", "https://x/1")
+    bus.publish(shop, "old", "https://x/2")
+    restart()
+    bus.subscribe(billing, "users", "old", receiver=receiver)  # `orders` is left
+    bus.publish(shop, "orders", "https://x/left")
+    bus.publish(shop, "users", "https://x/3")
+    restart()
+    assert bus.ask("DELETE", "/topics/old", token=shop)[0] == 204
+    assert bus.subscriber(billing)["topics"] == ["users"]
+    bus.publish(shop, "old", "https://x/another")  # a new topic of the name, without subscribers
+    restart()
+    bus.subscribe(billing, "users", "old", "orders", receiver=receiver, uuid="later", max=2)
+    bus.publish(shop, "old", "https://x/4")
+    bus.publish(shop, "orders", "https://x/5")
+    assert bus.subscriber(billing)["events"]["queued"] == 5
+    restart()
+    (topic,) = [one for one in bus.topics(shop) if one["name"] == "orders"]
+    assert topic["events"] == 4
+    receiver.answer = lambda _: 204
+    wait_for(lambda: bus.subscriber(billing)["events"]["queued"] == 0, "everything to be delivered")
+    assert [url for call in receiver.accepted for url in call.events] == [f"https://x/{n}" for n in (1, 2, 3, 4, 5)]
+    users = {call.headers["authorization"] for call in receiver.accepted}
+    assert users == {"Basic " + base64.b64encode(b"later:x").decode()}, "also of events that waited before it was set"
+    assert all(len(call.events) <= 2 for call in receiver.accepted)
+    assert bus.node.stop() == 0
+
+
+def test_a_key_that_cannot_be_read_holds_its_subscriber_alone(
+    processes: Processes, receiver: ReceiverThread, tmp_path: Path
+) -> None:
+    bus = Bus(processes)
+    shop, billing, other = bus.token("shop"), bus.token("billing"), bus.token("other")
+    key = tmp_path / "billing.key"
+    key.write_text(format_secret(b"k" * 32))
+    key.chmod(0o600)
+    for token in (billing, other):
+        bus.subscribe(token, "orders", receiver=receiver, uuid=token)
+    bus.node.ask("POST", "/routemaster/subscribers/billing/keys", {"keys": [f"k={key}"]})
+    key.unlink()
+    bus.node.process.send(signal.SIGHUP)
+    wait_for(lambda: "callback secret unreadable" in bus.node.process.log(), "the reload")
+    bus.publish(shop, "orders", "https://x/1")
+    wait_for(lambda: [one["reason"] for one in bus.listed(billing)] == ["secret_unreadable"], "the reason")
+    (state,) = bus.listed(billing)
+    assert (state["state"], str(key) in state["lastError"]) == ("failed", True)
+    wait_for(lambda: bus.subscriber(other)["events"]["sent"] == 1, "the other one")
+    assert [one["state"] for one in bus.listed(other)] == ["running"]
+    assert len(receiver.calls) == 1, "nothing is sent unsigned"
+    secret = format_secret(b"n" * 32)
+    key.write_text(secret)
+    key.chmod(0o600)
+    bus.node.process.send(signal.SIGHUP)
+    wait_for(lambda: bus.subscriber(billing)["events"]["sent"] == 1, "the subscriber to be served")
+    verify(receiver.calls[-1].headers, receiver.calls[-1].body, [secret])
     assert bus.node.stop() == 0
 
 
