@@ -19,7 +19,6 @@ from eventd.egress.transport.retry_after import retry_after
 from eventd.egress.transport.transport import MAX_ANSWER, Transport
 from eventd.errors import SecretUnreadable
 from eventd.net.address_rules import AddressRules
-from eventd.net.exchange import Answer
 from eventd.resources.callback_configuration import CallbackConfig
 from eventd.runtime.clock import SECOND, Clock
 from eventd.store.rows.callback_attempts import CallbackAttempt
@@ -164,7 +163,9 @@ class CallbackEndpoint:
                 meaning,
                 answer.status,
                 "" if delivered else meaning.value if meaning is Meaning.GONE else f"http_{answer.status}",
-                "" if delivered else _detail_of(answer, words),
+                ""
+                if delivered
+                else _detail_of(answer.status, words, mask.apply(answer.headers.get("location", ""), body)),
                 started_at,
                 duration,
                 answer.address,
@@ -209,10 +210,10 @@ def meaning_of(status: int) -> Meaning:
     return Meaning.BLOCKED
 
 
-def _detail_of(answer: Answer, words: str) -> str:
+def _detail_of(status: int, words: str, location: str) -> str:
     """Return the sentence about an answer that was not 2xx; `words` is the beginning of its body."""
-    detail = f"the endpoint answered {answer.status}"
-    target = _shown_target(answer.headers.get("location", "")) if 300 <= answer.status <= 399 else ""
+    detail = f"the endpoint answered {status}"
+    target = _shown_target(location) if 300 <= status <= 399 else ""
     if target:
         return f"{detail}, a redirect to {target}, which is not followed"
     return f"{detail}: {words}" if words else detail

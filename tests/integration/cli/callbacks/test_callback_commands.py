@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from eventd.log.core.eventlog import EventLog
-from eventd.log.cursors.cursors import DeadLetter, Step, read_cursor
+from eventd.log.cursors.cursors import DeadLetter, LinkState, Postponement, Step, read_cursor, set_paused
+from eventd.log.cursors.holding import DISABLED_BY
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.store.rows.callback_cursors import callback_name
@@ -97,6 +98,32 @@ def test_a_pause_shows_the_operator_and_ends(declared: Control) -> None:
     moved = declared("callback", "reset", "billing", "-o", "json").json
     assert moved.keys() == {*row, "from", "to"}
     assert (moved["from"], moved["to"], moved["waitingEvents"]) == (0, 0, 2)
+
+
+@pytest.mark.parametrize("routerctl", ["sqlite"], indirect=True)
+def test_a_pause_by_an_operator_does_not_show_why_attempts_failed(declared: Control, routerctl_url: str) -> None:
+    asyncio.run(_fail(routerctl_url))
+    assert of(declared, "billing")["reason"] == "http_503"
+    declared("callback", "pause", "billing")
+    state = of(declared, "billing")
+    assert (state["state"], state["reason"], state["lastError"]) == ("paused", "", "answered 503")
+    asyncio.run(_fail(routerctl_url, disabled=True))
+    state = of(declared, "billing")
+    assert (state["state"], state["reason"], state["pausedBy"]) == ("paused", "http_503", "the node")
+
+
+async def _fail(url: str, *, disabled: bool = False) -> None:
+    """Record a failed attempt of the callback `billing`; with `disabled`, as the one after which the node gives up."""
+    database, clock = Database(url), SystemClock()
+    try:
+        log = await EventLog.open(database, clock)
+        name, now = callback_name("billing"), clock.now()
+        await log.postpone(Postponement(name, 0, LinkState.BACKING_OFF, "http_503", "answered 503", 2, now, now + 1))
+        if disabled:
+            await database.write(set_paused, name, at=now, by=DISABLED_BY)
+        await log.close()
+    finally:
+        database.close()
 
 
 @pytest.mark.parametrize("routerctl", ["sqlite", "api"], indirect=True)
