@@ -16,7 +16,7 @@ from eventd.errors import NotFound
 from eventd.log.core.head import read_head
 from eventd.log.core.topic_row import find_topic
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
-from eventd.log.delivery.acknowledgements import AcceptedBatch, read_gaps, read_newest_batches
+from eventd.log.delivery.acknowledgements import AcceptedBatch, read_gaps, read_newest_batches, read_recent_gaps
 from eventd.log.delivery.backlog import Backlog
 from eventd.log.delivery.repairs import count_dead_letters
 from eventd.log.topics.source_page import SourceStart, read_source_page
@@ -240,6 +240,24 @@ def read_losses(conn: Connection, callback: str, *, limit: int) -> list[LostReco
     rows = read_gaps(conn, callback_name(callback), limit=limit)
     lost = [(row.acked_at, json.loads(row.receipt)["lost"]) for row in rows]
     return [LostRecords(at, one["from"], one["to"], one["count"], one["reasons"]) for at, one in lost]
+
+
+class LossCount(NamedTuple):
+    """How many records a callback has lost, and when the last of them was noted, in microseconds."""
+
+    records: int
+    last_at: int
+
+
+def count_losses(conn: Connection, since: int) -> dict[str, LossCount]:
+    """Return the losses of callbacks that were noted since a time (microseconds), by the name of the callback."""
+    found: dict[str, LossCount] = {}
+    for row in read_recent_gaps(conn, since):
+        name = callback_of(row.cursor)
+        before = found.get(name, LossCount(0, 0))
+        records = before.records + json.loads(row.receipt)["lost"]["count"]
+        found[name] = LossCount(records, max(before.last_at, row.acked_at))
+    return found
 
 
 class EndpointAttempt(NamedTuple):

@@ -308,6 +308,7 @@ class Node:
                 local.local.look if local else lambda: None,
                 settings.peer_rules,
                 settings.callback_rules,
+                settings,
                 self._tester.test,
                 partial(subscriber_limits, settings),
             ),

@@ -132,6 +132,9 @@ def _resend(cursor: Cursor) -> dict[str, Any]:
         "position": cursor.position,
         "until": cursor.until,
         "state": str(cursor.shown_state),
+        "reason": cursor.reason,
+        "attempts": cursor.attempts,
+        "retryAt": None if cursor.paused_at is not None else show_time(cursor.retry_at),
         "lastError": cursor.last_error,
         "createdAt": show_time(cursor.created_at),
     }

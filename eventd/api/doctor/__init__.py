@@ -1,7 +1,7 @@
 """Doctor: reads the state of a node, checks it, proposes a plan and executes its safe part.
 
 May import: api.admin, api.framework, dynamic, egress, egress.loop, groups, log.core, log.cursors,
-    log.delivery, net, resources, resources.kinds, runtime, store.engine, store.rows, text, tls.
+    log.delivery, log.topics, net, resources, resources.kinds, runtime, settings, store.engine, store.rows, text, tls.
 """
 
 from __future__ import annotations

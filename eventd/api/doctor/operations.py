@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from eventd.api.admin.lake import read_shipping
-from eventd.api.doctor.callbacks import check_callbacks
+from eventd.api.doctor.callbacks import LOSSES_SINCE, check_callbacks
 from eventd.api.doctor.certificates import check_certificates, check_handshakes
 from eventd.api.doctor.checks import check_group
 from eventd.api.doctor.facts import AREA
@@ -20,8 +20,11 @@ from eventd.api.doctor.plan import Action, plan_actions, show_plan
 from eventd.api.doctor.readiness import check_readiness
 from eventd.api.doctor.reading import read_groups
 from eventd.api.doctor.report import Check, CheckStatus, report
+from eventd.api.doctor.surface import check_surface
 from eventd.api.framework.operations import Params, Services
-from eventd.groups.callbacks import read_callback_statuses, read_callbacks
+from eventd.groups.callbacks import count_losses, read_callback_statuses, read_callbacks
+from eventd.log.core.topic_row import find_topic
+from eventd.log.topics.topics import ROUTEMASTER
 from eventd.store.engine.database import Connection
 
 AREAS = (AREA,)
@@ -62,7 +65,8 @@ async def fix(services: Services, params: FixParams) -> dict[str, Any]:
 
 def _read_callbacks(conn: Connection, group: str, now: int) -> list[Check]:
     chosen = [one for one in read_callbacks(conn).values() if group in ("", one.config.group)]
-    return [*check_callbacks(read_callback_statuses(conn, chosen, now), now)]
+    losses = count_losses(conn, now - LOSSES_SINCE)
+    return [*check_callbacks(read_callback_statuses(conn, chosen, now), losses, now)]
 
 
 async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, Any], list[Action]]:
@@ -77,6 +81,9 @@ async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, An
     checks += check_local_socket(services.local_socket())
     checks += await services.database.read(_read_callbacks, params.group, now)
     if not params.group:
+        if services.settings is not None and services.settings.routemaster_listen is not None:
+            house = await services.database.read(find_topic, ROUTEMASTER)
+            checks += check_surface(services.settings, services.settings.routemaster_listen, house)
         checks += check_shipping((await services.database.read(read_shipping))["books"])
     if not groups:
         checks.append(Check("expected peers", CheckStatus.SKIP, detail="no EventGroup is declared"))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
     from eventd.resources.configuration import GroupConfig
     from eventd.resources.subscriber_configuration import SubscriberLimits
     from eventd.runtime.clock import Clock
+    from eventd.settings.model import Settings
     from eventd.store.engine.database import Database
     from eventd.store.rows.routemaster import SubscriberRow
     from eventd.tls.state import CertificateState
@@ -67,6 +68,7 @@ class Services:
     included; a command, whose user may not be the node's, has none. `local_socket` returns why
     commands do not reach the running node over its local socket; None if they do, or if no node runs. `peer_rules`
     judge the addresses of peers, `callback_rules` those of callbacks (None: only public ones are allowed).
+    `settings` are those of a running node; a command has none.
     `test_callback` sends a test message to the endpoint of a callback, or of a subscriber of the Routemaster surface.
     `subscriber_limits` returns the limits of requests to these subscribers; None: the defaults.
     """
@@ -82,6 +84,7 @@ class Services:
     local_socket: Callable[[], SocketProblem | None] = lambda: None
     peer_rules: AddressRules | None = None
     callback_rules: AddressRules | None = None
+    settings: Settings | None = None
     test_callback: Callable[[CallbackConfig | SubscriberRow], Awaitable[CallbackTestResult]] = _no_test
     subscriber_limits: Callable[[], SubscriberLimits | None] = lambda: None
 

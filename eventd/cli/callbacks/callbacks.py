@@ -39,6 +39,15 @@ LOSSES = (
     Column("COUNT", text("count")),
     Column("REASONS", lambda row: ",".join(row["reasons"])),
 )
+RESENDS = (
+    Column("POSITION", text("position")),
+    Column("UNTIL", text("until")),
+    Column("STATE", text("state")),
+    Column("REASON", text("reason")),
+    Column("ATTEMPTS", text("attempts")),
+    Column("NEXT_ATTEMPT", moment("retryAt")),
+    Column("LAST_ERROR", text("lastError")),
+)
 ATTEMPTS = (
     Column("AT", moment("at")),
     Column("MESSAGE_ID", text("messageId")),
@@ -96,6 +105,7 @@ def show_callback(out: Any, answer: Mapping[str, Any]) -> None:
     if answer["intervals"]:
         columns = (Column("TOPIC", text("topic")), Column("AFTER", text("after")), Column("UPTO", text("upto")))
         table(out, "Intervals", columns, answer["intervals"])
+    table(out, "Resends", RESENDS, answer["resends"])
     table(out, "Losses", LOSSES, answer["losses"])
     table(out, "Recent attempts", ATTEMPTS, answer["recentAttempts"])
 

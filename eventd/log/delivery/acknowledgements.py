@@ -83,6 +83,20 @@ def read_newest_batches(
     return sorted(found, key=lambda batch: batch.id, reverse=True)[:limit]
 
 
+class GapRow(NamedTuple):
+    """The ledger row of lost records; see `DeliveredBatch`. `acked_at` in microseconds."""
+
+    cursor: str
+    acked_at: int
+    receipt: str
+
+
+def read_recent_gaps(conn: Connection, since: int) -> list[GapRow]:
+    """Return the ledger rows of lost records of all cursors since a time, in microseconds."""
+    sql = f"SELECT cursor, acked_at, receipt FROM batches WHERE protocol = '{GAP_PROTOCOL}' AND acked_at >= ?"
+    return [GapRow._make(row) for row in fetch(conn, sql, (since,))]
+
+
 def read_gaps(conn: Connection, cursor: str, *, limit: int) -> list[AcceptedBatch]:
     """Return up to `limit` ledger rows of records that were lost before a cursor passed them, newest first."""
     columns = ", ".join(AcceptedBatch._fields)

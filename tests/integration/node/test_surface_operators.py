@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession
 
 from eventd.testing import until
 from tests.integration.node.test_routemaster_surface import EVENT, FLAGS, ask
@@ -110,3 +111,35 @@ async def test_metrics_are_written_to_the_log_at_intervals(
 
 async def test_a_node_without_the_surface_has_no_series_of_it(site: Site) -> None:
     assert await measured(site) == {}
+
+
+async def doctor(site: Site) -> dict[str, dict[str, Any]]:
+    """The findings of the running node's doctor about the surface and its subscribers, by their codes."""
+    assert site.running.api_address is not None
+    host, port = site.running.api_address
+    async with ClientSession() as session, session.get(f"http://{host}:{port}/api/v1/doctor") as answer:
+        assert answer.status == 200
+        checks = (await answer.json())["checks"]
+    about = ("callback rm/", "Routemaster surface")
+    return {check.get("code", ""): check for check in checks if check["name"].startswith(about)}
+
+
+async def test_doctor_of_the_node_knows_the_surface_its_settings_and_its_subscribers(
+    sites: Callable[..., list[Site]],
+) -> None:
+    (site,) = sites("a")
+    await site.start(**FLAGS)
+    assert await doctor(site) == {}
+    await site.stop()
+    small = {"routemaster_max_bytes": "1KiB", "routemaster_listen": "0.0.0.0:0", "routemaster_root_key": ""}
+    await site.start(**FLAGS | small)
+    await subscribe(site)
+    assert set(await doctor(site)) == {"surface-without-tls", "surface-no-root-key", "callback-untried"}
+    while (answer := await ask(site, "POST", "/topics/orders", EVENT, user="shop--secret")).status == 200:
+        pass
+    assert answer.status == 503
+    found = await doctor(site)
+    assert set(found) == {"surface-without-tls", "surface-no-root-key", "surface-full", "callback-untried"}
+    assert "accepts tokens in plain text" in found["surface-without-tls"]["detail"]
+    assert found["surface-full"]["status"] == "fail"
+    assert found["surface-full"]["detail"].endswith(": publishers get 503")

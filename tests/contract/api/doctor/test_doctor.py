@@ -752,7 +752,10 @@ ROOT = Path(__file__).parents[4]
 _CODE = re.compile(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"')
 _STATES = {"backing-off"}
 
-FILES = ("callbacks.py", "checks.py", "certificates.py", "links.py", "lake.py", "local_socket.py", "readiness.py")
+FILES = (
+    *("callbacks.py", "checks.py", "certificates.py", "links.py", "lake.py", "local_socket.py", "readiness.py"),
+    "surface.py",
+)
 
 
 def test_every_code_is_in_the_reference_and_no_other() -> None:

@@ -10,7 +10,7 @@ import pytest
 from eventd.api.doctor.callbacks import check_callbacks
 from eventd.api.doctor.report import CheckStatus
 from eventd.egress.callbacks.selection import CallbackSelection
-from eventd.groups.callbacks import CallbackStatus, KnownCallback
+from eventd.groups.callbacks import CallbackStatus, KnownCallback, LossCount
 from eventd.log.cursors.cursors import Cursor, LinkState
 from eventd.log.cursors.holding import DISABLED_BY
 from eventd.log.delivery.backlog import Backlog
@@ -23,7 +23,7 @@ NOW = 1_795_000_000 * SECOND
 CONFIG = replace(
     subscriber_config(SubscriberRow("x", "https://hooks.example/", "", 0, 1), SubscriberLimits()), name="billing"
 )
-CURSOR = Cursor("callback:billing", "callback", 1, 5)
+CURSOR = Cursor("callback:billing", "callback", 1, 5, attempted_at=NOW, succeeded_at=NOW)
 WAITING = Backlog(9, events=3, oldest=NOW - 6 * 60 * SECOND)
 
 
@@ -82,6 +82,18 @@ CASES: dict[str, tuple[CallbackStatus, CheckStatus, str, str]] = {
         "http_503: answered 503; no backlog",
         "routerctl callback test billing",
     ),
+    "callback-untried": (
+        status(row(attempted_at=None, succeeded_at=None)),
+        CheckStatus.SKIP,
+        "nothing was sent yet",
+        "routerctl callback test billing",
+    ),
+    "callback-resend-failing": (
+        status(resends=[row(name="resend:billing#1"), row(state=LinkState.BACKING_OFF, **TROUBLE)]),
+        CheckStatus.WARN,
+        "1 resend failing: http_503: answered 503",
+        "routerctl callback test billing",
+    ),
     "callback-dead-letters": (
         status(dead_letters=2),
         CheckStatus.WARN,
@@ -94,17 +106,49 @@ CASES: dict[str, tuple[CallbackStatus, CheckStatus, str, str]] = {
 @pytest.mark.parametrize("code", CASES)
 def test_a_state_has_its_code_its_cause_and_its_step(code: str) -> None:
     given, outcome, detail, remedy = CASES[code]
-    (check,) = check_callbacks([given], NOW)
+    (check,) = check_callbacks([given], {}, NOW)
     assert (check.code, check.status, check.resource) == (code, outcome, "EventCallback/billing")
     assert detail in check.detail
     assert remedy in check.remedy
 
 
 def test_a_callback_that_delivers_passes() -> None:
-    (check,) = check_callbacks([status(backlog=replace(WAITING, oldest=NOW - 4 * 60 * SECOND))], NOW)
+    (check,) = check_callbacks([status(backlog=replace(WAITING, oldest=NOW - 4 * 60 * SECOND))], {}, NOW)
     assert (check.status, check.code, check.remedy) == (CheckStatus.PASS, "", "")
 
 
 def test_a_backlog_that_is_not_counted_to_its_end_says_so() -> None:
-    (check,) = check_callbacks([status(backlog=replace(WAITING, exact=False))], NOW)
+    (check,) = check_callbacks([status(backlog=replace(WAITING, exact=False))], {}, NOW)
     assert check.detail.startswith("more than 3 events waiting")
+
+
+def test_a_resend_that_fails_like_its_callback_or_is_paused_is_not_reported_again() -> None:
+    failing = row(state=LinkState.BACKING_OFF, **TROUBLE)
+    (check,) = check_callbacks([status(failing, resends=[failing])], {}, NOW)
+    assert check.code == "callback-failing"
+    (check,) = check_callbacks([status(resends=[replace(failing, paused_at=NOW)])], {}, NOW)
+    assert check.status is CheckStatus.PASS
+
+
+def test_losses_are_reported_with_their_number_and_time() -> None:
+    (check,) = check_callbacks([status()], {"billing": LossCount(3, NOW), "other": LossCount(1, NOW)}, NOW)
+    assert (check.status, check.code) == (CheckStatus.WARN, "callback-lost")
+    assert check.detail.startswith("retention removed 3 events before delivery in the last 7 days, most recently at 20")
+    assert "routerctl callback describe billing" in check.remedy
+
+
+@pytest.mark.parametrize("reason", ["unreachable", "http_404", "timeout", "http_401"])
+def test_the_step_for_a_subscriber_is_one_that_its_operator_can_take(reason: str) -> None:
+    known = KnownCallback(replace(CONFIG, name="rm/app--1"), CallbackSelection(Selector()), "routemaster")
+    failing = row(state=LinkState.BACKING_OFF, reason=reason, last_error="no")
+    (check,) = check_callbacks([status(failing, callback=known)], {}, NOW)
+    assert check.remedy
+    for word in ("`url`", "`tls.", "`limits.", "`batch."):  # a subscriber has no declaration
+        assert word not in check.remedy
+    assert "routerctl callback test rm/app--1" in check.remedy or reason in ("timeout", "http_401")
+
+
+def test_an_endpoint_that_is_unreachable_has_a_step_that_shows_whether_it_helped() -> None:
+    failing = row(state=LinkState.BACKING_OFF, reason="unreachable", last_error="no")
+    (check,) = check_callbacks([status(failing)], {}, NOW)
+    assert "routerctl callback test billing" in check.remedy

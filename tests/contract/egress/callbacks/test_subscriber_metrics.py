@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eventd.groups.callbacks import count_losses
 from eventd.log.routemaster.house_topic import OpenTopic, house_config
 from eventd.store.rows.routemaster import Interval
 from eventd.testing import ManualClock, until
@@ -61,6 +62,9 @@ async def test_what_retention_removed_first_is_counted_as_dropped(called: Called
     await called.rest(cursor)
     await called.caught_up(NAME)
     assert counted(called, "events_autodropped") == 2
+    lost = await called.log.database.read(count_losses, 0)
+    assert {name: loss.records for name, loss in lost.items()} == {NAME: 2}
+    assert await called.log.database.read(count_losses, lost[NAME].last_at + 1) == {}
     assert [[one["type"] for one in request.json] for request in receiver.accepted] == [["update"]]
 
 
