@@ -206,7 +206,7 @@ OPERATIONS: Final[dict[str, Route]] = {
     "routemaster.subscribers": _get(
         "/routemaster/subscribers",
         "admin.routemaster:list_subscribers",
-        "List the subscribers of the Routemaster surface, and what waits for each",
+        "List the subscribers of the Routemaster surface, and how many events wait for each",
     ),
     "routemaster.sign": _post(
         "/routemaster/subscribers/{client}/keys",

@@ -1,4 +1,4 @@
-"""What waits for each subscriber: how many events, and since when. Counted from the log.
+"""The backlog of each subscriber: how many events wait, and since when. Counted from the log.
 
 The records after the subscribers' cursors are read once for all of them. A block whose tags name one topic is counted
 without its lines; only of other blocks are the lines read. What is measured regularly must not read a long log each
@@ -37,14 +37,14 @@ class QueuedEvents(NamedTuple):
 
 
 class SubscriberState(NamedTuple):
-    """A subscriber and what waits for it."""
+    """A subscriber and its backlog."""
 
     row: SubscriberRow
     backlog: QueuedEvents
 
 
 def read_states(conn: Connection, *, most_blocks: int | None = None) -> list[SubscriberState]:
-    """Return all subscribers, ordered by identity, with what waits for each.
+    """Return all subscribers, ordered by identity, with the backlog of each.
 
     `most_blocks`: read only so many of the newest blocks of the log; None: all that hold waiting events.
     """

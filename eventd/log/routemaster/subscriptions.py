@@ -137,7 +137,7 @@ class DeleteSubscriber(ChangeUnit[None]):
 
 
 def end_subscription(conn: Connection, identity: str) -> None:
-    """Delete a subscriber, if the client is one, with its cursor and what waits for it. The head must be locked."""
+    """Delete a subscriber, if the client is one, with its cursor and waiting events. The head must be locked."""
     delete_subscriber(conn, identity)
     name = cursor_of(identity)
     prefix = resend_prefix(SUBSCRIBER + identity)

@@ -96,7 +96,7 @@ class RotateToken(ChangeUnit[TokenRow]):
 
 
 class DeleteToken(ChangeUnit[TokenRow | None]):
-    """Delete a token; with the last one of a client go its subscription and what waits for it, but no claim.
+    """Delete a token, and with the last one of a client its subscription and waiting events, but no claim.
 
     `given`: the token or its handle. Result: its row; None if there was none.
     """
