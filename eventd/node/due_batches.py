@@ -38,8 +38,9 @@ def due_batches(state: SubscriberState, cursor: Cursor | None, now: int, within:
     if not waiting.queued or waiting.oldest is None:
         return 0
     full, rest = divmod(waiting.queued, min(row.max_events, MOST_EVENTS))
+    # The window of the last batch opens with its own first event, at this time or later.
     closes_first = waiting.oldest + row.timeout_ms * 1000
-    due = full + (rest > 0 and (full > 0 or closes_first <= now + within))
+    due = full + (rest > 0 and closes_first <= now + within)
     is_waiting = cursor is not None and cursor.state is not LinkState.RUNNING and cursor.retry_at is not None
     if is_waiting and cursor is not None and (cursor.retry_at or 0) > now + within:
         due -= 1

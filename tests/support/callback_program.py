@@ -24,8 +24,12 @@ class Call:
     status: int
 
     @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
     def events(self) -> list[str]:
-        content: Any = json.loads(self.body)
+        content = self.json
         return [one.get("id") or one["url"] for one in (content if isinstance(content, list) else [content])]
 
 
