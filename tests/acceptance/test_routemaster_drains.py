@@ -99,14 +99,52 @@ def test_a_request_is_exactly_what_drains_read(shop: Shop, drain: StrictDrain) -
 
 def test_batches_close_at_max_and_the_last_one_by_time(shop: Shop, drain: StrictDrain) -> None:
     shop.subscribe("orders", max=3, timeout=3_600_000)
-    shop.publish(*range(7))
+    shop.publish(*range(7), timestamp=1795173885)  # as a client that counts in seconds: long ago
     wait_for(lambda: len(drain.accepted) == 2, "the full batches")
     assert [len(one.urls) for one in drain.accepted] == [3, 3]
     assert shop.bus.subscriber(shop.billing)["events"]["queued"] == 1
     shop.subscribe("orders", max=3, timeout=0)  # counts for what is queued, too
     wait_for(lambda: len(drain.accepted) == 3, "the rest")
     assert drain.urls == [f"https://shop.example/{number}" for number in range(7)]
+    shop.publish(7, timestamp=2**62)  # far in the future
+    wait_for(lambda: len(drain.accepted) == 4, "an event whose own time does not count")
     shop.stop()
+
+
+def test_user_information_and_fragment_of_a_callback_are_not_sent(shop: Shop, drain: StrictDrain) -> None:
+    for callback in (drain.url.replace("//", "//ann:secret@") + "#part", drain.url.replace("https", "HTTPS")):
+        shop.subscribe("orders", callback=callback)
+        shop.publish(len(drain.requests))
+        shop.settled()
+    first, second = drain.requests
+    assert first.line == second.line == "POST /hooks/ HTTP/1.1"
+    assert first.header("Host") == second.header("Host") == f"127.0.0.1:{drain.port}"
+    assert first.header("Authorization") == "Basic " + base64.b64encode(b"demo:x").decode()
+    assert "secret" not in shop.bus.node.process.log() + str(shop.bus.listed(shop.billing))
+    shop.stop()
+
+
+def test_a_subscriber_without_a_uuid_is_an_empty_user(shop: Shop, drain: StrictDrain) -> None:
+    drain.rules = DrainRules(users=("",))
+    for given in ({}, {"uuid": None}, {"uuid": ""}):
+        shop.subscribe("orders", uuid="demo")
+        body = {"topics": ["orders"], "callback": drain.url, "timeout": 0, **given}
+        assert shop.bus.ask("POST", "/subscription", body, token=shop.billing)[0] == 204
+        assert shop.bus.subscriber(shop.billing)["uuid"] == ""
+    shop.publish(1)
+    shop.settled()
+    assert drain.requests[0].header("Authorization") == "Basic " + base64.b64encode(b":x").decode()
+    shop.stop()
+
+
+def test_an_endpoint_whose_certificate_is_not_trusted_gets_nothing(processes: Processes, drain: StrictDrain) -> None:
+    shop = Shop(processes, drain, EVENTD_ROUTEMASTER_SSL_VERIFY="true")
+    shop.subscribe("orders")
+    shop.publish(1)
+    wait_for(lambda: shop.trouble[0] == "blocked", "the refusal")
+    assert shop.trouble[1].startswith("tls_")
+    assert drain.requests == []
+    assert shop.bus.node.stop() == 0
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,9 @@ class Receiver:
         self.requests: list[Received] = []
         self.accepted: list[Received] = []
         self.connections = 0
+        self.most_at_once = 0
+        """How many requests were under way at the same time, at most."""
+        self._under_way = 0
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self.port = 0
@@ -113,7 +116,10 @@ class Receiver:
         self.requests.append(request)
         reply = self.answer(request)
         if reply.delay:
+            self._under_way += 1
+            self.most_at_once = max(self.most_at_once, self._under_way)
             await asyncio.sleep(reply.delay)
+            self._under_way -= 1
         if 200 <= reply.status <= 299:
             self.accepted.append(request)
         if reply.status == HANG:

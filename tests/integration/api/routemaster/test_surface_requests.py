@@ -110,6 +110,17 @@ async def test_a_body_that_is_no_object_is_400_without_words(surface: SurfaceSer
         assert (heard.status, heard.body, heard.headers["content-type"]) == (400, b"", "text/plain")
 
 
+async def test_what_is_wrong_with_the_json_is_told_before_anything_else_that_is_wrong(surface: SurfaceServer) -> None:
+    token, other = await surface.token("app"), await surface.token("other")
+    await surface.ask("POST", "/topics/orders", {"type": "create", "url": "https://a"}, user=other)
+    for target, words in (("/topics/Bad", "bad topic"), ("/topics/orders", "topic claimed")):
+        heard = await surface.ask("POST", target, b"{", user=token)
+        assert (heard.status, heard.body) == (400, b"")
+        assert (await surface.ask("POST", target, {}, user=token)).text == words
+    assert (await surface.ask("POST", "/topics/Bad", b"{", user="unknown")).status == 401
+    assert (await surface.ask("POST", "/topic/Bad", b"{", user="unknown")).status == 404
+
+
 async def test_no_content_type_is_looked_at_and_bodies_of_other_methods_are_ignored(surface: SurfaceServer) -> None:
     token = await surface.token("app")
     event = {"type": "create", "url": "https://a"}

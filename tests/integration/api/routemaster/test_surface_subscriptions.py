@@ -75,6 +75,22 @@ async def test_defaults_and_what_is_left_out_stays_but_the_uuid(surface: Surface
     assert await row() == (3_600_000, 1, "", nothing)
 
 
+async def test_numbers_that_are_left_out_stay_as_they_were(surface: SurfaceServer) -> None:
+    app = await surface.token("app")
+
+    async def shown(**given: Any) -> tuple[int, int]:
+        await subscribe(surface, app, "orders", **given)
+        (row,) = (await surface.ask("GET", "/subscriptions", user=app)).json
+        return row["timeout"], row["max_events"]
+
+    assert await shown() == await shown(timeout=None, max=None) == await shown(timeout=False, max=False) == (500, 100)
+    assert await shown(timeout=0, max=1) == (0, 1)
+    for nothing in ({}, {"timeout": None, "max": None}, {"timeout": False, "max": False}):
+        assert await shown(**nothing) == (0, 1)
+    assert await shown(timeout=3_600_000) == (3_600_000, 1)
+    assert await shown(max=2**40) == (3_600_000, 2**40), "as given"
+
+
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"more": 1}, "bad data in payload"),
     ({"topics": None}, "need an array of topics"),
