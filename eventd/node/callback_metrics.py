@@ -37,6 +37,12 @@ class DeliveryMetrics:
         if handle := _handle(callback):
             self._surface.postponed(handle, events)
 
+    def forget(self, callback: str) -> None:
+        """Remove the series of a callback that this process serves no more."""
+        self._callbacks.forget(callback)
+        if handle := _handle(callback):
+            self._surface.forget(handle)
+
     def lost(self, callback: str, events: int) -> None:
         """Count events that retention removed before they could be sent."""
         if handle := _handle(callback):

@@ -108,7 +108,10 @@ class Callbacks:
         for name, purpose in before.items():
             if purposes.get(name) != purpose:
                 self._secrets.pop(name, None)
-        return await self._consumers.retire(self._purpose)
+        ended = await self._consumers.retire(self._purpose)
+        for name in before.keys() - purposes.keys():
+            self._dependencies.metrics.forget(name)
+        return ended
 
     async def adjust(self, cursors: Iterable[Cursor]) -> None:
         """Run a consumer for each cursor of this process's callbacks and their resends, and no others."""

@@ -64,22 +64,46 @@ class CallbackFigures:
         )
         self._letters = Gauge(name("dead_letters"), "Dead letters of a callback.", one, registry=registry)
         self._known: set[str] = set()
+        self._counted: dict[str, set[tuple[Counter | Histogram, tuple[str, ...]]]] = {}
 
     def attempted(self, callback: str, duration: int, reason: str) -> None:
         """Count a request that took so many microseconds; `reason` is empty if it was accepted."""
-        self._attempts.labels(callback).inc()
-        self._seconds.labels(callback).observe(duration / 1e6)
+        if not self._has_room(callback):
+            return
+        self._count(self._attempts, 1, callback)
+        self._observe(self._seconds, duration, callback)
         if reason:
-            self._failures.labels(callback, reason).inc()
+            self._count(self._failures, 1, callback, reason)
 
     def delivered(self, callback: str, events: int, lag: int) -> None:
         """Count accepted events; the oldest was recorded `lag` microseconds ago."""
-        self._deliveries.labels(callback, "delivered").inc(events)
-        self._lag.labels(callback).observe(lag / 1e6)
+        if self._has_room(callback):
+            self._count(self._deliveries, events, callback, "delivered")
+            self._observe(self._lag, lag, callback)
 
     def refused(self, callback: str, events: int) -> None:
         """Count events that became dead letters."""
-        self._deliveries.labels(callback, "refused").inc(events)
+        if self._has_room(callback):
+            self._count(self._deliveries, events, callback, "refused")
+
+    def _has_room(self, callback: str) -> bool:
+        """Return whether a callback has series of its own, or gets them now."""
+        if callback not in self._counted and len(self._counted) < MOST:
+            self._counted[callback] = set()
+        return callback in self._counted
+
+    def _count(self, counter: Counter, amount: int, *labels: str) -> None:
+        counter.labels(*labels).inc(amount)
+        self._counted[labels[0]].add((counter, labels))
+
+    def _observe(self, histogram: Histogram, duration: int, *labels: str) -> None:
+        histogram.labels(*labels).observe(duration / 1e6)
+        self._counted[labels[0]].add((histogram, labels))
+
+    def forget(self, callback: str) -> None:
+        """Remove what was counted for a callback that is not served any more, which makes room for another one."""
+        for metric, labels in self._counted.pop(callback, ()):
+            metric.remove(*labels)
 
     def show(self, figures: Iterable[CallbackFigure]) -> None:
         """Set the gauges of all callbacks, and remove those of callbacks that are not among them."""

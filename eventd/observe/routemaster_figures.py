@@ -98,6 +98,10 @@ class BoundedFamily(Collector):
         """Set the series, and remove all others."""
         self._values = {labels: value for labels, value in [*values.items()][:MOST]}
 
+    def forget(self, first: str) -> None:
+        """Remove the series with this value of the first label."""
+        self._values = {labels: value for labels, value in self._values.items() if labels[0] != first}
+
     def keep(self, known: frozenset[str]) -> None:
         """Remove the series whose first label is not one of the `known` values for the second time.
 
@@ -196,6 +200,11 @@ class RoutemasterFigures:
     def lost(self, handle: str, events: int) -> None:
         """Count events that retention removed before the subscriber got them."""
         self._dropped.add(events, handle)
+
+    def forget(self, handle: str) -> None:
+        """Remove what was counted for a subscriber that is not served any more."""
+        for family in self._of_queues():
+            family.forget(handle)
 
     def show(self, figures: SurfaceFigures) -> None:
         """Set what was measured, and remove the series of subscribers and topics that are not among it."""

@@ -23,6 +23,7 @@ from eventd.log.cursors.cursors import (
     Cursor,
     create_cursor,
     declare_selection,
+    delete_cursors,
     read_cursor,
     read_cursors,
 )
@@ -129,6 +130,13 @@ class CalledBack:
             hold=config.hold,
         ):
             declare_selection(conn, name, 1, selection.to_json(), self.clock.now())
+
+    async def remove(self, name: str) -> None:
+        """End a callback, and delete its cursor."""
+        del self._purposes[name]
+        await self.callbacks.retire(dict(self._purposes))
+        await self.log.database.write(delete_cursors, [callback_name(name)])
+        await self.adjust()
 
     async def adjust(self) -> None:
         await self.callbacks.retire(dict(self._purposes))

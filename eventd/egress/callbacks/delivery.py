@@ -63,6 +63,8 @@ class CallbackMetrics(Protocol):
 
     def lost(self, callback: str, events: int) -> None: ...
 
+    def forget(self, callback: str) -> None: ...
+
 
 class RateLimiter:
     """Limits requests to `per_second` (None: no limit), as a bucket that holds those of one second."""

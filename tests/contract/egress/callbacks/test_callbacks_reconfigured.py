@@ -258,3 +258,22 @@ async def test_records_without_a_tag_are_sent(called: CalledBack, receiver: Rece
     await called.write("", "plain", count=3)
     await called.caught_up()
     assert sum(len(one.json["records"]) for one in receiver.accepted) == 4
+
+
+async def test_what_was_counted_for_a_callback_ends_with_it(called: CalledBack, receiver: Receiver) -> None:
+    def attempts() -> dict[str, float]:
+        return {
+            sample.labels["callback"]: sample.value
+            for metric in called.registry.collect()
+            for sample in metric.samples
+            if sample.name == "routerd_eventd_callback_attempts_total"
+        }
+
+    for number in range(20):
+        name = f"c{number}"
+        await called.declare(callback(receiver.url, name=name))
+        await called.emit(f"e{number}")
+        await called.caught_up(name)
+        assert attempts() == {name: 1}
+        await called.remove(name)
+        assert attempts() == {}

@@ -1,0 +1,48 @@
+"""The metrics of callbacks are bounded: those of deleted ones go, and too many have none of their own."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from eventd.observe.callback_figures import MOST, CallbackFigure, CallbackFigures
+
+
+def series(registry: CollectorRegistry) -> int:
+    return sum(not line.startswith(b"#") for line in generate_latest(registry).splitlines())
+
+
+def use(figures: CallbackFigures, name: str) -> None:
+    figures.attempted(name, 1000, "")
+    figures.attempted(name, 1000, "http_503")
+    figures.attempted(name, 1000, "timeout")
+    figures.delivered(name, 3, 5)
+    figures.refused(name, 1)
+
+
+def test_callbacks_that_are_made_and_deleted_leave_no_series() -> None:
+    registry = CollectorRegistry()
+    figures = CallbackFigures(registry)
+    for number in range(10_000):
+        name = f"c{number}"
+        use(figures, name)
+        figures.show([CallbackFigure(name, "running", 1, 0.5, 0)])
+        figures.forget(name)
+    figures.forget("unknown")
+    figures.show([])
+    assert series(registry) == 0
+
+
+def test_the_first_thousand_have_series_and_a_deleted_one_makes_room() -> None:
+    registry = CollectorRegistry()
+    figures = CallbackFigures(registry)
+    use(figures, "first")
+    each = series(registry)
+    for number in range(2 * MOST):
+        use(figures, f"c{number}")
+    assert series(registry) == MOST * each
+    assert registry.get_sample_value("routerd_eventd_callback_attempts_total", {"callback": "first"}) == 3
+    assert registry.get_sample_value("routerd_eventd_callback_attempts_total", {"callback": "c1999"}) is None
+    figures.forget("first")
+    use(figures, "c1999")
+    assert registry.get_sample_value("routerd_eventd_callback_attempts_total", {"callback": "c1999"}) == 3
+    assert series(registry) == MOST * each
