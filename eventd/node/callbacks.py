@@ -10,6 +10,7 @@ from functools import partial
 
 from eventd.egress.callbacks.cursor import CallbackChange, CallbackCursor, Notify
 from eventd.egress.callbacks.endpoint import CallbackSecrets
+from eventd.egress.callbacks.rate import RateLimiter
 from eventd.egress.callbacks.selection import CallbackSelection
 from eventd.egress.callbacks.sink import CallbackDependencies, CallbackPage, CallbackSink
 from eventd.egress.loop.active import Consumers
@@ -92,6 +93,7 @@ class Callbacks:
         self._purposes: dict[str, CallbackPurpose] = {}
         self._secrets: dict[str, CallbackSecrets] = {}
         self._reloads = 0
+        self._rates: dict[str, RateLimiter] = {}
 
     def __len__(self) -> int:
         return len(self._consumers)
@@ -109,8 +111,9 @@ class Callbacks:
             if purposes.get(name) != purpose:
                 self._secrets.pop(name, None)
         ended = await self._consumers.retire(self._purpose)
-        for name in before.keys() - purposes.keys():
+        for name in [name for name in before if name not in purposes]:
             self._dependencies.metrics.forget(name)
+            self._rates.pop(name, None)
         return ended
 
     async def adjust(self, cursors: Iterable[Cursor]) -> None:
@@ -134,6 +137,7 @@ class Callbacks:
             cursor,
             callback_name(config.name),
             partial(self._read_secrets, purpose),
+            self._rate_of(config),
             self._dependencies,
         )
         disable_after = None if cursor.kind == RESEND else config.disable_after
@@ -152,6 +156,13 @@ class Callbacks:
             about={"callback": config.name},
             families=selection.families,
         )
+
+    def _rate_of(self, config: CallbackConfig) -> RateLimiter:
+        """Return the limiter that a callback shares with its resends, the same as long as its rate is."""
+        known = self._rates.get(config.name)
+        if known is None or known.per_second != config.per_second:
+            known = self._rates[config.name] = RateLimiter(config.per_second, self._dependencies.log.clock)
+        return known
 
     def _notify_of(self, name: str) -> Notify:
         def notify(change: CallbackChange, detail: str) -> None:

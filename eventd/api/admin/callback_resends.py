@@ -29,6 +29,8 @@ from eventd.store.rows.callback_cursors import RESEND, callback_name, resend_pre
 from eventd.store.rows.registry import announce
 
 PAGE = 1000
+MOST_RESENDS = 16
+"""Maximum number of unfinished resends of a callback when another one is started: each sends beside the others."""
 MOST_SHOWN = 200
 """Maximum number of characters of an id that a message shows."""
 
@@ -70,8 +72,16 @@ def _start_chosen(
     """Start resends of these positions, and delete these dead letters, by row id."""
     announce(conn)  # locks the head, which is always locked before cursors, and wakes the node
     callback, cursor = read_registered(conn, params.callback)
+    _require_few(conn, callback)
     _start_at(conn, callback, cursor, positions, now)
     remove_dead_letters(conn, letters)
+
+
+def _require_few(conn: Connection, callback: KnownCallback) -> None:
+    name = callback.config.name
+    if len(resends_of(conn, name)) >= MOST_RESENDS:
+        hint = f"wait until one of them is done: routerctl callback describe {name} lists them"
+        raise Conflict(f"{name} has {MOST_RESENDS} unfinished resends, which is the most", hint=hint)
 
 
 class Replay(OneCallback):
@@ -147,6 +157,7 @@ def _places_of(letters: Sequence[StoredDeadLetter]) -> tuple[list[int], list[int
 def _start_range(conn: Connection, params: Replay, after: int, upto: int, now: int) -> None:
     announce(conn)
     callback, cursor = read_registered(conn, params.callback)
+    _require_few(conn, callback)
     selection = CallbackSelection(callback.config.selector, callback.selection.intervals)
     _start(conn, callback, cursor, after, upto, selection, now)
 

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from eventd.egress.callbacks.batches import MessageBatch
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, Meaning, SendOutcome
 from eventd.egress.callbacks.formats import STANDARD, UNSUITABLE, CallbackItem, body_of, message_id
+from eventd.egress.callbacks.rate import RATE_LIMITED
 from eventd.egress.loop.sink import Ack, LinkUnavailable, RecordRefusal
 from eventd.egress.loop.tries import Tries
 from eventd.log.core.commit import Transaction
@@ -22,7 +23,6 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import AppendResult, Drafts, Head
 from eventd.log.cursors.cursors import CALLBACK_PROTOCOL, Cursor, DeliveredBatch, read_cursor
 from eventd.resources.callback_configuration import CallbackConfig
-from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import SpawnTask
 from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt, end_attempts, last_attempt
 from eventd.store.rows.callback_cursors import SUBSCRIBER
@@ -30,8 +30,6 @@ from eventd.store.rows.callback_cursors import SUBSCRIBER
 RUN_SECONDS = 0.02
 """Seconds after which accepted messages are settled, although more could follow: after a crash, only the messages of
 this time are sent again."""
-RATE_LIMITED = "rate_limited"
-"""The reason of a callback that works, but gets no more requests than its limit allows."""
 UNPROVEN = "unproven"
 """The reason of a callback that waits for proof that its endpoint accepts any event at all."""
 
@@ -64,28 +62,6 @@ class CallbackMetrics(Protocol):
     def lost(self, callback: str, events: int) -> None: ...
 
     def forget(self, callback: str) -> None: ...
-
-
-class RateLimiter:
-    """Limits requests to `per_second` (None: no limit), as a bucket that holds those of one second."""
-
-    def __init__(self, per_second: int | None, clock: Clock) -> None:
-        self._per_second = per_second
-        self._clock = clock
-        self._tokens = float(per_second or 0)
-        self._at = clock.monotonic()
-
-    async def wait(self) -> bool:
-        """Wait until the next request may be sent; return whether it had to wait."""
-        if self._per_second is None:
-            return False
-        now = self._clock.monotonic()
-        self._tokens = min(self._per_second, self._tokens + (now - self._at) * self._per_second) - 1
-        self._at = now
-        if self._tokens >= 0:
-            return False
-        await self._clock.sleep(-self._tokens / self._per_second)
-        return True
 
 
 class FailedAttempts:
@@ -152,8 +128,6 @@ class CallbackDelivery:
         self._ledger = ledger
         self._next_after = next_after
         self._metrics = metrics
-        self._rate = RateLimiter(config.per_second, log.clock)
-        self._is_limited = False  # a request since the last result had to wait for its turn
         self._tries = Tries(config.isolate_after)
         self._attempt = 0  # how often the batch was tried
         self._omitted: frozenset[int] = frozenset()
@@ -243,7 +217,6 @@ class CallbackDelivery:
         if not batch.is_full and not self._is_noted and self._config.format != STANDARD:
             await self._log.database.write(add_attempt, self._row(batch, id, None))
             self._is_noted = True
-        self._is_limited |= await self._rate.wait()
         body = body_of(batch.items, self._config.format, source.topic, source.head.epoch)
         outcome = await self._endpoint.send(id, body, repair=self._is_repair)
         # What a resend sends has waited for an operator.
@@ -337,7 +310,7 @@ class CallbackDelivery:
         self._count(batches)
         failed = self.take_failures()
         effect = FailedAttempts(self._cursor, failed) if failed or self._is_noted else None
-        reason, self._is_limited = RATE_LIMITED if self._is_limited else "", False
+        reason = RATE_LIMITED if self._endpoint.take_held() else ""
         return Ack(
             row.upto, (row,), self._unsuitable(batches), effect=effect, ledger_cursor=self._ledger, reason=reason
         )

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import eventd
 from eventd.egress.callbacks.masking import NO_SECRETS, AnswerMask
+from eventd.egress.callbacks.rate import RateLimiter
 from eventd.egress.loop.sink import Blocked, LinkError, LinkUnavailable, plain
 from eventd.egress.transport.retry_after import retry_after
 from eventd.egress.transport.transport import MAX_ANSWER, Transport
@@ -109,7 +110,7 @@ ReadSecrets = Callable[[], Awaitable[CallbackSecrets]]
 
 
 class CallbackEndpoint:
-    """The endpoint of one callback. `secrets` are read for each request."""
+    """The endpoint of one callback. `secrets` are read for each request, which waits for its turn by `rate`."""
 
     def __init__(
         self,
@@ -118,7 +119,10 @@ class CallbackEndpoint:
         rules: AddressRules,
         secrets: ReadSecrets,
         clock: Clock,
+        rate: RateLimiter,
     ) -> None:
+        self._rate = rate
+        self._was_held = False
         self._config = config
         self._transport = transport
         self._rules = rules
@@ -129,6 +133,7 @@ class CallbackEndpoint:
 
     async def send(self, id: str, body: bytes, *, repair: bool = False, keep_headers: bool = False) -> SendOutcome:
         """Send a message once, and return the outcome, without the answer's headers unless `keep_headers`."""
+        self._was_held = await self._rate.wait() or self._was_held
         config, started_at, begun = self._config, self._clock.now(), self._clock.monotonic()
         key_ids = address = ""
         mask = _NO_MASK
@@ -180,6 +185,11 @@ class CallbackEndpoint:
         if self._masked is not secrets:
             self._mask, self._masked = AnswerMask(secrets, self._config.url), secrets
         return self._mask
+
+    def take_held(self) -> bool:
+        """Return, once, whether requests have waited for their turn."""
+        was_held, self._was_held = self._was_held, False
+        return was_held
 
     def _spent(self, begun: float) -> int:
         return int((self._clock.monotonic() - begun) * SECOND)

@@ -11,6 +11,7 @@ from eventd.egress.callbacks.delivery import CallbackDelivery, CallbackMetrics, 
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, ReadSecrets
 from eventd.egress.callbacks.formats import EXPIRED, STANDARD, CallbackItem
 from eventd.egress.callbacks.gap import GapReport
+from eventd.egress.callbacks.rate import RateLimiter
 from eventd.egress.callbacks.selection import CallbackReader, CallbackSelection
 from eventd.egress.loop.collecting import Collector
 from eventd.egress.loop.sink import Ack, Blocked, LinkError, OpenResult, OutboundBatch
@@ -74,7 +75,7 @@ class CallbackSink:
     """Delivers to one callback, for its own cursor or for a resend's.
 
     `ledger` is the name of the callback's own cursor, under which deliveries are recorded; `selection` says which
-    records of its topic it gets. `secrets` reads its present secrets.
+    records of its topic it gets. `secrets` reads its present secrets, `rate` limits its requests.
     """
 
     own = False
@@ -86,6 +87,7 @@ class CallbackSink:
         cursor: Cursor,
         ledger: str,
         secrets: ReadSecrets,
+        rate: RateLimiter,
         dependencies: CallbackDependencies,
     ) -> None:
         self._config = config
@@ -96,7 +98,7 @@ class CallbackSink:
         self._metrics = dependencies.metrics
         self._collector = Collector(log, cursor.topic_id, selection.families)
         self._room = Allowance(dependencies.budget, config.max_bytes)
-        endpoint = CallbackEndpoint(config, dependencies.transport, dependencies.rules, secrets, log.clock)
+        endpoint = CallbackEndpoint(config, dependencies.transport, dependencies.rules, secrets, log.clock, rate)
         self._delivery = CallbackDelivery(
             config, endpoint, log, cursor, ledger, self._next_after, dependencies.metrics, dependencies.spawn
         )

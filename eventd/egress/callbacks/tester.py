@@ -10,6 +10,7 @@ import msgspec
 
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, CallbackSecrets, SendOutcome
 from eventd.egress.callbacks.formats import RECORDS, ROUTEMASTER, STANDARD
+from eventd.egress.callbacks.rate import RateLimiter
 from eventd.egress.transport.transport import Transport
 from eventd.net.address_rules import AddressRules
 from eventd.resources.callback_configuration import CallbackConfig
@@ -60,7 +61,9 @@ class CallbackTester:
         else:
             config, authorization = subscriber_config(target, self._limits), subscriber_authorization(target)
         secrets = partial(self._read_secrets, config, authorization)
-        endpoint = CallbackEndpoint(config, self._transport, self._rules, secrets, self._clock)
+        endpoint = CallbackEndpoint(
+            config, self._transport, self._rules, secrets, self._clock, RateLimiter(None, self._clock)
+        )
         id = f"test_{self._chance.token(12).hex()}"
         body = _body(config, id, self._clock.now())
         return CallbackTestResult(id, await endpoint.send(id, body, keep_headers=True))

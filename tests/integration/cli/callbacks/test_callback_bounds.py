@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.integration.cli.callbacks.test_callback_commands import CALLBACKS
@@ -74,3 +76,19 @@ def test_the_name_of_a_subscriber_is_explained_wherever_it_does_not_fit(routerct
     found = routerctl("apply", "-f", declared, code=1)
     assert "names with / stand for subscribers of the Routemaster surface" in found.err
     assert routerctl("callback", "describe", "ec/billing").out
+
+
+@both
+def test_the_resends_under_way_are_bounded_and_a_refusal_leaves_nothing_behind(routerctl: Control) -> None:
+    routerctl("topic", "put", "clients")
+    routerctl("apply", "-f", routerctl.file(CALLBACKS))
+    routerctl("fed", "event", "emit", "--group", "edge", "--type", "client.seen", "--id", "e1")
+    routerctl("callback", "reset", "billing", "--latest")
+    for _ in range(16):
+        routerctl("callback", "replay", "billing", "--from-seq=1")
+    found = routerctl("callback", "replay", "billing", "--from-seq=1", code=None)
+    assert found.code in (1, 4)
+    assert "billing has 16 unfinished resends, which is the most" in found.err
+    assert "routerctl callback describe billing" in found.err
+    described = json.loads(routerctl("callback", "describe", "billing", "-o", "json").out)
+    assert len(described["resends"]) == 16
