@@ -1,4 +1,7 @@
-"""Measures two nodes: `python -m tests.bench [catchup|latency|previews] [options]`. Every run verifies what arrived."""
+"""Measures two nodes: `python -m tests.bench [catchup|latency|previews] [options]`. Every run verifies what arrived.
+
+`python -m tests.bench callbacks` measures callbacks, with options of its own.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,16 @@ from eventd.log.core.topic_row import ensure_topic
 from eventd.log.core.values import Drafts
 from eventd.store.engine.database import Database
 from eventd.store.schema.migrations import upgrade
+from tests.bench import callbacks
 from tests.bench.latency import measure_latency, measure_previews
 from tests.bench.nodes import BenchNode, make_drafts, verify
 from tests.bench.rounds import databases, run_rounds
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["callbacks"]:
+        callbacks.main(sys.argv[2:])
+        return
     options = _options()
     durability = {"durability": "FULL" if options.database == "sqlite" else "synchronous_commit=on"}
     measure = {"latency": measure_latency, "previews": measure_previews, "catchup": _catch_up}[options.what]
@@ -35,7 +42,7 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench")
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", epilog="callbacks: see callbacks --help")
     parser.add_argument("what", choices=["catchup", "latency", "previews"], nargs="?", default="catchup")
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--size", type=int, default=350)

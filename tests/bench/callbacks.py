@@ -1,0 +1,265 @@
+"""Measures callbacks: `python -m tests.bench callbacks [PART …]`, each part with a node and receivers of its own.
+
+The node has the Routemaster surface, and one process plays all subscribers, over TLS. Every event has to arrive at
+every subscriber that is alive once and in order; at one that was dead, when it is back.
+
+`fan`: the rate of healthy subscribers with dead and slow ones among them, and without; the node when nothing happens.
+`tail`: the latency of a live subscriber with dead ones beside it, and without. `publishing`: the cost of publishing by
+the number of subscribers whose batches are open. `latency`: from publishing to the callback, without a time-out.
+`recovery`: outages, beside the reference's law in simulation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from tests.bench.callback_recovery import RecoveryMeasurement, reference_figures
+from tests.bench.callback_site import CallbackSite, callback_site
+from tests.bench.rounds import run_rounds
+from tests.bench.topics_site import Figures
+from tests.bench.wire import percentile
+
+Measure = Callable[[], Awaitable[Figures]]
+"""Measures one round."""
+
+WARM_UP: Final = 10
+PACE_SECONDS: Final = 0.02
+SLOW_SECONDS: Final = 2.0
+DEAD_SECONDS = 2.0
+"""How long subscribers are dead before anything is measured."""
+OPEN_MS: Final = 3_600_000
+OPEN_EVENTS: Final = 10_000
+"""The settings `timeout` and `max` of a subscriber whose batch stays open."""
+
+
+@contextmanager
+def fan(directory: Path, options: argparse.Namespace) -> Iterator[Measure]:
+    """Yield the comparison of runs with and without dead (10%) and slow (5%) subscribers on one topic."""
+    with callback_site(directory) as site:
+        bare = site.resident_mib()
+        ids = site.add(options.subscribers, timeout=500, max=100)
+        few = max(2, options.subscribers // 10)
+        dead, slow = ids[:few], ids[few : few + max(1, few // 2)]
+        runs = _Fan(site, ids, dead, slow, options)
+        numbers = count()
+
+        async def measure() -> Figures:
+            turns = [runs.all_healthy, runs.some_dead]
+            figures = Figures(node_without_subscribers_mib=bare)
+            for run in turns if next(numbers) % 2 == 0 else reversed(turns):
+                figures |= await run()
+            ratio = figures["healthy_beside_dead_per_s"] / figures["all_healthy_per_s"]
+            return figures | {"healthy_beside_dead_to_all_healthy": ratio} | await runs.idle()
+
+        yield measure
+
+
+class _Fan:
+    """The runs of `fan`: what one node sends to many subscribers."""
+
+    def __init__(
+        self,
+        site: CallbackSite,
+        ids: Sequence[int],
+        dead: Sequence[int],
+        slow: Sequence[int],
+        options: argparse.Namespace,
+    ) -> None:
+        self._site = site
+        self._all = ids
+        self._dead = dead
+        self._slow = slow
+        self._healthy = ids[len(dead) + len(slow) :]
+        self._events: int = options.events
+        self._seconds: float = options.idle_seconds
+
+    async def all_healthy(self) -> Figures:
+        await self._site.publish(WARM_UP)
+        await self._site.all_there(self._all)
+        rate, publishing = await self._rate(self._all)
+        return {"all_healthy_per_s": rate, "publishing_meanwhile_p50_ms": publishing}
+
+    async def some_dead(self) -> Figures:
+        """Measure the healthy ones, then the dead alone, and then let all of them have everything."""
+        site = self._site
+        site.kill(self._dead)
+        site.tell("delay", ids=[*self._slow], seconds=SLOW_SECONDS)
+        await site.publish(WARM_UP)
+        await site.all_there(self._healthy)
+        await asyncio.sleep(DEAD_SECONDS)
+        rate, _ = await self._rate(self._healthy)
+        await site.all_there(self._slow)
+        attempts, cpu = await self._quiet()
+        figures = {
+            "healthy_beside_dead_per_s": rate,
+            "attempts_per_s_of_each_dead": attempts / len(self._dead),
+            "node_cpu_with_dead_alone": cpu,
+            "node_beside_dead_mib": site.resident_mib(),
+        }
+        site.tell("delay", ids=[*self._slow], seconds=0)
+        site.subscribe(self._dead, site.ports[0])
+        await site.all_there(self._all)
+        return figures
+
+    async def _rate(self, ids: Sequence[int]) -> tuple[float, float]:
+        """Publish, and return the events per second that arrived at these, and the median time of publishing one."""
+        told = await self._site.publish(self._events)
+        states = await self._site.all_there(ids)
+        seconds = max(state["last_at"] for state in states) - told.begun
+        return len(ids) * self._events / seconds, told.p50_ms
+
+    async def idle(self) -> Figures:
+        attempts, cpu = await self._quiet()
+        return {
+            "idle_attempts": attempts * self._seconds,
+            "idle_node_cpu": cpu,
+            "idle_node_mib": self._site.resident_mib(),
+        }
+
+    async def _quiet(self) -> tuple[float, float]:
+        """Return the attempts per second and the share of a core of the node while nothing is published."""
+        await asyncio.sleep(1)
+        attempts, cpu = self._site.attempts(), self._site.cpu_seconds()
+        await asyncio.sleep(self._seconds)
+        used = self._site.cpu_seconds() - cpu
+        return (self._site.attempts() - attempts) / self._seconds, used / self._seconds
+
+
+@contextmanager
+def tail(directory: Path, options: argparse.Namespace) -> Iterator[Measure]:
+    """Yield the comparison of one live subscriber alone with one beside dead ones."""
+    with callback_site(directory) as site:
+        live = site.add(1, timeout=0)
+        dead = site.add(options.dead)
+        site.unsubscribe(dead)
+        numbers = count()
+
+        async def run(name: str) -> Figures:
+            if name == "beside_dead":
+                site.kill(dead)
+            await site.publish(WARM_UP)
+            await asyncio.sleep(DEAD_SECONDS)
+            took = await _latencies(site, live, options.singles)
+            site.unsubscribe(dead if name == "beside_dead" else ())
+            return {f"{name}_p50_ms": percentile(took, 50), f"{name}_p99_ms": percentile(took, 99)}
+
+        async def measure() -> Figures:
+            turns = ["alone", "beside_dead"]
+            figures = Figures()
+            for name in turns if next(numbers) % 2 == 0 else reversed(turns):
+                figures |= await run(name)
+            return figures | {"p99_beside_dead_to_alone": figures["beside_dead_p99_ms"] / figures["alone_p99_ms"]}
+
+        yield measure
+
+
+async def _latencies(site: CallbackSite, ids: Sequence[int], events: int) -> list[float]:
+    """Publish single events at a steady pace; return the seconds from each request to its arrival at a subscriber."""
+    await site.all_there(ids)
+    site.tell("mark", ids=[*ids], keep=True)
+    sent = await site.publish_singly(events, PACE_SECONDS)
+    (state,) = await site.all_there(ids)
+    return [arrived - begun for begun, arrived in zip(sent, state["arrivals"], strict=True)]
+
+
+@contextmanager
+def publishing(directory: Path, options: argparse.Namespace) -> Iterator[Measure]:
+    """Yield the comparison of nodes with more and more subscribers, whose batches stay open."""
+    counts = [0, *(max(1, options.subscribers // part) for part in (100, 10, 1))]
+    with ExitStack() as stack:
+        sites = [stack.enter_context(callback_site(directory / str(place))) for place in range(len(counts))]
+        for site, subscribers in zip(sites, counts, strict=True):
+            site.add(subscribers, timeout=OPEN_MS, max=OPEN_EVENTS)
+
+        async def measure() -> Figures:
+            figures = Figures()
+            for site, subscribers in zip(sites, counts, strict=True):
+                await site.publish(WARM_UP)
+                cpu = site.cpu_seconds()
+                told = await site.publish(options.singles)
+                figures[f"subscribers_{subscribers}_per_s"] = told.rate
+                figures[f"subscribers_{subscribers}_p50_ms"] = told.p50_ms
+                figures[f"subscribers_{subscribers}_cpu_us"] = (site.cpu_seconds() - cpu) / options.singles * 1e6
+            most, none = (f"subscribers_{subscribers}_p50_ms" for subscribers in (counts[-1], 0))
+            return figures | {"p50_with_most_to_none": figures[most] / figures[none]}
+
+        yield measure
+
+
+@contextmanager
+def latency(directory: Path, options: argparse.Namespace) -> Iterator[Measure]:
+    """Yield the time from publishing an event to its callback."""
+    with callback_site(directory) as site:
+        live = site.add(1, timeout=0)
+
+        async def measure() -> Figures:
+            await site.publish(WARM_UP)
+            took = await _latencies(site, live, options.singles)
+            return {f"p{percent}_ms": percentile(took, percent) for percent in (50, 95, 99)}
+
+        yield measure
+
+
+@contextmanager
+def recovery(directory: Path, options: argparse.Namespace) -> Iterator[Measure]:
+    """Yield the time until subscribers get everything again after outages."""
+    with callback_site(directory, ports=RecoveryMeasurement.ports(options.outages)) as site:
+        measured = RecoveryMeasurement(site, options.outages, options.at_each)
+
+        async def measure() -> Figures:
+            return await measured.measure() | reference_figures(options.outages, 1000)
+
+        yield measure
+
+
+PARTS: dict[str, Callable[[Path, argparse.Namespace], AbstractContextManager[Measure]]] = {
+    "fan": fan,
+    "tail": tail,
+    "publishing": publishing,
+    "latency": latency,
+    "recovery": recovery,
+}
+
+
+def main(arguments: Sequence[str]) -> None:
+    options = _options(arguments)
+    for part in options.parts or PARTS:
+        rounds = 1 if part == "recovery" else options.rounds
+        settings = vars(options) | {"parts": part, "rounds": rounds, "durability": "FULL"}
+        with (
+            tempfile.TemporaryDirectory(prefix="eventd-bench-") as directory,
+            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+            PARTS[part](Path(directory), options) as measure,
+        ):
+            run_rounds(settings, rounds, lambda: runner.run(_rounded(measure)))
+
+
+async def _rounded(measure: Measure) -> Figures:
+    return {name: round(value, 3) for name, value in (await measure()).items()}
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench callbacks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("parts", choices=[*PARTS], nargs="*", metavar="PART", help="default: all")
+    parser.add_argument("--rounds", type=int, default=3, help="of each part but recovery, which has one")
+    parser.add_argument("--subscribers", type=int, default=1000, help="fan, publishing: the largest number")
+    parser.add_argument("--events", type=int, default=300, help="fan: published for each figure")
+    parser.add_argument("--idle-seconds", type=float, default=10.0, help="fan: how long the node is left alone")
+    parser.add_argument("--dead", type=int, default=100, help="tail: the number of dead subscribers")
+    parser.add_argument("--singles", type=int, default=300, help="tail, publishing, latency: events one by one")
+    parser.add_argument("--outages", type=float, nargs="+", default=[2.0, 10.0, 60.0], help="recovery: their seconds")
+    parser.add_argument("--at-each", type=int, default=20, help="recovery: subscribers in each outage")
+    return parser.parse_args(arguments)

@@ -1,0 +1,61 @@
+"""The benchmark of callbacks, small: each part completes, and an event that is missing makes its figures invalid."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench import callbacks
+from tests.bench.callback_site import callback_site
+
+SMALL = (
+    *("--rounds", "1", "--subscribers", "20", "--events", "5", "--idle-seconds", "0.2"),
+    *("--dead", "2", "--singles", "5", "--outages", "0.3", "--at-each", "2"),
+)
+
+
+def run(capsys: pytest.CaptureFixture[str], part: str) -> dict[str, Any]:
+    """Return the medians of a part."""
+    callbacks.main([part, *SMALL])
+    last = capsys.readouterr().out.rpartition("\n{\n")[2]
+    result: dict[str, Any] = json.loads("{" + last)
+    assert result["verified"] is True
+    return result["medians"]  # type: ignore[no-any-return]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("part", "figures"),
+    [
+        ("fan", {"all_healthy_per_s", "healthy_beside_dead_per_s", "idle_attempts", "attempts_per_s_of_each_dead"}),
+        ("tail", {"alone_p99_ms", "beside_dead_p99_ms"}),
+        ("publishing", {"subscribers_0_p50_ms", "subscribers_20_p50_ms"}),
+        ("latency", {"p50_ms", "p99_ms"}),
+        ("recovery", {"outage_0.3s_first_p50_s", "outage_0.3s_subscribed_again_first_p50_s"}),
+    ],
+)
+def test_each_part_verifies_what_it_counts(
+    part: str, figures: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(callbacks, "DEAD_SECONDS", 0.1)
+    medians = run(capsys, part)
+    assert figures <= set(medians)
+    if part == "fan":
+        assert medians["idle_attempts"] == 0
+
+
+@pytest.mark.timeout(60)
+def test_an_event_that_is_missing_is_found(tmp_path: Path) -> None:
+    async def lose(ids: list[int]) -> None:
+        await site.publish(2)
+        await site.all_there(ids)
+        site.tell("expect", ids=ids, after=1)  # as if number 2 had not arrived
+        await site.publish(1)
+        await site.all_there(ids)
+
+    with callback_site(tmp_path) as site, pytest.raises(RuntimeError, match="got event 3 after event 1"):
+        asyncio.run(lose(site.add(1, timeout=0)))
