@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.bus import Bus
 from tests.support.declared import group
 from tests.support.postgres import PostgresServer
 from tests.support.processes import Processes
@@ -166,3 +167,15 @@ def test_what_is_acknowledged_is_on_the_disk_before(
         sender.wait_sent("b")
     found = sender.ask("GET", "/groups/edge/deliveries", eventId="pushed-and-traced")["deliveries"]
     _assert_durable(Trace(tmp_path / "pushed"), "200 ", "pushed-and-traced", found[0]["batchId"])
+
+
+def test_what_is_published_on_the_routemaster_surface_is_on_the_disk_before(
+    processes: Processes, tmp_path: Path, store: tuple[str | None, list[int]]
+) -> None:
+    url, writers = store
+    bus = Bus(processes, database_url=url)
+    shop = bus.token("shop")
+    bus.publish(shop, "orders", "https://x/first")
+    with _traced(tmp_path / "published", *_with(bus.node, writers)):
+        bus.publish(shop, "orders", "https://x/published-and-traced")
+    _assert_durable(Trace(tmp_path / "published"), "200 ", "published-and-traced")
