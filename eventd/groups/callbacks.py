@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import islice
@@ -19,6 +19,7 @@ from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
 from eventd.log.delivery.acknowledgements import AcceptedBatch, read_gaps, read_newest_batches, read_recent_gaps
 from eventd.log.delivery.backlog import Backlog
 from eventd.log.delivery.repairs import count_dead_letters
+from eventd.log.routemaster.backlog import QueuedEvents, read_states
 from eventd.log.topics.source_page import SourceStart, read_source_page
 from eventd.resources.callback_configuration import CallbackConfig, callbacks
 from eventd.resources.kinds.registry import EVENT_CALLBACK
@@ -37,6 +38,9 @@ COUNTED = 1000
 _PAGE_BYTES = 16 << 20
 _MOST_PAGES = 8
 """Pages that are read to count what waits: a callback that gets few records of many must not read all of them."""
+MOST_BLOCKS = 20_000
+"""Maximum number of blocks, the newest ones, in which what waits for subscribers is counted: the log of one that is far
+behind is not read each time."""
 _WHY_NOT = {EXPIRED: "it has expired", UNSUITABLE: "it has no form in the callback's format"}
 
 
@@ -121,36 +125,62 @@ def read_callback_statuses(conn: Connection, chosen: Sequence[KnownCallback], no
     letters: dict[str, int] = {}
     for topic_id in sorted({cursor.topic_id for cursor in cursors.values() if cursor.kind == CALLBACK}):
         letters |= count_dead_letters(conn, topic_id)
-    return [_status(conn, one, cursors, letters, head, now) for one in chosen]
+    resends: dict[str, list[Cursor]] = {}
+    for each in cursors.values():
+        if each.kind == RESEND:
+            resends.setdefault(callback_of(each.name), []).append(each)
+    # Subscribers share one topic, which is read once for all of them.
+    some = any(one.config.name.startswith(SUBSCRIBER) for one in chosen)
+    queues = {state.row.cursor: state.backlog for state in read_states(conn, most_blocks=MOST_BLOCKS)} if some else {}
+    found = []
+    for one in chosen:
+        name = callback_name(one.config.name)
+        cursor = cursors.get(name)
+        position, backlog, has_topic = _read_position(conn, one, cursor, queues.get(name), head, now)
+        sent_again = resends.get(one.config.name, ())
+        found.append(CallbackStatus(one, cursor, position, head, backlog, letters.get(name, 0), sent_again, has_topic))
+    return found
 
 
-def _status(
-    conn: Connection,
-    one: KnownCallback,
-    cursors: Mapping[str, Cursor],
-    letters: Mapping[str, int],
-    head: int,
-    now: int,
-) -> CallbackStatus:
-    name = callback_name(one.config.name)
-    cursor = cursors.get(name)
-    position = head if cursor is None else cursor.position
-    topic = find_topic(conn, one.config.topic) if cursor is None else None
-    if topic is not None:
-        position = topic.evicted_position
-    backlog = Backlog(position)
-    if cursor is not None and position < head:
-        backlog = _read_backlog(conn, one, cursor.topic_id, position, now)
-    resends = [c for c in cursors.values() if c.kind == RESEND and callback_of(c.name) == one.config.name]
-    has_topic = cursor is not None or topic is not None
-    return CallbackStatus(one, cursor, position, head, backlog, letters.get(name, 0), resends, has_topic)
+def _read_position(
+    conn: Connection, one: KnownCallback, cursor: Cursor | None, queued: QueuedEvents | None, head: int, now: int
+) -> tuple[int, Backlog, bool]:
+    """Return the position of a callback, what waits for it, and whether its topic exists.
+
+    `queued` is what is known to wait for a subscriber; None for others.
+    """
+    if cursor is None:
+        topic = find_topic(conn, one.config.topic)
+        position = head if topic is None else topic.evicted_position
+        return position, Backlog(position), topic is not None
+    if cursor.position >= head:
+        backlog = Backlog(cursor.position)
+    elif queued is None:
+        backlog = _read_backlog(conn, one, cursor.topic_id, cursor.position, now)
+    else:
+        backlog = _backlog_of(conn, one, cursor, queued, now)
+    return cursor.position, backlog, True
 
 
-def _read_backlog(conn: Connection, one: KnownCallback, topic_id: int, position: int, now: int) -> Backlog:
+def _backlog_of(conn: Connection, one: KnownCallback, cursor: Cursor, queued: QueuedEvents, now: int) -> Backlog:
+    """Return what waits for a subscriber; of one that is far behind, only the oldest event is read."""
+    exact = queued.exact and queued.queued <= COUNTED
+    backlog = Backlog(cursor.position, events=min(queued.queued, COUNTED), oldest=queued.oldest, exact=exact)
+    if not queued.exact:
+        first = _read_backlog(conn, one, cursor.topic_id, cursor.position, now, most=1)
+        backlog.oldest = queued.oldest if first.oldest is None else first.oldest
+        backlog.events = max(backlog.events, first.events)
+    return backlog
+
+
+def _read_backlog(
+    conn: Connection, one: KnownCallback, topic_id: int, position: int, now: int, *, most: int = COUNTED
+) -> Backlog:
+    """Return what waits behind a position, of which at most `most` events are counted."""
     reader = CallbackReader(one.selection, one.config.format, one.config.name, now)
     backlog, full = Backlog(position), True
     for _ in range(_MOST_PAGES):
-        if not full or backlog.events >= COUNTED:
+        if not full or backlog.events >= most:
             break
         page = read_source_page(
             conn,
@@ -158,7 +188,7 @@ def _read_backlog(conn: Connection, one: KnownCallback, topic_id: int, position:
             SourceStart(backlog.upto, 0),
             reader,
             until=None,
-            limit=COUNTED - backlog.events,
+            limit=most - backlog.events,
             max_bytes=_PAGE_BYTES,
             expire_at=None,
         )

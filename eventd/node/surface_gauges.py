@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
+from eventd.groups.callbacks import MOST_BLOCKS
 from eventd.log.core.topic_row import find_topic
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.log.delivery.repairs import count_dead_letters
@@ -15,10 +15,6 @@ from eventd.observe.routemaster_figures import StoreFigure, SubscriberFigure, Su
 from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_cursors import CALLBACK
 from eventd.store.rows.routemaster import list_rm_topics
-
-MOST_BLOCKS: Final = 20_000
-"""Maximum number of blocks, the newest ones, that a measurement reads. What a subscriber lacks before them is not
-counted: one that is far behind must not have the whole log read every few seconds."""
 
 
 def read_surface(conn: Connection, now: int, most: int, mark: int) -> SurfaceFigures:
