@@ -16,6 +16,7 @@ from eventd.log.core.head import lock_head
 from eventd.log.core.losses import join_oldest, read_crowded
 from eventd.log.core.topic_row import read_topic
 from eventd.log.retention.evict import CHUNK, RowRetention, delete_old_rows, delete_selections, read_unused_selections
+from eventd.log.routemaster.tokens import DeleteExpiredTokens, read_expired
 from eventd.log.topics.deleted_topics import PAGE, clear_deleted, read_cleared, remove_cleared
 from eventd.log.topics.limits import is_due, sweep
 from eventd.node.attempt import attempt
@@ -23,6 +24,7 @@ from eventd.observe.metrics import Metrics
 from eventd.resources.configuration import GroupConfig, effective, topic_of
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import Settings
+from eventd.settings.values import split_entries
 from eventd.store.engine.database import Connection
 from eventd.store.parts.parts import delete_old_parts
 from eventd.store.rows.callback_attempts import delete_old_attempts
@@ -30,6 +32,7 @@ from eventd.store.rows.links import delete_links, stale_links
 from eventd.store.rows.registry import read_resources
 from eventd.store.rows.routemaster import drop_passed, has_passed
 from eventd.store.rows.runs import delete_old_runs
+from eventd.store.rows.tokens import digest_of
 
 UNDECLARED_AGE = 30 * 24 * 3600 * SECOND
 """How long the mark of a sender that is not a declared peer is kept after its last batch (microseconds)."""
@@ -83,8 +86,17 @@ class Retention:
         await self._delete_older(delete_old_attempts, self._settings.attempt_retention, CHUNK)
         if await self._log.database.read(has_passed):
             await self._log.database.write(_drop_passed)
+        await self._delete_tokens()
         for group in declared:
             await self._delete_undeclared_links(group)
+
+    async def _delete_tokens(self) -> None:
+        """Delete expired tokens. Those of the settings stay: without its row, the next start would make one valid."""
+        named = split_entries(self._settings.routemaster_clients.get_secret_value().splitlines())
+        kept = {digest_of(token.strip()) for token in named}
+        expired = await self._log.database.read(read_expired, self._log.clock.now(), kept)
+        for first in range(0, len(expired), CHUNK):
+            await self._log.submit(DeleteExpiredTokens(expired[first : first + CHUNK]))
 
     async def _evict(self, group: GroupConfig) -> int:
         """Apply a group's limits on the number and age of events. Returns the number of evicted events."""

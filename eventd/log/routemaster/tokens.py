@@ -5,7 +5,7 @@ A client can have several tokens; deleting its last valid one also deletes its s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from eventd.errors import Conflict, NotFound
@@ -14,6 +14,7 @@ from eventd.log.core.head import announce_topics
 from eventd.log.routemaster.errors import TokenNotFound
 from eventd.log.routemaster.subscriptions import end_subscription
 from eventd.runtime.chance import Chance
+from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.store.rows.routemaster import SigningKey, put_signing
 from eventd.store.rows.tokens import (
@@ -27,6 +28,8 @@ from eventd.store.rows.tokens import (
     tokens_of,
 )
 
+KEPT: Final = 24 * 3600 * SECOND
+"""How long lists show an expired token, in microseconds."""
 MOST_TOKENS: Final = 10_000
 """Maximum number of tokens, also expired ones."""
 
@@ -116,6 +119,30 @@ class DeleteToken(ChangeUnit[TokenRow | None]):
             put_signing(tx.conn, old.identity, ())
         announce_topics(tx.conn)
         return old
+
+
+class DeleteExpiredTokens(ChangeUnit[None]):
+    """Delete tokens that have expired, given by their handles, as `DeleteToken` does. Those valid again by now stay."""
+
+    def __init__(self, handles: Sequence[str]) -> None:
+        self._handles = handles
+
+    def make(self, tx: Transaction) -> None:
+        for handle in self._handles:
+            old = find_token(tx.conn, handle)
+            if old is None or old.is_valid(tx.now):
+                continue
+            delete_token(tx.conn, handle)
+            if not tokens_of(tx.conn, old.identity):
+                end_subscription(tx.conn, old.identity)
+                put_signing(tx.conn, old.identity, ())
+        announce_topics(tx.conn)
+
+
+def read_expired(conn: Connection, now: int, kept: Collection[str]) -> list[str]:
+    """Return the handles of tokens that expired `KEPT` ago, without those of the `kept` digests."""
+    tokens = read_tokens(conn)
+    return [each.handle for each in tokens if not each.is_valid(now - KEPT) and each.digest not in kept]
 
 
 class SignSubscriber(ChangeUnit[None]):

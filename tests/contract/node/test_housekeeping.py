@@ -11,6 +11,16 @@ import pytest
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.retention.evict import EvictionLimits, evict
+from eventd.log.routemaster.house_topic import house_config
+from eventd.log.routemaster.subscriptions import PutSubscriber, SubscriptionSettings
+from eventd.log.routemaster.tokens import (
+    CreateToken,
+    DeleteToken,
+    ImportTokens,
+    NewToken,
+    RotateToken,
+    SignSubscriber,
+)
 from eventd.node import retention
 from eventd.node.retention import Retention
 from eventd.observe.metrics import Metrics
@@ -21,7 +31,9 @@ from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import fetch
 from eventd.store.rows import links
 from eventd.store.rows.links import StoredMark, delete_links, read_inbound_links, write_mark
+from eventd.store.rows.routemaster import SigningKey, read_subscribers, signing_of
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run, read_runs
+from eventd.store.rows.tokens import read_tokens
 from eventd.testing import ManualClock, draft, until
 from tests.support.group_ledger import GROUP, PEER, GroupLedger
 
@@ -172,3 +184,37 @@ async def test_selections_by_which_no_kept_batch_was_made_are_forgotten(
     clock.advance(7.1 * DAY / SECOND)
     async with pruning(log, settings, []):
         assert [version for (version,) in await database.read(fetch, versions)] == [found[4]]
+
+
+async def test_expired_tokens_go_with_what_belongs_to_them_and_those_of_the_settings_stay(
+    log: EventLog, clock: ManualClock, migrated_url: str
+) -> None:
+    """A token of the settings that was rotated would be valid again after the next start if its row was gone."""
+    given = {"database_url": migrated_url, "routemaster_listen": "127.0.0.1:0", "routemaster_clients": "named--0"}
+    settings = load(given, {})
+    old, named = NewToken("app", "app--0"), NewToken("named", "named--0")
+    await log.submit(ImportTokens([old, named]))
+    identities = {token.label: token.identity for token in await log.database.read(read_tokens)}
+    for number in range(300):
+        await log.submit(RotateToken(identities["app"], f"app--{number + 1}", 3600 * SECOND))
+    await log.submit(RotateToken(identities["named"], "named--1", 3600 * SECOND))
+    ends = await log.submit(CreateToken(NewToken("ends", "ends--0")))
+    await log.submit(RotateToken(ends.handle, "ends--1", 3600 * SECOND))
+    wanted = SubscriptionSettings(("orders",), "https://app.example/", "")
+    for identity in (ends.identity, identities["app"]):
+        await log.submit(PutSubscriber(identity, wanted, config=house_config(), random=bytes(16)))
+        await log.submit(SignSubscriber(identity, [SigningKey("k", "/key")]))
+    await log.submit(DeleteToken("ends--1"))
+
+    async def names() -> list[str]:
+        return sorted(token.label for token in await log.database.read(read_tokens))
+
+    for step, expected in ((2 * 3600, 304), (DAY / SECOND - 3700, 304), (3600, 3)):
+        clock.advance(step)
+        async with pruning(log, settings, ()):
+            assert len(await names()) == expected
+    assert await names() == ["app", "named", "named"]
+    (row,) = await log.database.read(read_subscribers)
+    assert row.identity == identities["app"]
+    assert await log.database.read(signing_of, ends.identity) == ()
+    assert await log.submit(ImportTokens([named])) == 0
