@@ -41,9 +41,10 @@ if not child:
 shown = b""
 try:
     while chunk := os.read(terminal, 1024):
-        if b"[y/N]" in chunk:
-            os.write(terminal, answer.encode())
+        is_asked = b"[y/N]" in shown
         shown += chunk
+        if not is_asked and b"[y/N]" in shown:  # the question may come in two chunks
+            os.write(terminal, answer.encode())
 except OSError:  # the command has closed its side
     pass
 sys.stdout.write(shown.decode())
