@@ -110,7 +110,7 @@ def _reconcile_callbacks(
     head = read_head(conn)
     cursors = {cursor.name: cursor for cursor in read_cursors(conn, *CALLBACK_KINDS)}
     selections = read_selections(conn, CALLBACK)
-    topics = {name: find_topic(conn, name) for name in {callback.topic for callback in declared.values()}}
+    topics = {name: find_source(conn, name) for name in {callback.topic for callback in declared.values()}}
     ended = [name for name in cursors if not is_subscriber(name) and callback_of(name) not in declared]
     for callback in declared.values():
         name, topic = callback_name(callback.name), topics[callback.topic]
@@ -132,6 +132,12 @@ def _reconcile_callbacks(
         if cursor.hold != callback.hold:
             set_hold(conn, name, callback.hold)
     _end_callbacks(conn, ended)
+
+
+def find_source(conn: Connection, name: str) -> TopicRow | None:
+    """Return the topic of this name if a callback can read it: jobs of a queue are not pushed. None otherwise."""
+    topic = find_topic(conn, name)
+    return None if topic is None or topic.is_queue else topic
 
 
 def _end_callbacks(conn: Connection, names: Sequence[str]) -> None:
@@ -279,7 +285,7 @@ def forgive_failed(conn: Connection, names: list[str], now: int) -> None:
 
 def read_topic_ids(conn: Connection, names: Sequence[str]) -> dict[str, int | None]:
     """Return the ids of topics by name; None for one that does not exist."""
-    found = {name: find_topic(conn, name) for name in names}
+    found = {name: find_source(conn, name) for name in names}
     return {name: None if topic is None else topic.id for name, topic in found.items()}
 
 

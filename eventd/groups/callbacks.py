@@ -12,9 +12,9 @@ from typing import NamedTuple, Self
 
 from eventd.egress.callbacks.formats import EXPIRED, UNSUITABLE, CallbackItem
 from eventd.egress.callbacks.selection import CallbackReader, CallbackSelection
+from eventd.egress.cursors import find_source
 from eventd.errors import NotFound
 from eventd.log.core.head import read_head
-from eventd.log.core.topic_row import find_topic
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
 from eventd.log.delivery.acknowledgements import AcceptedBatch, read_gaps, read_newest_batches, read_recent_gaps
 from eventd.log.delivery.backlog import Backlog
@@ -150,7 +150,7 @@ def _read_position(
     `queued` is what is known to wait for a subscriber; None for others.
     """
     if cursor is None:
-        topic = find_topic(conn, one.config.topic)
+        topic = find_source(conn, one.config.topic)
         position = head if topic is None else topic.evicted_position
         return position, Backlog(position), topic is not None
     if cursor.position >= head:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from eventd.api.admin.callbacks import describe_callback
 from eventd.egress.cursors import reconcile
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
@@ -76,6 +77,20 @@ async def test_the_records_of_the_new_topic_are_not_passed_over(
     (cursor,) = await declared.follow()
     assert cursor.topic_id == topic_id != before.topic_id
     assert cursor.position < 5, "records 4 and 5 were written before the node noticed the topic"
+
+
+async def test_jobs_of_a_queue_that_takes_the_name_are_not_pushed(declared: DeclaredCallback) -> None:
+    await declared.delete()
+    await declared.topics.make("orders", type="queue")
+    await declared.topics.put("orders", 1)
+    assert await declared.follow() == []
+    status = await declared.log.database.read(describe_callback, "stock", 0)
+    assert (status["state"], status["reason"]) == ("blocked", "no_topic")
+    await declared.delete()
+    await declared.topics.make("orders")
+    await declared.topics.put("orders", 2)
+    (cursor,) = await declared.follow()
+    assert cursor.position < await declared.head()
 
 
 async def test_a_declaration_that_names_another_topic_begins_now(declared: DeclaredCallback) -> None:
