@@ -143,7 +143,15 @@ class Callbacks:
         disable_after = None if cursor.kind == RESEND else config.disable_after
         log, notify = self._dependencies.log, self._notify_of(config.name)
         subscriber = config.name.removeprefix(SUBSCRIBER) if is_subscriber(cursor.name) else ""
-        stored = CallbackCursor(log, cursor.name, sink.take_failures, disable_after, notify, subscriber=subscriber)
+        stored = CallbackCursor(
+            log,
+            cursor.name,
+            sink.take_failures,
+            disable_after,
+            notify,
+            subscriber=subscriber,
+            stored=sink.note_stored,
+        )
         return Consumer(
             self._dependencies.log,
             cursor.name,

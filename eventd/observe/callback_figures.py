@@ -9,6 +9,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 MOST: Final = 1000
 """Maximum number of callbacks that have series of their own."""
+MOST_REASONS: Final = 24
+"""Maximum number of reasons of failures that are counted apart for a callback: an endpoint may answer any status."""
+OTHER: Final = "other"
 _STATES = ("running", "backing-off", "blocked", "paused", "failed")
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 60)
 _LAGS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400)
@@ -73,7 +76,9 @@ class CallbackFigures:
         self._count(self._attempts, 1, callback)
         self._observe(self._seconds, duration, callback)
         if reason:
-            self._count(self._failures, 1, callback, reason)
+            known = [labels[1] for metric, labels in self._counted[callback] if metric is self._failures]
+            is_apart = reason in known or len(known) < MOST_REASONS
+            self._count(self._failures, 1, callback, reason if is_apart else OTHER)
 
     def delivered(self, callback: str, events: int, lag: int) -> None:
         """Count accepted events; the oldest was recorded `lag` microseconds ago."""

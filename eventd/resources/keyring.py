@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import stat
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -101,7 +101,7 @@ def read_secret_file(
     return content
 
 
-@cache
+@lru_cache(maxsize=4096)  # callbacks come and go
 def _warn_if_open(owning: str, owner: str, path: Path, mode: int) -> None:
     """Warn if every user may read or change the file, once for each owner, path and mode: keys are read repeatedly."""
     if rights := rights_of_others(mode):

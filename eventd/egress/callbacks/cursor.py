@@ -82,7 +82,7 @@ def _failing_since(cursor: Cursor, now: int) -> int:
     if cursor.failing_since is None or cursor.attempted_at is None:
         return now
     late = now - max(cursor.attempted_at, cursor.retry_at or 0)
-    return min(now, cursor.failing_since + late) if late > MOST_LATE else cursor.failing_since
+    return min(now, cursor.failing_since + (late if late > MOST_LATE else 0))
 
 
 class SentCount:
@@ -109,7 +109,9 @@ class SentCount:
 
 
 class CallbackCursor(StoredCursor):
-    """The stored cursor of a callback. `attempts` returns the failed attempts that are to be stored.
+    """The stored cursor of a callback.
+
+    `attempts` returns the failed attempts that are to be stored; `stored` is called once a failure is.
 
     `disable_after` is in microseconds, and counts as `LEAST_APART` if it is less; None: the node never disables the
     callback, not even on a 410. `subscriber` is the identity of a subscriber of the Routemaster surface, whose
@@ -125,8 +127,10 @@ class CallbackCursor(StoredCursor):
         notify: Notify,
         *,
         subscriber: str = "",
+        stored: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(log, name)
+        self._stored = stored
         self._subscriber = subscriber
         self._subscriber_log = SubscriberLog(subscriber)
         self._log = log
@@ -163,6 +167,7 @@ class CallbackCursor(StoredCursor):
         gone = failure.reason == Meaning.GONE.value and self._disable_after is not None
         unit = CallbackPostponement(failure, failed, self._disable_after, at_once=gone)
         disabled, since = await self._log.submit(unit)
+        self._stored()
         if since is None:
             return
         spent = failure.now - since

@@ -109,6 +109,7 @@ class CallbackSink:
         self._page: CallbackPage | None = None  # what is left of the last one
         self._at = 0
         self._opened = self._follows = False
+        self._is_stored = True  # the result of the last request
 
     @property
     def window(self) -> int:
@@ -248,6 +249,7 @@ class CallbackSink:
                 upto = outbound.upto if following is None else following.position - 1
                 return await self._gaps.report(outbound.losses, outbound.after, upto, outbound.source)
             batches = await self._collect(outbound)
+            await self._require_storing()
             ack = Ack(0) if batches is None else await self._delivery.deliver(batches, outbound.source)
         except LinkError as error:
             error.__context__ = None  # an error may hold this task, the task the error, and both the batch
@@ -256,6 +258,15 @@ class CallbackSink:
         if 0 < ack.upto < outbound.upto and ack.failure is None:
             self._page = CallbackPage(outbound.upto, outbound.full, outbound.records, (), outbound.source)
         return ack
+
+    async def _require_storing(self) -> None:
+        """Raise the database's error if it cannot store a result, as it could not that of the last request.
+
+        The endpoint would get the same events every second, for as long as a disk is full.
+        """
+        if not self._is_stored:
+            await self._log.try_writing()
+        self._is_stored = False
 
     async def _collect(self, outbound: CallbackOutbound) -> list[MessageBatch] | None:
         """Return the batches of the page that are full, or else one, once its window closes; None when stopped."""
@@ -285,8 +296,13 @@ class CallbackSink:
 
     def settled(self, ack: Ack) -> None:
         """Note that the result is committed, and give the memory of the batch back."""
+        self._is_stored = ack.failure is None
         self._delivery.passed(ack)
         self._room.settled()
+
+    def note_stored(self) -> None:
+        """Note that the failure of the last request is committed."""
+        self._is_stored = True
 
     async def given_up(self) -> None:
         """Give all memory back. The next attempt opens the callback again."""

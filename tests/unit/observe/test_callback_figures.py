@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from eventd.observe.callback_figures import MOST, CallbackFigure, CallbackFigures
+from eventd.observe.callback_figures import MOST, MOST_REASONS, OTHER, CallbackFigure, CallbackFigures
 
 
 def series(registry: CollectorRegistry) -> int:
@@ -46,3 +46,17 @@ def test_the_first_thousand_have_series_and_a_deleted_one_makes_room() -> None:
     use(figures, "c1999")
     assert registry.get_sample_value("routerd_eventd_callback_attempts_total", {"callback": "c1999"}) == 3
     assert series(registry) == MOST * each
+
+
+def test_an_endpoint_that_answers_every_status_has_few_series() -> None:
+    registry = CollectorRegistry()
+    figures = CallbackFigures(registry)
+    for status in range(300, 1000):
+        figures.attempted("hook", 1000, f"http_{status}")
+    figures.attempted("hook", 1000, "http_300")
+
+    def count(reason: str) -> float | None:
+        labels = {"callback": "hook", "reason": reason}
+        return registry.get_sample_value("routerd_eventd_callback_failures_total", labels)
+
+    assert (count("http_300"), count("http_999"), count(OTHER)) == (2, None, 700 - MOST_REASONS)
