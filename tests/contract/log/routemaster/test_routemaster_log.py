@@ -304,6 +304,25 @@ async def test_a_deleted_topic_ends_its_subscriptions_and_a_new_one_of_the_name_
     assert await backlog(log) == QueuedEvents(1, NOW)
 
 
+async def test_each_change_of_the_topics_ends_what_knows_the_former_ones(log: EventLog) -> None:
+    """A consumer with the intervals from before the change cannot move the cursor any more."""
+    row = await subscribe(log, "app--1", "orders", "bills")
+    await subscribe(log, "app--2", "bills")
+    await emit(log)
+    await emit(log, "bills")
+    seen = [row.version]
+    for change in (LeaveTopic("app--1", "orders"), DeleteRmTopic("bills", None)):
+        await log.submit(change)  # type: ignore[arg-type]
+        (changed, other) = await log.database.read(read_subscribers)
+        (cursor, _) = await log.database.read(read_cursors, "callback")
+        assert changed.version == cursor.selector_version
+        seen.append(changed.version)
+    assert seen == sorted(set(seen))
+    assert other.version > seen[0]
+    same = await subscribe(log, "app--1", callback="https://b.example")
+    assert same.version == seen[-1], "no topic has changed"
+
+
 async def test_only_publishers_delete_and_of_an_unclaimed_topic_its_subscribers(log: EventLog) -> None:
     await emit(log)
     await subscribe(log, "app--1", "orders", "bills")
