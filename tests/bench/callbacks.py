@@ -247,13 +247,19 @@ async def _rounded(measure: Measure) -> Figures:
     return {name: round(value, 3) for name, value in (await measure()).items()}
 
 
+def _part(name: str) -> str:
+    if name not in PARTS:
+        raise argparse.ArgumentTypeError(f"{name!r} is not a part; choose from {', '.join(PARTS)}")
+    return name
+
+
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench callbacks",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("parts", choices=[*PARTS], nargs="*", metavar="PART", help="default: all")
+    parser.add_argument("parts", type=_part, nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     parser.add_argument("--rounds", type=int, default=3, help="of each part but recovery, which has one")
     parser.add_argument("--subscribers", type=int, default=1000, help="fan, publishing: the largest number")
     parser.add_argument("--events", type=int, default=300, help="fan: published for each figure")

@@ -18,7 +18,7 @@ from eventd.egress.callbacks.formats import STANDARD, UNSUITABLE, CallbackItem, 
 from eventd.egress.callbacks.rate import RATE_LIMITED
 from eventd.egress.loop.sink import Ack, LinkUnavailable, RecordRefusal
 from eventd.egress.loop.tries import Tries
-from eventd.log.core.commit import Transaction
+from eventd.log.core.commit import ChangeUnit, Transaction, Turn
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import AppendResult, Drafts, Head
 from eventd.log.cursors.cursors import CALLBACK_PROTOCOL, Cursor, DeliveredBatch, read_cursor
@@ -62,6 +62,21 @@ class CallbackMetrics(Protocol):
     def lost(self, callback: str, events: int) -> None: ...
 
     def forget(self, callback: str) -> None: ...
+
+
+class AttemptBegun(ChangeUnit[None]):
+    """Stores that an attempt is under way, in a transaction with those of other callbacks.
+
+    Clients do not wait for it: when many batches close together, publishing takes turns with these rows.
+    """
+
+    turn = Turn.BACKGROUND
+
+    def __init__(self, attempt: CallbackAttempt) -> None:
+        self._attempt = attempt
+
+    def make(self, tx: Transaction) -> None:
+        add_attempt(tx.conn, self._attempt)
 
 
 class FailedAttempts:
@@ -215,7 +230,7 @@ class CallbackDelivery:
             return None
         id = self._id_of(batch.items, source)
         if not batch.is_full and not self._is_noted and self._config.format != STANDARD:
-            await self._log.database.write(add_attempt, self._row(batch, id, None))
+            await self._log.submit(AttemptBegun(self._row(batch, id, None)))
             self._is_noted = True
         body = body_of(batch.items, self._config.format, source.topic, source.head.epoch)
         outcome = await self._endpoint.send(id, body, repair=self._is_repair)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,20 @@ def test_each_part_verifies_what_it_counts(
     assert figures <= set(medians)
     if part == "fan":
         assert medians["idle_attempts"] == 0
+
+
+def test_parts_are_all_unless_some_are_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[str] = []
+    monkeypatch.setattr(callbacks, "run_rounds", lambda settings, *_: measured.append(settings["parts"]))
+    monkeypatch.setattr(callbacks, "PARTS", {name: lambda *_: nullcontext() for name in ("fan", "tail")})
+    callbacks.main([])
+    callbacks.main(["tail"])
+    assert measured == ["fan", "tail", "tail"]
+    with pytest.raises(SystemExit):
+        callbacks.main(["nonsense"])
+    assert "'nonsense' is not a part; choose from fan, tail" in capsys.readouterr().err
 
 
 @pytest.mark.timeout(60)
