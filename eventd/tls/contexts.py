@@ -72,8 +72,8 @@ class ClientTls(Reloaded[LoadedTls]):
         super().__init__(files, credentials, lambda: _load_client(declared, credentials, now()))
 
     def server_name(self, host: str) -> str:
-        """Return the name that the other end's certificate must have."""
-        return self._declared.server_name or host
+        """Return the name that the other end's certificate must have: without the dot at the end of a host's name."""
+        return self._declared.server_name or host.removesuffix(".")
 
     def check(self, tls: ssl.SSLObject | ssl.SSLSocket | None, node: str = "") -> None:
         """Check what OpenSSL does not: the pin, and that the certificate is not another node's.

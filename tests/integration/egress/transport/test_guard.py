@@ -252,6 +252,14 @@ async def test_over_tls_the_name_of_the_url_is_sent_and_verified(sender: Sender,
         assert f"\r\nHost: {NAME}:{receiver.port}\r\n".encode() in receiver.heard[0]
 
 
+async def test_over_tls_a_dot_at_the_end_of_the_name_is_no_part_of_it(sender: Sender, ca: Authority) -> None:
+    tls = ClientTlsConfig(ca_file=str(ca.file))
+    async with receiving(OUTSIDE, context=context_of(ca, NAME)) as receiver:
+        url = f"https://{NAME}.:{receiver.port}/"
+        assert (await sender.transport.post(url, b"", {}, seconds=10, rules=RULES, tls=tls)).status == 200
+        assert receiver.names == [NAME]
+
+
 async def test_over_tls_a_certificate_for_the_address_or_another_name_is_refused(sender: Sender, ca: Authority) -> None:
     tls = ClientTlsConfig(ca_file=str(ca.file))
     for host in (OUTSIDE, "other.example"):
