@@ -38,11 +38,12 @@ class BlockingCalls:
         self._turns = asyncio.Semaphore(COUNT)
         self._slow_turns = asyncio.Semaphore(COUNT // 2)
         self._waiting = 0
+        self._closed = False
 
     async def run(self, key: str, place: str, call: Callable[[], R]) -> R:
         """Return the result of a call, or raise what it raises. Cancelling leaves a call under way to the others.
 
-        Raises OSError if too many callers wait.
+        Raises OSError if too many callers wait, or after `close`.
         """
         made = self._under_way.get(key)
         if made is None:
@@ -76,6 +77,9 @@ class BlockingCalls:
 
     def _start(self, key: str, place: str, call: Callable[[], R], held: list[asyncio.Semaphore]) -> asyncio.Future[R]:
         loop = asyncio.get_running_loop()
+        if self._closed:
+            _release(held)
+            raise OSError(errno.ECANCELED, "no further calls are started")
         if self._pool is None:
             self._pool = self._make(COUNT, self._name)
         timer = loop.call_later(SLOW_SECONDS, self._note_slow, place)
@@ -101,9 +105,9 @@ class BlockingCalls:
 
     def close(self) -> None:
         """Start no further calls; those under way are left alone."""
+        self._closed = True
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
 
 
 def _release(turns: list[asyncio.Semaphore]) -> None:

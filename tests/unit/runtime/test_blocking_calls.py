@@ -87,3 +87,12 @@ async def test_a_caller_that_gives_up_waits_no_more_and_too_many_do_not_wait(
     assert await asyncio.gather(waiting[1], third) == ["done", "done"]
     assert await asyncio.gather(*tasks) == ["late"] * COUNT
     calls.close()
+
+
+async def test_no_thread_is_started_after_the_end() -> None:
+    calls = BlockingCalls(THREADS, "t")
+    assert await calls.run("a", "", lambda: 1) == 1
+    calls.close()
+    for _ in range(COUNT + 1):  # no turn is lost either
+        with pytest.raises(OSError, match="no further calls"):
+            await calls.run("a", "", lambda: 1)
