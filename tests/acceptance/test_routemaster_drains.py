@@ -102,7 +102,7 @@ def test_batches_close_at_max_and_the_last_one_by_time(shop: Shop, drain: Strict
     shop.publish(*range(7), timestamp=1795173885)  # as a client that counts in seconds: long ago
     wait_for(lambda: len(drain.accepted) == 2, "the full batches")
     assert [len(one.urls) for one in drain.accepted] == [3, 3]
-    assert shop.bus.subscriber(shop.billing)["events"]["queued"] == 1
+    wait_for(lambda: shop.bus.subscriber(shop.billing)["events"]["queued"] == 1, "both to be settled")
     shop.subscribe("orders", max=3, timeout=0)  # counts for what is queued, too
     wait_for(lambda: len(drain.accepted) == 3, "the rest")
     assert drain.urls == [f"https://shop.example/{number}" for number in range(7)]
