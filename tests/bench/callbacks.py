@@ -267,5 +267,5 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--dead", type=int, default=100, help="tail: the number of dead subscribers")
     parser.add_argument("--singles", type=int, default=300, help="tail, publishing, latency: events one by one")
     parser.add_argument("--outages", type=float, nargs="+", default=[2.0, 10.0, 60.0], help="recovery: their seconds")
-    parser.add_argument("--at-each", type=int, default=20, help="recovery: subscribers in each outage")
+    parser.add_argument("--at-each", type=int, default=5, help="recovery: subscribers in each outage")
     return parser.parse_args(arguments)
