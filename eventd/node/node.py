@@ -433,7 +433,7 @@ class Node:
 
     async def _read_keys(self) -> None:
         """Read the API keys from the database: created ones are accepted from now on, revoked ones are not."""
-        self.keys.reload_from(await self.log.database.read(read_keys))
+        await self.keys.take_over(lambda: self.log.database.read(read_keys))
 
     async def reload(self) -> None:
         """Read the files of keys, secrets and certificates again, and retry what failed because of them.

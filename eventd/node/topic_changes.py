@@ -66,7 +66,7 @@ class TopicChanges:
 
     async def _read(self) -> None:
         version = self._found  # a change during the reads raises `_found`, and the next turn reads again
-        self._keys.reload_from(await self._log.database.read(read_keys))
+        await self._keys.take_over(lambda: self._log.database.read(read_keys))
         self._routing.changed()
         self._subscriptions_changed()
         self._log.wakeups.touch_all()

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import NamedTuple, get_args
@@ -125,6 +125,7 @@ class Keys:
         self._tokens: dict[bytes, ApiKey] = {}  # by digest
         self._uses: dict[object, tuple[ApiKey, Callable[[], None]]] = {}
         self._timers: dict[object, asyncio.Future[None]] = {}
+        self._reading = asyncio.Lock()
 
     @classmethod
     def of(cls, settings: Settings, clock: Clock | None = None) -> Keys:
@@ -162,6 +163,15 @@ class Keys:
         """
         self._said = tuple(self._read())
         self._end_gone()
+
+    async def take_over(self, read: Callable[[], Awaitable[Iterable[KeyRow]]]) -> None:
+        """Take the rows that `read` returns as all keys of the database, as `reload_from` does.
+
+        Reads follow one another: the result of one that began before a key was created or revoked never replaces that
+        of a later one.
+        """
+        async with self._reading:
+            self.reload_from(await read())
 
     def reload_from(self, lines: Iterable[KeyRow]) -> None:
         """Take these rows as all keys of the database, and end the uses (see `using`) of keys no longer valid."""

@@ -15,11 +15,13 @@ from eventd.log.topics.errors import Throttled
 from eventd.log.topics.topics import ROUTEMASTER
 from eventd.log.topics.write import Write
 from eventd.store.engine.database import Connection
-from eventd.store.rows.routemaster import RmTopicRow, count_rm_topics, find_rm_topic, put_rm_topic
+from eventd.store.rows.routemaster import RmTopicRow, count_rm_topics, count_unclaimed, find_rm_topic, put_rm_topic
 from federation.lines import size_of
 
 MOST_TOPICS: Final = 10_000
 """Maximum number of topics of the surface."""
+MOST_UNCLAIMED: Final = 5_000
+"""Maximum number of topics that subscriptions make: whatever subscribers name, publishers have room for the others."""
 
 
 class PublishedEvent(NamedTuple):
@@ -100,3 +102,10 @@ def require_room(conn: Connection, more: int) -> None:
     """Raise `Throttled` if `more` new topics would be too many."""
     if more and count_rm_topics(conn) + more > MOST_TOPICS:
         raise Throttled(f"the Routemaster surface has {MOST_TOPICS} topics: delete some")
+
+
+def require_unclaimed_room(conn: Connection, more: int) -> None:
+    """Raise `Throttled` if `more` new topics without a publisher would be too many."""
+    require_room(conn, more)
+    if more and count_unclaimed(conn) + more > MOST_UNCLAIMED:
+        raise Throttled(f"{MOST_UNCLAIMED} topics have subscribers and no publisher: delete some, or publish to them")

@@ -15,7 +15,7 @@ from eventd.log.core.topic_row import find_topic
 from eventd.log.cursors.cursors import clear_failures, create_cursor, delete_cursors, read_cursors
 from eventd.log.routemaster.errors import NotSubscribed, RmTopicNotFound, SubscriberNotFound, TopicClaimed
 from eventd.log.routemaster.house_topic import create_topic
-from eventd.log.routemaster.publish import require_room
+from eventd.log.routemaster.publish import require_unclaimed_room
 from eventd.log.topics.errors import Throttled
 from eventd.log.topics.topics import ROUTEMASTER
 from eventd.runtime.clock import SECOND
@@ -83,7 +83,7 @@ class PutSubscriber(ChangeUnit[SubscriberRow]):
         known = known_rm_topics(conn)
         unknown = [topic for topic in topics if topic not in known]
         present = dict.fromkeys(before.topics) if before is not None else {}
-        require_room(conn, len(unknown))
+        require_unclaimed_room(conn, len(unknown))
         self._pass_intervals(conn)
         if len(intervals_of(conn, self._identity)) + len(topics.keys() - present.keys()) > MOST_INTERVALS:
             raise Throttled(f"a subscriber has at most {MOST_INTERVALS} topics, also left ones with events that wait")

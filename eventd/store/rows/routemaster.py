@@ -63,6 +63,11 @@ def count_rm_topics(conn: Connection) -> int:
     return int(fetch(conn, "SELECT count(*) FROM rm_topics")[0][0])
 
 
+def count_unclaimed(conn: Connection) -> int:
+    """Return the number of topics without a publisher."""
+    return int(fetch(conn, "SELECT count(*) FROM rm_topics WHERE publisher = ''")[0][0])
+
+
 def put_rm_topic(conn: Connection, topic: RmTopicRow) -> None:
     """Create a topic, or replace its row; the time of its creation stays."""
     fresh = replacing(("publisher", "events", "base", "recent"))

@@ -174,6 +174,21 @@ async def test_topics_are_bounded(log: EventLog, monkeypatch: pytest.MonkeyPatch
     assert [row.topics for row in await log.database.read(read_subscribers)] == [["a", "b"]]
 
 
+async def test_topics_that_only_subscriptions_name_leave_room_for_publishers(
+    log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish, "MOST_UNCLAIMED", 2)
+    await emit(log, "a")
+    await subscribe(log, "app--1", "a", "b", "c")
+    with pytest.raises(Throttled, match="2 topics have subscribers and no publisher"):
+        await subscribe(log, "app--2", "a", "d")
+    assert [row.identity for row in await log.database.read(read_subscribers)] == ["app--1"]
+    await emit(log, "d")
+    await subscribe(log, "app--2", "a", "d", "b")
+    await emit(log, "b")  # claims it: there is room for one more
+    await subscribe(log, "app--2", "e")
+
+
 async def test_the_topic_follows_its_settings_and_keeps_its_records(log: EventLog) -> None:
     opened = await log.submit(OpenTopic(CONFIG, random=log.chance.token(16)))
     await emit(log)

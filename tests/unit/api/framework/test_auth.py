@@ -201,6 +201,28 @@ def test_a_key_that_stands_in_both_is_that_of_the_settings() -> None:
     assert found.identify("Bearer one").scopes == {"read"}
 
 
+async def test_an_older_read_does_not_replace_a_later_one() -> None:
+    found, begun = Keys(tuple), asyncio.Event()
+    older: asyncio.Future[list[KeyRow]] = asyncio.get_running_loop().create_future()
+
+    async def read_before() -> list[KeyRow]:
+        begun.set()
+        return await older
+
+    async def read_after() -> list[KeyRow]:
+        return [line("one", revoked_at=NOW), line("two")]
+
+    first = asyncio.create_task(found.take_over(read_before))
+    await begun.wait()
+    second = asyncio.create_task(found.take_over(read_after))
+    await give_turns()
+    older.set_result([line("one")])
+    await asyncio.gather(first, second)
+    assert found.find("two").name == "key-two"
+    with pytest.raises(Unauthorized):
+        found.find("one")
+
+
 def test_a_revoked_key_is_not_known_any_more_and_opens_no_door() -> None:
     found = Keys(tuple)
     found.reload_from([line("one")])
