@@ -11,7 +11,7 @@ from eventd.api.framework.moments import read_moment, show_seconds, show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import PAGE_SIZE, After, Limit
 from eventd.egress.cursors import pause_all, reconcile
-from eventd.errors import Conflict, Invalid, NotFound
+from eventd.errors import Conflict, Invalid
 from eventd.groups.callbacks import (
     NEWEST,
     AttemptPlace,
@@ -25,7 +25,7 @@ from eventd.groups.callbacks import (
     read_losses,
 )
 from eventd.groups.lookup import find_group
-from eventd.log.core.head import read_head
+from eventd.log.core.head import announce_topics, read_head
 from eventd.log.core.topic_row import find_topic
 from eventd.log.cursors.cursors import (
     Cursor,
@@ -42,9 +42,9 @@ from eventd.resources.callback_configuration import CallbackConfig
 from eventd.resources.subscriber_configuration import SubscriberLimits
 from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_attempts import forget_attempts
-from eventd.store.rows.callback_cursors import RESEND, SUBSCRIBER, callback_name, callback_of
+from eventd.store.rows.callback_cursors import RESEND, SUBSCRIBER, callback_name, callback_of, is_subscriber
 from eventd.store.rows.registry import announce, read_resources
-from eventd.store.rows.routemaster import SubscriberRow, find_subscriber
+from eventd.store.rows.routemaster import SubscriberRow, find_subscriber, select_anew
 
 if TYPE_CHECKING:  # the module loads the HTTP client, which other operations do not need
     from eventd.egress.callbacks.tester import CallbackTestResult
@@ -402,9 +402,9 @@ def _go_to(conn: Connection, cursor: Cursor, to: int, now: int) -> None:
     ]:
         remove_dead_letters(conn, letters)
     move_cursor(conn, cursor.name, to=to, now=now)
-    try:
-        version, selection = read_selection(conn, cursor.name)
-    except NotFound:  # a subscriber of the Routemaster surface has intervals instead
-        version, selection = cursor.selector_version, {}
     # The new version ends requests from the old position at once.
+    if is_subscriber(cursor.name):
+        select_anew(conn, announce_topics(conn), [callback_of(cursor.name).removeprefix(SUBSCRIBER)])
+        return
+    version, selection = read_selection(conn, cursor.name)
     declare_selection(conn, cursor.name, max(version + 1, read_head(conn).registry_version), selection, now)

@@ -9,10 +9,16 @@ import pytest
 from eventd.api.framework.operations import Services
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import read_head
+from eventd.log.cursors.cursors import Cursor, read_cursor, read_selections
 from eventd.log.routemaster.house_topic import house_config
 from eventd.log.routemaster.publish import PublishedEvent, PublishEvent
 from eventd.log.routemaster.subscriptions import DeleteSubscriber, PutSubscriber, SubscriptionSettings
-from eventd.store.rows.routemaster import read_subscribers, signing_of
+from eventd.node.callbacks import CallbackPurpose, purposes_of_subscribers
+from eventd.resources.subscriber_configuration import SubscriberLimits
+from eventd.store.engine.database import Connection
+from eventd.store.rows.callback_cursors import CALLBACK
+from eventd.store.rows.routemaster import cursor_of, read_subscribers, signing_of
 from eventd.store.rows.tokens import handle_of
 from eventd.testing import ManualClock
 from tests.support import operations
@@ -153,3 +159,31 @@ async def test_the_keys_of_a_client_end_with_its_last_token(log: EventLog) -> No
     await ask(log, "sign", client="app", keys=["b=/b"])
     await ask(log, "revoke_token", handle=token)
     assert await log.database.read(signing_of, token) == ()
+
+
+@pytest.mark.parametrize("latest", [False, True])
+async def test_a_subscriber_is_served_after_a_reset_and_after_its_next_change(log: EventLog, latest: bool) -> None:
+    async def serving() -> tuple[CallbackPurpose, Cursor]:
+        rows = await log.database.read(read_subscribers)
+        (purpose,) = purposes_of_subscribers(rows, SubscriberLimits()).values()
+        return purpose, await log.database.read(read_cursor, cursor_of("app--1"))
+
+    await subscribe(log, "app--1")
+    for _ in range(3):
+        await publish(log, "shop--1")
+        before, _ = await serving()
+        await operations.run(Services(log), "callbacks.reset", callback="rm/app--1", latest=latest)
+        purpose, cursor = await serving()
+        assert purpose.is_for(cursor)
+        assert not before.is_for(cursor)  # requests from the old position end
+        assert cursor.position == (cursor.started_after if not latest else await log.database.read(last_position))
+    assert await log.database.read(read_selections, CALLBACK) == {}
+    wanted = SubscriptionSettings(("orders", "users"), "https://app.example/")
+    await log.submit(PutSubscriber("app--1", wanted, config=house_config(), random=bytes(16)))
+    changed, cursor = await serving()
+    assert changed.is_for(cursor)
+    assert not purpose.is_for(cursor)
+
+
+def last_position(conn: Connection) -> int:
+    return read_head(conn).last
