@@ -247,6 +247,7 @@ class CallbackSink:
             if outbound.losses:
                 following = outbound.records[0] if outbound.records else None
                 upto = outbound.upto if following is None else following.position - 1
+                await self._require_storing()
                 return await self._gaps.report(outbound.losses, outbound.after, upto, outbound.source)
             batches = await self._collect(outbound)
             await self._require_storing()
@@ -262,7 +263,7 @@ class CallbackSink:
     async def _require_storing(self) -> None:
         """Raise the database's error if it cannot store a result, as it could not that of the last request.
 
-        The endpoint would get the same events every second, for as long as a disk is full.
+        The endpoint would get the same message every second, for as long as a disk is full.
         """
         if not self._is_stored:
             await self._log.try_writing()

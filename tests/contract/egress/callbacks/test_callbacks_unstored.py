@@ -9,16 +9,18 @@ import pytest
 
 from eventd.egress.callbacks.cursor import CallbackCursor
 from eventd.errors import DatabaseUnavailable
-from eventd.testing import ManualClock, until
+from eventd.log.retention.evict import EvictionLimits, evict
+from eventd.testing import NOW, ManualClock, until
 from tests.support.callback_receivers import Receiver
 from tests.support.called_back import CalledBack, callback
 
 HOUR = 3600
 
 
+@pytest.mark.parametrize("lost", [False, True])
 @pytest.mark.parametrize("status", [204, 503, 400])
 async def test_a_result_that_cannot_be_stored_is_not_asked_for_again_and_again(
-    called: CalledBack, receiver: Receiver, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, status: int
+    called: CalledBack, receiver: Receiver, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, status: int, lost: bool
 ) -> None:
     async def refuse(*_: Any, **__: Any) -> None:
         raise DatabaseUnavailable("the disk is full")
@@ -26,12 +28,17 @@ async def test_a_result_that_cannot_be_stored_is_not_asked_for_again_and_again(
     receiver.always(status)
     await called.declare(callback(receiver.url))
     await called.caught_up()
+    await called.callbacks.stop(0.0)
+    await called.emit("e1")
+    if lost:  # the endpoint gets a report first
+        await called.emit("e2")
+        topic = await called.log.topic("group:g")
+        await called.log.database.write(evict, topic, EvictionLimits(max_records=1, keep_undelivered=False), now=NOW)
     with monkeypatch.context() as full:
         full.setattr(CallbackCursor, "settle", refuse)
         full.setattr(CallbackCursor, "_postpone", refuse)
         full.setattr(called.log, "try_writing", refuse)
         await called.restart()
-        await called.emit("e1")
         await until(lambda: receiver.requests)
         for _ in range(60):
             await asyncio.sleep(0.005)
@@ -41,11 +48,11 @@ async def test_a_result_that_cannot_be_stored_is_not_asked_for_again_and_again(
 
     async def advance() -> bool:
         clock.advance(1)
-        return (await called.cursor()).position == 1
+        return (await called.cursor()).position == 1 + lost
 
     await until(advance)
-    assert receiver.events[-1] == "e1"
-    assert len(receiver.requests) <= 3
+    assert receiver.events[-1] == ("e2" if lost else "e1")
+    assert len(receiver.requests) <= 5
 
 
 @pytest.mark.parametrize("hours", [-300, -3, 3, 300])
