@@ -13,16 +13,19 @@ from html import unescape
 from typing import Final, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
+from eventd.egress.loop.sink import LONGEST
 from federation.keys import Key
 
 MASK: Final = "***"
 SHORT: Final = 8
 """Secrets with fewer characters are only masked as whole words: otherwise every `a` would be one."""
 _EXAMINED: Final = 4096
-"""Number of characters of an answer that are examined, and returned: of these, a few hundred are kept."""
+"""Number of characters of an answer that are examined."""
 _PIECE: Final = 16
 ECHO: Final = 2 * _PIECE
 """Number of characters in a row that an answer has in common with the request from which they are an echo of it."""
+_SEARCHES: Final = 64
+"""How often a request is searched for pieces of an answer: nothing else runs meanwhile, and a request may be large."""
 _NO_SECRET: Final = "x"
 """The password beside a subscriber's uuid, which is the same everywhere."""
 
@@ -70,9 +73,10 @@ class AnswerMask:
         return re.compile("|".join(map(_pattern, self._forms))) if self._forms else None
 
     def apply(self, text: str, request: bytes = b"", *, is_cut: bool = False) -> str:
-        """Return a text of an answer without secrets, and without what repeats the body of the `request`.
+        """Return the beginning of an answer's text without secrets, and without what repeats the body of the `request`.
 
-        `is_cut`: the text ends where the answer was cut, perhaps within a secret.
+        It is as long as `plain` keeps it, or longer. `is_cut`: the text ends where the answer was cut, perhaps within a
+        secret.
         """
         if not text:
             return ""
@@ -138,11 +142,16 @@ def _of_key(key: Key) -> Iterator[str]:
 
 
 def _without_echo(text: str, request: bytes) -> str:
-    """Return the text without its runs of `ECHO` and more characters that the request contains."""
+    """Return the text without its runs of `ECHO` and more characters that the request contains, as far as it is kept.
+
+    It also ends after `_SEARCHES`: what was not searched for may be an echo.
+    """
     sent = request.decode("utf-8", "replace")
     parts: list[str] = []
-    done = at = 0
-    while at + _PIECE <= len(text):
+    kept = done = at = 0
+    for _ in range(_SEARCHES):
+        if kept + at - done >= LONGEST + _PIECE or at + _PIECE > len(text):
+            return "".join([*parts, text[done:]])[:LONGEST]
         place = sent.find(text[at : at + _PIECE])
         if place < 0:
             at += _PIECE
@@ -150,9 +159,10 @@ def _without_echo(text: str, request: bytes) -> str:
         begin, end = _extended(text, sent, at, place, done)
         if end - begin >= ECHO:
             parts += [text[done:begin], MASK]
+            kept += begin - done + len(MASK)
             done = end
         at = max(end, at + _PIECE)
-    return "".join([*parts, text[done:]])
+    return "".join([*parts, text[done:at]])[:LONGEST]
 
 
 def _extended(text: str, sent: str, at: int, place: int, least: int) -> tuple[int, int]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import html
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import pytest
 
 from eventd.egress.callbacks.masking import AnswerMask
+from eventd.egress.loop.sink import LONGEST
 from federation.keys import Key
 from federation.webhooks import format_secret, format_seed, read_key
 
@@ -112,3 +113,28 @@ def test_a_large_message_is_searched_in_a_moment() -> None:
     body = json.dumps([{"url": f"https://shop.example/{n:032}"} for n in range(60_000)]).encode()
     assert len(body) > 3 << 20
     assert "shop.example" not in mask().apply(f"wrong: {body[1_000_000:1_000_400].decode()}", body)
+
+
+@pytest.mark.parametrize("echoes", [1, 10, 100])
+def test_of_a_long_answer_only_what_is_kept_is_searched_for(echoes: int) -> None:
+    """The event loop waits for each search of a large message."""
+
+    class Message(str):
+        searches = 0
+
+        def find(self, *args: Any) -> int:
+            self.searches += 1
+            return super().find(*args)
+
+    class Body(bytes):
+        def decode(self, *_: Any) -> str:
+            return sent
+
+    sent = Message("|".join(f"{number:040}" for number in range(1000)))
+    answer = "; ".join(f"{'words ' * 50}{number:040}" for number in range(echoes))
+    answer += " ".join(f"{number:040}" for number in range(echoes))
+    kept = mask().apply(answer, Body())
+    assert sent.searches <= 64
+    assert len(kept) <= LONGEST
+    assert "0" * 16 not in kept
+    assert kept.startswith("words words ")
