@@ -43,7 +43,7 @@ class BlockingCalls:
     async def run(self, key: str, place: str, call: Callable[[], R]) -> R:
         """Return the result of a call, or raise what it raises. Cancelling leaves a call under way to the others.
 
-        Raises OSError if too many callers wait, or after `close`.
+        Raises OSError if too many callers wait, if no thread can be started, or after `close`.
         """
         made = self._under_way.get(key)
         if made is None:
@@ -82,8 +82,12 @@ class BlockingCalls:
             raise OSError(errno.ECANCELED, "no further calls are started")
         if self._pool is None:
             self._pool = self._make(COUNT, self._name)
+        try:
+            made = loop.run_in_executor(self._pool, call)
+        except RuntimeError as error:
+            _release(held)
+            raise OSError(errno.EAGAIN, str(error)) from None
         timer = loop.call_later(SLOW_SECONDS, self._note_slow, place)
-        made = loop.run_in_executor(self._pool, call)
         self._under_way[key] = made
 
         def end(done: asyncio.Future[R]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -96,3 +98,22 @@ async def test_no_thread_is_started_after_the_end() -> None:
     for _ in range(COUNT + 1):  # no turn is lost either
         with pytest.raises(OSError, match="no further calls"):
             await calls.run("a", "", lambda: 1)
+
+
+async def test_calls_without_a_thread_fail_and_later_ones_get_their_turn() -> None:
+    class Exhausted(ThreadPoolExecutor):
+        is_exhausted = True
+
+        def submit(self, *args: Any, **named: Any) -> Any:
+            if self.is_exhausted:
+                raise RuntimeError("can't start new thread")
+            return super().submit(*args, **named)
+
+    calls = BlockingCalls(Exhausted, "t")
+    for number in range(2 * COUNT):
+        with pytest.raises(OSError, match="can't start new thread"):
+            await calls.run(f"{number}", "", lambda: 1)
+    Exhausted.is_exhausted = False
+    async with asyncio.timeout(5):
+        assert await calls.run("0", "", lambda: 1) == 1
+    calls.close()
