@@ -28,7 +28,9 @@ async def pulse(call: SurfaceCall) -> web.Response:
 async def scaling(call: SurfaceCall) -> web.Response:
     """Answer late if too many batches are due; what waits is one timer."""
     config = call.surface.config
-    if await call.surface.due.count_due(config.scaling_deadline) >= config.scaling_threshold:
+    async with call.surface.counting:
+        due = await call.surface.due.count_due(config.scaling_deadline)
+    if due >= config.scaling_threshold:
         await call.surface.log.clock.sleep(SLOW_SECONDS)
     return done()
 

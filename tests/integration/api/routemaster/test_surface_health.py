@@ -52,6 +52,23 @@ async def test_the_scaling_probe_takes_a_second_when_too_many_batches_are_due(
     assert (heard.status, heard.body, batches.asked) == (204, b"", [1.0])
 
 
+async def test_due_batches_are_counted_once_at_a_time(start_surface: StartSurface) -> None:
+    class Counting(Due):
+        at_once = most = 0
+
+        async def count_due(self, within: float) -> int:
+            self.at_once += 1
+            self.most = max(self.most, self.at_once)
+            await asyncio.sleep(0.01)
+            self.at_once -= 1
+            return await super().count_due(within)
+
+    batches = Counting(0)
+    surface = await start_surface(due=batches)
+    await asyncio.gather(*(surface.ask("GET", "/pulse/scaling", user=ROOT) for _ in range(5)))
+    assert (len(batches.asked), batches.most) == (5, 1)
+
+
 async def test_health_shows_that_it_answers_and_the_time(start_surface: StartSurface) -> None:
     surface = await start_surface(clock=ManualClock())
     heard = await surface.ask("GET", "/health")
