@@ -90,6 +90,8 @@ def read_topic_name(value: Any) -> str:
         return ""
     if name.startswith("group:"):
         raise ValueError(f"{quoted(name)} is the topic of an event group: name a topic of records")
+    if name == "routemaster":
+        raise ValueError(f"{quoted(name)} is the topic of the Routemaster surface: name another topic")
     if not _TOPIC_NAME.fullmatch(name):
         raise ValueError(f"{quoted(name)} is not a valid name of a topic: use letters, digits and any of . _ : -")
     return name

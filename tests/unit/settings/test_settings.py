@@ -201,6 +201,20 @@ def test_a_group_is_named_like_a_resource() -> None:
     assert problem == "--group: 'a/b' is not a valid name of an EventGroup"
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("group:g", "is the topic of an event group: name a topic of records"),
+        ("routemaster", "is the topic of the Routemaster surface: name another topic"),
+        ("a b", "is not a valid name of a topic"),
+    ],
+)
+def test_notices_are_written_to_a_topic_of_records_that_the_node_does_not_write_itself(name: str, reason: str) -> None:
+    with pytest.raises(BadSettings, match=f"EVENTD_NOTICES_TOPIC: '{name}' {reason}"):
+        load({}, {"EVENTD_NOTICES_TOPIC": name})
+    assert load({}, {"EVENTD_NOTICES_TOPIC": " routemaster.notices "}).notices_topic == "routemaster.notices"
+
+
 def test_a_credential_without_a_directory_says_who_sets_it() -> None:
     (problem,) = problems_of({"database_url_file": "credential:url"})
     assert problem.endswith(
