@@ -10,7 +10,7 @@ import typer
 from eventd.cli.federation.links import user
 from eventd.cli.gateway.selecting import GroupsOption
 from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
-from eventd.cli.resources.describe import pairs, table
+from eventd.cli.resources.describe import pairs, show_waiting, table, waiting_events
 from eventd.cli.terminal.output import Column, moment, note, show_moment, show_span, span, text
 from eventd.errors import CheckFailed
 from eventd.text.plural import counted
@@ -22,7 +22,7 @@ STATES = (
     Column("URL", text("url")),
     Column("STATE", text("state")),
     Column("REASON", text("reason")),
-    Column("WAITING", lambda row: _waiting_events(row)),
+    Column("WAITING", waiting_events),
     Column("LAG", span("waitingSeconds")),
     Column("LAST_SUCCESS", moment("lastSuccessAt")),
     Column("NEXT_ATTEMPT", moment("retryAt")),
@@ -65,10 +65,6 @@ ATTEMPTS = (
 )
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the callback.")]
-
-
-def _waiting_events(row: Mapping[str, Any]) -> str:
-    return str(row["waitingEvents"]) + ("" if row["waitingIsExact"] else "+")
 
 
 @connected
@@ -123,14 +119,11 @@ def _about(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _condition(answer: Mapping[str, Any]) -> dict[str, Any]:
-    waiting = f"{_waiting_events(answer)} {'event' if answer['waitingEvents'] == 1 else 'events'}"
     return {
         "State": answer["state"] + (f" ({answer['reason']})" if answer["reason"] else ""),
         "Since": show_moment(answer["since"]),
         "Paused by": answer["pausedBy"],
-        "Waiting": f"{waiting}, the oldest for {show_span(answer['waitingSeconds'])}"
-        if answer["waitingEvents"]
-        else "nothing",
+        "Waiting": show_waiting(answer),
         "Last success": show_moment(answer["lastSuccessAt"]),
         "Failing since": show_moment(answer["failingSince"]),
         "Attempts": answer["attempts"],

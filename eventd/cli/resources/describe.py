@@ -132,14 +132,13 @@ def _subscription(out: Output, status: Mapping[str, Any]) -> None:
 
 
 def _callback(out: Output, state: Mapping[str, Any]) -> None:
-    waiting = f"{counted(state['waitingEvents'], 'event')}, the oldest for {show_span(state['waitingSeconds'])}"
     out.line("\nCallback:")
     pairs(
         out,
         {
             "  State": state["state"] + (f" ({state['reason']})" if state["reason"] else ""),
             "  Since": show_moment(state["since"]),
-            "  Waiting": waiting if state["waitingEvents"] else "nothing",
+            "  Waiting": show_waiting(state),
             "  Order": state["order"],
             "  Attempts": state["attempts"],
             "  Next attempt": show_moment(state["retryAt"]),
@@ -151,6 +150,19 @@ def _callback(out: Output, state: Mapping[str, Any]) -> None:
         },
     )
     table(out, "Recent attempts", ATTEMPTS, state["recentAttempts"])
+
+
+def waiting_events(state: Mapping[str, Any]) -> str:
+    """Return how many events wait for a callback: as `1000+` if only that many were counted."""
+    return str(state["waitingEvents"]) + ("" if state["waitingIsExact"] else "+")
+
+
+def show_waiting(state: Mapping[str, Any]) -> str:
+    """Return how many events wait for a callback, and for how long the oldest of them."""
+    if not state["waitingEvents"]:
+        return "nothing"
+    word = "event" if state["waitingEvents"] == 1 and state["waitingIsExact"] else "events"
+    return f"{waiting_events(state)} {word}, the oldest for {show_span(state['waitingSeconds'])}"
 
 
 def _waiting(link: Mapping[str, Any]) -> str:
