@@ -150,14 +150,20 @@ class Reconciler:
             await self._subscriptions.wait()
             self._subscriptions.clear()
             try:
-                async with self.at_rest:
-                    await self._callbacks.retire(await self._callback_purposes(self.declared, self.configs))
-                    await self._callbacks.adjust(await self._log.database.read(read_cursors, *CALLBACK_KINDS))
+                await self._adjust_subscribers()
             except EventdError as error:
-                self._subscriptions.set()
                 logger.warning("subscriptions not followed", extra={"error": str(error)})
                 await self._log.clock.sleep(AGAIN_SECONDS)
             await self._log.clock.sleep(GATHER_SECONDS)
+
+    async def _adjust_subscribers(self) -> None:
+        try:
+            async with self.at_rest:
+                await self._callbacks.retire(await self._callback_purposes(self.declared, self.configs))
+                await self._callbacks.adjust(await self._log.database.read(read_cursors, *CALLBACK_KINDS))
+        except BaseException:
+            self._subscriptions.set()  # also after a defect: the supervisor runs this again
+            raise
 
     async def _retire(self, configs: Mapping[str, GroupConfig], topics: Mapping[str, int]) -> list[str]:
         """Leave groups that are not served any more, and end links that are declared differently.
