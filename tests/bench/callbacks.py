@@ -32,6 +32,8 @@ Measure = Callable[[], Awaitable[Figures]]
 """Measures one round."""
 
 WARM_UP: Final = 10
+FULL: Final = 100
+"""Events in a full batch of `fan`."""
 PACE_SECONDS: Final = 0.02
 SLOW_SECONDS: Final = 2.0
 DEAD_SECONDS = 2.0
@@ -46,7 +48,7 @@ def fan(directory: Path, options: argparse.Namespace) -> Iterator[Measure]:
     """Yield the comparison of runs with and without dead (10%) and slow (5%) subscribers on one topic."""
     with callback_site(directory) as site:
         bare = site.resident_mib()
-        ids = site.add(options.subscribers, timeout=500, max=100)
+        ids = site.add(options.subscribers, timeout=OPEN_MS, max=min(FULL, options.events))
         few = max(2, options.subscribers // 10)
         dead, slow = ids[:few], ids[few : few + max(1, few // 2)]
         runs = _Fan(site, ids, dead, slow, options)
@@ -57,14 +59,17 @@ def fan(directory: Path, options: argparse.Namespace) -> Iterator[Measure]:
             figures = Figures(node_without_subscribers_mib=bare)
             for run in turns if next(numbers) % 2 == 0 else reversed(turns):
                 figures |= await run()
-            ratio = figures["healthy_beside_dead_per_s"] / figures["all_healthy_per_s"]
-            return figures | {"healthy_beside_dead_to_all_healthy": ratio} | await runs.idle()
+            ratios = {
+                f"beside_dead_to_all_healthy_{unit}": figures[f"beside_dead_{unit}"] / figures[f"all_healthy_{unit}"]
+                for unit in ("per_s", "cpu_us")
+            }
+            return figures | ratios | await runs.idle()
 
         yield measure
 
 
 class _Fan:
-    """The runs of `fan`: what one node sends to many subscribers."""
+    """The runs of `fan`: what one node sends to many subscribers, in full batches, so that all runs have as many."""
 
     def __init__(
         self,
@@ -79,28 +84,28 @@ class _Fan:
         self._dead = dead
         self._slow = slow
         self._healthy = ids[len(dead) + len(slow) :]
-        self._events: int = options.events
+        self._batch = min(FULL, options.events)
+        self._events: int = options.events - options.events % self._batch
         self._seconds: float = options.idle_seconds
 
     async def all_healthy(self) -> Figures:
-        await self._site.publish(WARM_UP)
+        await self._site.publish(self._batch)
         await self._site.all_there(self._all)
-        rate, publishing = await self._rate(self._all)
-        return {"all_healthy_per_s": rate, "publishing_meanwhile_p50_ms": publishing}
+        await asyncio.sleep(DEAD_SECONDS)  # as in the other run
+        return await self._rate("all_healthy", self._all)
 
     async def some_dead(self) -> Figures:
         """Measure the healthy ones, then the dead alone, and then let all of them have everything."""
         site = self._site
         site.kill(self._dead)
         site.tell("delay", ids=[*self._slow], seconds=SLOW_SECONDS)
-        await site.publish(WARM_UP)
+        await site.publish(self._batch)
         await site.all_there(self._healthy)
         await asyncio.sleep(DEAD_SECONDS)
-        rate, _ = await self._rate(self._healthy)
+        figures = await self._rate("beside_dead", self._healthy)
         await site.all_there(self._slow)
         attempts, cpu = await self._quiet()
-        figures = {
-            "healthy_beside_dead_per_s": rate,
+        figures |= {
             "attempts_per_s_of_each_dead": attempts / len(self._dead),
             "node_cpu_with_dead_alone": cpu,
             "node_beside_dead_mib": site.resident_mib(),
@@ -110,12 +115,18 @@ class _Fan:
         await site.all_there(self._all)
         return figures
 
-    async def _rate(self, ids: Sequence[int]) -> tuple[float, float]:
-        """Publish, and return the events per second that arrived at these, and the median time of publishing one."""
+    async def _rate(self, name: str, ids: Sequence[int]) -> Figures:
+        """Publish; return the events per second that arrived at these, the CPU for each, and the time to publish."""
+        cpu = self._site.cpu_seconds()
         told = await self._site.publish(self._events)
         states = await self._site.all_there(ids)
         seconds = max(state["last_at"] for state in states) - told.begun
-        return len(ids) * self._events / seconds, told.p50_ms
+        arrived = len(ids) * self._events
+        return {
+            f"{name}_per_s": arrived / seconds,
+            f"{name}_cpu_us": (self._site.cpu_seconds() - cpu) / arrived * 1e6,
+            f"{name}_publishing_p50_ms": told.p50_ms,
+        }
 
     async def idle(self) -> Figures:
         attempts, cpu = await self._quiet()
@@ -262,7 +273,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("parts", type=_part, nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     parser.add_argument("--rounds", type=int, default=3, help="of each part but recovery, which has one")
     parser.add_argument("--subscribers", type=int, default=1000, help="fan, publishing: the largest number")
-    parser.add_argument("--events", type=int, default=300, help="fan: published for each figure")
+    parser.add_argument("--events", type=int, default=300, help="fan: published for each figure, in batches of 100")
     parser.add_argument("--idle-seconds", type=float, default=10.0, help="fan: how long the node is left alone")
     parser.add_argument("--dead", type=int, default=100, help="tail: the number of dead subscribers")
     parser.add_argument("--singles", type=int, default=300, help="tail, publishing, latency: events one by one")
