@@ -23,7 +23,7 @@ from tests.bench.topics_site import Figures
 MOST_POINTS: Final = 100
 LONGEST_MS: Final = 60_000
 LOOK_MS: Final = 100
-BATCHES: Final = 50
+BATCHES = 50
 PER_BATCH: Final = 10
 
 

@@ -35,9 +35,13 @@ WARM_UP: Final = 10
 FULL: Final = 100
 """Events in a full batch of `fan`."""
 PACE_SECONDS: Final = 0.02
-SLOW_SECONDS: Final = 2.0
+SLOW_SECONDS = 2.0
 DEAD_SECONDS = 2.0
 """How long subscribers are dead before anything is measured."""
+QUIET_SECONDS = 1.0
+"""How long nothing is published before the node is measured without work."""
+SIMULATED = 1000
+"""Number of simulated subscribers of the reference."""
 OPEN_MS: Final = 3_600_000
 OPEN_EVENTS: Final = 10_000
 """The settings `timeout` and `max` of a subscriber whose batch stays open."""
@@ -138,7 +142,7 @@ class _Fan:
 
     async def _quiet(self) -> tuple[float, float]:
         """Return the attempts per second and the share of a core of the node while nothing is published."""
-        await asyncio.sleep(1)
+        await asyncio.sleep(QUIET_SECONDS)
         attempts, cpu = self._site.attempts(), self._site.cpu_seconds()
         await asyncio.sleep(self._seconds)
         used = self._site.cpu_seconds() - cpu
@@ -185,7 +189,7 @@ async def _latencies(site: CallbackSite, ids: Sequence[int], events: int) -> lis
 @contextmanager
 def publishing(directory: Path, options: argparse.Namespace) -> Iterator[Measure]:
     """Yield the comparison of nodes with more and more subscribers, whose batches stay open."""
-    counts = [0, *(max(1, options.subscribers // part) for part in (100, 10, 1))]
+    counts = sorted({0, *(max(1, options.subscribers // part) for part in (100, 10, 1))})
     with ExitStack() as stack:
         sites = [stack.enter_context(callback_site(directory / str(place))) for place in range(len(counts))]
         for site, subscribers in zip(sites, counts, strict=True):
@@ -227,7 +231,7 @@ def recovery(directory: Path, options: argparse.Namespace) -> Iterator[Measure]:
         measured = RecoveryMeasurement(site, options.outages, options.at_each)
 
         async def measure() -> Figures:
-            return await measured.measure() | reference_figures(options.outages, 1000)
+            return await measured.measure() | reference_figures(options.outages, SIMULATED)
 
         yield measure
 
