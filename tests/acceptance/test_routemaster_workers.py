@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import ssl
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from eventd.runtime.worker_share import Share
+from eventd.store.rows.tokens import handle_of
 from tests.acceptance.test_workers import wait_whole
 from tests.support.bus import Bus
 from tests.support.callback_program import Call, ReceiverThread
@@ -21,18 +21,17 @@ from tests.support.waiting import wait_for
 
 DATABASES = pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 CLIENTS = 8
-BOUND = 2.0
-"""Seconds within which every process has noticed that a subscription has ended."""
 
 
 @pytest.fixture
-def receiver(tmp_path: Path) -> Iterator[ReceiverThread]:
+def receivers(tmp_path: Path) -> Iterator[list[ReceiverThread]]:
     files = Authority(tmp_path / "tls").issue("receiver")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.cert, files.key)
-    made = ReceiverThread(context).start()
+    made = [ReceiverThread(context).start() for _ in range(2)]
     yield made
-    made.stop()
+    for one in made:
+        one.stop()
 
 
 def calls_of(receiver: ReceiverThread, uuid: str) -> list[Call]:
@@ -52,14 +51,40 @@ def has_received(bus: Bus, token: str) -> bool:
     return bool(bus.subscriber(token)["events"]["sent"] == 1)
 
 
+class Marks:
+    """Subscribers that show which changes each of the two processes has followed."""
+
+    def __init__(self, bus: Bus, receiver: ReceiverThread) -> None:
+        self._bus = bus
+        self._receiver = receiver
+        self._publisher = bus.token("marks")
+
+    def followed(self) -> None:
+        """Wait until both processes have ended what was ended before: each serves a subscriber that is new now.
+
+        A process reads all subscriptions at a time, and ends old ones before it begins new ones.
+        """
+        new: dict[bool, str] = {}
+        while len(new) < 2:
+            token = self._bus.token("mark")
+            new[Share(0, 2).serves(f"rm/{handle_of('mark', token)}")] = token
+        for token in new.values():
+            self._bus.subscribe(token, "marks", receiver=self._receiver)
+        self._bus.publish(self._publisher, "marks", "https://x/mark")
+        for token in new.values():
+            wait_for(partial(has_received, self._bus, token), "a process to follow the changes")
+            assert self._bus.ask("DELETE", "/subscriber", token=token)[0] == 204
+
+
 @DATABASES
 def test_an_ended_subscription_sends_nothing_more_and_a_new_one_nothing_old(
-    processes: Processes, receiver: ReceiverThread, request: pytest.FixtureRequest, database: str
+    processes: Processes, receivers: list[ReceiverThread], request: pytest.FixtureRequest, database: str
 ) -> None:
+    receiver, other = receivers
     url = None if database == "sqlite" else request.getfixturevalue("postgres_url")
     bus = Bus(processes, database_url=url, EVENTD_WORKERS="2", EVENTD_ROUTEMASTER_MAX_BACKOFF="50ms")
     wait_whole(bus.node, 2)
-    shop = bus.token("shop")
+    shop, marks = bus.token("shop"), Marks(bus, other)
     clients = {f"uuid-{number}": bus.token(f"app-{number}") for number in range(CLIENTS)}
     receiver.answer = lambda _: 503
     for uuid, token in clients.items():
@@ -73,10 +98,8 @@ def test_an_ended_subscription_sends_nothing_more_and_a_new_one_nothing_old(
 
     for token in clients.values():
         assert bus.ask("DELETE", "/subscriber", token=token)[0] == 204
-    time.sleep(BOUND)
+    marks.followed()
     before = len(receiver.calls)
-    time.sleep(0.5)
-    assert len(receiver.calls) == before
 
     for topic in ("orders", "users"):
         receiver.answer = lambda _: 204
@@ -93,7 +116,9 @@ def test_an_ended_subscription_sends_nothing_more_and_a_new_one_nothing_old(
         for token in clients.values():  # and subscribed again before any process has noticed
             assert bus.ask("DELETE", "/subscriber", token=token)[0] == 204
             bus.subscribe(token, receiver=receiver)
-        time.sleep(BOUND)
+        marks.followed()
         before = len(receiver.calls)
+    marks.followed()
+    assert len(receiver.calls) == before
     assert [one["waitingEvents"] for one in bus.node.ask("GET", "/callbacks")["callbacks"]] == [0] * CLIENTS
     assert bus.node.stop() == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from eventd.egress.callbacks.cursor import CallbackCursor
 from eventd.errors import DatabaseUnavailable
 from eventd.log.retention.evict import EvictionLimits, evict
-from eventd.testing import NOW, ManualClock, until
+from eventd.testing import NOW, ManualClock, give_turns, until
 from tests.support.callback_receivers import Receiver
 from tests.support.called_back import CalledBack, callback
 
@@ -41,7 +40,7 @@ async def test_a_result_that_cannot_be_stored_is_not_asked_for_again_and_again(
         await called.restart()
         await until(lambda: receiver.requests)
         for _ in range(60):
-            await asyncio.sleep(0.005)
+            await until(lambda: clock.waits, "the callback to wait")
             clock.advance(1)
         assert len(receiver.requests) == 1
     receiver.always(204)
@@ -66,7 +65,6 @@ async def test_a_step_of_the_wall_clock_moves_no_retry_and_disables_nothing(
             if (await called.cursor()).attempts >= times:
                 return
             clock.advance(1)
-            await asyncio.sleep(0.02)
         raise AssertionError(f"not tried {times} times")
 
     receiver.always(503)
@@ -98,9 +96,9 @@ async def test_a_step_of_the_wall_clock_does_not_move_the_end_of_a_window(
     clock.set_wall(clock.now() + hours * HOUR * 10**6)
     clock.advance(9)
     await called.emit("e2")
-    await asyncio.sleep(0.05)
+    await give_turns()
+    await until(lambda: clock.waits, "the window to stay open")
     assert not receiver.requests
-    await until(lambda: clock.waits)
     clock.advance(2)
     await until(lambda: receiver.requests)
     assert receiver.events[0] == "e1"
