@@ -56,6 +56,9 @@ class Receiver:
         self.connections = 0
         self.most_at_once = 0
         """How many requests were under way at the same time, at most."""
+        self.gate = asyncio.Event()
+        """Answers wait for it; it is set at first."""
+        self.gate.set()
         self._under_way = 0
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
@@ -115,6 +118,7 @@ class Receiver:
         request = Received(head, headers, body)
         self.requests.append(request)
         reply = self.answer(request)
+        await self.gate.wait()
         if reply.delay:
             self._under_way += 1
             self.most_at_once = max(self.most_at_once, self._under_way)

@@ -86,12 +86,12 @@ class ItemWindow:
         self._largest = RECORD_BYTES
         self.add(items)
 
-    def add(self, found: Sequence[CallbackItem], *, shift: int = 0) -> None:
-        """Add items in log order. `shift`: the microseconds by which the wall clock was set back since it opened."""
+    def add(self, found: Sequence[CallbackItem]) -> None:
+        """Add items in log order."""
         self.items += found
         for item in found:
             if not item.omitted:
-                self._window.add(item.recorded_at + shift, item.size)
+                self._window.add(item.recorded_at, item.size)
                 self._largest = max(self._largest, item.size)
 
     @property

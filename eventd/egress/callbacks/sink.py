@@ -278,12 +278,12 @@ class CallbackSink:
                 return full or batches
         gathered = ItemWindow(self._limits, outbound.records)
 
-        async def find(after: int, shift: int) -> CallbackPage:
+        async def find(after: int, _shift: int) -> CallbackPage:  # the window has its first item already
             page = await self._find(after, gathered.room, gathered.room_bytes)
             if page.losses:
                 gathered.is_cut = True
                 return CallbackPage(after, False)
-            gathered.add(page.items, shift=shift)
+            gathered.add(page.items)
             return page
 
         upto = await self._collector.collect(gathered, outbound.upto, outbound.full, find, self._is_complete)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from eventd.egress.callbacks.selection import CallbackSelection
@@ -250,6 +251,46 @@ async def test_a_refused_report_of_losses_is_no_success(
     await until(passed, "the report to be given up")
     assert (await called.cursor()).failing_since == cursor.failing_since
     assert called.changes == [("hook", "failing")]
+
+
+async def test_the_search_for_proof_does_not_pass_a_loss(called: CalledBack, receiver: Receiver) -> None:
+    receiver.answer = lambda request: Reply(400 if request.id == "e1" else 204)
+    receiver.gate.clear()
+    await called.declare(callback(receiver.url, isolate_after=1))
+    await called.emit("e1", "e2", "e3")
+    await until(lambda: receiver.requests)
+    topic = await called.log.topic("group:g")
+    limits = EvictionLimits(max_records=1, keep_undelivered=False)
+    await called.log.database.write(evict, topic, limits, now=NOW)  # while the answer to e1 is under way
+    receiver.gate.set()
+    cursor = await called.failed(1)
+    assert (cursor.position, cursor.reason) == (0, "unproven")
+    await called.rest(cursor)
+    await called.caught_up()
+    gap, event = (request.json for request in receiver.accepted)
+    assert (gap["type"], gap["data"]["from"], gap["data"]["to"]) == ("routerd.callback.gap", 1, 2)
+    assert event["id"] == "e3"
+    assert await called.letters() == [], "the loss says that e1 is not delivered"
+
+
+async def test_attempts_at_a_batch_of_another_selection_do_not_count(called: CalledBack, receiver: Receiver) -> None:
+    receiver.always(503)
+    config = callback(receiver.url, format="batch", max_events=10)
+    await called.declare(config)
+    await called.emit("e1")
+    await called.emit("e2", type="other")
+    await called.rest(await called.failed(1))
+    cursor = await called.failed(2)
+    await called.callbacks.stop(0.0)
+    selector = Selector(types=("other",))
+    selection = CallbackSelection(selector).to_json()
+    await called.log.database.write(declare_selection, cursor.name, 2, selection, called.clock.now())
+    await called.declare(replace(config, selector=selector))
+    await called.rest(cursor)
+    await called.failed(cursor.attempts + 1)
+    newest, *before = await called.attempts()
+    assert (newest.attempt, newest.events) == (1, 1)
+    assert [one.attempt for one in before] == [2, 1]
 
 
 async def test_records_without_a_tag_are_sent(called: CalledBack, receiver: Receiver) -> None:

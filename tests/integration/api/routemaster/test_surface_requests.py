@@ -156,6 +156,12 @@ async def test_large_slow_and_many_requests_get_the_statuses_of_limits(start_sur
     del reader
 
 
+async def test_a_refused_request_whose_body_has_not_arrived_ends_its_connection(surface: SurfaceServer) -> None:
+    head = b"POST /none HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"
+    found = [(await surface.send(head + body)).headers.get("connection") for body in (b"", b"{}")]
+    assert found == ["close", None]
+
+
 async def test_a_deleted_token_ends_the_requests_that_wait(surface: SurfaceServer) -> None:
     token = await surface.token("app")
     reader, writer = await asyncio.open_connection("127.0.0.1", surface.port)
