@@ -14,6 +14,7 @@ from typing import Any
 
 from eventd.dynamic.part import subscription_owner
 from eventd.egress.callbacks.selection import CallbackSelection
+from eventd.egress.loop.sink import ADDRESS_FORBIDDEN
 from eventd.egress.subscriptions.trigger import SubscriptionTrigger
 from eventd.log.core.head import lock_head, read_head
 from eventd.log.core.topic_row import TopicRow, ensure_topic, find_topic, read_group_topics, read_topic
@@ -40,6 +41,7 @@ from eventd.resources.configuration import (
     topic_of,
 )
 from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import update_rows
 from eventd.store.parts.parts import orphan
 from eventd.store.rows.callback_attempts import forget_attempts
 from eventd.store.rows.callback_cursors import CALLBACK, CALLBACK_KINDS, callback_name, callback_of, is_subscriber
@@ -281,6 +283,17 @@ def forgive_failed(conn: Connection, names: list[str], now: int) -> None:
     lock_head(conn)  # locked before any cursor, as everywhere
     failed = {cursor.name for cursor in read_cursors(conn, *CALLBACK_KINDS) if cursor.state is LinkState.FAILED}
     clear_failures(conn, sorted(failed & set(names)), now)
+
+
+def retry_own_causes(conn: Connection) -> None:
+    """Let each callback that this node itself kept from sending be tried at once, without its failures being cleared.
+
+    A restart may have brought the file or the setting (`callback_allow`) that was missing.
+    """
+    lock_head(conn)  # locked before any cursor, as everywhere
+    for cursor in read_cursors(conn, *CALLBACK_KINDS):
+        if cursor.state is LinkState.FAILED or cursor.reason == ADDRESS_FORBIDDEN:
+            update_rows(conn, "cursors", {"retry_at": None}, {"name": cursor.name})
 
 
 def read_topic_ids(conn: Connection, names: Sequence[str]) -> dict[str, int | None]:

@@ -201,7 +201,8 @@ class Callbacks:
     async def reload(self) -> list[str]:
         """Read the secrets of all callbacks again; return the names of the cursors whose secrets have become readable.
 
-        A callback whose secrets cannot be read keeps none: it is `failed` until they can.
+        A callback whose secrets cannot be read keeps none: it is `failed` until they can, after the requests that are
+        under way.
         """
         self._secrets.clear()
         self._files.forget()
@@ -209,6 +210,9 @@ class Callbacks:
         purposes = dict(self._purposes)
         found = await asyncio.gather(*map(self._is_readable, purposes.values()))
         names = {name for name, is_readable in zip(purposes, found, strict=True) if is_readable}
+        for cursor, consumer in self._consumers:
+            if callback_of(cursor) not in names:
+                consumer.reopen()
         return [cursor for cursor in self._consumers.names if callback_of(cursor) in names]
 
     async def _is_readable(self, purpose: CallbackPurpose) -> bool:

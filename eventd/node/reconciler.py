@@ -13,6 +13,7 @@ from eventd.egress.cursors import (
     link_name,
     read_declared,
     read_topic_ids,
+    retry_own_causes,
     subscription_name,
     topics_of_callbacks,
 )
@@ -85,8 +86,8 @@ class Reconciler:
     async def apply(self, *, strict: bool = False) -> None:
         """Bring everything that runs in line with the declarations.
 
-        `strict`, for the start: raise if an address cannot be bound, and clear the failures of all links and
-        subscriptions.
+        `strict`, for the start: raise if an address cannot be bound, clear the failures of all links and
+        subscriptions, and try the callbacks at once that this node itself kept from sending.
         """
         async with self.at_rest:
             while not await self._take_over(strict=strict):
@@ -104,6 +105,7 @@ class Reconciler:
         if strict:
             self._changed.update(link_name(g.name, p.node_name) for g in served.values() for p in g.peers.values())
             self._changed.update(subscription_name(*at) for at in purposes)
+            await self._log.database.write(retry_own_causes)
         changed = sorted(self._changed)
         found = await self._log.database.write(follow, version, declared, changed, self._log.clock.now())
         if found is None:

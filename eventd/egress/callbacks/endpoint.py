@@ -30,6 +30,9 @@ USER_AGENT: Final = f"routerd-eventd/{eventd.__version__}"
 REPAIR: Final = "routerd-repair"
 """Header of messages that an operator sends again."""
 
+SECRET_UNREADABLE: Final = SecretUnreadable.code
+"""The reason of a callback whose secrets cannot be read."""
+
 _UNAVAILABLE = frozenset({408, 425, 429})
 _CONTENT = frozenset({400, 413, 422, 500})
 _GONE = 410
@@ -131,6 +134,13 @@ class CallbackEndpoint:
         self._mask = _NO_MASK
         self._masked: CallbackSecrets | None = None  # the secrets of the mask
 
+    async def require_secrets(self) -> None:
+        """Read the present secrets. Raises `LinkError` if they cannot be read."""
+        try:
+            await self._secrets()
+        except SecretUnreadable as error:
+            raise LinkError(SECRET_UNREADABLE, str(error)) from None
+
     async def send(self, id: str, body: bytes, *, repair: bool = False, keep_headers: bool = False) -> SendOutcome:
         """Send a message once, and return the outcome, without the answer's headers unless `keep_headers`."""
         self._was_held = await self._rate.wait() or self._was_held
@@ -154,7 +164,7 @@ class CallbackEndpoint:
                 bounded=True,
             )
         except SecretUnreadable as error:
-            meaning, reason, detail = Meaning.FAILED, "secret_unreadable", str(error)
+            meaning, reason, detail = Meaning.FAILED, SECRET_UNREADABLE, str(error)
         except LinkError as error:
             meaning, reason, address = _meaning_of(error), error.reason, error.address
             detail = mask.apply(error.detail, body)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from eventd.egress.callbacks.batches import BatchLimits, ItemWindow, MessageBatch, cut
 from eventd.egress.callbacks.delivery import CallbackDelivery, CallbackMetrics, PageSource
-from eventd.egress.callbacks.endpoint import CallbackEndpoint, ReadSecrets
+from eventd.egress.callbacks.endpoint import SECRET_UNREADABLE, CallbackEndpoint, ReadSecrets
 from eventd.egress.callbacks.formats import EXPIRED, STANDARD, CallbackItem
 from eventd.egress.callbacks.gap import GapReport
 from eventd.egress.callbacks.rate import RateLimiter
@@ -20,7 +20,7 @@ from eventd.egress.transport.transport import Transport
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.losses import Loss
 from eventd.log.core.topic_row import TopicRow, find_topic_by_id, seq_at
-from eventd.log.cursors.cursors import Cursor
+from eventd.log.cursors.cursors import Cursor, clear_failures
 from eventd.log.topics.source_page import SourcePage, SourceStart, read_source_page, recent_source_page
 from eventd.net.address_rules import AddressRules
 from eventd.resources.callback_configuration import CallbackConfig
@@ -98,7 +98,9 @@ class CallbackSink:
         self._metrics = dependencies.metrics
         self._collector = Collector(log, cursor.topic_id, selection.families)
         self._room = Allowance(dependencies.budget, config.max_bytes)
-        endpoint = CallbackEndpoint(config, dependencies.transport, dependencies.rules, secrets, log.clock, rate)
+        self._endpoint = endpoint = CallbackEndpoint(
+            config, dependencies.transport, dependencies.rules, secrets, log.clock, rate
+        )
         self._delivery = CallbackDelivery(
             config, endpoint, log, cursor, ledger, self._next_after, dependencies.metrics, dependencies.spawn
         )
@@ -209,8 +211,15 @@ class CallbackSink:
         return self._until is not None and upto >= self._until
 
     async def open(self, cursor: Cursor, page: CallbackPage) -> OpenResult:
-        """Recall earlier attempts at the next events. Nothing is sent, so the endpoint is not `reached`."""
+        """Read the secrets, and recall earlier attempts at the next events. Raises `LinkError`.
+
+        Nothing is sent, so the endpoint is not `reached`. A callback whose secrets have become readable is running
+        again, although it may have nothing to send.
+        """
         self._follows, self._page = False, None
+        await self._endpoint.require_secrets()
+        if cursor.reason == SECRET_UNREADABLE:
+            await self._log.database.write(clear_failures, [cursor.name], self._log.clock.now())
         await self._delivery.recall(cursor.position)
         self._opened = True
         return OpenResult(reached=False)

@@ -16,6 +16,8 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Effect
 from eventd.log.cursors.cursors import Cursor, DeadLetter, DeliveredBatch
 
+ADDRESS_FORBIDDEN = "address_forbidden"
+"""The reason of a link whose address the node's settings forbid."""
 LONGEST = 500
 """Maximum number of characters of the other side's text that are stored."""
 

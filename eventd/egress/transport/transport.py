@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from eventd.egress.loop.sink import Blocked, LinkError, LinkUnavailable
+from eventd.egress.loop.sink import ADDRESS_FORBIDDEN, Blocked, LinkError, LinkUnavailable
 from eventd.egress.transport.origin_limit import MOST_CONNECTIONS, OriginLimit
 from eventd.egress.transport.url import ConnectionOrigin, read_url
 from eventd.net.address_rules import AddressForbidden, AddressRules
@@ -251,7 +251,7 @@ def _judge(error: Exception, attempt: _Attempt) -> LinkError:
     if isinstance(error, CertificateUnusable):
         return LinkError(Reason.FILES, str(error))
     if isinstance(error, AddressForbidden):
-        return Blocked("address_forbidden", str(error))
+        return Blocked(ADDRESS_FORBIDDEN, str(error))
     if isinstance(error, AnswerTooLarge):
         return LinkUnavailable("answer_too_large", f"the answer is larger than {attempt.most} bytes")
     if isinstance(error, TimeoutError) and error.errno is None:  # otherwise the system gave up first

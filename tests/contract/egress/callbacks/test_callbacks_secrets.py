@@ -66,6 +66,29 @@ async def test_a_file_that_is_no_secret_is_named_and_a_reload_reads_the_right_on
     await until(lambda: receiver.events == ["e1"])
 
 
+async def test_a_callback_with_nothing_to_send_shows_that_its_secret_cannot_be_read(
+    called: CalledBack, receiver: Receiver, tmp_path: Path
+) -> None:
+    file = tmp_path / "secret"
+    await called.declare(callback(receiver.url, keys=(CallbackKeyConfig("k", "active", str(file)),)))
+    cursor = await called.failed(1)
+    assert (cursor.state, cursor.reason) == ("failed", "secret_unreadable")
+    file.write_text(SECRET)
+    await called.rest(cursor)  # without a reload
+
+    async def runs() -> bool:
+        return (await called.cursor()).state == "running"
+
+    await until(runs)
+    cursor = await called.cursor()
+    assert (cursor.reason, cursor.last_error, cursor.succeeded_at) == ("", "", None)
+    assert receiver.requests == []
+    called.clock.advance(2.0)
+    file.write_text("not a secret")
+    assert await called.callbacks.reload() == []
+    assert (await called.failed(1)).reason == "secret_unreadable"
+
+
 async def test_a_file_that_hangs_holds_no_other_callback_and_is_named(
     called: CalledBack, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
