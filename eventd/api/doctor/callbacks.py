@@ -19,8 +19,13 @@ LOSSES_SINCE = LOSS_DAYS * DAY
 """For so many microseconds, a loss is reported: nothing undoes it."""
 _STUCK = {LinkState.BLOCKED: "callback-blocked", LinkState.FAILED: "callback-failed"}
 _CREDENTIALS = "correct the credential or the signing secret on the side that is wrong"
+_PAUSE = "none: the endpoint asks for time, and the node tries again; if it asks often, "
+_LATER = dict.fromkeys(
+    ("http_408", "http_425", "http_429"), f"{_PAUSE}set `limits.perSecond`, or collect events in `batch`"
+)
 _REMEDIES = {
-    "address_forbidden": "add the address to `callback_allow` and restart the node, or correct `url`",
+    **_LATER,
+    "address_forbidden": "correct the setting that the detail names and restart the node, or correct `url`",
     "secret_unreadable": "correct the file that the detail names, its owner or its mode, then send SIGHUP",
     "http_401": _CREDENTIALS,
     "http_403": _CREDENTIALS,
@@ -40,7 +45,9 @@ _OTHER = "correct `url` or the endpoint, whose log may say more, then: routerctl
 _FASTER = "raise `batch.maxEvents` or `limits.inFlight`, or make the endpoint faster"
 _UUID = "let the subscriber subscribe again, with the `uuid` that its receiver accepts"
 _REMEDIES_OF_SUBSCRIBERS = {
-    "address_forbidden": "add the address to `callback_allow` and restart the node, or let it subscribe with another",
+    **dict.fromkeys(_LATER, f"{_PAUSE}let it subscribe with a higher `max` or `timeout`"),
+    "address_forbidden": "correct the setting that the detail names and restart the node, or let it subscribe with"
+    " another callback",
     "secret_unreadable": _REMEDIES["secret_unreadable"],
     "http_401": _UUID,
     "http_403": _UUID,

@@ -9,7 +9,6 @@ from eventd.api.doctor.report import Check, CheckStatus
 from eventd.log.core.topic_row import TopicRow
 from eventd.settings.model import Settings
 from eventd.settings.values import Endpoint
-from eventd.text.size import format_size
 
 NEARLY_FULL: Final = 0.9
 """The part of its limit from which the topic of the surface is nearly full."""
@@ -54,7 +53,7 @@ def _room(house: TopicRow) -> Iterator[Check]:
     if not most or house.config.discard != "reject" or used < NEARLY_FULL * most:
         return
     is_full = most - used < LARGEST_EVENT
-    detail = f"the events of the surface take {format_size(used)} of {format_size(most)}"
+    detail = f"the events of the surface take {used:,} of {most:,} bytes"
     detail += ": publishers get 503" if is_full else ": publishers get 503 once these are full"
     remedy = (
         "raise `routemaster_max_bytes` and restart the node; events are kept for 7 days, and longer for subscribers"

@@ -23,6 +23,7 @@ from eventd.net.address_rules import AddressRules
 from eventd.resources.callback_configuration import CallbackConfig
 from eventd.runtime.clock import SECOND, Clock
 from eventd.store.rows.callback_attempts import CallbackAttempt
+from eventd.text.duration import format_duration
 from federation import webhooks
 from federation.keys import Key
 
@@ -174,19 +175,20 @@ class CallbackEndpoint:
             words = plain(mask.apply(answer.body.decode("utf-8", "replace"), body, is_cut=is_cut))
             meaning = meaning_of(answer.status)
             delivered = meaning is Meaning.DELIVERED
+            pause = None if delivered else retry_after(answer, self._clock.now())
             return SendOutcome(
                 meaning,
                 answer.status,
                 "" if delivered else meaning.value if meaning is Meaning.GONE else f"http_{answer.status}",
                 ""
                 if delivered
-                else _detail_of(answer.status, words, mask.apply(answer.headers.get("location", ""), body)),
+                else _detail_of(answer.status, words, mask.apply(answer.headers.get("location", ""), body), pause),
                 started_at,
                 duration,
                 answer.address,
                 key_ids,
                 words,
-                None if delivered else retry_after(answer, self._clock.now()),
+                pause,
                 {name: plain(mask.apply(text, body)) for name, text in answer.headers.items()} if keep_headers else {},
             )
         return SendOutcome(meaning, 0, reason, detail, started_at, self._spent(begun), address, key_ids, "")
@@ -230,9 +232,14 @@ def meaning_of(status: int) -> Meaning:
     return Meaning.BLOCKED
 
 
-def _detail_of(status: int, words: str, location: str) -> str:
-    """Return the sentence about an answer that was not 2xx; `words` is the beginning of its body."""
+def _detail_of(status: int, words: str, location: str, pause: float | None) -> str:
+    """Return the sentence about an answer that was not 2xx; `words` is the beginning of its body.
+
+    `pause`: the seconds that it asked for.
+    """
     detail = f"the endpoint answered {status}"
+    if pause is not None:
+        detail = f"{detail} and asked for a pause of {format_duration(int(pause) * SECOND)}"
     target = _shown_target(location) if 300 <= status <= 399 else ""
     if target:
         return f"{detail}, a redirect to {target}, which is not followed"

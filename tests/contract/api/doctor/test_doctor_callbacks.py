@@ -152,3 +152,15 @@ def test_an_endpoint_that_is_unreachable_has_a_step_that_shows_whether_it_helped
     failing = row(state=LinkState.BACKING_OFF, reason="unreachable", last_error="no")
     (check,) = check_callbacks([status(failing)], {}, NOW)
     assert "routerctl callback test billing" in check.remedy
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("http_429", "none: the endpoint asks for time"),
+        ("address_forbidden", "correct the setting that the detail names and restart the node"),
+    ],
+)
+def test_a_remedy_fits_the_reason(reason: str, remedy: str) -> None:
+    (check,) = check_callbacks([status(row(state=LinkState.BACKING_OFF, reason=reason, last_error="x"))], {}, NOW)
+    assert check.remedy.startswith(remedy)

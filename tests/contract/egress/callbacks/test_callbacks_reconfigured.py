@@ -227,6 +227,7 @@ async def test_an_answer_to_the_search_for_proof_counts(
     await called.emit("a", "b")
     cursor = await called.failed(1)
     assert cursor.reason == "http_429"
+    assert cursor.last_error == "the endpoint answered 429 and asked for a pause of 30m0s"
     assert cursor.retry_at is not None
     assert cursor.retry_at - clock.now() >= 1_800_000_000
 
