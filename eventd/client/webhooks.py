@@ -25,8 +25,13 @@ def verify(
 
     `body` is the body as received, before any decoding. `secrets` are `whsec_…`, `whpk_…` or PEM texts: during a
     rotation, the old and the new one. Raises `Malformed` for a missing or invalid header, `Unauthorized` without a
-    valid signature, `ClockSkew` for a time too far from the clock's, and `BadKey` for an unusable secret.
+    valid signature, `ClockSkew` for a time too far from the clock's, and `BadKey` for an unusable secret, or without
+    any.
     """
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise TypeError(f"the body must be the bytes that were received, not a {type(body).__name__} made of them")
     texts = [secrets] if isinstance(secrets, str) else [*secrets]
+    if not texts:
+        raise BadKey("no secret was given")
     keys: Collection[Key] = [read_key(str(number), text) for number, text in enumerate(texts, 1)]
     return verify_with(keys, headers, body, now=(clock or SystemClock()).now(), tolerance=tolerance)

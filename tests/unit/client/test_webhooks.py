@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from eventd.client import webhooks
@@ -35,3 +37,11 @@ def test_wrong_secret_and_replay() -> None:
 def test_unusable_secret() -> None:
     with pytest.raises(webhooks.BadKey, match="key '2'"):
         webhooks.verify(request(OLD), b"{}", [OLD, "geheim"])
+    with pytest.raises(webhooks.BadKey, match="no secret was given"):
+        webhooks.verify(request(OLD), b"{}", [])
+
+
+@pytest.mark.parametrize("body", ["{}", None, {}])
+def test_a_body_that_was_decoded(body: Any) -> None:
+    with pytest.raises(TypeError, match="must be the bytes that were received, not a "):
+        webhooks.verify(request(OLD), body, OLD)
