@@ -129,7 +129,7 @@ def _signing_key(at: int, text: str) -> SigningKey:
         key = CallbackKey.model_validate({"id": id, "secretFile": file})
     except ValidationError:
         hint = "write ID=FILE, such as b-2026=/etc/routerd-eventd/b-2026.key or b-2026=credential:b-2026"
-        raise Invalid(f"keys[{at}]: must be the id of a key and the file of its secret", hint=hint) from None
+        raise Invalid(f"keys[{at}]: must be the id of a key and the absolute path of its secret", hint=hint) from None
     if not key.secret_file:
         raise Invalid(f"keys[{at}]: names no file", hint="create a secret: routerctl callback secret new")
     return SigningKey(key.id, key.secret_file)

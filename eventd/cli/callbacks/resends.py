@@ -70,6 +70,8 @@ async def replay(
         raise typer.BadParameter("choose events in one way: --since and --until, or --from-seq and --to-seq")
     if not (by_time or by_seq or failed):
         raise typer.BadParameter("choose events: --since and --until, --from-seq and --to-seq, or --failed")
+    if from_seq is not None and to_seq is not None and to_seq < from_seq:
+        raise typer.BadParameter(f"--to-seq ({to_seq}) is less than --from-seq ({from_seq}): swap them")
     asked: dict[str, Any] = {"since": since, "until": until, "failed": failed, "dry_run": dry_run}
     asked |= {} if from_seq is None else {"from_seq": from_seq}
     asked |= {} if to_seq is None else {"to_seq": to_seq}

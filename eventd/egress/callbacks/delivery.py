@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from eventd.egress.callbacks.batches import MessageBatch
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, Meaning, SendOutcome
-from eventd.egress.callbacks.formats import STANDARD, UNSUITABLE, CallbackItem, body_of, message_id
+from eventd.egress.callbacks.formats import NEEDS, STANDARD, UNSUITABLE, CallbackItem, body_of, message_id
 from eventd.egress.callbacks.rate import RATE_LIMITED
 from eventd.egress.loop.sink import Ack, LinkUnavailable, RecordRefusal
 from eventd.egress.loop.tries import Tries
@@ -331,7 +331,7 @@ class CallbackDelivery:
         )
 
     def _unsuitable(self, batches: Sequence[MessageBatch]) -> tuple[RecordRefusal, ...]:
-        detail = f"the record has no form in the format {self._config.format}"
+        detail = f"the record has no form in the format {self._config.format}, {NEEDS}"
         return tuple(
             RecordRefusal(item, UNSUITABLE, detail)
             for batch in batches

@@ -39,6 +39,8 @@ EXPIRED: Final = "expired"
 """Reason why a matching event is not sent."""
 UNSUITABLE: Final = "unsuitable"
 """Reason why a record cannot be sent: it has no form in the callback's format."""
+NEEDS: Final = "which needs a tag TOPIC.ACTION (create, update, delete or noop), and data with url, t and perhaps data"
+"""What a record needs for the format `routemaster`, the only one in which some have no form."""
 _WHOLE = View(tags=True)
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -36,8 +36,11 @@ class NotSubscribed(NotFound):
         super().__init__(f"this client is not subscribed to {topic}")
 
 
+_HANDLES = "name it by its handle, which `routerctl routemaster token list` shows: several tokens may have one name"
+
+
 class TokenNotFound(NotFound):
     """No token has this handle, or is this text, which may be a token: the message does not repeat it."""
 
     def __init__(self) -> None:
-        super().__init__("no such token", hint="`routerctl routemaster token list` shows the handles of all tokens")
+        super().__init__("no such token", hint=_HANDLES)

@@ -216,7 +216,12 @@ async def test_what_the_search_for_proof_passes_is_accounted_for(
     await called.write("w.create", "rm", data='{"url":"https://x/1","t":1}')
     await called.rest(await called.failed(1))
     await called.caught_up()
-    assert sorted((one.position, one.reason) for one in await called.letters()) == [(2, "http_400"), (3, "unsuitable")]
+    letters = await called.letters()
+    assert sorted((one.position, one.reason) for one in letters) == [(2, "http_400"), (3, "unsuitable")]
+    assert [one.detail for one in letters if one.reason == "unsuitable"] == [
+        "the record has no form in the format routemaster, which needs a tag TOPIC.ACTION (create, update, delete or"
+        " noop), and data with url, t and perhaps data"
+    ]
 
 
 async def test_an_answer_to_the_search_for_proof_counts(

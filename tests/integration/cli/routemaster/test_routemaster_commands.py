@@ -51,7 +51,8 @@ def test_a_token_is_printed_alone_and_listed_without_it(control: Control, migrat
         control("routemaster", "token", "revoke", rotated["handle"], *at).out == f"token/{rotated['handle']} revoked\n"
     )
     assert control("routemaster", "token", "list", "-o", "name", *at).lines == [handle]
-    assert "no such token" in control("routemaster", "token", "revoke", "none", *at, code=3).err
+    unknown = control("routemaster", "token", "revoke", "none", *at, code=3).err
+    assert "no such token (name it by its handle, which" in unknown
     refused = control("routemaster", "token", "create", "x", "-o", "name", *at, code=2).err
     assert "-o name would lose the token" in refused
 
