@@ -20,6 +20,7 @@ from eventd.log.delivery.repairs import (
     MOST_POSITIONS,
     StoredDeadLetter,
     numbered_between,
+    read_all_dead_letters,
     read_dead_letters,
     recorded_between,
     remove_dead_letters,
@@ -28,7 +29,6 @@ from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_cursors import RESEND, callback_name, resend_prefix
 from eventd.store.rows.registry import announce
 
-PAGE = 1000
 MOST_RESENDS = 16
 """Maximum number of unfinished resends of a callback when another one is started: each sends beside the others."""
 MOST_SHOWN = 200
@@ -139,7 +139,12 @@ def _plan_replay(conn: Connection, params: Replay, now: int) -> _ReplayPlan:
     upto = min(upto, cursor.position)
     letters: list[StoredDeadLetter] = []
     if params.failed:
-        letters, _ = _sort_letters(conn, callback, cursor, _letters(conn, cursor, after, upto), now)
+        inside = [
+            letter
+            for letter in read_all_dead_letters(conn, cursor.topic_id, cursor=cursor.name)
+            if after < letter.position <= upto
+        ]
+        letters, _ = _sort_letters(conn, callback, cursor, inside, now)
     events = len(letters) if params.failed else count_between(conn, callback, cursor.topic_id, after, upto, now)
     if not events:
         raise Conflict(
@@ -312,14 +317,4 @@ def _chosen(conn: Connection, params: ChooseCallbackDeadLetters, cursor: Cursor)
         if missing:
             raise NotFound(f"the callback has no dead letter {', '.join(map(str, missing[:20]))}")
         return found
-    return _letters(conn, cursor, 0, 1 << 62)
-
-
-def _letters(conn: Connection, cursor: Cursor, after: int, upto: int) -> list[StoredDeadLetter]:
-    """Return the dead letters of a callback at positions in `(after, upto]`, ordered by id."""
-    chosen: list[StoredDeadLetter] = []
-    last = 0
-    while page := read_dead_letters(conn, cursor.topic_id, cursor=cursor.name, after=last, limit=PAGE):
-        last = page[-1].id
-        chosen += [letter for letter in page if after < letter.position <= upto]
-    return chosen
+    return read_all_dead_letters(conn, cursor.topic_id, cursor=cursor.name)

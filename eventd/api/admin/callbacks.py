@@ -37,7 +37,7 @@ from eventd.log.cursors.cursors import (
     read_selection,
 )
 from eventd.log.cursors.holding import DISABLED_BY
-from eventd.log.delivery.repairs import read_dead_letters, recorded_between, remove_dead_letters
+from eventd.log.delivery.repairs import recorded_between, remove_dead_letters_after
 from eventd.resources.callback_configuration import CallbackConfig
 from eventd.resources.subscriber_configuration import SubscriberLimits
 from eventd.store.engine.database import Connection
@@ -52,7 +52,6 @@ if TYPE_CHECKING:  # the module loads the HTTP client, which other operations do
 RECENT = 5
 """Number of attempts that a description shows."""
 _PLACE = re.compile(r"([0-9]{0,18}):([0-9]{0,18})")
-_LETTERS = 1000
 
 
 class ListCallbacks(Params):
@@ -395,12 +394,7 @@ def _go_to(conn: Connection, cursor: Cursor, to: int, now: int) -> None:
     delete_cursors(conn, resends)
     for name in (cursor.name, *resends):
         forget_attempts(conn, name)
-    while letters := [
-        letter.id
-        for letter in read_dead_letters(conn, cursor.topic_id, cursor=cursor.name, limit=_LETTERS, newest=True)
-        if letter.position > to
-    ]:
-        remove_dead_letters(conn, letters)
+    remove_dead_letters_after(conn, cursor.topic_id, cursor.name, to)
     move_cursor(conn, cursor.name, to=to, now=now)
     # The new version ends requests from the old position at once.
     if is_subscriber(cursor.name):

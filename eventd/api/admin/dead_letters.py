@@ -17,10 +17,15 @@ from eventd.errors import Conflict, NotFound
 from eventd.groups.lookup import find_group, find_peer, read_group_topic
 from eventd.log.core.head import lock_head
 from eventd.log.core.scan import read_at
-from eventd.log.delivery.repairs import MOST_POSITIONS, StoredDeadLetter, read_dead_letters, remove_dead_letters
+from eventd.log.delivery.repairs import (
+    MOST_POSITIONS,
+    StoredDeadLetter,
+    read_all_dead_letters,
+    read_dead_letters,
+    remove_dead_letters,
+)
 from eventd.store.engine.database import Connection
 
-PAGE = 1000
 REFUSED_AGAIN = frozenset({"id_conflict", "own_source", "loop"})
 """Reasons that lie in the event itself: the peer refuses it every time, whatever either side declares."""
 
@@ -150,9 +155,4 @@ def _chosen(conn: Connection, params: ChooseDeadLetters) -> list[StoredDeadLette
             raise NotFound(f"group {group.name} has no dead letter {', '.join(map(str, missing[:20]))}")
         return found
     cursor = link_name(group.name, find_peer(group, params.peer).node_name) if params.peer else ""
-    chosen: list[StoredDeadLetter] = []
-    while page := read_dead_letters(
-        conn, topic, cursor=cursor, kind=PEER, after=chosen[-1].id if chosen else 0, limit=PAGE
-    ):
-        chosen += page
-    return chosen
+    return read_all_dead_letters(conn, topic, cursor=cursor, kind=PEER)

@@ -14,7 +14,6 @@ from eventd.egress.cursors import BACKFILL, begin_backfill, pause_all, reconcile
 from eventd.egress.subscriptions.trigger import SubscriptionTrigger
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.groups.lookup import find_group, read_group_topic
-from eventd.groups.subscriptions import COUNTED
 from eventd.log.core.head import read_head
 from eventd.log.core.scan import read_at
 from eventd.log.cursors.cursors import (
@@ -29,9 +28,10 @@ from eventd.log.cursors.cursors import (
 from eventd.log.delivery.repairs import (
     MOST_POSITIONS,
     StoredDeadLetter,
-    read_dead_letters,
+    read_all_dead_letters,
     recorded_between,
     remove_dead_letters,
+    remove_dead_letters_after,
     start_repair,
 )
 from eventd.resources.configuration import SubscriptionConfig
@@ -76,7 +76,7 @@ def _retry_now(conn: Connection, params: RetryParams, now: int) -> dict[str, Any
     announce(conn)  # locks the head, which is always locked before cursors, and wakes the node
     one = find_subscription(conn, params.subscription, params.group)
     cursor = _cursor(conn, one, now)
-    letters = _letters(conn, cursor)
+    letters = read_all_dead_letters(conn, cursor.topic_id, cursor=cursor.name)
     if params.ids:
         missing = sorted(set(params.ids) - {letter.event_id for letter in letters})
         if missing:
@@ -88,15 +88,6 @@ def _retry_now(conn: Connection, params: RetryParams, now: int) -> dict[str, Any
     remove_dead_letters(conn, [letter.id for letter in again])
     clear_failures(conn, [cursor.name, *(backfill.name for backfill in _backfills(conn, one))], now)
     return {"subscription": one.name, "group": one.group, "retried": len(again), "kept": kept}
-
-
-def _letters(conn: Connection, cursor: Cursor) -> list[StoredDeadLetter]:
-    letters: list[StoredDeadLetter] = []
-    while page := read_dead_letters(
-        conn, cursor.topic_id, cursor=cursor.name, after=letters[-1].id if letters else 0, limit=COUNTED
-    ):
-        letters += page
-    return letters
 
 
 def _judge(
@@ -183,7 +174,7 @@ def _go_to(conn: Connection, one: SubscriptionConfig, cursor: Cursor, to: int, n
     for name in (cursor.name, *backfills):
         detach_runs(conn, name, now)
     delete_cursors(conn, backfills)
-    remove_dead_letters(conn, [letter.id for letter in _letters(conn, cursor) if letter.position > to])
+    remove_dead_letters_after(conn, cursor.topic_id, cursor.name, to)
     move_cursor(conn, cursor.name, to=to, now=now)
     version, selection = read_selection(conn, cursor.name)
     # The new version stops runs from the old position at once, also one whose window stays open for a minute.

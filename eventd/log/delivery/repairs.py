@@ -15,7 +15,7 @@ from eventd.log.core.topic_row import find_topic_by_id
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import create_cursor, next_repair_name
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import execute_many, fetch, fetch_in
+from eventd.store.engine.statements import execute, execute_many, fetch, fetch_in
 from eventd.store.rows.registry import announce
 
 MOST_POSITIONS = 10_000
@@ -106,6 +106,10 @@ def start_repair(
     return name
 
 
+_PAGE = 1000
+"""Number of dead letters that are read at a time."""
+
+
 class StoredDeadLetter(NamedTuple):
     """A dead letter with parts of its event. Times in microseconds.
 
@@ -168,6 +172,18 @@ def read_dead_letters(
     return [_letter(row, stored.get(row[2])) for row in rows]
 
 
+def read_all_dead_letters(
+    conn: Connection, topic_id: int, *, cursor: str = "", kind: str = ""
+) -> list[StoredDeadLetter]:
+    """Return all dead letters of a topic, only those of one cursor or of cursors of one kind, ordered by row id."""
+    found: list[StoredDeadLetter] = []
+    while page := read_dead_letters(
+        conn, topic_id, cursor=cursor, kind=kind, after=found[-1].id if found else 0, limit=_PAGE
+    ):
+        found += page
+    return found
+
+
 def _letter(row: Sequence[Any], record: Record | None) -> StoredDeadLetter:
     left = (record.tag, record.subject, record.expires_at) if record else (None, None, None)
     return StoredDeadLetter(*row, *left)
@@ -182,3 +198,9 @@ def count_dead_letters(conn: Connection, topic_id: int) -> dict[str, int]:
 def remove_dead_letters(conn: Connection, ids: Sequence[int]) -> int:
     """Delete the dead letters with these row ids; return how many were deleted."""
     return execute_many(conn, "DELETE FROM dead_letters WHERE id = ?", [(at,) for at in ids])
+
+
+def remove_dead_letters_after(conn: Connection, topic_id: int, cursor: str, position: int) -> None:
+    """Delete the dead letters of a cursor after a position."""
+    sql = "DELETE FROM dead_letters WHERE topic_id = ? AND cursor = ? AND position > ?"
+    execute(conn, sql, (topic_id, cursor, position))

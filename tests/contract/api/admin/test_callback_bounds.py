@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,12 +15,14 @@ from eventd.api.routes import OPERATIONS
 from eventd.errors import Conflict, EventdError, Invalid
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
-from eventd.log.cursors.cursors import read_cursors
+from eventd.log.cursors.cursors import DeadLetter, insert_dead_letter, read_cursors
 from eventd.log.routemaster.house_topic import house_config
 from eventd.log.routemaster.publish import PublishedEvent, PublishEvent
 from eventd.log.routemaster.subscriptions import PutSubscriber, SubscriptionSettings
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 from eventd.store.rows.callback_cursors import callback_name
-from eventd.testing import draft
+from eventd.testing import ManualClock, draft
 from tests.support import operations
 
 DECLARED = """
@@ -119,3 +122,26 @@ async def test_a_reset_to_any_time_is_within_the_log(services: Services, since: 
     await attempt(services, "callbacks.reset", callback="hook", since=since)
     (cursor,) = await services.database.read(read_cursors, name=callback_name("hook"))
     assert 0 <= cursor.position <= (await services.database.read(read_head)).last
+
+
+async def test_a_reset_deletes_the_dead_letters_of_all_events_that_it_sends_again(
+    services: Services, clock: ManualClock
+) -> None:
+    clock.advance(60)
+    await services.log.append(await services.log.topic("group:g"), [draft("late")])
+    head = (await services.database.read(read_head)).last
+    cursor = callback_name("hook")
+    # The oldest is of the newest event: a resend of earlier events has failed since.
+    positions = [head, *range(-1500, 0)]
+    await services.database.write(_add_letters, cursor, positions)
+    await operations.run(services, "callbacks.reset", callback="hook", since="30s")
+    left = await services.database.read(fetch, "SELECT position FROM dead_letters WHERE cursor = ?", (cursor,))
+    assert sorted(position for (position,) in left) == positions[1:]
+    dropped = await operations.run(services, "callback_letters.drop", callback="hook", all=True)
+    assert dropped == {"dropped": 1500}
+
+
+def _add_letters(conn: Connection, name: str, positions: Sequence[int]) -> None:
+    (cursor,) = read_cursors(conn, name=name)
+    for position in positions:
+        insert_dead_letter(conn, DeadLetter(name, position, cursor.topic_id, f"e{position}", "refused", "no", 1, 0))
