@@ -41,6 +41,8 @@ _MOST_PAGES = 8
 MOST_BLOCKS = 20_000
 """Maximum number of blocks, the newest ones, in which what waits for subscribers is counted: the log of one that is far
 behind is not read each time."""
+_MOST_NAMED = 20
+"""Maximum number of callbacks that a hint names."""
 _WHY_NOT = {EXPIRED: "it has expired", UNSUITABLE: "it has no form in the callback's format"}
 
 
@@ -114,7 +116,10 @@ def _no_callback(name: str, known: Collection[str]) -> NotFound:
         hint = "routerctl routemaster subscribers lists those there are"
         return NotFound(f"the Routemaster surface has no subscriber {handle}", hint=hint)
     close = difflib.get_close_matches(name[:MOST], known, 1)
-    hint = f"did you mean {close[0]}?" if close else f"declared: {', '.join(known) or 'none'}"
+    declared = [one for one in known if not one.startswith(SUBSCRIBER)]
+    hint = f"did you mean {close[0]}?" if close else f"declared: {', '.join(declared[:_MOST_NAMED]) or 'none'}"
+    if not close and len(declared) > _MOST_NAMED:
+        hint += "; routerctl callback list shows all"
     return NotFound(f"there is no callback {name if len(name) <= MOST else quoted(name)}", hint=hint)
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from eventd.api.errors.codes import API_FORM
 from eventd.api.framework.operations import Services
 from eventd.api.routes import OPERATIONS
-from eventd.errors import Conflict, EventdError, Invalid
+from eventd.errors import Conflict, EventdError, Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
 from eventd.log.cursors.cursors import DeadLetter, insert_dead_letter, read_cursors
@@ -145,3 +145,17 @@ def _add_letters(conn: Connection, name: str, positions: Sequence[int]) -> None:
     (cursor,) = read_cursors(conn, name=name)
     for position in positions:
         insert_dead_letter(conn, DeadLetter(name, position, cursor.topic_id, f"e{position}", "refused", "no", 1, 0))
+
+
+async def test_the_hint_for_an_unknown_callback_names_some_declared_ones_and_no_subscribers(services: Services) -> None:
+    async def hint() -> str:
+        with pytest.raises(NotFound) as caught:
+            await operations.run(services, "callbacks.describe", callback="zzz")
+        return caught.value.hint
+
+    assert await hint() == "declared: hook"
+    kind = DECLARED.partition("---\n")[2]
+    more = "---\n".join(kind.replace("hook", f"hook{number:03}") for number in range(100))
+    await operations.run(services, "resources.apply", sources=[{"name": "f", "text": more}])
+    assert (await hint()).startswith("declared: hook, hook000, hook001")
+    assert (await hint()).endswith("hook018; routerctl callback list shows all")
