@@ -76,7 +76,7 @@ _TEREDO: Final = ipaddress.IPv6Network("2001::/32")
 _CARRIERS: Final = (_MAPPED, _NAT64, _SIX_TO_FOUR, _TEREDO)
 
 
-class Unlisted(Enum):
+class UnlistedPolicy(Enum):
     """Whether connections may lead to an address that is in none of the lists."""
 
     PUBLIC = "public"
@@ -176,7 +176,7 @@ class AddressRules:
     deny: tuple[AddressEntry, ...]
     allow_setting: str
     deny_setting: str
-    unlisted: Unlisted
+    unlisted: UnlistedPolicy
     _judged: dict[tuple[str, str, int], str | None] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -186,7 +186,7 @@ class AddressRules:
         Raises `Invalid` for an entry that cannot be read.
         """
         lists = parse_entries(allow, allow=True), parse_entries(deny, allow=False)
-        return cls(*lists, CALLBACK_ALLOW, CALLBACK_DENY, Unlisted.PUBLIC)
+        return cls(*lists, CALLBACK_ALLOW, CALLBACK_DENY, UnlistedPolicy.PUBLIC)
 
     @classmethod
     def of_peers(cls, allow: Iterable[str], deny: Iterable[str]) -> AddressRules | None:
@@ -197,7 +197,9 @@ class AddressRules:
         allowed, denied = parse_entries(allow, allow=True), parse_entries(deny, allow=False)
         if not allowed and not denied:
             return None
-        return cls(allowed, denied, PEER_ALLOW, PEER_DENY, Unlisted.REFUSED if allowed else Unlisted.ALLOWED)
+        return cls(
+            allowed, denied, PEER_ALLOW, PEER_DENY, UnlistedPolicy.REFUSED if allowed else UnlistedPolicy.ALLOWED
+        )
 
     def judge(self, address: str, host: str, port: int) -> str | None:
         """Return why no connection may lead to an address on behalf of a URL's host and port; None if one may.
@@ -255,7 +257,7 @@ class AddressRules:
 
     def _judge_port(self, host: str, port: int) -> str | None:
         """Return why a port is refused whatever address the host name resolves to; None if an address decides."""
-        if self.unlisted is not Unlisted.PUBLIC or port >= LOWEST_PORT or port == HTTPS_PORT:
+        if self.unlisted is not UnlistedPolicy.PUBLIC or port >= LOWEST_PORT or port == HTTPS_PORT:
             return None
         name = normal_host(host)
         if any(entry.names(name, port) or (not entry.host and entry.port == port) for entry in self.allow):
@@ -273,8 +275,8 @@ class AddressRules:
         if any(entry.port == port for entry in entries):
             return None
         is_listed = any(entry.port == 0 for entry in entries)
-        if self.unlisted is not Unlisted.PUBLIC:
-            is_refused = self.unlisted is Unlisted.REFUSED and not is_listed
+        if self.unlisted is not UnlistedPolicy.PUBLIC:
+            is_refused = self.unlisted is UnlistedPolicy.REFUSED and not is_listed
             return f"is not in {self.allow_setting}: add it there, or correct the URL" if is_refused else None
         why = "" if is_listed else ("is an address with a zone" if has_zone else _not_public(address))
         if why:

@@ -68,7 +68,7 @@ def address_of(place: Sequence[object]) -> str:
     return str(ipaddress.ip_address(f"{place[0]}{zone}"))
 
 
-class _Pending:
+class _PendingLookUp:
     """A look-up that may be under way, and how many requests need it."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class NameCache:
         self._monotonic = monotonic
         self._find = find
         self._found: dict[_Key, tuple[float, tuple[str, ...]]] = {}  # the oldest first
-        self._pending: dict[_Key, _Pending] = {}
+        self._pending: dict[_Key, _PendingLookUp] = {}
 
     async def addresses(self, host: str, port: int) -> tuple[str, ...]:
         """Return the addresses of a host, at least one. Raises OSError.
@@ -98,7 +98,7 @@ class NameCache:
         return found if found and self._monotonic() - at < KEPT_SECONDS else ()
 
     async def _wait(self, key: _Key) -> tuple[str, ...]:
-        pending = self._pending.setdefault(key, _Pending())
+        pending = self._pending.setdefault(key, _PendingLookUp())
         pending.users += 1
         try:
             async with pending.lock:  # cancelling one request leaves the look-up to the next

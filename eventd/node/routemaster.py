@@ -17,9 +17,9 @@ from eventd.api.listener.runner import Runner
 from eventd.api.routemaster.answers import refused_by_library
 from eventd.api.routemaster.app import KEEPALIVE_SECONDS, build_surface
 from eventd.api.routemaster.configuration import config_of, read_clients, read_root_key
-from eventd.api.routemaster.surface import DueBatches, Published, RootKey, SurfaceContext
+from eventd.api.routemaster.surface import CountPublished, DueBatches, RootKey, SurfaceContext
 from eventd.log.core.eventlog import EventLog
-from eventd.log.routemaster.house_topic import OpenTopic
+from eventd.log.routemaster.surface_topic import OpenTopic
 from eventd.log.routemaster.tokens import ImportTokens
 from eventd.settings.model import Settings
 from eventd.tls.contexts import ServerTls
@@ -48,7 +48,7 @@ class SurfaceDependencies:
     keys: Keys
     limits: ConcurrencyLimits
     metrics: ConnectionMetrics
-    published: Published
+    published: CountPublished
     parsing: ParsingTime
     read_keys: Callable[[], Awaitable[None]]
     changed: Callable[[], None]

@@ -19,14 +19,14 @@ from eventd.store.rows.routemaster import list_rm_topics
 
 def read_surface(conn: Connection, now: int, most: int, mark: int) -> SurfaceFigures:
     """Return what can be measured of the surface. `most` and `mark`: see `StoreFigure`, 0 for no limit."""
-    house = find_topic(conn, ROUTEMASTER)
-    letters = {} if house is None else count_dead_letters(conn, house.id)
+    topic = find_topic(conn, ROUTEMASTER)
+    letters = {} if topic is None else count_dead_letters(conn, topic.id)
     cursors = {cursor.name: cursor for cursor in read_cursors(conn, CALLBACK)}
     states = read_states(conn, most_blocks=MOST_BLOCKS)
     return SurfaceFigures(
         [_subscriber(state, cursors, letters, now) for state in states],
         [TopicFigure(row.name, row.publisher, row.events) for row in list_rm_topics(conn)],
-        StoreFigure(0 if house is None else house.bytes, most or None, mark or None),
+        StoreFigure(0 if topic is None else topic.bytes, most or None, mark or None),
     )
 
 

@@ -82,8 +82,8 @@ async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, An
     checks += await services.database.read(_read_callbacks, params.group, now)
     if not params.group:
         if services.settings is not None and services.settings.routemaster_listen is not None:
-            house = await services.database.read(find_topic, ROUTEMASTER)
-            checks += check_surface(services.settings, services.settings.routemaster_listen, house)
+            topic = await services.database.read(find_topic, ROUTEMASTER)
+            checks += check_surface(services.settings, services.settings.routemaster_listen, topic)
         checks += check_shipping((await services.database.read(read_shipping))["books"])
     if not groups:
         checks.append(Check("expected peers", CheckStatus.SKIP, detail="no EventGroup is declared"))

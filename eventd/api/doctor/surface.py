@@ -16,8 +16,8 @@ LARGEST_EVENT: Final = 16 << 10
 """With less room than so many bytes, an event may be refused."""
 
 
-def check_surface(settings: Settings, listen: Endpoint, house: TopicRow | None) -> Iterator[Check]:
-    """Yield a check for each finding; `house` is the topic with the events, None before it exists."""
+def check_surface(settings: Settings, listen: Endpoint, topic: TopicRow | None) -> Iterator[Check]:
+    """Yield a check for each finding; `topic` is the topic with the events, None before it exists."""
     yield from _tls(settings, listen)
     if not settings.routemaster_root_key.get_secret_value() and not settings.routemaster_root_key_file:
         yield _warn(
@@ -26,8 +26,8 @@ def check_surface(settings: Settings, listen: Endpoint, house: TopicRow | None) 
             "write a key of 16 characters or more to a file, name it in `routemaster_root_key_file`, and restart the"
             " node; until then: routerctl routemaster token create NAME",
         )
-    if house is not None:
-        yield from _room(house)
+    if topic is not None:
+        yield from _room(topic)
 
 
 def _tls(settings: Settings, listen: Endpoint) -> Iterator[Check]:
@@ -47,10 +47,10 @@ def _tls(settings: Settings, listen: Endpoint) -> Iterator[Check]:
     )
 
 
-def _room(house: TopicRow) -> Iterator[Check]:
+def _room(topic: TopicRow) -> Iterator[Check]:
     """Yield a check if publishers are refused soon, or now; where old events are evicted instead, they are not."""
-    most, used = house.config.cap_bytes, house.bytes
-    if not most or house.config.discard != "reject" or used < NEARLY_FULL * most:
+    most, used = topic.config.cap_bytes, topic.bytes
+    if not most or topic.config.discard != "reject" or used < NEARLY_FULL * most:
         return
     is_full = most - used < LARGEST_EVENT
     detail = f"the events of the surface take {used:,} of {most:,} bytes"

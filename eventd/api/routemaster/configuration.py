@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from eventd.api.routemaster.surface import SurfaceConfig
-from eventd.log.routemaster.house_topic import house_config
 from eventd.log.routemaster.names import is_token
+from eventd.log.routemaster.surface_topic import surface_topic_config
 from eventd.log.routemaster.tokens import NewToken
 from eventd.settings.model import BadSettings, SettingProblem, Settings
 from eventd.settings.routemaster import networks_of
@@ -30,7 +30,7 @@ def config_of(settings: Settings) -> SurfaceConfig:
         scaling_threshold=settings.routemaster_scaling_threshold,
         scaling_deadline=settings.routemaster_scaling_deadline,
         empty_list=settings.routemaster_empty_list == "200",
-        topic=house_config(cap_bytes=settings.routemaster_mark, discard=settings.routemaster_discard),
+        topic=surface_topic_config(cap_bytes=settings.routemaster_mark, discard=settings.routemaster_discard),
         max_bytes=settings.max_total_bytes,
     )
 

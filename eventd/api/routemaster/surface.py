@@ -15,7 +15,7 @@ from eventd.api.framework.limits import ConcurrencyLimits
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_config import TopicConfig
-from eventd.log.routemaster.house_topic import house_config
+from eventd.log.routemaster.surface_topic import surface_topic_config
 
 Network = IPv4Network | IPv6Network
 Kind = Literal["root", "client", "none"]
@@ -37,7 +37,7 @@ class NoBatches:
         return 0
 
 
-Published = Callable[[str, str, int], None]
+CountPublished = Callable[[str, str, int], None]
 """Gets the topic, the publisher's handle, and the bytes of each event that was written."""
 
 
@@ -65,7 +65,7 @@ class SurfaceConfig(NamedTuple):
     scaling_threshold: int = 100
     scaling_deadline: float = 1.0
     empty_list: bool = False
-    topic: TopicConfig = house_config()
+    topic: TopicConfig = surface_topic_config()
     max_bytes: int = 0
 
 
@@ -101,7 +101,7 @@ class SurfaceContext:
     config: SurfaceConfig
     limits: ConcurrencyLimits
     limiter: ConnectionLimiter
-    published: Published = lambda topic, publisher, size: None
+    published: CountPublished = lambda topic, publisher, size: None
     reload_keys: Callable[[], Awaitable[None]] = _know_keys
     changed: Callable[[], None] = lambda: None
     due: DueBatches = field(default_factory=NoBatches)

@@ -20,7 +20,7 @@ from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt
 from eventd.store.rows.routemaster import add_sent
 from eventd.text.duration import HOUR, MINUTE, SECOND, format_duration
 
-LEAST_APART = 12 * HOUR
+LEAST_FAILING = 12 * HOUR
 """How long a callback must have failed, in microseconds, before the node disables it, however short `disable_after` is:
 what ends within a night is no reason to give an endpoint up."""
 MOST_LATE = 5 * MINUTE
@@ -113,7 +113,7 @@ class CallbackCursor(StoredCursor):
 
     `attempts` returns the failed attempts that are to be stored; `stored` is called once a failure is.
 
-    `disable_after` is in microseconds, and counts as `LEAST_APART` if it is less; None: the node never disables the
+    `disable_after` is in microseconds, and counts as `LEAST_FAILING` if it is less; None: the node never disables the
     callback, not even on a 410. `subscriber` is the identity of a subscriber of the Routemaster surface, whose
     delivered events are counted; empty for others.
     """
@@ -135,7 +135,7 @@ class CallbackCursor(StoredCursor):
         self._subscriber_log = SubscriberLog(subscriber)
         self._log = log
         self._attempts = attempts
-        self._disable_after = None if disable_after is None else max(disable_after, LEAST_APART)
+        self._disable_after = None if disable_after is None else max(disable_after, LEAST_FAILING)
         self._notify = notify
         self._is_failing: bool | None = None  # whether this was notified; None: not known yet
         self.postpone = self._postpone

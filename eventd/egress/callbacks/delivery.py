@@ -64,7 +64,7 @@ class CallbackMetrics(Protocol):
     def forget(self, callback: str) -> None: ...
 
 
-class AttemptBegun(ChangeUnit[None]):
+class BeginAttempt(ChangeUnit[None]):
     """Stores that an attempt is under way, in a transaction with those of other callbacks.
 
     Clients do not wait for it: when many batches close together, publishing takes turns with these rows.
@@ -109,7 +109,7 @@ class PageSource:
     head: Head
 
 
-Sent = tuple[MessageBatch, SendOutcome]
+SentBatch = tuple[MessageBatch, SendOutcome]
 """A batch, and the outcome of its request."""
 
 
@@ -200,7 +200,7 @@ class CallbackDelivery:
     async def deliver(self, batches: Sequence[MessageBatch], source: PageSource) -> Ack:
         """Send batches in order, as many as fit into a run, and return the result. Raises `LinkError`."""
         begun = self._log.clock.monotonic()
-        done: list[Sent] = []
+        done: list[SentBatch] = []
         at = 0
         while at < len(batches):
             some = batches[at : at + self._config.in_flight]
@@ -230,7 +230,7 @@ class CallbackDelivery:
             return None
         id = self._id_of(batch.items, source)
         if not batch.is_full and not self._is_noted and self._config.format != STANDARD:
-            await self._log.submit(AttemptBegun(self._row(batch, id, None)))
+            await self._log.submit(BeginAttempt(self._row(batch, id, None)))
             self._is_noted = True
         body = body_of(batch.items, self._config.format, source.topic, source.head.epoch)
         outcome = await self._endpoint.send(id, body, repair=self._is_repair)
@@ -244,7 +244,7 @@ class CallbackDelivery:
         self,
         batch: MessageBatch,
         outcome: SendOutcome,
-        done: list[Sent],
+        done: list[SentBatch],
         source: PageSource,
     ) -> Ack:
         """Return the result up to a batch that was not accepted; raise its error if nothing was before."""
@@ -286,7 +286,7 @@ class CallbackDelivery:
         ack = self._ack([(given_up, outcome), *done], source)
         return replace(ack, refused=(*ack.refused, refusal))
 
-    async def _prove(self, batch: MessageBatch, outcome: SendOutcome, source: PageSource) -> list[Sent]:
+    async def _prove(self, batch: MessageBatch, outcome: SendOutcome, source: PageSource) -> list[SentBatch]:
         """Find out whether the endpoint accepts another event; return the next one if that was it.
 
         Each attempt sends one later event ahead, the next one first. If the endpoint accepts an event behind that, it
@@ -315,7 +315,7 @@ class CallbackDelivery:
 
     # --- results ----------------------------------------------------------------------------------------------
 
-    def _ack(self, done: Sequence[Sent], source: PageSource) -> Ack:
+    def _ack(self, done: Sequence[SentBatch], source: PageSource) -> Ack:
         """Return the result of accepted batches, as one ledger row. Records that have no form become dead letters."""
         if not done:
             return Ack(0)

@@ -52,15 +52,15 @@ def read_states(conn: Connection, *, most_blocks: int | None = None) -> list[Sub
     positions = {cursor.name: cursor.position for cursor in read_cursors(conn, CALLBACK)}
     after = {row.identity: positions[row.cursor] for row in subscribers if row.cursor in positions}
     waiting = [row for row in subscribers if row.identity in after]
-    line, head = find_topic(conn, ROUTEMASTER), read_head(conn).last
+    topic, head = find_topic(conn, ROUTEMASTER), read_head(conn).last
     topics: dict[str, _Positions] = {}
     first = 0
-    if line is not None and waiting:
-        least = 0 if most_blocks is None else _begin_of_newest(conn, line.id, most_blocks)
-        first = max(line.evicted_position, least, min(after[row.identity] for row in waiting))
-        topics = _read_positions(conn, line.id, first, head, {topic for row in waiting for topic in _topics_of(row)})
+    if topic is not None and waiting:
+        least = 0 if most_blocks is None else _begin_of_newest(conn, topic.id, most_blocks)
+        first = max(topic.evicted_position, least, min(after[row.identity] for row in waiting))
+        topics = _read_positions(conn, topic.id, first, head, {name for row in waiting for name in _topics_of(row)})
     counted = [_count(topics, row.intervals, max(first, after.get(row.identity, head))) for row in subscribers]
-    evicted = 0 if line is None else line.evicted_position
+    evicted = 0 if topic is None else topic.evicted_position
     return [
         SubscriberState(row, found._replace(exact=max(evicted, after.get(row.identity, head)) >= first))
         for row, found in zip(subscribers, counted, strict=True)

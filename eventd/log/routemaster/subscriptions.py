@@ -14,8 +14,8 @@ from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.topic_row import find_topic
 from eventd.log.cursors.cursors import clear_failures, create_cursor, delete_cursors, read_cursors
 from eventd.log.routemaster.errors import NotSubscribed, RmTopicNotFound, SubscriberNotFound, TopicClaimed
-from eventd.log.routemaster.house_topic import create_topic
 from eventd.log.routemaster.publish import require_unclaimed_room
+from eventd.log.routemaster.surface_topic import create_topic
 from eventd.log.topics.errors import Throttled
 from eventd.log.topics.topics import ROUTEMASTER
 from eventd.runtime.clock import SECOND
@@ -117,9 +117,9 @@ class PutSubscriber(ChangeUnit[SubscriberRow]):
         )
 
     def _make_cursor(self, tx: Transaction) -> None:
-        house = find_topic(tx.conn, ROUTEMASTER) or create_topic(tx, self._config, self._random)
+        topic = find_topic(tx.conn, ROUTEMASTER) or create_topic(tx, self._config, self._random)
         name = cursor_of(self._identity)
-        create_cursor(tx.conn, name, kind=CALLBACK, topic_id=house.id, position=tx.head.last, now=tx.now, hold=HOLD)
+        create_cursor(tx.conn, name, kind=CALLBACK, topic_id=topic.id, position=tx.head.last, now=tx.now, hold=HOLD)
         clear_failures(tx.conn, [name], tx.now)  # a client that subscribes again is there again
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.retention.evict import EvictionLimits, evict
-from eventd.log.routemaster.house_topic import house_config
 from eventd.log.routemaster.subscriptions import PutSubscriber, SubscriptionSettings
+from eventd.log.routemaster.surface_topic import surface_topic_config
 from eventd.log.routemaster.tokens import (
     CreateToken,
     DeleteToken,
@@ -202,7 +202,7 @@ async def test_expired_tokens_go_with_what_belongs_to_them_and_those_of_the_sett
     await log.submit(RotateToken(ends.handle, "ends--1", 3600 * SECOND))
     wanted = SubscriptionSettings(("orders",), "https://app.example/", "")
     for identity in (ends.identity, identities["app"]):
-        await log.submit(PutSubscriber(identity, wanted, config=house_config(), random=bytes(16)))
+        await log.submit(PutSubscriber(identity, wanted, config=surface_topic_config(), random=bytes(16)))
         await log.submit(SignSubscriber(identity, [SigningKey("k", "/key")]))
     await log.submit(DeleteToken("ends--1"))
 

@@ -9,7 +9,6 @@ import pytest
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
 from eventd.log.cursors.cursors import DeadLetter, Step, create_cursor
-from eventd.log.routemaster.house_topic import OpenTopic, house_config
 from eventd.log.routemaster.publish import PublishedEvent, PublishEvent
 from eventd.log.routemaster.subscriptions import (
     DeleteRmTopic,
@@ -18,6 +17,7 @@ from eventd.log.routemaster.subscriptions import (
     PutSubscriber,
     SubscriptionSettings,
 )
+from eventd.log.routemaster.surface_topic import OpenTopic, surface_topic_config
 from eventd.log.routemaster.tokens import CreateToken, DeleteToken, NewToken, RotateToken, SignSubscriber
 from eventd.log.topics.limits import sweep
 from eventd.node.retention import Retention
@@ -30,7 +30,7 @@ from eventd.store.rows.routemaster import SigningKey, cursor_of
 from eventd.store.schema.columns import metadata
 from eventd.testing import ManualClock, until
 
-CONFIG = house_config()
+CONFIG = surface_topic_config()
 WEEK = 8 * 86_400
 """Seconds, and a day more."""
 

@@ -16,9 +16,9 @@ from eventd.errors import Conflict, EventdError, Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
 from eventd.log.cursors.cursors import DeadLetter, insert_dead_letter, read_cursors
-from eventd.log.routemaster.house_topic import house_config
 from eventd.log.routemaster.publish import PublishedEvent, PublishEvent
 from eventd.log.routemaster.subscriptions import PutSubscriber, SubscriptionSettings
+from eventd.log.routemaster.surface_topic import surface_topic_config
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
 from eventd.store.rows.callback_cursors import callback_name
@@ -53,11 +53,13 @@ async def services(log: EventLog) -> Services:
     found = Services(log)
     await operations.run(found, "resources.apply", sources=[{"name": "f", "text": DECLARED}])
     wanted = SubscriptionSettings(("orders",), "https://app.example/", "")
-    await log.submit(PutSubscriber("app--1", wanted, config=house_config(), random=bytes(16)))
+    await log.submit(PutSubscriber("app--1", wanted, config=surface_topic_config(), random=bytes(16)))
     await log.append(await log.topic("group:g"), [draft(f"e{number}") for number in range(3)])
     for _ in range(3):
         event = PublishedEvent("orders", "create", "https://a")
-        await log.submit(PublishEvent(event, "shop--1", flushes=log.flushes, config=house_config(), random=bytes(16)))
+        await log.submit(
+            PublishEvent(event, "shop--1", flushes=log.flushes, config=surface_topic_config(), random=bytes(16))
+        )
     for name in ("hook", SUBSCRIBER):
         await operations.run(found, "callbacks.resume", callback=name)
         await operations.run(found, "callbacks.reset", callback=name, latest=True)

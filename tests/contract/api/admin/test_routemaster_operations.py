@@ -11,9 +11,9 @@ from eventd.errors import Conflict, Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
 from eventd.log.cursors.cursors import Cursor, read_cursor, read_selections
-from eventd.log.routemaster.house_topic import house_config
 from eventd.log.routemaster.publish import PublishedEvent, PublishEvent
 from eventd.log.routemaster.subscriptions import DeleteSubscriber, PutSubscriber, SubscriptionSettings
+from eventd.log.routemaster.surface_topic import surface_topic_config
 from eventd.node.callbacks import CallbackPurpose, purposes_of_subscribers
 from eventd.resources.subscriber_configuration import SubscriberLimits
 from eventd.store.engine.database import Connection
@@ -30,12 +30,14 @@ async def ask(log: EventLog, verb: str, /, **params: Any) -> Any:
 
 async def publish(log: EventLog, publisher: str) -> None:
     event = PublishedEvent("orders", "create", "https://a")
-    await log.submit(PublishEvent(event, publisher, flushes=log.flushes, config=house_config(), random=bytes(16)))
+    await log.submit(
+        PublishEvent(event, publisher, flushes=log.flushes, config=surface_topic_config(), random=bytes(16))
+    )
 
 
 async def subscribe(log: EventLog, identity: str, uuid: str = "secret") -> None:
     wanted = SubscriptionSettings(("orders",), "https://me:pw@app.example/", uuid)
-    await log.submit(PutSubscriber(identity, wanted, config=house_config(), random=bytes(16)))
+    await log.submit(PutSubscriber(identity, wanted, config=surface_topic_config(), random=bytes(16)))
 
 
 async def test_topics_and_subscribers_are_listed_without_a_secret(log: EventLog) -> None:
@@ -179,7 +181,7 @@ async def test_a_subscriber_is_served_after_a_reset_and_after_its_next_change(lo
         assert cursor.position == (cursor.started_after if not latest else await log.database.read(last_position))
     assert await log.database.read(read_selections, CALLBACK) == {}
     wanted = SubscriptionSettings(("orders", "users"), "https://app.example/")
-    await log.submit(PutSubscriber("app--1", wanted, config=house_config(), random=bytes(16)))
+    await log.submit(PutSubscriber("app--1", wanted, config=surface_topic_config(), random=bytes(16)))
     changed, cursor = await serving()
     assert changed.is_for(cursor)
     assert not purpose.is_for(cursor)

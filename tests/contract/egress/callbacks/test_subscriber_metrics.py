@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventd.groups.callbacks import count_losses
-from eventd.log.routemaster.house_topic import OpenTopic, house_config
+from eventd.log.routemaster.surface_topic import OpenTopic, surface_topic_config
 from eventd.store.rows.routemaster import Interval
 from eventd.testing import ManualClock, until
 from tests.support.callback_receivers import Receiver
@@ -55,7 +55,7 @@ async def test_what_retention_removed_first_is_counted_as_dropped(called: Called
     receiver.always(503)
     await called.write("orders.create", "routemaster", data=URL, count=2)
     cursor = await called.failed(1, NAME)
-    small = house_config(cap_bytes=len(URL), discard="old")
+    small = surface_topic_config(cap_bytes=len(URL), discard="old")
     await called.log.submit(OpenTopic(small, random=b"1" * 16))
     await called.write("orders.update", "routemaster", data=URL)  # takes the place of all others
     receiver.always(204)

@@ -23,7 +23,6 @@ from eventd.log.routemaster.errors import (
     TokenNotFound,
     TopicClaimed,
 )
-from eventd.log.routemaster.house_topic import OpenTopic, house_config
 from eventd.log.routemaster.publish import PublishedEvent, PublishEvent
 from eventd.log.routemaster.subscriptions import (
     ClaimTopic,
@@ -33,6 +32,7 @@ from eventd.log.routemaster.subscriptions import (
     PutSubscriber,
     SubscriptionSettings,
 )
+from eventd.log.routemaster.surface_topic import OpenTopic, surface_topic_config
 from eventd.log.routemaster.tokens import CreateToken, DeleteToken, ImportTokens, NewToken, RotateToken, find_identity
 from eventd.log.topics.errors import Throttled, TopicFull
 from eventd.log.topics.topics import PutTopic
@@ -53,7 +53,7 @@ from eventd.store.rows.routemaster import (
 from eventd.store.rows.tokens import TokenRow, handle_of, read_tokens
 from eventd.testing import NOW, ManualClock
 
-CONFIG = house_config()
+CONFIG = surface_topic_config()
 URL = "https://shop.example/1"
 
 
@@ -149,7 +149,7 @@ async def test_a_repeated_key_writes_nothing_and_counts_nothing(log: EventLog) -
 
 
 async def test_a_full_topic_refuses_and_leaves_nothing(log: EventLog) -> None:
-    await log.submit(OpenTopic(house_config(cap_bytes=80), random=log.chance.token(16)))
+    await log.submit(OpenTopic(surface_topic_config(cap_bytes=80), random=log.chance.token(16)))
     await emit(log)
     with pytest.raises(TopicFull):
         await emit(log, "bills")
@@ -192,7 +192,9 @@ async def test_topics_that_only_subscriptions_name_leave_room_for_publishers(
 async def test_the_topic_follows_its_settings_and_keeps_its_records(log: EventLog) -> None:
     opened = await log.submit(OpenTopic(CONFIG, random=log.chance.token(16)))
     await emit(log)
-    again = await log.submit(OpenTopic(house_config(cap_bytes=1 << 20, discard="old"), random=log.chance.token(16)))
+    again = await log.submit(
+        OpenTopic(surface_topic_config(cap_bytes=1 << 20, discard="old"), random=log.chance.token(16))
+    )
     assert (again.id, again.head_seq) == (opened.id, 1)
     assert (again.config.cap_bytes, again.config.discard) == (1 << 20, "old")
 

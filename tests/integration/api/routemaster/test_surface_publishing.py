@@ -10,7 +10,7 @@ import pytest
 
 from eventd.api.routemaster.surface import SurfaceConfig
 from eventd.errors import DatabaseUnavailable
-from eventd.log.routemaster.house_topic import OpenTopic, house_config
+from eventd.log.routemaster.surface_topic import OpenTopic, surface_topic_config
 from eventd.store.engine.statements import fetch
 from eventd.testing import NOW, ManualClock
 from tests.support.routemaster import PLAIN, ROOT, StartSurface, SurfaceServer
@@ -206,7 +206,7 @@ async def test_a_repeated_key_is_200_and_writes_nothing(surface: SurfaceServer) 
 
 
 async def test_a_full_store_is_503_and_comes_with_a_pause(start_surface: StartSurface) -> None:
-    config = house_config(cap_bytes=100)
+    config = surface_topic_config(cap_bytes=100)
     surface = await start_surface(config=PLAIN._replace(topic=config))
     await surface.log.submit(OpenTopic(config, random=bytes(16)))
     token = await surface.token("shop")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 
-from eventd.log.routemaster.house_topic import OpenTopic, house_config
 from eventd.log.routemaster.publish import PublishedEvent, PublishEvent
+from eventd.log.routemaster.surface_topic import OpenTopic, surface_topic_config
 from tests.support.v0 import Server
 
 DEFAULTS = {
@@ -338,9 +338,9 @@ async def test_the_topic_of_routemaster_is_read_and_routed_and_written_by_that_s
         assert (missing.status, missing.code) == (404, "topic_not_found")
     routed = await server.ask("PUT", "/routers/out", {"source": "routemaster", "dest": "copies"})
     assert (routed.status, routed.code) == (404, "topic_not_found")
-    await server.log.submit(OpenTopic(house_config(), random=bytes(16)))
+    await server.log.submit(OpenTopic(surface_topic_config(), random=bytes(16)))
     event = PublishedEvent("orders", "create", "https://a", "1")
-    unit = PublishEvent(event, "shop--1", flushes=server.log.flushes, config=house_config())
+    unit = PublishEvent(event, "shop--1", flushes=server.log.flushes, config=surface_topic_config())
     await server.log.submit(unit)
     for refused in (
         await server.put("routemaster"),
@@ -357,7 +357,7 @@ async def test_the_topic_of_routemaster_is_read_and_routed_and_written_by_that_s
     assert (await server.get("routemaster")).body["count"] == 1
     filtered = {"source": "routemaster", "dest": "copies", "filter": "orders.*"}
     assert (await server.ask("PUT", "/routers/out", filtered)).status == 201
-    await server.log.submit(PublishEvent(event, "shop--1", flushes=server.log.flushes, config=house_config()))
+    await server.log.submit(PublishEvent(event, "shop--1", flushes=server.log.flushes, config=surface_topic_config()))
     found = await server.diff("copies", include_tags=True)
     (record,) = found.body["records"]
     assert (record["$node"], record["$tag"], record["data"]) == (

@@ -13,8 +13,8 @@ import pytest
 
 from eventd.client.webhooks import verify
 from eventd.log.core.eventlog import EventLog
-from eventd.log.routemaster.house_topic import house_config
 from eventd.log.routemaster.subscriptions import PutSubscriber, SubscriptionSettings
+from eventd.log.routemaster.surface_topic import surface_topic_config
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from federation.webhooks import format_secret
@@ -38,7 +38,7 @@ async def subscribe(url: str, identity: str, callback: str) -> None:
     try:
         log = await EventLog.open(database, SystemClock())
         wanted = SubscriptionSettings(("orders",), callback, "uuid-of-app")
-        await log.submit(PutSubscriber(identity, wanted, config=house_config(), random=b"1" * 16))
+        await log.submit(PutSubscriber(identity, wanted, config=surface_topic_config(), random=b"1" * 16))
         await log.close()
     finally:
         database.close()

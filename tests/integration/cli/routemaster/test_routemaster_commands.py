@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 
 from eventd.log.core.eventlog import EventLog
-from eventd.log.routemaster.house_topic import house_config
 from eventd.log.routemaster.publish import PublishedEvent, PublishEvent
 from eventd.log.routemaster.subscriptions import PutSubscriber, SubscriptionSettings
+from eventd.log.routemaster.surface_topic import surface_topic_config
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.store.rows.tokens import handle_of
@@ -21,9 +21,11 @@ def fill(url: str, publisher: str, subscriber: str) -> None:
 
     async def write(log: EventLog) -> None:
         wanted = SubscriptionSettings(("orders", "bills"), "https://app.example/", "secret")
-        await log.submit(PutSubscriber(subscriber, wanted, config=house_config(), random=bytes(16)))
+        await log.submit(PutSubscriber(subscriber, wanted, config=surface_topic_config(), random=bytes(16)))
         event = PublishedEvent("orders", "create", "https://shop.example/1")
-        await log.submit(PublishEvent(event, publisher, flushes=log.flushes, config=house_config(), random=bytes(16)))
+        await log.submit(
+            PublishEvent(event, publisher, flushes=log.flushes, config=surface_topic_config(), random=bytes(16))
+        )
 
     asyncio.run(_with_log(url, write))
 

@@ -10,7 +10,7 @@ import pytest
 from eventd.api.doctor.report import Check
 from eventd.api.doctor.surface import check_surface
 from eventd.log.core.topic_row import TopicRow
-from eventd.log.routemaster.house_topic import house_config
+from eventd.log.routemaster.surface_topic import surface_topic_config
 from eventd.settings.model import load
 
 TLS = {"routemaster_tls_cert": "/c.pem", "routemaster_tls_key": "/c.key"}
@@ -18,10 +18,10 @@ KEY = {"routemaster_root_key_file": "/root.key"}
 MIB = 1 << 20
 
 
-def found(house: TopicRow | None = None, listen: str = "0.0.0.0:8443", **given: Any) -> list[Check]:
+def found(topic: TopicRow | None = None, listen: str = "0.0.0.0:8443", **given: Any) -> list[Check]:
     settings = load({"routemaster_listen": listen} | given, {})
     assert settings.routemaster_listen is not None
-    return [*check_surface(settings, settings.routemaster_listen, house)]
+    return [*check_surface(settings, settings.routemaster_listen, topic)]
 
 
 def codes(checks: list[Check]) -> list[tuple[str, str]]:
@@ -29,7 +29,7 @@ def codes(checks: list[Check]) -> list[tuple[str, str]]:
 
 
 def topic(size: int, **config: Any) -> TopicRow:
-    text = msgspec.json.encode(house_config(**config)).decode()
+    text = msgspec.json.encode(surface_topic_config(**config)).decode()
     return TopicRow(1, "routemaster", "record", bytes=size, config_text=text)
 
 

@@ -15,7 +15,7 @@ TTL_MS: Final = 7 * 86_400_000
 """How long events are kept for a replay."""
 
 
-def house_config(*, cap_bytes: int = 0, discard: Literal["old", "reject"] = "reject") -> TopicConfig:
+def surface_topic_config(*, cap_bytes: int = 0, discard: Literal["old", "reject"] = "reject") -> TopicConfig:
     """Return the configuration of the topic. `cap_bytes`: maximum bytes of its records; 0: unlimited."""
     return TopicConfig(ttl_ms=TTL_MS, cap_bytes=cap_bytes, discard=discard, durability="fsync").resolved()
 
@@ -28,19 +28,19 @@ class OpenTopic(ChangeUnit[TopicRow]):
         self._random = random
 
     def make(self, tx: Transaction) -> TopicRow:
-        line = find_topic(tx.conn, ROUTEMASTER)
-        if line is None:
+        topic = find_topic(tx.conn, ROUTEMASTER)
+        if topic is None:
             return create_topic(tx, self._config, self._random)
-        if line.is_queue or line.of_group:
+        if topic.is_queue or topic.of_group:
             raise SettingsError(
                 f"the topic {ROUTEMASTER!r} is a queue, and the Routemaster surface needs this name",
                 hint="start the node with an earlier release to read it, or leave EVENTD_ROUTEMASTER_LISTEN unset",
             )
-        return set_config(tx, line, self._config)
+        return set_config(tx, topic, self._config)
 
 
 def create_topic(tx: Transaction, config: TopicConfig, random: bytes) -> TopicRow:
     """Create the topic, which must be missing, whatever the maximum number of topics is."""
-    line = insert_topic(tx.conn, ROUTEMASTER, config, now=tx.now, random=random)
+    topic = insert_topic(tx.conn, ROUTEMASTER, config, now=tx.now, random=random)
     announce_topics(tx.conn)
-    return line
+    return topic
