@@ -49,7 +49,7 @@ class CallbackPurpose:
     version: int | None = None
 
     def is_for(self, cursor: Cursor) -> bool:
-        """Return whether this is what a cursor selects by now, and not what was read before a change."""
+        """Return whether a cursor has this version of the selection, so that no change of it was missed."""
         return self.version is None or cursor.kind == RESEND or self.version == cursor.selector_version
 
 

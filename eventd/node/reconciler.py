@@ -222,7 +222,7 @@ class Reconciler:
             await self._forgive(group)
 
     async def _look_at_topics(self) -> None:
-        """Begin callbacks whose topic exists by now, and begin anew those whose topic was deleted and created again."""
+        """Start callbacks whose topic was created, and restart those whose topic was deleted and created again."""
         found = await self._log.database.read(read_topic_ids, list(self._callback_topics))
         if found != self._callback_topics:
             await self.apply()

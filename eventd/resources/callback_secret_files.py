@@ -1,4 +1,4 @@
-"""Reads the files of callbacks' secrets beside everything else: they may lie on a file system that does not answer."""
+"""Reads the files of callbacks' secrets in threads of their own: they may lie on a file system that does not answer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ class CallbackSecretFiles:
             words = f"EventCallback {config.name!r}: not read within {self._seconds:g} s: {', '.join(named)}"
             raise SecretUnreadable(words, hint="check the file system of the files, then send SIGHUP") from None
         except OSError as error:  # the files' own errors have been translated
-            raise SecretUnreadable(f"EventCallback {config.name!r}: no file is read: {error.strerror}") from None
+            raise SecretUnreadable(
+                f"EventCallback {config.name!r}: its files cannot be read: {error.strerror}"
+            ) from None
 
     async def close(self) -> None:
         """Start no further reads."""

@@ -258,9 +258,9 @@ async def test(services: Services, params: OneCallback) -> dict[str, Any]:
     return {"callback": name, **_tested(result)}
 
 
-def _find_target(conn: Connection, said: str) -> tuple[str, CallbackConfig | SubscriberRow]:
+def _find_target(conn: Connection, given: str) -> tuple[str, CallbackConfig | SubscriberRow]:
     """Return the name of a callback and its configuration; of a subscriber its row, which has its URL and uuid."""
-    config = find_callback(conn, said).config
+    config = find_callback(conn, given).config
     if not config.name.startswith(SUBSCRIBER):
         return config.name, config
     row = find_subscriber(conn, config.name.removeprefix(SUBSCRIBER))

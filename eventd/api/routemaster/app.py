@@ -43,24 +43,24 @@ class SurfaceRoute(NamedTuple):
         return self.method == "POST"
 
 
-_BOTH: Final[tuple[Kind, ...]] = ("root", "client")
-_EITHER: Final[tuple[Kind, ...]] = ("client", "root")
+_ROOT_FIRST: Final[tuple[Kind, ...]] = ("root", "client")
+_CLIENT_FIRST: Final[tuple[Kind, ...]] = ("client", "root")
 ROUTES: Final = (
     SurfaceRoute("POST", "/topics/{name}", ("client",), publishing.publish),
-    SurfaceRoute("GET", "/topics", _EITHER, topics.list_topics),
-    SurfaceRoute("DELETE", "/topics/{name}", _EITHER, topics.delete),
-    SurfaceRoute("DELETE", "/topic/{name}", _EITHER, topics.delete),
+    SurfaceRoute("GET", "/topics", _CLIENT_FIRST, topics.list_topics),
+    SurfaceRoute("DELETE", "/topics/{name}", _CLIENT_FIRST, topics.delete),
+    SurfaceRoute("DELETE", "/topic/{name}", _CLIENT_FIRST, topics.delete),
     SurfaceRoute("POST", "/subscription", ("client",), subscriptions.subscribe),
     SurfaceRoute("POST", "/subscriber", ("client",), subscriptions.subscribe),
-    SurfaceRoute("GET", "/subscriptions", _BOTH, subscriptions.list_subscribers),
-    SurfaceRoute("GET", "/subscribers", _BOTH, subscriptions.list_subscribers),
-    SurfaceRoute("DELETE", "/subscriber", _BOTH, subscriptions.unsubscribe),
-    SurfaceRoute("DELETE", "/subscriber/topics/{name}", _BOTH, subscriptions.leave),
+    SurfaceRoute("GET", "/subscriptions", _ROOT_FIRST, subscriptions.list_subscribers),
+    SurfaceRoute("GET", "/subscribers", _ROOT_FIRST, subscriptions.list_subscribers),
+    SurfaceRoute("DELETE", "/subscriber", _ROOT_FIRST, subscriptions.unsubscribe),
+    SurfaceRoute("DELETE", "/subscriber/topics/{name}", _ROOT_FIRST, subscriptions.leave),
     SurfaceRoute("GET", "/api_tokens", ("root",), tokens.list_tokens),
     SurfaceRoute("POST", "/api_tokens", ("root",), tokens.create),
     SurfaceRoute("DELETE", "/api_tokens/{name}", ("root",), tokens.delete),
-    SurfaceRoute("GET", "/pulse", _BOTH, health.pulse),
-    SurfaceRoute("GET", "/pulse/scaling", _BOTH, health.scaling),
+    SurfaceRoute("GET", "/pulse", _ROOT_FIRST, health.pulse),
+    SurfaceRoute("GET", "/pulse/scaling", _ROOT_FIRST, health.scaling),
     SurfaceRoute("GET", "/health", ("none",), health.health),
     SurfaceRoute("GET", "/health/ping", ("none",), health.ping),
     SurfaceRoute("GET", "/health/ping.json", ("none",), health.ping),

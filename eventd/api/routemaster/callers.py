@@ -15,7 +15,7 @@ from eventd.errors import Unauthorized
 from eventd.store.rows.keys import ROUTEMASTER
 
 _ROOT = ApiKey(hashlib.sha256(b"administrator of the Routemaster surface").digest(), frozenset(), (), name="root")
-"""What the administrator's requests count as; it is no key, and no request is admitted by it."""
+"""The key under which the administrator's requests are counted; it admits no request."""
 
 
 def identify(surface: SurfaceContext, request: web.Request, kinds: Sequence[Kind]) -> Caller:

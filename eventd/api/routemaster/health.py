@@ -1,4 +1,4 @@
-"""Pulse and health."""
+"""Pulse, scaling probe and health."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def pulse(call: SurfaceCall) -> web.Response:
 
 
 async def scaling(call: SurfaceCall) -> web.Response:
-    """Answer late if too many batches are due; what waits is one timer."""
+    """Answer after `SLOW_SECONDS` if too many batches are due."""
     config = call.surface.config
     async with call.surface.counting:
         due = await call.surface.due.count_due(config.scaling_deadline)

@@ -62,7 +62,7 @@ def _read_time(time: Any) -> str:
     if time is None or time is False:
         return ""
     if not isinstance(time, JsonInteger | JsonFloat):
-        raise ValueError("the time is no number")
+        raise ValueError("the time is not a number")
     return write_number(time)
 
 
@@ -70,7 +70,7 @@ def _read(data: Any, most: int) -> str:
     if data is None:
         return ""
     if not isinstance(data, dict):
-        raise ValueError("the data is no object")
+        raise ValueError("the data is not an object")
     return write_object(data, most)
 
 

@@ -45,7 +45,7 @@ def _read_text(value: Any) -> str:
 
 
 async def delete(call: SurfaceCall) -> web.Response:
-    """Delete a token, given by itself or by its handle; it ends at once, also under requests that wait."""
+    """Delete a token, named by its text or its handle; the connections of requests under way with it are closed."""
     deleted = await call.surface.log.submit(DeleteToken(call.name))
     if deleted is not None:
         await call.surface.reload_keys()

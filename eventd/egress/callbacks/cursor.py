@@ -22,9 +22,9 @@ from eventd.text.duration import HOUR, MINUTE, SECOND, format_duration
 
 LEAST_FAILING = 12 * HOUR
 """How long a callback must have failed, in microseconds, before the node disables it, however short `disable_after` is:
-what ends within a night is no reason to give an endpoint up."""
+an outage of one night does not disable it."""
 MOST_LATE = 5 * MINUTE
-"""How late, in microseconds, an attempt may be without a doubt that the node has tried all the time."""
+"""How late, in microseconds, an attempt may begin: after a longer delay, the node was down, or its clock was wrong."""
 
 
 class CallbackChange(Enum):

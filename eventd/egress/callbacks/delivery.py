@@ -151,7 +151,7 @@ class CallbackDelivery:
         self._is_noted = False  # a row says that an attempt is under way
         self._failed: list[CallbackAttempt] = []
 
-    # --- what was tried before --------------------------------------------------------------------------------
+    # --- earlier attempts -------------------------------------------------------------------------------------
 
     async def recall(self, position: int) -> None:
         """Read from the stored attempts which batch beyond this position was tried before, and how often.

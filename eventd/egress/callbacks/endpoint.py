@@ -1,8 +1,9 @@
 """One request to a callback's endpoint, and what its answer means.
 
-Any 2xx acknowledges the whole message. Everything else fails in one of three ways: the endpoint is unavailable (no
-answer, 408, 425, 429, 5xx), it refuses the callback as such (3xx, other 4xx: a wrong place or credential), or it may
-refuse the content (400, 413, 422, 500), which has to be proven before an event is given up.
+Any 2xx acknowledges the whole message. Otherwise the endpoint is unavailable (no answer, 408, 425, 429, 5xx but 500),
+it refuses the callback as such (3xx, other 4xx: a wrong URL or credential), it no longer exists (410), or it may refuse
+the content (400, 413, 422, 500), which has to be proven before an event is given up. Or this node cannot send, because
+a file of secrets or certificates cannot be used.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class RateLimiter:
         self._at = clock.monotonic()
 
     async def wait(self) -> bool:
-        """Wait until the next request may be sent; return whether that was not at once."""
+        """Wait until the next request may be sent; return whether it had to wait."""
         if self.per_second is None:
             return False
         now = self._clock.monotonic()

@@ -228,7 +228,7 @@ class CallbackSink:
         """Return the page as the first of a batch; None if it has neither items nor losses."""
         if page.source is None or not (page.items or page.losses):
             if self._is_complete(page.upto) and page.source is not None:
-                self._delivery.forget()  # what was tried before is stored no more
+                self._delivery.forget()  # the events of the earlier attempt are no longer stored
             self._room.drop()
             return None
         self._room.carry()

@@ -122,7 +122,7 @@ class DeleteToken(ChangeUnit[TokenRow | None]):
 
 
 class DeleteExpiredTokens(ChangeUnit[None]):
-    """Delete tokens that have expired, given by their handles, as `DeleteToken` does. Those valid again by now stay."""
+    """Delete expired tokens, given by their handles, as `DeleteToken` does; those that are valid again stay."""
 
     def __init__(self, handles: Sequence[str]) -> None:
         self._handles = handles
@@ -184,6 +184,6 @@ def find_identity(conn: Connection, given: str) -> str:
         )
     if len(found) > 1:
         raise Conflict(
-            f"several clients have the name {given!r}", hint=f"name one by its handle: {', '.join(sorted(found))}"
+            f"several clients have the name {given!r}", hint=f"name one by its handle: {', '.join(sorted(found)[:20])}"
         )
     return found.pop()

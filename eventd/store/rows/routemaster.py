@@ -198,7 +198,7 @@ def subscribers_of(conn: Connection, topic: str) -> list[str]:
 
 
 def delete_subscriber(conn: Connection, identity: str) -> None:
-    """Delete a subscriber and its intervals; its cursor is the caller's business."""
+    """Delete a subscriber and its intervals; the caller deletes its cursor."""
     execute(conn, "DELETE FROM rm_intervals WHERE subscriber = ?", (identity,))
     execute(conn, "DELETE FROM rm_subscribers WHERE identity = ?", (identity,))
 
