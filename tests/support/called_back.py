@@ -90,7 +90,7 @@ class CalledBack:
         self.registry = CollectorRegistry()
         self.figures = CallbackFigures(self.registry)
         self.surface_figures = RoutemasterFigures(self.registry)
-        self.files = CallbackSecretFiles(THREADS, None, seconds=0.5)
+        self.files = CallbackSecretFiles(THREADS, None)
         self._supervisor = Supervisor(clock)
         self._purposes: dict[str, CallbackPurpose] = {}
         self.begin()

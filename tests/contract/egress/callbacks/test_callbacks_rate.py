@@ -37,6 +37,7 @@ async def test_a_callback_and_its_resends_share_their_rate_and_its_reason_is_sho
     await called.declare(callback(receiver.url, per_second=2))
     await called.emit(*[f"f{number}" for number in range(5)])
     await until(lambda: len(receiver.requests) == 2, "what the bucket holds")
+    assert (before.state, before.reason) == ("running", "")
     passed, reasons = 0.0, set()
     while len(receiver.requests) < 40:
         await until(lambda: clock.waits, "a request that waits for its turn")
@@ -47,7 +48,7 @@ async def test_a_callback_and_its_resends_share_their_rate_and_its_reason_is_sho
         cursor = await called.cursor()
         reasons.add((str(cursor.state), cursor.reason, cursor.attempts))
     assert reasons <= {("running", "", 0), ("running", "rate_limited", 0)}
-    assert len(reasons) == 2
+    assert ("running", "rate_limited", 0) in reasons
     assert len({request.headers.get("routerd-repair") for request in receiver.requests}) == 2
 
 

@@ -100,6 +100,7 @@ async def test_a_file_that_hangs_holds_no_other_callback_and_is_named(
         return load_callback_secrets(config, credentials)
 
     monkeypatch.setattr(callback_secret_files, "load_callback_secrets", load)
+    monkeypatch.setattr(called.files, "_seconds", 1.0)  # enough for files that do not hang
     file = tmp_path / "secret"
     file.write_text(SECRET)
     keys = (CallbackKeyConfig("k", "active", str(file)),)
@@ -110,7 +111,7 @@ async def test_a_file_that_hangs_holds_no_other_callback_and_is_named(
         await until(lambda: receiver.events == ["e1"])
         cursor = await called.failed(1, "hangs")
         assert (cursor.state, cursor.reason) == ("failed", "secret_unreadable")
-        assert cursor.last_error.startswith(f"EventCallback 'hangs': not read within 0.5 s: {file}")
+        assert cursor.last_error.startswith(f"EventCallback 'hangs': not read within 1 s: {file}")
         assert await called.callbacks.reload() == ["callback:works"]
     finally:
         release.set()

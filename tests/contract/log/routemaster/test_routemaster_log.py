@@ -13,7 +13,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
 from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.topic_row import find_topic
-from eventd.log.cursors.cursors import move_cursor, read_cursors
+from eventd.log.cursors.cursors import LinkState, Postponement, move_cursor, read_cursors
 from eventd.log.routemaster import publish, subscriptions, tokens
 from eventd.log.routemaster.backlog import QueuedEvents, read_states
 from eventd.log.routemaster.errors import (
@@ -33,7 +33,15 @@ from eventd.log.routemaster.subscriptions import (
     SubscriptionSettings,
 )
 from eventd.log.routemaster.surface_topic import OpenTopic, surface_topic_config
-from eventd.log.routemaster.tokens import CreateToken, DeleteToken, ImportTokens, NewToken, RotateToken, find_identity
+from eventd.log.routemaster.tokens import (
+    CreateToken,
+    DeleteExpiredTokens,
+    DeleteToken,
+    ImportTokens,
+    NewToken,
+    RotateToken,
+    find_identity,
+)
 from eventd.log.topics.errors import Throttled, TopicFull
 from eventd.log.topics.topics import PutTopic
 from eventd.log.topics.write import Write
@@ -274,6 +282,19 @@ async def test_settings_that_are_left_out_stay_but_the_uuid(log: EventLog) -> No
     assert row.intervals == (Interval("orders", 0),)
 
 
+async def test_a_failing_subscriber_that_subscribes_again_is_tried_at_once(log: EventLog) -> None:
+    row = await subscribe(log, "app--1", "orders")
+    await emit(log)
+    hour = NOW + 3600 * SECOND
+    await log.postpone(Postponement(row.cursor, 0, LinkState.BACKING_OFF, "http_503", "answered 503", 1, NOW, hour))
+    (failing,) = await log.database.read(lambda conn: read_cursors(conn, name=row.cursor))
+    assert (failing.attempts, failing.retry_at) == (1, hour)
+    await subscribe(log, "app--1", "orders", callback="https://app.example/elsewhere")
+    (again,) = await log.database.read(lambda conn: read_cursors(conn, name=row.cursor))
+    assert (again.state, again.reason, again.attempts, again.retry_at) == ("running", "", 0, None)
+    assert (await backlog(log)).queued == 1, "and nothing is passed"
+
+
 async def test_joining_and_leaving_without_an_event_leaves_no_interval(log: EventLog) -> None:
     for _ in range(3):
         await subscribe(log, "app--1", "orders")
@@ -487,6 +508,14 @@ async def test_a_rotated_client_keeps_its_identity_and_the_last_token_takes_the_
     assert await log.submit(DeleteToken("app--old")) is None
     with pytest.raises(TokenNotFound):
         await log.submit(RotateToken("app--old", "x", 0))
+
+
+async def test_of_tokens_that_had_expired_those_that_are_valid_again_stay(log: EventLog) -> None:
+    made = await log.submit(CreateToken(NewToken("app", "app--1")))
+    await subscribe(log, made.identity, "orders")
+    await log.submit(DeleteExpiredTokens([made.handle, "deleted-meanwhile"]))
+    assert await log.database.read(read_tokens) == [made]
+    assert [row.identity for row in await log.database.read(read_subscribers)] == [made.identity]
 
 
 async def test_a_deleted_token_leaves_its_claims(log: EventLog) -> None:

@@ -12,6 +12,7 @@ from eventd.api.routemaster.surface import SurfaceConfig
 from eventd.errors import DatabaseUnavailable
 from eventd.log.routemaster.surface_topic import OpenTopic, surface_topic_config
 from eventd.store.engine.statements import fetch
+from eventd.store.rows.tokens import handle_of
 from eventd.testing import NOW, ManualClock
 from tests.support.routemaster import PLAIN, ROOT, StartSurface, SurfaceServer
 
@@ -195,12 +196,16 @@ async def test_of_two_first_publishers_one_wins(stored: SurfaceServer) -> None:
     assert await counts(stored) == {"orders": 1}
 
 
-async def test_a_repeated_key_is_200_and_writes_nothing(surface: SurfaceServer) -> None:
+async def test_a_repeated_key_is_200_writes_nothing_and_is_not_counted(start_surface: StartSurface) -> None:
+    counted: list[tuple[str, str, int]] = []
+    surface = await start_surface(published=lambda *event: counted.append(event))
     token = await surface.token("shop")
     for _ in range(2):
         heard = await surface.ask("POST", "/topics/orders", EVENT, user=token, Idempotency_Key="k1")
         assert (heard.status, heard.body) == (200, b"")
     assert await counts(surface) == {"orders": 1}
+    size = len("orders" + EVENT["type"] + EVENT["url"])
+    assert counted == [("orders", handle_of("shop", token), size)]
     long = await surface.ask("POST", "/topics/orders", EVENT, user=token, Idempotency_Key="k" * 257)
     assert (long.status, long.text) == (400, "bad idempotency key")
 

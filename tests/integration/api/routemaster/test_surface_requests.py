@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from eventd.api.bodies import bodies
 from eventd.api.framework.limits import Limits
 from eventd.api.routemaster.surface import SurfaceConfig
 from eventd.runtime.clock import SystemClock
@@ -154,6 +155,16 @@ async def test_large_slow_and_many_requests_get_the_statuses_of_limits(start_sur
     writer.close()
     await writer.wait_closed()
     del reader
+
+
+async def test_a_body_that_takes_too_long_is_408_and_ends_its_connection(
+    surface: SurfaceServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = await surface.token("app")
+    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.1)
+    head = f"POST /topics/orders HTTP/1.1\r\nHost: x\r\nAuthorization: {basic(token)}\r\nContent-Length: 10\r\n\r\n"
+    heard = await surface.send(head.encode())
+    assert (heard.status, heard.headers["connection"], heard.headers["content-type"]) == (408, "close", "text/plain")
 
 
 async def test_a_refused_request_whose_body_has_not_arrived_ends_its_connection(surface: SurfaceServer) -> None:
