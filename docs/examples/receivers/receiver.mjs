@@ -79,7 +79,10 @@ async function receive(request, keys) {
 }
 
 const keys = process.argv.slice(2).map(readKey);
-if (keys.length === 0) throw new Error("usage: node receiver.mjs SECRET_FILE [SECRET_FILE]");
+if (keys.length === 0) {
+  console.error("usage: node receiver.mjs SECRET_FILE [SECRET_FILE]");
+  process.exit(1);
+}
 const server = createServer(async (request, response) => {
   try {
     const [status, text] = await receive(request, keys);

@@ -217,8 +217,10 @@ def _url_parts(value: str, example: str, no_user: str) -> SplitResult:
         raise wrong("must begin with http:// or https://", f"for example {example}")
     if "@" in parts.netloc:
         raise wrong("must not contain a user name or a password", no_user)
-    if not host or not (":" in host or is_host_name(host) or _is_ipv4(host)):
+    if not host:
         raise wrong("must name a host", f"for example {example}")
+    if not (":" in host or is_host_name(host) or _is_ipv4(host)):
+        raise wrong("must have a valid name or a complete address as its host", f"for example {example}")
     if port == 0:
         raise wrong("must not name port 0", "write a port from 1 to 65535, or leave it out")
     return parts

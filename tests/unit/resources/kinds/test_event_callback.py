@@ -207,7 +207,7 @@ OTHER_URL = "for example https://billing.example/hooks"
         ("ftp://billing.example", f"must begin with http:// or https:// ({OTHER_URL})"),
         ("https://", f"must name a host ({OTHER_URL})"),
         ("https:///hooks", f"must name a host ({OTHER_URL})"),
-        ("https://127.1/", f"must name a host ({OTHER_URL})"),
+        ("https://127.1/", f"must have a valid name or a complete address as its host ({OTHER_URL})"),
         ("https://billing.example:0/", "must not name port 0 (write a port from 1 to 65535, or leave it out)"),
         (
             "https://billing.example:65536/",

@@ -81,8 +81,14 @@ def test_an_endpoint_is_a_url_in_canonical_form(endpoint: str, canonical: str) -
         ("ftp://cloud", "must begin with http:// or https:// (for example http://10.99.0.7:8787)"),
         ("http://", "must name a host (for example http://10.99.0.7:8787)"),
         ("http://:80", "must name a host (for example http://10.99.0.7:8787)"),
-        ("http://10.99.0.700", "must name a host (for example http://10.99.0.7:8787)"),
-        ("http://-cloud", "must name a host (for example http://10.99.0.7:8787)"),
+        (
+            "http://10.99.0.700",
+            "must have a valid name or a complete address as its host (for example http://10.99.0.7:8787)",
+        ),
+        (
+            "http://-cloud",
+            "must have a valid name or a complete address as its host (for example http://10.99.0.7:8787)",
+        ),
         ("http://cloud:0", "must not name port 0 (write a port from 1 to 65535, or leave it out)"),
         ("http://cloud:65536", "must be a URL such as http://10.99.0.7:8787; its host or port is not valid"),
         ("http://cloud:http", "must be a URL such as http://10.99.0.7:8787; its host or port is not valid"),
