@@ -14,7 +14,10 @@ from aiohttp import web
 
 from eventd.client import webhooks
 
-SECRETS = [Path(name).read_text() for name in sys.argv[1:]]
+try:
+    SECRETS = [webhooks.read_secret(Path(name).read_text()) for name in sys.argv[1:]]
+except (OSError, webhooks.BadKey) as problem:
+    sys.exit(f"the secret cannot be used: {problem}")
 MAX_BODY = 4 << 20
 REMEMBERED = 100_000
 # In production a table with a unique id, written in the same transaction as what `handle` does.

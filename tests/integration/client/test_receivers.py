@@ -173,6 +173,17 @@ def test_secret_that_could_be_guessed_is_refused_at_start(
         assert "a secret must be whsec_ and the base64 of at least 24 bytes" in done.stderr
 
 
+def test_a_secret_that_cannot_be_used_is_named_at_start(
+    processes: Processes, command_of: Commands, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("whsec_geheim")
+    for file in ("secret", "missing"):
+        done = processes.run([*command_of("receiver_aiohttp.py"), str(tmp_path / file)])
+        assert done.returncode == 1
+        assert done.stderr.startswith("the secret cannot be used: ")
+        assert "geheim" not in done.stderr
+
+
 @pytest.mark.parametrize("name", [*RECEIVERS, "drain.py"])
 def test_without_a_secret_no_receiver_starts(processes: Processes, command_of: Commands, name: str) -> None:
     done = processes.run(command_of(name))

@@ -23,6 +23,8 @@ def test_either_secret_of_a_rotation() -> None:
     clock = ManualClock(SENT * 1_000_000)
     for secret in (OLD, NEW):
         assert webhooks.verify(request(secret), b"{}", [OLD, NEW], clock=clock) == ("m-1", SENT)
+        keys = [webhooks.read_secret(text) for text in (OLD, NEW)]
+        assert webhooks.verify(request(secret), b"{}", keys, clock=clock) == ("m-1", SENT)
 
 
 def test_wrong_secret_and_replay() -> None:
@@ -39,6 +41,8 @@ def test_unusable_secret() -> None:
         webhooks.verify(request(OLD), b"{}", [OLD, "geheim"])
     with pytest.raises(webhooks.BadKey, match="no secret was given"):
         webhooks.verify(request(OLD), b"{}", [])
+    with pytest.raises(webhooks.BadKey, match="key 'of the receiver'"):
+        webhooks.read_secret("geheim")
 
 
 @pytest.mark.parametrize("body", ["{}", None, {}])
