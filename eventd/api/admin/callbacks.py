@@ -184,6 +184,10 @@ def _limits(config: CallbackConfig) -> dict[str, Any]:
         "connectTimeoutSeconds": config.connect_timeout,
         "perSecond": config.per_second or 0,
         "inFlight": config.in_flight,
+        "baseBackoffSeconds": config.backoff.base,
+        "maxBackoffSeconds": config.backoff.cap,
+        "isolateAfter": config.isolate_after,
+        "holdSeconds": show_seconds(config.hold or 0),
         "disableAfterSeconds": show_seconds(config.disable_after or 0),
     }
 

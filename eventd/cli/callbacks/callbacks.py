@@ -141,6 +141,10 @@ def _limits(limits: Mapping[str, Any]) -> dict[str, Any]:
         "Timeout": f"{show_span(limits['timeoutSeconds'])}, to connect {show_span(limits['connectTimeoutSeconds'])}",
         "In flight": counted(limits["inFlight"], "request"),
         "Per second": counted(limits["perSecond"], "request") if limits["perSecond"] else "no limit",
+        "Retry": f"after {show_span(limits['baseBackoffSeconds'])}, doubling to"
+        f" {show_span(limits['maxBackoffSeconds'])};"
+        f" a search after {counted(limits['isolateAfter'], 'answer')} of refused content",
+        "Hold": show_span(limits["holdSeconds"]) if limits["holdSeconds"] else "none",
         "Disable after": show_span(limits["disableAfterSeconds"]) if limits["disableAfterSeconds"] else "never",
     }
 

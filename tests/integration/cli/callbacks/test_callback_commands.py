@@ -83,6 +83,8 @@ def test_a_description_shows_limits_in_units(declared: Control) -> None:
     assert shown["Batch"] == "1 event, 1MiB"
     assert shown["Timeout"] == "20s, to connect 5s"
     assert shown["Waiting"].startswith("2 events, the oldest for ")
+    assert shown["Retry"] == "after 1s, doubling to 10m0s; a search after 5 answers of refused content"
+    assert shown["Hold"] == "168h0m0s"
     assert (shown["Disable after"], shown["Per second"], shown["Keys"]) == ("120h0m0s", "no limit", "-")
 
 
