@@ -7,11 +7,12 @@ from functools import partial
 
 from eventd.egress.callbacks.selection import CallbackSelection
 from eventd.groups.callbacks import read_attempt_list
-from eventd.log.cursors.cursors import create_cursor, declare_selection, move_cursor
+from eventd.log.cursors.cursors import create_cursor, declare_selection, move_cursor, read_cursors
 from eventd.log.retention.evict import EvictionLimits, evict
+from eventd.node.callbacks import CallbackPurpose
 from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_attempts import delete_old_attempts
-from eventd.store.rows.callback_cursors import RESEND
+from eventd.store.rows.callback_cursors import CALLBACK, RESEND
 from eventd.testing import NOW, ManualClock, until
 from eventd.text.duration import HOUR
 from federation.selector import Selector
@@ -202,6 +203,32 @@ async def test_a_resend_to_an_endpoint_that_accepts_nothing_waits_for_proof(
     await until(partial(_tried, called), "an attempt")
     (resend,) = await called.resends()
     assert (resend.reason, "no other event" in resend.last_error) == ("unproven", True)
+
+
+async def test_a_resend_that_fails_disables_nothing(called: CalledBack, receiver: Receiver) -> None:
+    await called.declare(callback(receiver.url, disable_after=12 * HOUR))
+    await called.emit("e1", "e2")
+    cursor = await called.caught_up()
+    receiver.always(410)
+    await _resend(called, cursor.topic_id)
+    await until(partial(_tried, called), "an attempt")
+    (resend,) = await called.resends()
+    assert (resend.state, resend.reason, resend.paused_at) == ("blocked", "gone", None)
+    assert called.changes == []
+
+
+async def test_a_subscription_that_changes_while_it_is_read_is_served_once_it_is_read_again(
+    called: CalledBack, receiver: Receiver
+) -> None:
+    config = callback(receiver.url)
+    await called.declare(config)
+    await called.caught_up()
+    (cursor,) = await called.log.database.read(read_cursors, CALLBACK)
+    selection = CallbackSelection(config.selector)
+    for version, running in ((cursor.selector_version - 1, 0), (cursor.selector_version, 1)):
+        await called.callbacks.retire({"hook": CallbackPurpose(config, selection, version=version)})
+        await called.callbacks.adjust([cursor])
+        assert len(called.callbacks) == running
 
 
 async def test_what_the_search_for_proof_passes_is_accounted_for(

@@ -214,6 +214,24 @@ async def test_an_endpoint_that_fails_for_too_long_is_disabled(
     await until(lambda: called.changes[2:] == [("hook", "recovered")])
 
 
+async def test_a_restarted_node_knows_that_it_has_reported_a_failing_callback(
+    called: CalledBack, receiver: Receiver
+) -> None:
+    receiver.always(503)
+    await called.declare(callback(receiver.url, disable_after=100 * HOUR, backoff=HOURLY))
+    await called.emit("e1")
+    for hour in range(50):
+        await called.rest(await called.failed(hour + 1))
+    await until(lambda: called.changes == [("hook", "failing")])
+    await called.restart()
+    await called.rest(await called.cursor())
+    cursor = await called.failed(52)
+    receiver.always(204)
+    await called.rest(cursor)
+    await until(lambda: receiver.events == ["e1"])
+    await until(lambda: called.changes[1:] == [("hook", "recovered")], "one notice of each change")
+
+
 async def test_410_disables_at_once(called: CalledBack, receiver: Receiver) -> None:
     receiver.always(410)
     await called.declare(callback(receiver.url, disable_after=100 * HOUR))

@@ -119,3 +119,40 @@ async def test_a_file_that_hangs_holds_no_other_callback_and_is_named(
     called.callbacks.look_again([cursor.name])
     await called.rest(cursor)
     await until(lambda: receiver.events == ["e1", "e1"])
+
+
+async def test_a_callback_that_is_declared_with_another_file_uses_it(
+    called: CalledBack, receiver: Receiver, tmp_path: Path
+) -> None:
+    for number in (1, 2):
+        (tmp_path / f"token{number}").write_text(f"token-{number}")
+        await called.declare(callback(receiver.url, bearer_file=str(tmp_path / f"token{number}")))
+        await called.emit(f"e{number}")
+        await called.caught_up()
+    assert [request.headers["authorization"] for request in receiver.requests] == ["Bearer token-1", "Bearer token-2"]
+
+
+async def test_what_was_read_before_the_files_changed_is_not_kept(
+    called: CalledBack, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, read, release = tmp_path / "token", threading.Event(), threading.Event()
+
+    def load(config: CallbackConfig, credentials: Path | None) -> LoadedSecrets:
+        loaded = load_callback_secrets(config, credentials)
+        if not read.is_set():
+            read.set()
+            release.wait(60)
+        return loaded
+
+    monkeypatch.setattr(callback_secret_files, "load_callback_secrets", load)
+    file.write_text("old")
+    await called.declare(callback(receiver.url, bearer_file=str(file)))
+    try:
+        await called.emit("e1")
+        await until(read.is_set)
+        file.write_text("new")
+        await called.callbacks.reload()
+    finally:
+        release.set()
+    await called.caught_up()
+    assert [request.headers["authorization"] for request in receiver.requests] == ["Bearer new"]
