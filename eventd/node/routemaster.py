@@ -89,11 +89,11 @@ class RoutemasterListener:
             config,
             ours.limits,
             self._limiter,
-            ours.published,
-            ours.read_keys,
-            ours.changed,
-            ours.due,
-            ours.judge,
+            published=ours.published,
+            reload_keys=ours.read_keys,
+            changed=ours.changed,
+            due=ours.due,
+            judge=ours.judge,
         )
         self._runner = Runner(
             build_surface(context),

@@ -17,7 +17,7 @@ from eventd.api.listener.connections import open_site_at
 from eventd.api.listener.runner import Runner
 from eventd.api.routemaster.answers import refused_by_library
 from eventd.api.routemaster.app import build_surface
-from eventd.api.routemaster.surface import NoBatches, RootKey, SurfaceConfig, SurfaceContext
+from eventd.api.routemaster.surface import RootKey, SurfaceConfig, SurfaceContext
 from eventd.log.core.eventlog import EventLog
 from eventd.observe.metrics import Metrics
 from eventd.runtime.clock import Clock, SystemClock
@@ -109,6 +109,13 @@ class SurfaceServer:
         self.surface.keys.reload_from(await self.log.database.read(read_keys))
 
 
+class NoBatches:
+    """No batch is due."""
+
+    async def count_due(self, within: float) -> int:
+        return 0
+
+
 StartSurface = Callable[..., Awaitable[SurfaceServer]]
 
 
@@ -144,7 +151,7 @@ async def serving_surface(
             limiter,
             reload_keys=lambda: server.read_keys(),
             changed=count_change,
-            **({"due": NoBatches()} | given),
+            **({"published": lambda *_: None, "due": NoBatches(), "judge": lambda _: ""} | given),
         )
         runner = Runner(build_surface(surface), log.chance, refused_by_library, shutdown_timeout=1.0)
         await runner.setup()

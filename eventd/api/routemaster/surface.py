@@ -30,23 +30,8 @@ class DueBatches(Protocol):
         ...
 
 
-class NoBatches:
-    """A `DueBatches` without any."""
-
-    async def count_due(self, within: float) -> int:
-        return 0
-
-
 CountPublished = Callable[[str, str, int], None]
 """Gets the topic, the publisher's handle, and the bytes of each event that was written."""
-
-
-def _allow(_url: str) -> str:
-    return ""
-
-
-async def _know_keys() -> None:
-    """Do nothing: the keys are read elsewhere."""
 
 
 class SurfaceConfig(NamedTuple):
@@ -101,11 +86,11 @@ class SurfaceContext:
     config: SurfaceConfig
     limits: ConcurrencyLimits
     limiter: ConnectionLimiter
-    published: CountPublished = lambda topic, publisher, size: None
-    reload_keys: Callable[[], Awaitable[None]] = _know_keys
-    changed: Callable[[], None] = lambda: None
-    due: DueBatches = field(default_factory=NoBatches)
-    judge: Callable[[str], str] = _allow
+    published: CountPublished
+    reload_keys: Callable[[], Awaitable[None]]
+    changed: Callable[[], None]
+    due: DueBatches
+    judge: Callable[[str], str]
     counting: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the events that wait are counted: that reads the log, so it is done once at a time."""
 
