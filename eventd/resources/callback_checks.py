@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from eventd.log.core.topic_row import find_topic
 from eventd.net.address_rules import AddressRules
-from eventd.resources.kinds.fields import is_topic_name
 from eventd.resources.kinds.registry import EVENT_CALLBACK
 from eventd.resources.reading.documents import Draft
 from eventd.resources.reading.problems import Problem
 from eventd.store.engine.database import Connection
+from eventd.text.topic_names import is_topic_name
 
 
 def callback_problems(conn: Connection, drafts: Sequence[Draft], rules: AddressRules) -> Iterator[Problem]:

@@ -21,6 +21,7 @@ from eventd.text.credential import CREDENTIAL
 from eventd.text.duration import SECOND, brief_duration, parse_duration
 from eventd.text.quoting import quoted
 from eventd.text.size import GIB, KIB, MIB, format_size, parse_size
+from eventd.text.topic_names import GROUP_PREFIX, SURFACE_TOPIC, is_topic_name
 
 MAX_BYTES = 1 << 20
 """Size of the largest file with settings or a secret that is read."""
@@ -80,19 +81,16 @@ def read_lines(value: Any) -> str:
     return read_text(value)
 
 
-_TOPIC_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
-
-
 def read_topic_name(value: Any) -> str:
     """Return the name of a topic of records; empty for none. Raises ValueError."""
     name = read_text(value).strip()
     if not name:
         return ""
-    if name.startswith("group:"):
+    if name.startswith(GROUP_PREFIX):
         raise ValueError(f"{quoted(name)} is the topic of an event group: name a topic of records")
-    if name == "routemaster":
+    if name == SURFACE_TOPIC:
         raise ValueError(f"{quoted(name)} is the topic of the Routemaster surface: name another topic")
-    if not _TOPIC_NAME.fullmatch(name):
+    if not is_topic_name(name):
         raise ValueError(f"{quoted(name)} is not a valid name of a topic: use letters, digits and any of . _ : -")
     return name
 

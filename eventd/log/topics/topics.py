@@ -21,11 +21,12 @@ from eventd.log.topics.errors import Incompatible, Throttled, TopicNotEmpty, Top
 from eventd.log.topics.limits import apply_limits, apply_ttl_fully, read_size
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
+from eventd.text.topic_names import GROUP_PREFIX, SURFACE_TOPIC, TOPIC_NAME
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
-GROUP = "group:"
+NAME = re.compile(TOPIC_NAME)
+GROUP = GROUP_PREFIX
 """Prefix of the names of groups' topics: they are read and routed like others, but only events are written to them."""
-ROUTEMASTER = "routemaster"
+ROUTEMASTER = SURFACE_TOPIC
 """The topic that holds the events of the Routemaster surface: read and routed like others, written by that surface."""
 
 

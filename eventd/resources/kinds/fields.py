@@ -15,6 +15,7 @@ from eventd.resources.kinds.spec import wrong
 from eventd.text import duration, size
 from eventd.text.credential import CREDENTIAL
 from eventd.text.hosts import is_host_name
+from eventd.text.topic_names import GROUP_PREFIX, TOPIC_NAME, is_topic_name
 from eventd.tls.certificate import PIN
 from eventd.tls.files import is_server_name
 from federation.peers import GROUP_NAME, NODE_NAME
@@ -27,8 +28,6 @@ LONGEST_URL = 8192
 _SECRET_PATH = "^(?:/.*[^/]|credential:.+)?$"
 _ENDPOINT = "^https?://[^?#@]+$"
 _URL = "^https?://[^#]+$"
-_TOPIC_NAME = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}"
-_GROUP_TOPIC = "group:"
 
 
 def _name_rule(longest: int, others: str) -> str:
@@ -226,13 +225,8 @@ def _url_parts(value: str, example: str, no_user: str) -> SplitResult:
     return parts
 
 
-def is_topic_name(text: str) -> bool:
-    """Return whether a topic of records can have this name; False for the topic of a group."""
-    return bool(re.fullmatch(_TOPIC_NAME, text)) and not text.startswith(_GROUP_TOPIC)
-
-
 def _check_topic(value: str) -> str:
-    if value.startswith(_GROUP_TOPIC):
+    if value.startswith(GROUP_PREFIX):
         raise wrong("must not be the topic of a group", "write source.groupRef")
     if not is_topic_name(value):
         raise wrong(_name_rule(255, "'.', '_', ':', '-'"))
@@ -312,7 +306,7 @@ Url = Annotated[
 """The URL of one resource, requested as it is written: a slash at its end and a query stay."""
 
 TopicName = Annotated[
-    str, AfterValidator(_or_blank(_check_topic)), WithJsonSchema({"type": "string", "pattern": f"^(?:{_TOPIC_NAME})?$"})
+    str, AfterValidator(_or_blank(_check_topic)), WithJsonSchema({"type": "string", "pattern": f"^(?:{TOPIC_NAME})?$"})
 ]
 """The name of a topic of records; blank becomes empty."""
 
