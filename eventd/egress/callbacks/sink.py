@@ -192,18 +192,19 @@ class CallbackSink:
         """Return the batch of the next single event after a position; None if there is none, or losses come first."""
         omitted: list[CallbackItem] = []
         reader = CallbackReader(self._selection, self._config.format, self._config.name, self._log.clock.now())
-        at, full = after, not self._ends_at(after)
+        at, full, limit = after, not self._ends_at(after), 1
         while full:
             found = await self._log.database.read_for_delivery(
-                _read, self._topic_id, at, None, reader, self._until, 1, _UNBOUNDED
+                _read, self._topic_id, at, None, reader, self._until, limit, self._limits.bytes
             )
             if found is None or found.losses:
                 return None
-            if found.items and not found.items[0].omitted:
-                item = found.items[0]
-                return MessageBatch(after, item.position, [item], omitted)
-            omitted += found.items
+            for item in found.items:
+                if not item.omitted:
+                    return MessageBatch(after, item.position, [item], omitted)
+                omitted.append(item)
             at, full = found.upto, found.full and not self._ends_at(found.upto)
+            limit = READ_AHEAD  # where one event has expired, others often have, too
         return None
 
     def _ends_at(self, upto: int) -> bool:

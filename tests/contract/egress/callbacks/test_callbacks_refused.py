@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.testing import ManualClock, give_turns, until
+from eventd.egress.callbacks import sink
+from eventd.testing import NOW, ManualClock, give_turns, until
 from eventd.text.duration import HOUR
 from tests.contract.egress.conftest import BOTH_DATABASES
 from tests.support.callback_receivers import HANG, Received, Receiver, Reply
@@ -36,6 +37,24 @@ async def test_an_event_is_given_up_once_the_endpoint_accepts_the_next_one(
     assert (letter.event_id, letter.reason, letter.attempts) == ("bad", "http_400", 5)
     assert [one.id for one in receiver.accepted] == ["e1", "e2", "e3"], "the one sent ahead is not sent again"
     assert (await called.cursor()).state == "running"
+
+
+async def test_the_search_for_another_event_passes_expired_ones_in_few_reads(
+    called: CalledBack, receiver: Receiver, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.answer = refusing("bad")  # type: ignore[assignment]
+    await called.declare(callback(receiver.url, isolate_after=2))
+    await called.emit("bad")
+    await called.emit(*(f"brief{number}" for number in range(1000)), expires=NOW + 1)
+    await called.emit("e1")
+    await called.pass_failures(1)
+    reads, read = [], sink._read
+    monkeypatch.setattr(sink, "_read", lambda *given: reads.append(given) or read(*given))
+    await called.rest(await called.cursor())
+    await called.caught_up()
+    assert receiver.events == ["e1"]
+    assert [letter.event_id for letter in await called.letters()] == ["bad"]
+    assert len(reads) < 20
 
 
 async def test_an_endpoint_that_refuses_everything_has_nothing_given_up(called: CalledBack, receiver: Receiver) -> None:
