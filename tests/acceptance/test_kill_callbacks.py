@@ -143,21 +143,3 @@ def test_dead_letters_are_listed_retried_and_dropped(
     assert node.ask("POST", "/callbacks/hook/dead-letters/drop", {"all": True}) == {"dropped": 1}
     assert state(node)["deadLetters"] == 0
     assert node.stop() == 0
-
-
-def test_a_wrong_declaration_is_refused_with_its_place(
-    processes: Processes, receiver: ReceiverThread, tmp_path: Path
-) -> None:
-    node = NodeProcess(processes, "a")
-    wrong = callback(receiver, tmp_path, source={"topic": "orders"}, headers={"Host": "x"}, format="batches")
-    with pytest.raises(Exception, match="spec") as refused:
-        node.apply(wrong)
-    text = str(refused.value)
-    for part in ("spec.headers", "spec.format"):
-        assert part in text
-    with pytest.raises(Exception, match="topic orders does not exist") as missing:
-        node.apply(callback(receiver, tmp_path, source={"topic": "orders"}, url="https://example.org/"))
-    assert "spec.source.topic" in str(missing.value)
-    with pytest.raises(Exception, match="EVENTD_CALLBACK_ALLOW"):
-        node.apply(group("a"), callback(receiver, tmp_path))
-    assert node.stop() == 0

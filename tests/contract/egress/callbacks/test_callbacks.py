@@ -35,6 +35,14 @@ async def test_every_event_is_a_request_in_order(called: CalledBack, receiver: R
     assert {one.status for one in found} == {204}
 
 
+async def test_the_declared_headers_are_sent(called: CalledBack, receiver: Receiver) -> None:
+    await called.declare(callback(receiver.url, headers=(("X-Env", "prod"), ("X-Shop", "7"))))
+    await called.emit("e1")
+    await called.caught_up()
+    (request,) = receiver.requests
+    assert (request.headers["x-env"], request.headers["x-shop"]) == ("prod", "7")
+
+
 async def test_a_failed_request_is_repeated_with_the_same_id_and_bytes(
     called: CalledBack, receiver: Receiver, clock: ManualClock
 ) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from eventd.egress.callbacks import delivery
 from eventd.egress.callbacks.formats import CallbackItem
-from eventd.testing import ManualClock, until
+from eventd.egress.transport.origin_limit import MOST_CONNECTIONS
+from eventd.testing import ManualClock, give_turns, until
 from tests.support.callback_receivers import HANG, Received, Receiver, Reply
 from tests.support.called_back import CalledBack, callback
 
@@ -31,6 +32,21 @@ async def test_many_slow_endpoints_hold_up_no_other(called: CalledBack, receiver
     await called.emit("e2", "e3")
     await until(lambda: receiver.events == ["e1", "e2", "e3"])
     assert len(other.requests) == 12
+
+
+async def test_callbacks_at_one_endpoint_share_its_connections(called: CalledBack, receiver: Receiver) -> None:
+    receiver.gate.clear()
+    names = [f"hook-{number}" for number in range(MOST_CONNECTIONS + 4)]
+    for name in names:
+        await called.declare(callback(receiver.url, name=name, timeout=3600.0))
+    await called.emit("e1")
+    await until(lambda: len(receiver.requests) == MOST_CONNECTIONS)
+    await give_turns()
+    assert receiver.connections == MOST_CONNECTIONS
+    receiver.gate.set()
+    for name in names:
+        await called.caught_up(name)
+    assert len(receiver.requests) == len(names)
 
 
 async def test_a_fault_of_this_node_ends_one_callback_alone_until_it_is_tried_again(

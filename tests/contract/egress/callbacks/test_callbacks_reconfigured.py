@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import partial
 
@@ -11,6 +12,7 @@ from eventd.log.cursors.cursors import create_cursor, declare_selection, move_cu
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.node.callbacks import CallbackPurpose
 from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 from eventd.store.rows.callback_attempts import delete_old_attempts
 from eventd.store.rows.callback_cursors import CALLBACK, RESEND
 from eventd.testing import NOW, ManualClock, until
@@ -203,6 +205,27 @@ async def test_a_resend_to_an_endpoint_that_accepts_nothing_waits_for_proof(
     await until(partial(_tried, called), "an attempt")
     (resend,) = await called.resends()
     assert (resend.reason, "no other event" in resend.last_error) == ("unproven", True)
+
+
+async def test_the_ledger_has_the_attempts_of_a_delivery_and_what_a_resend_picked(
+    called: CalledBack, receiver: Receiver
+) -> None:
+    receiver.always(503)
+    await called.declare(callback(receiver.url))
+    await called.emit("e1", "e2", "e3")
+    await called.rest(await called.failed(1))
+    cursor = await called.failed(2)
+    receiver.always(204)
+    await called.rest(cursor)
+    await called.caught_up()
+    await _resend(called, cursor.topic_id)
+    await until(partial(_ended, called), "the end of the resend")
+    rows = await called.log.database.read(fetch, "SELECT events, attempts, picked FROM batches ORDER BY id")
+    assert [(events, attempts, json.loads(picked or "[]")) for events, attempts, picked in rows] == [
+        (1, 3, []),
+        (2, 1, []),
+        (1, 1, [2]),
+    ]
 
 
 async def test_a_resend_that_fails_disables_nothing(called: CalledBack, receiver: Receiver) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from eventd.egress.callbacks.selection import CallbackSelection
 from eventd.groups.callbacks import count_losses
+from eventd.log.cursors.cursors import create_cursor
 from eventd.log.routemaster.surface_topic import OpenTopic, surface_topic_config
+from eventd.store.rows.callback_cursors import RESEND
 from eventd.store.rows.routemaster import Interval
 from eventd.testing import ManualClock, until
+from federation.selector import Selector
 from tests.support.callback_receivers import Receiver
 from tests.support.called_back import CalledBack, callback
 
@@ -48,6 +52,35 @@ async def test_requests_count_by_their_outcome_and_a_retry_that_waits_is_throttl
     assert counted(called, "latency_batches_count") == 3
     assert counted(called, "latency_batches_first_attempt") == 0  # the clock stood still
     assert 1000 <= counted(called, "latency_batches_last_attempt") < 1100  # one back-off, in milliseconds
+
+
+async def test_what_an_operator_sends_again_has_not_waited(
+    called: CalledBack, receiver: Receiver, clock: ManualClock
+) -> None:
+    topic_id = await subscribe(called, receiver)
+    await called.write("orders.create", "routemaster", data=URL)
+    cursor = await called.caught_up(NAME)
+    clock.advance(3600)
+    await called.log.database.write(
+        create_cursor,
+        f"{RESEND}:{NAME}#1",
+        kind=RESEND,
+        topic_id=topic_id,
+        position=0,
+        until=cursor.position,
+        selection=CallbackSelection(Selector()).to_json(),
+        now=clock.now(),
+    )
+    await called.adjust()
+    await until(lambda: len(receiver.accepted) == 2, "the resend")
+
+    async def ended() -> bool:
+        return not await called.resends()
+
+    await until(ended, "its end")
+    assert counted(called, "delivery_batches", status="success") == 2
+    assert counted(called, "latency_batches_count") == 1
+    assert counted(called, "latency_batches_last_attempt") < 1000
 
 
 async def test_what_retention_removed_first_is_counted_as_dropped(called: CalledBack, receiver: Receiver) -> None:
