@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import islice
@@ -18,7 +18,7 @@ from eventd.log.core.head import read_head
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
 from eventd.log.delivery.acknowledgements import AcceptedBatch, read_gaps, read_newest_batches, read_recent_gaps
 from eventd.log.delivery.backlog import Backlog
-from eventd.log.delivery.repairs import count_dead_letters
+from eventd.log.delivery.repairs import count_dead_letters, read_placed
 from eventd.log.routemaster.backlog import QueuedEvents, read_states
 from eventd.log.topics.source_page import SourceStart, read_source_page
 from eventd.resources.callback_configuration import CallbackConfig, callbacks
@@ -236,13 +236,25 @@ def read_places(
 
     Only those up to the position `upto` can.
     """
-    found: dict[str, int | str] = {}
     wanted = set(ids)
-    for item in _items(conn, one, topic_id, 0, upto, now):
-        place = _WHY_NOT.get(item.omitted, item.omitted) if item.omitted else item.position
-        found |= {id: place for id in (item.event_id, item.message_id) if id in wanted}
+    # Events of a group have an index. A message id may be that of an event with its expiry behind it.
+    events = read_placed(conn, topic_id, sorted(wanted | {id.rpartition("-")[0] for id in wanted}))
+    positions = sorted({at for at in events.values() if at is not None and at <= upto})
+    near = (item for at in positions for item in _items(conn, one, topic_id, at - 1, at, now))
+    found = _places_of(near, wanted)
+    if wanted - found.keys():  # records of a topic, and messages of events that were refreshed since
+        found = _places_of(_items(conn, one, topic_id, 0, upto, now), wanted)
     for id in sorted(wanted - found.keys()):
         found[id] = "the callback has received no stored event with this id"
+    return found
+
+
+def _places_of(items: Iterable[CallbackItem], wanted: Collection[str]) -> dict[str, int | str]:
+    """Return by id the position of each wanted item, or why it cannot be sent; of equal ids, the last one counts."""
+    found: dict[str, int | str] = {}
+    for item in items:
+        place = _WHY_NOT.get(item.omitted, item.omitted) if item.omitted else item.position
+        found |= {id: place for id in (item.event_id, item.message_id) if id in wanted}
     return found
 
 

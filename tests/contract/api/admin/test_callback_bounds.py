@@ -13,16 +13,18 @@ from eventd.api.errors.codes import API_FORM
 from eventd.api.framework.operations import Services
 from eventd.api.routes import OPERATIONS
 from eventd.errors import Conflict, EventdError, Invalid, NotFound
+from eventd.groups import callbacks
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
 from eventd.log.cursors.cursors import DeadLetter, insert_dead_letter, read_cursors
 from eventd.log.routemaster.publish import PublishedEvent, PublishEvent
 from eventd.log.routemaster.subscriptions import PutSubscriber, SubscriptionSettings
 from eventd.log.routemaster.surface_topic import surface_topic_config
+from eventd.log.topics.source_page import SourceStart
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
 from eventd.store.rows.callback_cursors import callback_name
-from eventd.testing import ManualClock, draft
+from eventd.testing import NOW, ManualClock, draft
 from tests.support import operations
 
 DECLARED = """
@@ -161,3 +163,37 @@ async def test_the_hint_for_an_unknown_callback_names_some_declared_ones_and_no_
     await operations.run(services, "resources.apply", sources=[{"name": "f", "text": more}])
     assert (await hint()).startswith("declared: hook, hook000, hook001")
     assert (await hint()).endswith("hook018; routerctl callback list shows all")
+
+
+async def test_events_are_found_by_id_without_reading_the_log(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = [NOW + seconds * 10**6 for seconds in (600, 1200)]
+    for end in ends:  # the second one refreshes the first
+        await services.log.append(await services.log.topic("group:g"), [draft("state", expires=end)])
+    head = (await services.database.read(read_head)).last
+    read: list[tuple[int, int | None]] = []
+    read_page = callbacks.read_source_page
+
+    def count(conn: Connection, topic_id: int, start: SourceStart, *given: Any, **named: Any) -> Any:
+        read.append((start.position, named["until"]))
+        return read_page(conn, topic_id, start, *given, **named)
+
+    monkeypatch.setattr(callbacks, "read_source_page", count)
+
+    async def places(*ids: str, upto: int = head, now: int = NOW) -> dict[str, int | str]:
+        read.clear()
+        one = await services.database.read(callbacks.find_callback, "hook")
+        topic = await services.log.topic("group:g")
+        return await services.database.read(callbacks.read_places, one, topic, ids, upto, now)
+
+    last = f"state-{ends[1]:x}"
+    assert await places("e1", "state", last) == {"e1": 2, "state": head, last: head}
+    assert read == [(1, 2), (head - 1, head)]
+    assert await places("state", now=ends[1] + 1) == {"state": "it has expired"}
+    assert read == [(head - 1, head)]
+    first = f"state-{ends[0]:x}"
+    assert await places("e1", first) == {"e1": 2, first: head - 1}
+    assert await places("state", upto=head - 1) == {"state": head - 1}
+    unknown = "the callback has received no stored event with this id"
+    assert await places("e1", "none", "e1-0", "") == {"e1": 2, "none": unknown, "e1-0": unknown, "": unknown}
