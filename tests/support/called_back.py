@@ -13,7 +13,7 @@ from eventd.egress.callbacks.sink import CallbackDependencies
 from eventd.egress.cursors import pause_all
 from eventd.egress.peers.budget import Budget
 from eventd.egress.transport.transport import Transport
-from eventd.groups.callbacks import EndpointAttempt, read_attempt_list
+from eventd.groups.callback_history import EndpointAttempt, read_attempt_list
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
 from eventd.log.core.records import write_body

@@ -12,18 +12,8 @@ from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import PAGE_SIZE, After, Limit
 from eventd.egress.cursors import pause_all, reconcile
 from eventd.errors import Conflict, Invalid
-from eventd.groups.callbacks import (
-    NEWEST,
-    AttemptPlace,
-    CallbackStatus,
-    EndpointAttempt,
-    KnownCallback,
-    find_callback,
-    read_attempt_list,
-    read_callback_statuses,
-    read_callbacks,
-    read_losses,
-)
+from eventd.groups.callback_history import NEWEST, AttemptPlace, EndpointAttempt, read_attempt_list, read_losses
+from eventd.groups.callbacks import CallbackStatus, KnownCallback, find_callback, read_callback_statuses, read_callbacks
 from eventd.groups.lookup import find_group
 from eventd.log.core.head import announce_topics, read_head
 from eventd.log.core.topic_row import find_topic

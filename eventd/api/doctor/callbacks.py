@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from eventd.api.doctor.report import Check, CheckStatus
 from eventd.api.framework.moments import show_time
-from eventd.groups.callbacks import CallbackStatus, LossCount
+from eventd.groups.callback_history import LossCount
+from eventd.groups.callbacks import CallbackStatus
 from eventd.log.cursors.cursors import Cursor, LinkState
 from eventd.log.cursors.holding import DISABLED_BY
 from eventd.text.duration import DAY, MINUTE, format_duration

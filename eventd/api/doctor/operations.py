@@ -22,7 +22,8 @@ from eventd.api.doctor.reading import read_groups
 from eventd.api.doctor.report import Check, CheckStatus, report
 from eventd.api.doctor.surface import check_surface
 from eventd.api.framework.operations import Params, Services
-from eventd.groups.callbacks import count_losses, read_callback_statuses, read_callbacks
+from eventd.groups.callback_history import count_losses
+from eventd.groups.callbacks import read_callback_statuses, read_callbacks
 from eventd.log.core.topic_row import find_topic
 from eventd.log.topics.topics import ROUTEMASTER
 from eventd.store.engine.database import Connection

@@ -10,7 +10,8 @@ import pytest
 from eventd.api.doctor.callbacks import check_callbacks
 from eventd.api.doctor.report import CheckStatus
 from eventd.egress.callbacks.selection import CallbackSelection
-from eventd.groups.callbacks import CallbackStatus, KnownCallback, LossCount
+from eventd.groups.callback_history import LossCount
+from eventd.groups.callbacks import CallbackStatus, KnownCallback
 from eventd.log.cursors.cursors import Cursor, LinkState
 from eventd.log.cursors.holding import DISABLED_BY
 from eventd.log.delivery.backlog import Backlog

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from eventd.groups.callbacks import read_losses
+from eventd.groups.callback_history import read_losses
 from eventd.log.core.eventlog import EventLog
 from eventd.log.routemaster.subscriptions import HOLD
 from eventd.log.topics.errors import TopicFull

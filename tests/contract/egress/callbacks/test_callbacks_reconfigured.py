@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from eventd.egress.callbacks.selection import CallbackSelection
-from eventd.groups.callbacks import read_attempt_list
+from eventd.groups.callback_history import read_attempt_list
 from eventd.log.cursors.cursors import create_cursor, declare_selection, move_cursor, read_cursors
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.node.callbacks import CallbackPurpose

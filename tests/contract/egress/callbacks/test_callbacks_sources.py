@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from eventd.egress.callbacks.selection import CallbackSelection
-from eventd.groups.callbacks import LostRecords, read_losses
+from eventd.groups.callback_history import LostRecords, read_losses
 from eventd.log.cursors.cursors import create_cursor
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.store.engine.database import Connection

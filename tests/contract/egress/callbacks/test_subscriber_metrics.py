@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventd.egress.callbacks.selection import CallbackSelection
-from eventd.groups.callbacks import count_losses
+from eventd.groups.callback_history import count_losses
 from eventd.log.cursors.cursors import create_cursor
 from eventd.log.routemaster.surface_topic import OpenTopic, surface_topic_config
 from eventd.store.rows.callback_cursors import RESEND
