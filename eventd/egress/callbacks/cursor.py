@@ -62,7 +62,7 @@ class CallbackPostponement(Postpone):
         if not before or before[0].position != failed.position:
             return False, None
         cursor = before[0]
-        since = _failing_since(cursor, failed.now)
+        since = _failing_since(cursor, failed.now, self._attempts[0].started_at if self._attempts else failed.now)
         set_failing_since(tx.conn, failed.name, since)
         too_long = self._disable_after is not None and since is not None and failed.now - since >= self._disable_after
         ends = cursor.paused_at is None and (too_long or self._at_once)
@@ -74,14 +74,15 @@ class CallbackPostponement(Postpone):
         return True, since
 
 
-def _failing_since(cursor: Cursor, now: int) -> int:
+def _failing_since(cursor: Cursor, now: int, begun: int) -> int:
     """Return since when a callback that fails `now` has failed, the time left out in which the node did not try.
 
+    `begun`: when this attempt began; a request may take an hour.
     A node that was down, or whose clock was wrong until now, has not found out that the endpoint fails.
     """
     if cursor.failing_since is None or cursor.attempted_at is None:
         return now
-    late = now - max(cursor.attempted_at, cursor.retry_at or 0)
+    late = begun - max(cursor.attempted_at, cursor.retry_at or 0)
     return min(now, cursor.failing_since + (late if late > MOST_LATE else 0))
 
 

@@ -10,8 +10,8 @@ from eventd.egress.callbacks.cursor import CallbackCursor
 from eventd.errors import DatabaseUnavailable
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.testing import NOW, ManualClock, give_turns, until
-from tests.support.callback_receivers import Receiver
-from tests.support.called_back import CalledBack, callback
+from tests.support.callback_receivers import Receiver, Reply
+from tests.support.called_back import HOURLY, CalledBack, callback
 
 HOUR = 3600
 
@@ -102,3 +102,21 @@ async def test_a_step_of_the_wall_clock_does_not_move_the_end_of_a_window(
     clock.advance(2)
     await until(lambda: receiver.requests)
     assert receiver.events[0] == "e1"
+
+
+async def test_the_time_of_slow_requests_counts_as_failing(
+    called: CalledBack, receiver: Receiver, clock: ManualClock
+) -> None:
+    receiver.always(503)
+    await called.declare(callback(receiver.url, backoff=HOURLY, disable_after=120 * HOUR * 10**6))
+    await called.emit("e1")
+    first = await called.failed(1)
+    receiver.answer = lambda _: Reply(503, delay=0.2)
+    for number in (2, 3):
+        before = len(receiver.requests)
+        await called.rest(await called.cursor())
+        await until(lambda before=before: len(receiver.requests) > before)  # type: ignore[misc]
+        clock.advance(1800)  # the endpoint takes half an hour
+        cursor = await called.failed(number)
+    assert cursor.failing_since == first.failing_since
+    assert clock.now() - (cursor.failing_since or 0) >= 3 * HOUR * 10**6
