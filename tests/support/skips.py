@@ -35,11 +35,20 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 def mark_needs(items: list[pytest.Item]) -> None:
-    """Mark tests that use Postgres or Spark: `-m "not spark"` leaves them out, and their skip fails in CI."""
+    """Mark tests that use Postgres or Spark: `-m "not spark"` leaves them out, and their skip fails in CI.
+
+    A fixture that a test asks for by its name is not among those of the test; then its parameter says `postgres`.
+    """
     for item in items:
         for fixture, marker in (("postgres_server", "postgres"), ("spark", "spark")):
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
+        if any(value == "postgres" for value in _params(item)):
+            item.add_marker("postgres")
+
+
+def _params(item: pytest.Item) -> list[object]:
+    return list(item.callspec.params.values()) if hasattr(item, "callspec") else []
 
 
 def _fail(report: pytest.TestReport | pytest.CollectReport) -> None:

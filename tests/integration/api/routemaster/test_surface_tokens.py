@@ -107,6 +107,11 @@ async def test_a_handle_that_was_made_a_token_is_that_token(surface: SurfaceServ
     assert (await surface.ask("GET", "/topics", user=token)).status == 200
 
 
+async def test_a_client_whose_token_is_the_root_key_does_not_take_it(surface: SurfaceServer) -> None:
+    assert (await surface.ask("POST", "/api_tokens", {"name": "x", "token": ROOT}, user=ROOT)).status == 201
+    assert (await surface.ask("GET", "/api_tokens", user=ROOT)).status == 200
+
+
 async def test_without_a_root_key_no_caller_is_root(start_surface: StartSurface) -> None:
     surface = await start_surface(config=SurfaceConfig(require_tls=False))
     surface.surface.root.set("")
