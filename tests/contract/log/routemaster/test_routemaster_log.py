@@ -282,6 +282,12 @@ async def test_settings_that_are_left_out_stay_but_the_uuid(log: EventLog) -> No
     assert row.intervals == (Interval("orders", 0),)
 
 
+async def test_events_are_held_for_a_subscriber_that_fails_for_a_week(log: EventLog) -> None:
+    row = await subscribe(log, "app--1", "orders")
+    (cursor,) = await log.database.read(lambda conn: read_cursors(conn, name=row.cursor))
+    assert cursor.hold == 7 * 86_400 * SECOND
+
+
 async def test_a_failing_subscriber_that_subscribes_again_is_tried_at_once(log: EventLog) -> None:
     row = await subscribe(log, "app--1", "orders")
     await emit(log)
