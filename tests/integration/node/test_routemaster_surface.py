@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from eventd.api.listener import addresses
 from eventd.errors import Unavailable
 from eventd.log.core.eventlog import EventLog
 from eventd.log.routemaster.subscriptions import DeleteSubscriber
@@ -105,7 +106,8 @@ async def test_wrong_settings_keep_the_node_from_starting(
         assert await stored.read(fetch, "SELECT name FROM topics") == [], "nothing was begun"
 
 
-async def test_an_address_in_use_is_named(sites: Callable[..., list[Site]]) -> None:
+async def test_an_address_in_use_is_named(sites: Callable[..., list[Site]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "TAKEN_SECONDS", 0.1)
     (site,) = sites("a")
     await site.start(**FLAGS)
     assert site.running.routemaster is not None
