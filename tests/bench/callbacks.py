@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -40,6 +41,8 @@ DEAD_SECONDS = 2.0
 """How long subscribers are dead before anything is measured."""
 QUIET_SECONDS = 1.0
 """How long nothing is published before the node is measured without work."""
+TICK_SECONDS: Final = 1 / os.sysconf("SC_CLK_TCK")
+"""The least CPU time that the system counts: a run that is too small for it has used some, too."""
 SIMULATED = 1000
 """Number of simulated subscribers of the reference."""
 OPEN_MS: Final = 3_600_000
@@ -128,7 +131,7 @@ class _Fan:
         arrived = len(ids) * self._events
         return {
             f"{name}_per_s": arrived / seconds,
-            f"{name}_cpu_us": (self._site.cpu_seconds() - cpu) / arrived * 1e6,
+            f"{name}_cpu_us": max(TICK_SECONDS, self._site.cpu_seconds() - cpu) / arrived * 1e6,
             f"{name}_publishing_p50_ms": told.p50_ms,
         }
 
