@@ -106,6 +106,7 @@ class _Fan:
         site = self._site
         site.kill(self._dead)
         site.tell("delay", ids=[*self._slow], seconds=SLOW_SECONDS)
+        await asyncio.sleep(DEAD_SECONDS)  # a full batch is sent at once, to where the node knows the subscriber
         await site.publish(self._batch)
         await site.all_there(self._healthy)
         await asyncio.sleep(DEAD_SECONDS)

@@ -17,7 +17,7 @@ SMALL = (
     *("--rounds", "1", "--subscribers", "5", "--events", "5", "--idle-seconds", "0.2"),
     *("--dead", "2", "--singles", "5", "--outages", "0.3", "--at-each", "2"),
 )
-SHORT = {"DEAD_SECONDS": 0.1, "SLOW_SECONDS": 0.1, "QUIET_SECONDS": 0.3, "SIMULATED": 5}
+SHORT = {"DEAD_SECONDS": 0.5, "SLOW_SECONDS": 0.1, "QUIET_SECONDS": 0.3, "SIMULATED": 5}
 
 
 def run(capsys: pytest.CaptureFixture[str], part: str) -> dict[str, Any]:
