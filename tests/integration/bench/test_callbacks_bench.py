@@ -33,7 +33,7 @@ def run(capsys: pytest.CaptureFixture[str], part: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("part", "figures"),
     [
-        ("fan", {"all_healthy_per_s", "beside_dead_to_all_healthy_per_s", "attempts_per_s_of_each_dead"}),
+        ("fan", {"all_healthy_per_s", "beside_dead_to_all_healthy_each_per_s", "attempts_per_s_of_each_dead"}),
         ("tail", {"alone_p99_ms", "beside_dead_p99_ms"}),
         ("publishing", {"subscribers_0_p50_ms", "subscribers_1_p50_ms", "subscribers_5_p50_ms"}),
         ("latency", {"p50_ms", "p99_ms"}),
