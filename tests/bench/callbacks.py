@@ -124,7 +124,8 @@ class _Fan:
         return figures
 
     async def _rate(self, name: str, ids: Sequence[int]) -> Figures:
-        """Publish; return the events per second that arrived at these, and at each of them, the CPU for each, and the time to publish."""
+        """Publish; return the events per second that arrived at these and at each, the CPU for one, and the time to
+        publish."""
         cpu = self._site.cpu_seconds()
         told = await self._site.publish(self._events)
         states = await self._site.all_there(ids)
