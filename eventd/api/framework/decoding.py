@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from eventd.api.framework.duplicate_keys import require_once
 from eventd.api.framework.models import Query
 from eventd.api.framework.wording import reworded
 from eventd.errors import Invalid
+from eventd.text.duplicate_keys import require_once
 from federation.event import is_plain
 
 _AT_ONCE = 256 << 10

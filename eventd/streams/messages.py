@@ -1,0 +1,352 @@
+"""The JSON messages of a stream. A message is one object; unknown members are ignored.
+
+Two dialects share them, told apart by each request's id: with a number, answers have types of their own; with a text,
+what succeeds is answered by `ok`, failures by `error`, and names that are left out have defaults.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode, b64encode
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from eventd.errors import Invalid
+from eventd.streams.names import DEFAULT
+from eventd.text.duplicate_keys import require_once
+
+DEEPEST: Final = 64
+"""Maximum depth of arrays and objects in a message, in unknown members, too."""
+_MOST: Final = 2**64 - 1
+_BRACKETS = re.compile(rb'[\[\]{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
+
+Whole = Annotated[int, Meta(ge=0)]
+RequestId = Whole | str
+AckMode = Literal["none", "per_message", "per_batch"]
+
+
+class BadMessage(ValueError):
+    """A payload that is not a message; its text is the answer to it."""
+
+
+class Message(Struct, tag_field="type", omit_defaults=True):
+    """Base of a message. Optional members are left out unless they are set."""
+
+
+class At(Struct, kw_only=True):
+    """The first event that a subscriber has not seen."""
+
+    offset: Whole
+
+
+# --- requests -------------------------------------------------------------------------------------------------------
+
+
+class AuthRequest(Message, tag="auth", kw_only=True):
+    """The first message of a stream. `client_flags` are those that the client knows; `ext` names extensions."""
+
+    tenant_id: str
+    token: str
+    client_flags: Annotated[int, Meta(ge=0, le=0xFFFF)] | None = None
+    ext: list[str] | None = None
+    session: str | None = None
+
+
+class PublishRequest(Message, tag="publish", kw_only=True):
+    """Publish one record; `payload` is base64."""
+
+    tenant_id: str | None = None
+    namespace: str | None = None
+    stream: str
+    payload: str
+    request_id: RequestId | None = None
+    ack: AckMode | None = None
+
+
+class PublishBatchRequest(Message, tag="publish_batch", kw_only=True):
+    """Publish several records; `payloads` are base64."""
+
+    tenant_id: str | None = None
+    namespace: str | None = None
+    stream: str
+    payloads: list[str]
+    request_id: RequestId | None = None
+    ack: AckMode | None = None
+
+
+class SubscribeRequest(Message, tag="subscribe", kw_only=True):
+    """Subscribe to a stream. Without `start` from its end on.
+
+    `epoch` is that of the log that the client knows; `on_gap` says what happens if events are missing; `skip_behind`:
+    more events than that behind, the subscription jumps to the end.
+    """
+
+    tenant_id: str | None = None
+    namespace: str | None = None
+    stream: str
+    subscription_id: Whole | None = None
+    start: Literal["latest", "earliest"] | At | None = None
+    request_id: RequestId | None = None
+    epoch: str | None = None
+    on_gap: Literal["error", "tell"] | None = None
+    skip_behind: Whole | None = None
+
+
+class CachePutRequest(Message, tag="cache_put", kw_only=True):
+    """Store a value, in base64, for `ttl_ms` milliseconds; None: for ever."""
+
+    tenant_id: str | None = None
+    namespace: str | None = None
+    cache: str | None = None
+    key: str
+    value: str
+    request_id: RequestId | None = None
+    ttl_ms: Whole | UnsetType | None = UNSET  # null is written
+
+
+class CacheGetRequest(Message, tag="cache_get", kw_only=True):
+    """Read a value."""
+
+    tenant_id: str | None = None
+    namespace: str | None = None
+    cache: str | None = None
+    key: str
+    request_id: RequestId | None = None
+
+
+Scoped = PublishRequest | PublishBatchRequest | SubscribeRequest | CachePutRequest | CacheGetRequest
+"""A request about a namespace of a tenant."""
+Request = AuthRequest | Scoped
+
+# --- answers --------------------------------------------------------------------------------------------------------
+
+
+class Ok(Message, tag="ok", kw_only=True):
+    """The request with this id has succeeded."""
+
+    request_id: RequestId | None = None
+    offset: Whole | None = None
+    count: Whole | None = None
+    durability: str | None = None
+    epoch: str | None = None
+
+
+class AuthOk(Message, tag="auth_ok", kw_only=True):
+    """The stream is authenticated; `server_flags` are those that the server knows, `ext` the extensions in force."""
+
+    server_flags: Annotated[int, Meta(ge=0, le=0xFFFF)]
+    ext: list[str] | None = None
+
+
+class Error(Message, tag="error", kw_only=True):
+    """A request has failed, or the stream ends."""
+
+    message: str
+    request_id: RequestId | None = None
+
+
+class PublishOk(Message, tag="publish_ok", kw_only=True):
+    """Records are stored, as safely as `durability` says; `offset` is that of the first of `count`."""
+
+    request_id: Whole
+    offset: Whole | None = None
+    count: Whole | None = None
+    durability: str | None = None
+    epoch: str | None = None
+
+
+class PublishError(Message, tag="publish_error", kw_only=True):
+    """Nothing was written."""
+
+    request_id: Whole
+    message: str
+
+
+class Subscribed(Message, tag="subscribed", kw_only=True):
+    """A subscription has begun."""
+
+    subscription_id: Whole
+    epoch: str | None = None
+
+
+class SubscribeCursorError(Message, tag="subscribe_cursor_error", kw_only=True):
+    """The offset `requested` is not there; `available` is the nearest one that is."""
+
+    reason: Literal["too_old", "in_future"]
+    requested: Whole
+    available: Whole
+    epoch: str | None = None
+
+
+class EventStreamHello(Message, tag="event_stream_hello", kw_only=True):
+    """The first message of the stream of a subscription's events."""
+
+    subscription_id: Whole
+
+
+class EventMessage(Message, tag="event", kw_only=True):
+    """One event; `payload` is base64."""
+
+    tenant_id: str
+    namespace: str
+    stream: str
+    payload: str
+    offset: Whole | None = None
+
+
+class EventBatchMessage(Message, tag="event_batch", kw_only=True):
+    """Consecutive events; `payloads` are base64, and the first one has the offset `base_offset`."""
+
+    tenant_id: str
+    namespace: str
+    stream: str
+    payloads: list[str]
+    base_offset: Whole | None = None
+
+
+class GapMessage(Message, tag="gap", kw_only=True):
+    """The events with the offsets `from` to `to` will never come."""
+
+    subscription_id: Whole
+    first: Whole = msgspec.field(name="from")
+    to: Whole
+    reason: str
+    missed: Whole
+
+
+class CacheValue(Message, tag="cache_value", kw_only=True):
+    """The value of a key, in base64; None: there is none."""
+
+    tenant_id: str
+    namespace: str
+    cache: str
+    key: str
+    value: str | None
+    request_id: RequestId | None = None
+
+
+class CacheOk(Message, tag="cache_ok", kw_only=True):
+    """The value of the request with this id is stored."""
+
+    request_id: Whole
+
+
+Answer = (
+    Ok
+    | AuthOk
+    | Error
+    | PublishOk
+    | PublishError
+    | Subscribed
+    | SubscribeCursorError
+    | EventStreamHello
+    | EventMessage
+    | EventBatchMessage
+    | GapMessage
+    | CacheValue
+    | CacheOk
+)
+
+_MESSAGES: Final = msgspec.json.Decoder(Request | Answer)
+_TYPE: Final = msgspec.json.Decoder(dict[str, Any])
+_TYPES: Final = frozenset(
+    str(msgspec.inspect.type_info(kind).tag)  # type: ignore[attr-defined]
+    for kind in (*Request.__args__, *Answer.__args__)
+)
+
+
+def read_message(payload: bytes) -> Request | Answer:
+    """Decode a message of either side. Raises `BadMessage`."""
+    try:
+        payload.isascii() or payload.decode()  # the decoder does not look into unknown members
+        if _depth_is_over(payload, DEEPEST):
+            raise BadMessage("malformed message")
+        message: Request | Answer = _MESSAGES.decode(payload)
+        require_once(payload, message)
+        if _gives_type_twice(payload):
+            raise BadMessage("malformed message")
+    except (msgspec.DecodeError, UnicodeDecodeError, Invalid):
+        raise BadMessage("unknown message type" if _is_unknown(payload) else "malformed message") from None
+    _require_u64(message)
+    return message
+
+
+def write_message(message: Message) -> bytes:
+    """Return a message as compact JSON, its type first."""
+    return msgspec.json.encode(message)
+
+
+def read_bytes(text: str) -> bytes:
+    """Return what base64 with padding stands for. Raises `BadMessage` for any other text, not canonical base64 too."""
+    try:
+        value = b64decode(text, validate=True)
+    except ValueError:
+        raise BadMessage("malformed message") from None
+    if b64encode(value).decode() != text:
+        raise BadMessage("malformed message")
+    return value
+
+
+def write_bytes(value: bytes) -> str:
+    """Return bytes as base64 with padding."""
+    return b64encode(value).decode()
+
+
+def _is_unknown(payload: bytes) -> bool:
+    """Return whether the payload is an object with a `type` that no message has."""
+    try:
+        kind = _TYPE.decode(payload).get("type")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return isinstance(kind, str) and kind not in _TYPES
+
+
+def _gives_type_twice(payload: bytes) -> bool:
+    if payload.count(b'"type"') < 2 and b"\\u00" not in payload:
+        return False
+    members = json.loads(payload, object_pairs_hook=list)  # the pairs of names and values of each object
+    return [name for name, _ in members].count("type") > 1
+
+
+def _depth_is_over(payload: bytes, most: int) -> bool:
+    if payload.count(b"[") + payload.count(b"{") <= most:
+        return False
+    depth = 0
+    for found in _BRACKETS.finditer(payload):
+        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(found[0], 0)
+        if depth > most:
+            return True
+    return False
+
+
+def _require_u64(message: Struct) -> None:
+    """Raise `BadMessage` for a number of more than 64 bits, which the decoder does not refuse."""
+    for name in message.__struct_fields__:
+        value = getattr(message, name)
+        value = value.offset if isinstance(value, At) else value
+        if isinstance(value, int) and value > _MOST:
+            raise BadMessage("malformed message")
+
+
+def is_named(request: Scoped) -> bool:
+    """Return whether the id of a request is a text."""
+    return isinstance(request.request_id, str)
+
+
+def require_names(request: Scoped) -> None:
+    """Raise `BadMessage` if a name is missing; if the id of the request is a text, fill in the defaults instead.
+
+    A tenant that is missing there stays None: it is that of the stream.
+    """
+    names = ["namespace"]
+    if isinstance(request, CachePutRequest | CacheGetRequest):
+        names.append("cache")
+    missing = [name for name in names if getattr(request, name) is None]
+    if is_named(request):
+        for name in missing:
+            setattr(request, name, DEFAULT)
+    elif missing or request.tenant_id is None:
+        raise BadMessage("malformed message")

@@ -1,0 +1,194 @@
+"""Tokens of clients: JSON Web Tokens signed with Ed25519 (RFC 7519, RFC 8037), and the key sets that verify them.
+
+The clock is handed in; times are in seconds since 1970.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from msgspec import Meta, Struct
+
+from eventd.streams.permissions import BadPermission, Permission, read_permissions
+
+ISSUER: Final = "felix-auth"
+AUDIENCE: Final = "felix-broker"
+LEEWAY: Final = 60
+"""Seconds by which the clocks of issuer and node may differ."""
+LONGEST: Final = 16 << 10
+"""Maximum bytes of a token."""
+MOST_KEYS: Final = 100
+"""Maximum number of keys of a set that are used."""
+_LATEST: Final = 2**53
+
+Moment = Annotated[int, Meta(ge=-_LATEST, le=_LATEST)]
+
+
+class BadToken(ValueError):
+    """A token that is not accepted. The text is for the node's log: clients are not told why."""
+
+
+class BadKeySet(ValueError):
+    """A text that is not a key set at all."""
+
+
+class StreamKey(NamedTuple):
+    """A public key of a tenant; `id` is empty if the set gives it none."""
+
+    id: str
+    public: Ed25519PublicKey
+
+
+class KeySet(NamedTuple):
+    """The usable keys of a set, and what is wrong with each of the others."""
+
+    keys: tuple[StreamKey, ...]
+    problems: tuple[str, ...] = ()
+
+
+class StreamToken(NamedTuple):
+    """A verified token: of whom, until when (without leeway), for what, and the id of the key that has signed it."""
+
+    subject: str
+    tenant: str
+    expires_at: int
+    permissions: tuple[Permission, ...]
+    key_id: str
+
+
+class _Header(Struct):
+    alg: str
+    kid: str | None = None
+
+
+class _Claims(Struct, kw_only=True):
+    iss: str
+    aud: str
+    sub: str
+    tid: str
+    exp: Moment
+    iat: Moment
+    perms: list[str]
+    nbf: Moment | None = None
+
+
+_HEADER: Final = msgspec.json.Decoder(_Header)
+_CLAIMS: Final = msgspec.json.Decoder(_Claims)
+
+
+def read_key_set(text: bytes) -> KeySet:
+    """Return the keys of a JSON Web Key Set (RFC 7517); a key that is not usable costs no other. Raises `BadKeySet`."""
+    try:
+        listed = msgspec.json.decode(text)["keys"]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError):
+        raise BadKeySet('it is not a JSON object with "keys"') from None
+    if not isinstance(listed, list):
+        raise BadKeySet('"keys" is not a list')
+    keys, problems = [], []
+    for number, each in enumerate(listed[:MOST_KEYS], 1):
+        try:
+            keys.append(_read_key(each))
+        except ValueError as error:
+            problems.append(f"key {number}: {error}")
+    if len(listed) > MOST_KEYS:
+        problems.append(f"only the first {MOST_KEYS} of {len(listed)} keys are used")
+    return KeySet(tuple(keys), tuple(problems))
+
+
+def _read_key(given: Any) -> StreamKey:
+    if not isinstance(given, dict):
+        raise ValueError("it is not an object")
+    for name, wanted in {"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA"}.items():
+        if given.get(name, wanted if name == "alg" else None) != wanted:
+            raise ValueError(f"{name} is not {wanted}")
+    if given.get("use", "sig") != "sig":
+        raise ValueError("use is not sig")
+    id, public = given.get("kid", ""), given.get("x")
+    if not isinstance(id, str) or not isinstance(public, str):
+        raise ValueError("kid or x is not a text")
+    raw = _decode(public)
+    if len(raw) != 32:
+        raise ValueError(f"x has {len(raw)} bytes, not 32")
+    return StreamKey(id, Ed25519PublicKey.from_public_bytes(raw))
+
+
+def verify(token: str, tenant: str, keys: Sequence[StreamKey], now: float) -> StreamToken:
+    """Return a token that one of the tenant's keys has signed and that is valid now. Raises `BadToken`."""
+    if len(token) > LONGEST or not token.isascii():
+        raise BadToken("it is too long, or not a token")
+    signed, _, signature = token.rpartition(".")
+    head, dot, body = signed.partition(".")
+    if not dot or "." in body:
+        raise BadToken("it is not a token")
+    try:
+        header = _HEADER.decode(_decode(head))
+        if header.alg != "EdDSA":
+            raise BadToken("its alg is not EdDSA")
+        key = _find_signer(signed.encode(), _decode(signature), header.kid, keys)
+        claims = _CLAIMS.decode(_decode(body))
+        permissions = read_permissions(claims.perms)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadToken(f"it is not readable: {error}") from None
+    except BadPermission as error:
+        raise BadToken(str(error)) from None
+    except BadToken:
+        raise
+    except ValueError:
+        raise BadToken("it is not base64url") from None
+    _check(claims, tenant, now)
+    return StreamToken(claims.sub, claims.tid, claims.exp, permissions, key.id)
+
+
+def _find_signer(signed: bytes, signature: bytes, id: str | None, keys: Sequence[StreamKey]) -> StreamKey:
+    """Return the key that has signed; that of the id is tried first."""
+    for key in sorted(keys, key=lambda key: key.id != id):
+        try:
+            key.public.verify(signature, signed)
+        except InvalidSignature:
+            continue
+        return key
+    raise BadToken("none of the tenant's keys has signed it")
+
+
+def _check(claims: _Claims, tenant: str, now: float) -> None:
+    if claims.iss != ISSUER or claims.aud != AUDIENCE:
+        raise BadToken("it is of another issuer, or for another audience")
+    if claims.tid != tenant:
+        raise BadToken("it is for another tenant")
+    if now > claims.exp + LEEWAY:
+        raise BadToken("it has expired")
+    if claims.nbf is not None and now < claims.nbf - LEEWAY:
+        raise BadToken("it is not valid yet")
+
+
+def sign(key: Ed25519PrivateKey, key_id: str, token: StreamToken, issued_at: int) -> str:
+    """Return the text of a token, signed."""
+    head = {"alg": "EdDSA", "typ": "JWT", **({"kid": key_id} if key_id else {})}
+    claims = {
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "sub": token.subject,
+        "tid": token.tenant,
+        "exp": token.expires_at,
+        "iat": issued_at,
+        "perms": [f"{each.action}:{each.pattern}" for each in token.permissions],
+    }
+    signed = f"{_encode(msgspec.json.encode(head))}.{_encode(msgspec.json.encode(claims))}"
+    return f"{signed}.{_encode(key.sign(signed.encode()))}"
+
+
+def _decode(text: str) -> bytes:
+    """Decode base64url without padding (RFC 7515 section 2). Raises ValueError."""
+    value = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if _encode(value) != text:
+        raise ValueError("it is not base64url")
+    return value
+
+
+def _encode(value: bytes) -> str:
+    return urlsafe_b64encode(value).rstrip(b"=").decode()

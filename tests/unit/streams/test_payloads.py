@@ -1,0 +1,37 @@
+"""Payloads are bytes and come back as they were, whatever they look like."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventd.streams.payloads import payload_of, record_of
+
+
+@given(st.binary(max_size=100) | st.text(max_size=50).map(lambda text: text.encode(errors="surrogatepass")))
+def test_every_payload_comes_back(payload: bytes) -> None:
+    record = record_of(payload)
+    assert payload_of(record) == payload
+    json.loads(record)
+    assert "\\u0000" not in record
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"\0", b"a\0b", b"\xff", b'{"$b64":"aGk="}', b'"', b"\\u0000", "ü".encode(), b"\xed\xa0\x80"]
+)
+def test_odd_ones(payload: bytes) -> None:
+    assert payload_of(record_of(payload)) == payload
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        *("1", "null", "[1, 2]", '{"a": 1}', "{}", '{"$b64":1}', '{"$b64":"aGk"}', '{"$b64":"a-_="}'),
+        *('{"$b64":"aGl="}', '{"$b64":"aGk=","a":1}', '{"a":"$b64"}'),
+    ],
+)
+def test_a_record_that_was_written_otherwise_is_its_json(record: str) -> None:
+    assert payload_of(record) == record.encode()
