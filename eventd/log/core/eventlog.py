@@ -97,7 +97,8 @@ class EventLog:
         self._note_epoch(done.head.epoch)
         self._acknowledge(done.last)
         self.tail.add(done.head, done.blocks)
-        self.wakeups.appended(done.head.next_position, done.last, done.topics(), done.families())
+        families = done.families() if self.wakeups.needs_families else None
+        self.wakeups.appended(done.head.next_position, done.last, done.topics(), families)
 
     def _note_epoch(self, epoch: str) -> None:
         """If `epoch` is a new one, discard what is remembered of the previous one, and wake every reader."""

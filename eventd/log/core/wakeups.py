@@ -119,6 +119,12 @@ class Wakeups:
         self._by_topic: defaultdict[int, dict[Watch, None]] = defaultdict(dict)
         self._all: dict[Watch, None] = {}
         self._everything: dict[Watch, None] = {}
+        self._selective = 0  # watches with families
+
+    @property
+    def needs_families(self) -> bool:
+        """Return whether any watch asks for the families of new records: without one, a commit need not know them."""
+        return self._selective > 0
 
     def watch(
         self, topics: Collection[int] | None, *, own: bool = False, families: frozenset[str] | None = None
@@ -127,6 +133,7 @@ class Wakeups:
         watch = Watch(topics, own=own, families=families)
         watch.head = self.head
         self._all[watch] = None
+        self._selective += families is not None
         if topics is None:
             self._everything[watch] = None
         for topic in topics or ():
@@ -135,7 +142,9 @@ class Wakeups:
 
     def unwatch(self, watch: Watch) -> None:
         """Remove a watch."""
-        self._all.pop(watch, None)
+        if watch in self._all:
+            del self._all[watch]
+            self._selective -= watch.families is not None
         self._everything.pop(watch, None)
         for topic in watch.topics or ():
             self._by_topic[topic].pop(watch, None)

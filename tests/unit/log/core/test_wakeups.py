@@ -77,6 +77,17 @@ async def test_a_reader_of_some_families_is_woken_by_others_only_before_it_falls
     assert behind.done()
 
 
+async def test_families_are_needed_while_a_reader_names_some() -> None:
+    wakeups = Wakeups()
+    wakeups.watch((1,))
+    assert not wakeups.needs_families
+    watch = wakeups.watch((1,), families=frozenset({"orders"}))
+    assert wakeups.needs_families
+    for _ in range(2):
+        wakeups.unwatch(watch)
+        assert not wakeups.needs_families
+
+
 async def test_a_wait_for_a_far_position_ends_when_the_head_is_beyond_it() -> None:
     wakeups = Wakeups()
     watch = wakeups.watch((1,))
