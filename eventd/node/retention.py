@@ -24,7 +24,7 @@ from eventd.observe.metrics import Metrics
 from eventd.resources.configuration import GroupConfig, effective, topic_of
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import Settings
-from eventd.settings.values import split_entries
+from eventd.settings.values import entries_of
 from eventd.store.engine.database import Connection
 from eventd.store.parts.parts import delete_old_parts
 from eventd.store.rows.callback_attempts import delete_old_attempts
@@ -92,8 +92,7 @@ class Retention:
 
     async def _delete_tokens(self) -> None:
         """Delete expired tokens. Those of the settings stay: without its row, the next start would make one valid."""
-        named = split_entries(self._settings.routemaster_clients.get_secret_value().splitlines())
-        kept = {digest_of(token.strip()) for token in named}
+        kept = set(map(digest_of, entries_of(self._settings.routemaster_clients.get_secret_value())))
         expired = await self._log.database.read(read_expired, self._log.clock.now(), kept)
         for first in range(0, len(expired), CHUNK):
             await self._log.submit(DeleteExpiredTokens(expired[first : first + CHUNK]))

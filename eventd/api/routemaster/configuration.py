@@ -11,7 +11,7 @@ from eventd.log.routemaster.surface_topic import surface_topic_config
 from eventd.log.routemaster.tokens import NewToken
 from eventd.settings.model import BadSettings, SettingProblem, Settings
 from eventd.settings.routemaster import networks_of
-from eventd.settings.values import split_entries
+from eventd.settings.values import entries_of
 
 LEAST_KEY: Final = 16
 """Minimum number of characters of the administrator's key."""
@@ -66,9 +66,7 @@ def read_clients(settings: Settings) -> list[NewToken]:
 
 
 def _clients(settings: Settings) -> Iterator[NewToken]:
-    text = settings.routemaster_clients.get_secret_value()
-    entries = [entry.strip() for entry in split_entries(text.splitlines())]
-    for number, token in enumerate([entry for entry in entries if entry], start=1):
+    for number, token in enumerate(entries_of(settings.routemaster_clients.get_secret_value()), start=1):
         if not is_token(token):
             words = f"entry {number} is not a token: use at most 64 of a-z, 0-9, :, _ and -"
             _refuse(settings, "routemaster_clients", words)
