@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64decode, b64encode
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from eventd.errors import Invalid
+from eventd.streams.base64_text import read_bytes
 from eventd.streams.names import DEFAULT
 from eventd.text.duplicate_keys import require_once
 
@@ -279,20 +279,12 @@ def write_message(message: Message) -> bytes:
     return msgspec.json.encode(message)
 
 
-def read_bytes(text: str) -> bytes:
-    """Return what base64 with padding stands for. Raises `BadMessage` for any other text, not canonical base64 too."""
+def read_payload(text: str) -> bytes:
+    """Return the bytes of a payload or value, which must be canonical base64. Raises `BadMessage`."""
     try:
-        value = b64decode(text, validate=True)
+        return read_bytes(text)
     except ValueError:
         raise BadMessage("malformed message") from None
-    if b64encode(value).decode() != text:
-        raise BadMessage("malformed message")
-    return value
-
-
-def write_bytes(value: bytes) -> str:
-    """Return bytes as base64 with padding."""
-    return b64encode(value).decode()
 
 
 def _is_unknown(payload: bytes) -> bool:

@@ -6,10 +6,12 @@ that was written otherwise has its JSON text as payload.
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from contextlib import suppress
 from typing import Final
 
 import msgspec
+
+from eventd.streams.base64_text import read_bytes, write_bytes
 
 MARK: Final = "$b64"
 """The only member of the object that stands for bytes which are not text."""
@@ -22,7 +24,7 @@ def record_of(payload: bytes) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        return f'{{"{MARK}":"{b64encode(payload).decode()}"}}'
+        return f'{{"{MARK}":"{write_bytes(payload)}"}}'
     return msgspec.json.encode(text).decode()
 
 
@@ -33,14 +35,7 @@ def payload_of(record: str) -> bytes:
     if record.startswith("{") and MARK in record:
         found = msgspec.json.decode(record)
         value = found.get(MARK) if isinstance(found, dict) and len(found) == 1 else None
-        if isinstance(value, str) and (payload := _read(value)) is not None:
-            return payload
+        if isinstance(value, str):
+            with suppress(ValueError):
+                return read_bytes(value)
     return record.encode()
-
-
-def _read(text: str) -> bytes | None:
-    try:
-        payload = b64decode(text, validate=True)
-    except ValueError:
-        return None
-    return payload if b64encode(payload).decode() == text else None

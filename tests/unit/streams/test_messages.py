@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventd.streams.base64_text import write_bytes
 from eventd.streams.messages import (
     At,
     BadMessage,
@@ -18,10 +19,9 @@ from eventd.streams.messages import (
     PublishRequest,
     SubscribeRequest,
     is_named,
-    read_bytes,
     read_message,
+    read_payload,
     require_names,
-    write_bytes,
     write_message,
 )
 
@@ -120,13 +120,13 @@ def test_no_bytes_break_the_reader(data: bytes) -> None:
 
 @given(st.binary(max_size=80))
 def test_bytes(value: bytes) -> None:
-    assert read_bytes(write_bytes(value)) == value
+    assert read_payload(write_bytes(value)) == value
 
 
 @pytest.mark.parametrize("text", ["aGk", "aGk=\n", "aGl=", "a-_=", "aGk==", "ü"])
 def test_wrong_base64(text: str) -> None:
     with pytest.raises(BadMessage):
-        read_bytes(text)
+        read_payload(text)
 
 
 def test_names_may_be_left_out_only_where_the_id_is_a_text() -> None:
