@@ -6,7 +6,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from eventd.egress.callbacks.delivery import CallbackMetrics, EndpointRequest, FailedAttempts, PageSource
+from eventd.egress.callbacks.delivery import (
+    BeginAttempt,
+    CallbackMetrics,
+    EndpointRequest,
+    FailedAttempts,
+    PageSource,
+)
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, Meaning, SendOutcome
 from eventd.egress.callbacks.formats import ROUTEMASTER, gap_body, gap_id
 from eventd.egress.loop.sink import Ack
@@ -87,7 +93,7 @@ class GapReport:
             started_at=now,
             first_at=now,
         )
-        await self._log.database.write(add_attempt, row)
+        await self._log.submit(BeginAttempt(row))
         return row
 
     def _refused(self, last: CallbackAttempt, outcome: SendOutcome) -> CallbackAttempt:
