@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from eventd.client.webhooks import verify
 from federation.webhooks import format_secret
 from tests.support.bus import Bus
 from tests.support.callback_program import ReceiverThread
-from tests.support.certificates import Authority
+from tests.support.certificates import server_context
 from tests.support.declared import API_VERSION, group
 from tests.support.processes import DAEMON, Processes
 from tests.support.waiting import wait_for
@@ -72,9 +71,7 @@ class Copies:
 @pytest.fixture
 def receivers(tmp_path: Path) -> Iterator[tuple[ReceiverThread, ReceiverThread]]:
     """One of a subscriber, over TLS, and one of a declared callback."""
-    files = Authority(tmp_path / "tls").issue("receiver")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(files.cert, files.key)
+    context = server_context(tmp_path / "tls")
     made = ReceiverThread(context).start(), ReceiverThread().start()
     yield made
     for one in made:

@@ -6,7 +6,6 @@ import base64
 import json
 import random
 import signal
-import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from eventd.client.webhooks import verify
 from federation.webhooks import format_secret
 from tests.support.bus import ROOT, Bus
 from tests.support.callback_program import LOSE, ReceiverThread
-from tests.support.certificates import Authority
+from tests.support.certificates import server_context
 from tests.support.processes import Processes
 from tests.support.waiting import wait_for
 
@@ -26,9 +25,7 @@ DATABASES = pytest.mark.parametrize("database", ["sqlite", pytest.param("postgre
 
 @pytest.fixture
 def receiver(tmp_path: Path) -> Iterator[ReceiverThread]:
-    files = Authority(tmp_path / "tls").issue("receiver")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(files.cert, files.key)
+    context = server_context(tmp_path / "tls")
     made = ReceiverThread(context).start()
     yield made
     made.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.bus import Bus
-from tests.support.certificates import Authority
+from tests.support.certificates import server_context
 from tests.support.processes import Processes
 from tests.support.strict_drain import DrainRules, StrictDrain
 from tests.support.waiting import wait_for
@@ -20,9 +19,7 @@ from tests.support.waiting import wait_for
 
 @pytest.fixture
 def drain(tmp_path: Path) -> Iterator[StrictDrain]:
-    files = Authority(tmp_path / "tls").issue("drain")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(files.cert, files.key)
+    context = server_context(tmp_path / "tls")
     made = StrictDrain(context)
     yield made
     made.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import ssl
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from eventd.store.rows.tokens import handle_of
 from tests.acceptance.test_workers import wait_whole
 from tests.support.bus import Bus
 from tests.support.callback_program import Call, ReceiverThread
-from tests.support.certificates import Authority
+from tests.support.certificates import server_context
 from tests.support.processes import Processes
 from tests.support.waiting import wait_for
 
@@ -25,9 +24,7 @@ CLIENTS = 8
 
 @pytest.fixture
 def receivers(tmp_path: Path) -> Iterator[list[ReceiverThread]]:
-    files = Authority(tmp_path / "tls").issue("receiver")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(files.cert, files.key)
+    context = server_context(tmp_path / "tls")
     made = [ReceiverThread(context).start() for _ in range(2)]
     yield made
     for one in made:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import ssl
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,3 +106,11 @@ def _host(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
+
+
+def server_context(folder: Path) -> ssl.SSLContext:
+    """Return the TLS of a server with a new certificate in `folder`, of an authority of its own."""
+    files = Authority(folder).issue("receiver")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.cert, files.key)
+    return context

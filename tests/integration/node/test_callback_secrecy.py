@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import logging
-import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from eventd.testing import until
 from federation.webhooks import format_secret
 from tests.integration.node.test_routemaster_surface import FLAGS, ask
 from tests.support import operations
-from tests.support.certificates import Authority
+from tests.support.certificates import server_context
 from tests.support.declared import callback, declare
 from tests.support.sites import Site
 
@@ -77,9 +76,7 @@ class Echo:
 @pytest.fixture
 async def echo(tmp_path: Path) -> AsyncIterator[tuple[Echo, int, int]]:
     """An endpoint, and its ports with and without TLS."""
-    files = Authority(tmp_path / "tls").issue("receiver")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(files.cert, files.key)
+    context = server_context(tmp_path / "tls")
     made = Echo()
     servers = [await asyncio.start_server(made.serve, "127.0.0.1", ssl=each) for each in (context, None)]
     yield made, *(server.sockets[0].getsockname()[1] for server in servers)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,14 +19,12 @@ from eventd.store.engine.database import Database
 from federation.webhooks import format_secret
 from tests.integration.cli.conftest import Control
 from tests.support.callback_program import ReceiverThread
-from tests.support.certificates import Authority
+from tests.support.certificates import server_context
 
 
 @pytest.fixture
 def receiver(tmp_path: Path) -> Iterator[ReceiverThread]:
-    files = Authority(tmp_path / "tls").issue("receiver")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(files.cert, files.key)
+    context = server_context(tmp_path / "tls")
     made = ReceiverThread(context).start()
     yield made
     made.stop()
