@@ -345,7 +345,7 @@ class Node:
                 self.metrics.routemaster.published,
                 self._dependencies.parsing,
                 self._read_keys,
-                self.reconciler.subscriptions_changed,
+                self.reconciler.subscriptions_followed,
                 DueSubscriberBatches(self.log),
                 lambda url: self.settings.callback_rules.forbidden_url(url) or "",
             ),

@@ -36,6 +36,8 @@ from eventd.store.rows.routemaster import read_subscribers
 
 logger = logging.getLogger("eventd.node")
 
+FOLLOW_SECONDS = 1.0
+"""Maximum number of seconds that a client waits until the callbacks follow its change, which is stored already."""
 GATHER_SECONDS = 0.02
 """Seconds between two changes of subscriptions that are followed: many clients subscribe at the same time."""
 AGAIN_SECONDS = 1.0
@@ -73,6 +75,7 @@ class Reconciler:
         self._changed: set[str] = set()  # links whose failures are to be cleared
         self._callback_topics: Mapping[str, int | None] = {}
         self._subscriptions = asyncio.Event()
+        self._followed: list[asyncio.Future[None]] = []  # those that wait for the next round
 
     def begin(
         self, around: GroupDependencies, subscribers: Subscribers, callbacks: Callbacks, schedules: Schedules
@@ -146,16 +149,36 @@ class Reconciler:
         """Note that a subscription to the Routemaster surface may have changed."""
         self._subscriptions.set()
 
+    async def subscriptions_followed(self) -> None:
+        """Wait until the callbacks of this process follow all stored changes of subscriptions, for `FOLLOW_SECONDS`.
+
+        After the answer to a client, no request to it has its former settings.
+        """
+        followed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._followed.append(followed)
+        self.subscriptions_changed()
+        timer = self._log.clock.timer(FOLLOW_SECONDS)
+        try:
+            await asyncio.wait({followed, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            followed.cancel()
+            timer.cancel()
+
     async def follow_subscriptions(self) -> None:
         """Bring the callbacks of subscribers in line with their subscriptions, until cancelled."""
         while True:
             await self._subscriptions.wait()
             self._subscriptions.clear()
+            waiting, self._followed = self._followed, []
             try:
                 await self._adjust_subscribers()
             except EventdError as error:
                 logger.warning("subscriptions not followed", extra={"error": str(error)})
                 await self._log.clock.sleep(AGAIN_SECONDS)
+            else:
+                for followed in waiting:
+                    if not followed.done():
+                        followed.set_result(None)
             await self._log.clock.sleep(GATHER_SECONDS)
 
     async def _adjust_subscribers(self) -> None:

@@ -40,8 +40,8 @@ class SurfaceDependencies:
     """What the surface needs of the node.
 
     `published` counts written events, `read_keys` takes over the stored tokens, `changed` is called after each change
-    of a subscription, `due` counts the batches that are due, and `judge` returns why a callback must not be called,
-    empty if it may.
+    of a subscription and returns once deliveries follow it, `due` counts the batches that are due, and `judge` returns
+    why a callback must not be called, empty if it may.
     """
 
     log: EventLog
@@ -51,7 +51,7 @@ class SurfaceDependencies:
     published: CountPublished
     parsing: ParsingTime
     read_keys: Callable[[], Awaitable[None]]
-    changed: Callable[[], None]
+    changed: Callable[[], Awaitable[None]]
     due: DueBatches
     judge: Callable[[str], str]
 

@@ -139,7 +139,7 @@ async def serving_surface(
         stack.push_async_callback(log.close)
         limiter = ConnectionLimiter("", 64, Metrics())
 
-        def count_change() -> None:
+        async def count_change() -> None:
             server.changes += 1
 
         surface = SurfaceContext(

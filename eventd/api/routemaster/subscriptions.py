@@ -33,7 +33,7 @@ async def subscribe(call: SurfaceCall) -> web.Response:
         raise BadRequest(reason)
     random = surface.log.chance.token(16)
     await surface.log.submit(PutSubscriber(call.caller.identity, wanted, config=surface.config.topic, random=random))
-    surface.changed()
+    await surface.changed()
     return done()
 
 
@@ -107,7 +107,7 @@ async def unsubscribe(call: SurfaceCall) -> web.Response:
     if call.caller.kind == "root":
         raise SubscriberNotFound
     await call.surface.log.submit(DeleteSubscriber(call.caller.identity))
-    call.surface.changed()
+    await call.surface.changed()
     return done()
 
 
@@ -121,5 +121,5 @@ async def leave(call: SurfaceCall) -> web.Response:
             raise SubscriberNotFound
         raise RmTopicNotFound(call.name)
     await log.submit(LeaveTopic(identity, call.name))
-    call.surface.changed()
+    await call.surface.changed()
     return done()

@@ -76,7 +76,7 @@ class SurfaceContext:
     """The dependencies of the handlers.
 
     `published` counts written events. `reload_keys` reads the tokens again after a change. `changed` is called after
-    each change of a subscription, so that deliveries follow it at once. `judge` returns why a callback must not be
+    each change of a subscription, and returns once deliveries follow it. `judge` returns why a callback must not be
     called, empty if it may.
     """
 
@@ -88,7 +88,7 @@ class SurfaceContext:
     limiter: ConnectionLimiter
     published: CountPublished
     reload_keys: Callable[[], Awaitable[None]]
-    changed: Callable[[], None]
+    changed: Callable[[], Awaitable[None]]
     due: DueBatches
     judge: Callable[[str], str]
     counting: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -49,5 +49,5 @@ async def delete(call: SurfaceCall) -> web.Response:
     deleted = await call.surface.log.submit(DeleteToken(call.name))
     if deleted is not None:
         await call.surface.reload_keys()
-        call.surface.changed()
+        await call.surface.changed()
     return done()

@@ -30,5 +30,5 @@ async def delete(call: SurfaceCall) -> web.Response:
         await call.surface.log.submit(DeleteRmTopic(call.name, identity))
     except RmTopicNotFound:
         return not_found()
-    call.surface.changed()
+    await call.surface.changed()
     return done()
