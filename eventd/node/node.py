@@ -6,7 +6,6 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -40,6 +39,7 @@ from eventd.node.callback_metrics import DeliveryMetrics
 from eventd.node.callback_notices import CallbackNotices
 from eventd.node.callbacks import Callbacks
 from eventd.node.certificates import Certificates
+from eventd.node.change_follower import ChangeFollower
 from eventd.node.due_batches import DueSubscriberBatches
 from eventd.node.garbage import Garbage
 from eventd.node.housekeeping import Housekeeping
@@ -75,8 +75,6 @@ logger = logging.getLogger("eventd.node")
 MOST_UNTRUSTED = 2048
 """Maximum number of the API's connections that are untrusted, unless `max_connections` is higher: the room for streams
 must not be memory for handshakes that never end. Clients that come at once are untrusted until they have asked."""
-BROKEN_SECONDS = 1.0
-"""Seconds until the next attempt after the database could not be read or written."""
 
 
 class NodeMetrics(Metrics):
@@ -133,7 +131,6 @@ class Node:
         self._open_database = partial(Database, settings.database_url, chance=chance, threads=threads, boot_id=boot_id)
         self._workers = WorkerPeers(share, self.readiness, self.metrics)
         self._stopped = asyncio.Event()
-        self._database_trouble = ""
         self._started: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     # --- starting ---------------------------------------------------------------------------------------------
@@ -193,6 +190,7 @@ class Node:
             lazy=not self._share.is_first,
         )
         self.topics = TopicChanges(self.log, self.keys, self.routing, self.reconciler.subscriptions_changed)
+        self.changes = ChangeFollower(self.log, self.following, self.topics, self.reconciler, self._clock)
         self._started.append(self.routing.stop)
         await self.reconciler.apply(strict=True)
         await self.routing.load()
@@ -257,9 +255,9 @@ class Node:
                 self.log, self.settings, self.metrics.lake, self.supervisor.spawn, self._chance.fraction
             )
         chores |= {
-            "changes": self._follow_changes,
+            "changes": self.changes.follow_changes,
             "topics": self.topics.run_for_ever,
-            "writing": self._follow_writing,
+            "writing": self.changes.follow_writing,
             **self._housekeeping.chores(lambda: self.reconciler.configs.values()),
             "group recovery": self.reconciler.recover_for_ever,
             "subscribers": self.reconciler.follow_subscriptions,
@@ -382,43 +380,10 @@ class Node:
 
     # --- following what is declared -----------------------------------------------------------------------------
 
-    async def _follow_changes(self) -> None:
-        """Follow what other processes write: new events raise the head, new declarations raise the version."""
-        source = self.log.database.change_source(self._clock.sleep)
-        try:
-            while True:
-                if not self._database_trouble:  # what failed is retried even without a new change
-                    await source.wait()
-                try:
-                    head = await self.log.look_around()
-                    self.following.look(head)
-                    self.topics.look(head)
-                    if head.registry_version != self.reconciler.version:
-                        await self.reconciler.apply()
-                    self._database_trouble = ""
-                except EventdError as error:
-                    if self._database_trouble != str(error):
-                        logger.error("database unavailable", extra={"error": str(error)})
-                    self._database_trouble = str(error)
-                    await self._clock.sleep(BROKEN_SECONDS)
-                except Exception as error:  # a defect: the supervisor runs this again
-                    self._database_trouble = f"{type(error).__name__} in this node; see its log"
-                    raise
-        finally:
-            await source.close()
-
-    async def _follow_writing(self) -> None:
-        """After a failed write, test whether writing works again: clients may wait for readiness before they write."""
-        while True:
-            await self._clock.sleep(BROKEN_SECONDS)
-            if self.log.work.failing:
-                with suppress(EventdError):
-                    await self.log.try_writing()
-
     async def _take_over_now(self) -> None:
         """Apply the declarations and API keys that were changed through this node.
 
-        A failure is logged, and retried when `_follow_changes` notices the change.
+        A failure is logged, and retried when the change is noticed the change.
         """
         try:
             await self._read_keys()
@@ -455,7 +420,7 @@ class Node:
         From the first moment of a stop there is the failed check `stopping`.
         """
         groups = {GROUP + name: group.problem or "ok" for name, group in self.groups.items()}
-        trouble = self._database_trouble or self.topics.trouble or self.log.work.trouble
+        trouble = self.changes.trouble or self.topics.trouble or self.log.work.trouble
         trouble = trouble or shortage(self.log.database.path)
         stopping = {"stopping": "the node stops"} if self._stopped.is_set() else {}
         return {**stopping, "database": trouble or "ok", **groups}

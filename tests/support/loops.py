@@ -42,7 +42,7 @@ BOUNDED = {
     "eventd/egress/subscriptions/runner.py::run": "writes down that a run begins",
     "eventd/ingress/reorder_buffer.py::enter": "waits for a change with asyncio.wait",
     "eventd/ingress/questions.py::_run_steps": "answers one part of the question from the database",
-    "eventd/node/node.py::_follow_changes": "reads the head, or sleeps",
+    "eventd/node/change_follower.py::follow_changes": "reads the head, or sleeps",
     "eventd/node/node.py::stop": "ends one part of the node",
     "eventd/plugins/run/host.py::_drain": "consumes what the plugin yields, in the plugin's own process",
     "eventd/node/reconciler.py::apply": "reads what is declared",
