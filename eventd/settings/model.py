@@ -21,6 +21,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr,
 from eventd.net.address_rules import AddressRules
 from eventd.settings.environment import DATA_DIR, DATABASE_FILE
 from eventd.settings.problems import BadSettings, SettingProblem, SettingRow
+from eventd.settings.quic import QuicSettings
 from eventd.settings.routemaster import SECRETS, RoutemasterSettings, reference_values
 from eventd.settings.values import (
     Age,
@@ -78,7 +79,7 @@ _NOT_SETTINGS = (
 reads."""
 
 
-class Settings(RoutemasterSettings):
+class Settings(QuicSettings, RoutemasterSettings):
     """Every setting with its default, made by `load`. `Age` and `AgeOrNone` are microseconds, `Seconds` are seconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -259,6 +260,13 @@ class Settings(RoutemasterSettings):
         return ServerTlsConfig(absolute_path(self.routemaster_tls_cert), absolute_path(self.routemaster_tls_key))
 
     @property
+    def quic_tls(self) -> ServerTlsConfig | None:
+        """Return the files of the QUIC listener's certificate; None: the node makes one."""
+        if not self.quic_cert_file:
+            return None
+        return ServerTlsConfig(absolute_path(self.quic_cert_file), absolute_path(self.quic_key_file))
+
+    @property
     def api_tls(self) -> ServerTlsConfig | None:
         """Return how the API speaks TLS; None for plain HTTP. Its files are absolute paths or `credential:NAME`."""
         if not self.api_tls_cert_file:
@@ -292,8 +300,11 @@ class Settings(RoutemasterSettings):
         return [SettingRow(name, show(name, getattr(self, name)), self.origin(name)) for name in NAMES]
 
 
-NAMES: Final = tuple(sorted(Settings.model_fields, key=lambda name: name in RoutemasterSettings.model_fields))
-"""The names of all settings, those of the Routemaster surface last."""
+_SURFACES: Final = (RoutemasterSettings, QuicSettings)
+NAMES: Final = tuple(
+    sorted(Settings.model_fields, key=lambda name: [name in surface.model_fields for surface in _SURFACES[::-1]])
+)
+"""The names of all settings, those of the Routemaster surface and then of the QUIC listener last."""
 
 
 def flag_of(name: str) -> str:
@@ -378,6 +389,8 @@ def _tls_problems(settings: Settings, origins: Mapping[str, str]) -> Iterator[Se
         "api_clients": "api_tls_client_ca_file",
         "routemaster_tls_key": "routemaster_tls_cert",
         "routemaster_tls_cert": "routemaster_tls_key",
+        "quic_key_file": "quic_cert_file",
+        "quic_cert_file": "quic_key_file",
     }
     for name, other in needed.items():
         if getattr(settings, name) and not getattr(settings, other):

@@ -25,6 +25,11 @@ from eventd.text.topic_names import GROUP_PREFIX, SURFACE_TOPIC, is_topic_name
 
 MAX_BYTES = 1 << 20
 """Size of the largest file with settings or a secret that is read."""
+_COUNTS = (
+    *("max_", "lake_rows", "lake_nice", "workers"),
+    *("quic_max_", "quic_batch_events", "quic_cache_entries"),
+)
+"""Beginnings of the names of settings that are numbers of something, unless they end with `_bytes`."""
 _DATABASES = ("sqlite:///", "postgresql+psycopg://", "postgresql://", "postgres://")
 
 
@@ -279,7 +284,7 @@ def show(name: str, value: Any) -> str:
             return brief_duration(round(value * SECOND))
         case int() if name.endswith(("_bytes", "_event_data", "_min_free")):
             return format_size(value)
-        case int() if name.startswith(("max_", "lake_rows", "lake_nice", "workers")) or name.endswith("_threshold"):
+        case int() if name.startswith(_COUNTS) or name.endswith("_threshold"):
             return str(value)
         case int():
             return brief_duration(value) if value else "0"
