@@ -10,6 +10,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from eventd.lake.metrics import LakeFigures
 from eventd.observe.callback_figures import CallbackFigures
 from eventd.observe.routemaster_figures import RoutemasterFigures
+from eventd.observe.stream_figures import StreamMetrics
 
 METRICS_CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 LINK_STATES = ("running", "backing-off", "blocked", "paused", "failed")
@@ -17,6 +18,7 @@ LABELS = (
     *("group", "peer", "subscription", "callback", "event_type", "status", "reason", "state", "book"),
     *("owner", "owner_key", "source", "key"),
     *("subscriber", "topic", "publisher", "queue", "type"),  # of the Routemaster surface: handles and names of topics
+    *("kind", "result", "direction", "form", "op"),  # of streams over QUIC and of the cache: fixed words
 )
 """All allowed label names. Event ids, subjects or error texts as labels would create series without limit."""
 
@@ -39,6 +41,7 @@ class Metrics:
         self.lake = LakeFigures(self.registry)
         self.callbacks = CallbackFigures(self.registry)
         self.routemaster = RoutemasterFigures(self.registry)
+        self.streams = StreamMetrics(self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"routerd_eventd_{name}", text, labels, registry=self.registry)
