@@ -1,6 +1,6 @@
 """A client of a node, for programs: `async with Client("http://127.0.0.1:8780") as client: …`.
 
-May import: net, runtime, tls.
+May import: client.refusals, net, runtime, tls.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 from eventd.client.client import Client
 from eventd.client.connection import ONCE, USUAL, Retry
 from eventd.client.publishing import Publisher
-from eventd.client.refusals import Lost, Throttled, detail_of
+from eventd.client.refusals.answers import detail_of
+from eventd.client.refusals.kinds import Lost, Throttled
 from eventd.client.values import (
     Batch,
     CaughtUp,

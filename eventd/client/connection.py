@@ -16,7 +16,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from eventd.client.refusals import OTHER_SERVER, Lost, WrongTls, restore
+from eventd.client.refusals.answers import restore
+from eventd.client.refusals.kinds import OTHER_SERVER, Lost, WrongTls
 from eventd.client.transport import CONNECT_SECONDS, Transport
 from eventd.errors import EventdError, Invalid, Unavailable
 from eventd.net.address import Address

@@ -12,7 +12,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from eventd.client.connection import Connection, only_text
-from eventd.client.refusals import OTHER_SERVER, another, problems_of
+from eventd.client.refusals.answers import another, problems_of
+from eventd.client.refusals.kinds import OTHER_SERVER
 from eventd.client.values import NewEvent
 from eventd.errors import Conflict, EventdError, Invalid, Unavailable
 from eventd.runtime.clock import Clock, SystemClock

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from eventd.client.refusals import Lost, WrongTls
+from eventd.client.refusals.kinds import Lost, WrongTls
 from eventd.errors import Invalid
 from eventd.net.address import Address
 from eventd.net.connecting import connect

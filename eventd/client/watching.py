@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from eventd.client.connection import Connection, Frame, path_of
-from eventd.client.refusals import detail_of
+from eventd.client.refusals.answers import detail_of
 from eventd.client.values import Batch, CaughtUp, Gap, Sight, TopicDeleted
 from eventd.errors import NotFound, Unavailable
 

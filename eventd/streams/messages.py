@@ -36,7 +36,7 @@ class Message(Struct, tag_field="type", omit_defaults=True):
     """Base of a message. Optional members are left out unless they are set."""
 
 
-class At(Struct, kw_only=True):
+class At(Struct):
     """The first event that a subscriber has not seen."""
 
     offset: Whole
@@ -166,9 +166,10 @@ class PublishError(Message, tag="publish_error", kw_only=True):
 
 
 class Subscribed(Message, tag="subscribed", kw_only=True):
-    """A subscription has begun."""
+    """A subscription has begun, at the event `offset`, so it can be resumed there before it has given one."""
 
     subscription_id: Whole
+    offset: Whole | None = None
     epoch: str | None = None
 
 

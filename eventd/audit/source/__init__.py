@@ -4,7 +4,7 @@
 states that nodes write to a lake. Spark finds the format by itself if this package is installed; `register(spark)`
 registers it if only the code was sent to the cluster. All options: `docs/reference/spark-source.md`.
 
-May import: client, lake, lake.extract, log.core, net, runtime, store.engine, store.schema.
+May import: client.refusals, lake, lake.extract, log.core, net, runtime, store.engine, store.schema.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from eventd.audit.source.origin import (
     rows_gone,
 )
 from eventd.audit.source.spark_columns import tabulate
-from eventd.client.refusals import restore
+from eventd.client.refusals.answers import restore
 from eventd.errors import Conflict, EventdError, Invalid, SecretUnreadable, Unavailable
 from eventd.lake.layout import LedgerKey
 from eventd.lake.schema import Ledger

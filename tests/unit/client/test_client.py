@@ -10,7 +10,7 @@ import pytest
 
 from eventd.client import Config, Gap, Job, NewRecord, Page, Retry, RouterSpec, Throttled, detail_of
 from eventd.client.connection import Frame, _frames, _FrameTooLarge, _seconds, _tail, path_of
-from eventd.client.refusals import restore
+from eventd.client.refusals.answers import restore
 from eventd.errors import Conflict, EventdError, Forbidden, Full, Invalid, NotFound, TooLarge, Unauthorized, Unavailable
 
 

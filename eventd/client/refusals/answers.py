@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from eventd.client.refusals.kinds import OTHER_SERVER, Throttled
 from eventd.errors import (
     Conflict,
     EventdError,
@@ -20,29 +21,10 @@ from eventd.errors import (
 )
 from eventd.tls.plain_http import wants_tls
 
-OTHER_SERVER = "check that a routerd-eventd serves this address"
-"""The hint for an answer that no node gives."""
-
 
 class _Problem(Struct):
     index: int
     message: str
-
-
-class Throttled(Unavailable):
-    """The node answered 429: one of its limits is reached, and the request may succeed later."""
-
-    code = "throttled"
-
-
-class Lost(Unavailable):
-    """The connection failed or broke, or no usable answer came in time. The request may have been carried out."""
-
-    code = "unavailable"
-
-
-class WrongTls(Lost):
-    """TLS with the node failed for a reason that another attempt does not change. Nothing was sent."""
 
 
 _KINDS: dict[int, type[EventdError]] = {
