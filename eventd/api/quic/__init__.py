@@ -1,0 +1,4 @@
+"""Streams over QUIC: sessions, publishes, subscriptions, and the cache.
+
+May import: runtime, streams.
+"""
