@@ -9,7 +9,8 @@ TOPIC: Final = "stream:"
 """Beginning of the names of topics that are streams: `stream:TENANT:NAMESPACE:STREAM`."""
 DEFAULT: Final = "default"
 """The namespace, and the cache, of requests that may leave them out and do."""
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}"
+_NAME: Final = re.compile(NAME)
 
 
 class StreamName(NamedTuple):

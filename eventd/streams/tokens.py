@@ -111,10 +111,15 @@ def _read_key(given: Any) -> StreamKey:
     id, public = given.get("kid", ""), given.get("x")
     if not isinstance(id, str) or not isinstance(public, str):
         raise ValueError("kid or x is not a text")
-    raw = _decode(public)
+    return StreamKey(id, read_public_key(public))
+
+
+def read_public_key(x: str) -> Ed25519PublicKey:
+    """Return the public key in the member `x` of a key. Raises ValueError, which says what is wrong with `x`."""
+    raw = _decode(x)
     if len(raw) != 32:
         raise ValueError(f"x has {len(raw)} bytes, not 32")
-    return StreamKey(id, Ed25519PublicKey.from_public_bytes(raw))
+    return Ed25519PublicKey.from_public_bytes(raw)
 
 
 def verify(token: str, tenant: str, keys: Sequence[StreamKey], now: float) -> StreamToken:

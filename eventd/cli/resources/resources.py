@@ -169,6 +169,13 @@ def _signing_keys(row: Mapping[str, Any]) -> str:
     return ",".join(key["id"] for key in keys if key.get("state", "active") in ("active", "retiring")) or "-"
 
 
+def _tenant_keys(row: Mapping[str, Any]) -> str:
+    spec = row["spec"]
+    written = len((spec.get("jwks") or {}).get("keys", []))
+    own = "exchange" if spec.get("exchange") else "-"
+    return str(spec.get("jwksURL") or spec.get("jwksFile") or (counted(written, "key") if written else own))
+
+
 _NAME = Column("NAME", lambda row: row["metadata"]["name"])
 _GENERATION = Column("GENERATION", lambda row: str(row["metadata"]["generation"]), wide=True)
 _COLUMNS: dict[str, tuple[Column, ...]] = {
@@ -221,6 +228,25 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("TYPES", _spec("match.types", "all"), wide=True),
         Column("IN_FLIGHT", _spec("limits.inFlight", "1"), wide=True),
         Column("DISABLE_AFTER", _spec("disableAfter", "120h0m0s"), wide=True),
+        _GENERATION,
+    ),
+    "StreamTenant": (
+        _NAME,
+        Column("KEYS", _tenant_keys),
+        Column("ISSUER", _spec("exchange.issuer")),
+        Column("CREATED", _created),
+        Column("TTL", _spec("exchange.ttl"), wide=True),
+        _GENERATION,
+    ),
+    "StreamCache": (
+        _NAME,
+        Column("TENANT", _spec("tenant")),
+        Column("NAMESPACE", _spec("namespace", "default")),
+        Column("CACHE", _spec("name", "default")),
+        Column("MAX_BYTES", _spec("maxBytes", "64MiB")),
+        Column("CREATED", _created),
+        Column("MAX_ENTRIES", _spec("maxEntries", "1000000"), wide=True),
+        Column("MAX_TTL", _spec("maxTTL", "none"), wide=True),
         _GENERATION,
     ),
     "FederationSLO": (

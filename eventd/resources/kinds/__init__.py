@@ -1,4 +1,4 @@
 """The kinds of resources, one file each, and their JSON Schemas.
 
-May import: resources.reading, text, tls.
+May import: resources.reading, streams, text, tls.
 """

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, PlainSerializer, Strict, W
 
 from eventd.errors import EventdError
 from eventd.resources.kinds.spec import wrong
+from eventd.streams.names import NAME as STREAM_NAME
 from eventd.text import duration, size
 from eventd.text.credential import CREDENTIAL
 from eventd.text.hosts import is_host_name
@@ -247,6 +248,7 @@ def _is_ipv4(host: str) -> bool:
 
 
 RESOURCE_NAME_RULE = _name_rule(127, "'.', '_', '-'")
+TENANT_NAME_RULE = _name_rule(80, "'.', '_', '-'")
 check_node_name = _named(NODE_NAME.pattern, 253, "'.', '_', ':', '@', '-'")
 
 Whole = Annotated[int, Strict()]
@@ -268,10 +270,16 @@ OptionalGroupName = Annotated[
     AfterValidator(_or_blank(_check_group_name)),
     WithJsonSchema({"type": "string", "pattern": f"^(?:{RESOURCE_NAME})?$"}),
 ]
+_check_key_id = _named(KEY_ID, 127, "'.', '_', ':', '@', '-'")
 KeyId = Annotated[
     str,
-    AfterValidator(_named(KEY_ID, 127, "'.', '_', ':', '@', '-'")),
+    AfterValidator(_check_key_id),
     WithJsonSchema({"type": "string", "pattern": f"^{KEY_ID}$"}),
+]
+OptionalKeyId = Annotated[
+    str,
+    AfterValidator(_or_blank(_check_key_id)),
+    WithJsonSchema({"type": "string", "pattern": f"^(?:{KEY_ID})?$"}),
 ]
 Duration = Annotated[
     int,
@@ -305,10 +313,23 @@ Url = Annotated[
 ]
 """The URL of one resource, requested as it is written: a slash at its end and a query stay."""
 
+OptionalUrl = Annotated[
+    str,
+    AfterValidator(_or_blank(_check_url)),
+    WithJsonSchema({"type": "string", "pattern": f"^(?:{_URL[1:-1]})?$", "maxLength": LONGEST_URL}),
+]
+
 TopicName = Annotated[
     str, AfterValidator(_or_blank(_check_topic)), WithJsonSchema({"type": "string", "pattern": f"^(?:{TOPIC_NAME})?$"})
 ]
 """The name of a topic of records; blank becomes empty."""
+
+StreamLabel = Annotated[
+    str,
+    AfterValidator(_named(STREAM_NAME, 80, "'.', '_', '-'")),
+    WithJsonSchema({"type": "string", "pattern": f"^{STREAM_NAME}$"}),
+]
+"""The name of a tenant, namespace or cache."""
 
 EventType = Annotated[str, AfterValidator(_check_type)]
 SubjectPrefix = Annotated[str, AfterValidator(_check_entry)]

@@ -16,9 +16,12 @@ from eventd.resources.kinds.federation_slo import FederationSloSpec
 from eventd.resources.kinds.override_policy import DynamicOverridePolicySpec
 from eventd.resources.kinds.plugin import DynamicConfigSourceSpec, PluginSpec
 from eventd.resources.kinds.spec import Spec
+from eventd.resources.kinds.stream_cache import StreamCacheSpec
+from eventd.resources.kinds.stream_tenant import StreamTenantSpec
 
 FEDERATION = "federation.routerd.net/v1alpha1"
 PLUGINS = "plugin.routerd.net/v1alpha1"
+STREAMS = "stream.routerd.net/v1alpha1"
 CONFIG = "config.routerd.net/v1alpha1"
 
 
@@ -50,6 +53,8 @@ EVENT_CALLBACK = Kind(
     "eventcallbacks",
     ("callback", "callbacks", "webhook", "webhooks", "ec"),
 )
+STREAM_TENANT = Kind("StreamTenant", STREAMS, StreamTenantSpec, "streamtenants", ("tenant", "tenants", "st"))
+STREAM_CACHE = Kind("StreamCache", STREAMS, StreamCacheSpec, "streamcaches", ("cache", "caches", "sc"))
 FEDERATION_SLO = Kind("FederationSLO", FEDERATION, FederationSloSpec, "federationslos", ("slo", "slos"))
 DYNAMIC_CONFIG_SOURCE = Kind("DynamicConfigSource", PLUGINS, DynamicConfigSourceSpec, "dynamicconfigsources", ("dcs",))
 DYNAMIC_OVERRIDE_POLICY = Kind(
@@ -64,6 +69,8 @@ KINDS: dict[str, Kind] = {
         PLUGIN,
         EVENT_SUBSCRIPTION,
         EVENT_CALLBACK,
+        STREAM_TENANT,
+        STREAM_CACHE,
         FEDERATION_SLO,
         DYNAMIC_CONFIG_SOURCE,
         DYNAMIC_OVERRIDE_POLICY,

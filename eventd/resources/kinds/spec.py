@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
@@ -107,5 +107,5 @@ def walk(section: type[Spec], prefix: str = "") -> Iterator[SpecField]:
         path = f"{prefix}{name_of(info)}"
         yield SpecField(path, info, section)
         if inner := section_of(info):
-            inside = "." if info.annotation is inner else "[]."
+            inside = "[]." if get_origin(info.annotation) is tuple else "."
             yield from walk(inner, path + inside)

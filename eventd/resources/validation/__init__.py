@@ -1,4 +1,4 @@
 """Validates resources, individually and against each other.
 
-May import: resources.kinds, resources.reading, store.rows, text.
+May import: resources.kinds, resources.reading, store.rows, streams, text.
 """

@@ -10,8 +10,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from eventd.resources.kinds.fields import RESOURCE_NAME, RESOURCE_NAME_RULE
-from eventd.resources.kinds.registry import EVENT_CALLBACK, KINDS, PART, Kind, is_group_version, known_kinds
+from eventd.resources.kinds.fields import RESOURCE_NAME, RESOURCE_NAME_RULE, TENANT_NAME_RULE
+from eventd.resources.kinds.registry import (
+    EVENT_CALLBACK,
+    KINDS,
+    PART,
+    STREAM_TENANT,
+    Kind,
+    is_group_version,
+    known_kinds,
+)
 from eventd.resources.kinds.spec import Spec, section_under
 from eventd.resources.reading.documents import Draft, Identity, ReadResult
 from eventd.resources.reading.nodes import Mapping, Scalar
@@ -27,6 +35,7 @@ from eventd.resources.validation.foreign import (
 from eventd.resources.validation.resource import Declaration, Resource
 from eventd.store.rows.callback_cursors import SUBSCRIBER
 from eventd.store.rows.registry import StoredResource
+from eventd.streams.names import is_name
 
 _MEMBERS = ("apiVersion", "kind", "metadata", "spec", "status")
 _KEPT_METADATA = ("name", "annotations")
@@ -160,6 +169,8 @@ def _check_name(draft: Draft, metadata: Mapping) -> Iterator[Problem]:
         is_subscriber = value.startswith(SUBSCRIBER) and draft.node.text("kind") == EVENT_CALLBACK.name
         hint = "names with / stand for subscribers of the Routemaster surface" if is_subscriber else ""
         yield draft.problem(path, RESOURCE_NAME_RULE, hint)
+    elif draft.node.text("kind") == STREAM_TENANT.name and not is_name(value):
+        yield draft.problem(path, TENANT_NAME_RULE, "it is the name of the tenant in tokens and requests")
 
 
 def _check_texts(draft: Draft, metadata: Mapping, member: str) -> Iterator[Problem]:

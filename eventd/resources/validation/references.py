@@ -20,11 +20,13 @@ from eventd.resources.kinds.registry import (
     EVENT_SUBSCRIPTION,
     FEDERATION_SLO,
     PLUGIN,
+    STREAM_CACHE,
     Kind,
 )
 from eventd.resources.reading.documents import Draft
 from eventd.resources.reading.problems import FieldPath, Problem, shorten
 from eventd.store.rows.registry import StoredResource
+from eventd.streams.names import DEFAULT
 from federation.peers import ANY, PROTOCOL_V1, PROTOCOL_V2
 
 _EVERY = ("0.0.0.0", "::")
@@ -102,6 +104,7 @@ def check(drafts: Sequence[Draft], stored: Sequence[StoredResource], *, complete
     if complete:
         yield from _missing(drafts, stored)
     yield from _second_slos(_declared(FEDERATION_SLO, drafts, stored))
+    yield from _second_caches(_declared(STREAM_CACHE, drafts, stored))
     yield from _taken_names(groups, peers)
     yield from _taken_addresses(list(groups.values()))
     yield from _needed_keys(groups, peers)
@@ -167,6 +170,17 @@ def _second_slos(slos: list[PlannedResource]) -> Iterator[Problem]:
         if ref and other is not slo:
             message = f"group {ref} already has FederationSLO/{other.name}"
             yield from _report(_ReportPlace(slo, ("groupRef",), message, "a group can have only one"))
+
+
+def _second_caches(caches: list[PlannedResource]) -> Iterator[Problem]:
+    """Yield a problem for each cache that is declared again: which limits hold would be undefined."""
+    first: dict[tuple[str, ...], PlannedResource] = {}
+    for cache in caches:
+        name = (cache.text("tenant"), *(cache.text(part) or DEFAULT for part in ("namespace", "name")))
+        other = first.setdefault(name, cache)
+        if name[0] and other is not cache:
+            message = f"{'/'.join(name)} already is StreamCache/{other.name}"
+            yield from _report(_ReportPlace(cache, ("name",), message, "change that one, or name another cache"))
 
 
 def _taken_names(groups: dict[str, PlannedResource], peers: list[PlannedResource]) -> Iterator[Problem]:
