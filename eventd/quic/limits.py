@@ -1,0 +1,28 @@
+"""The limits of QUIC connections and of a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+LARGEST_DATAGRAM: Final = 65527
+"""Payload bytes of the largest UDP datagram."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransportLimits:
+    """What this end announces and holds to. Seconds, bytes and counts.
+
+    `streams`: how many of each direction the peer may have open. `stream_window` and `window`: how many bytes the peer
+    may send on a stream, and on all of them, ahead of what has been received. `most_connections` and `most_unproven`
+    apply to a server: connections in all, and those whose client has not proved its address yet.
+    """
+
+    idle_seconds: float = 30.0
+    handshake_seconds: float = 10.0
+    streams: int = 1024
+    stream_window: int = 1 << 20
+    window: int = 8 << 20
+    most_connections: int = 1024
+    most_unproven: int = 256
+    socket_bytes: int = 8 << 20
