@@ -44,6 +44,7 @@ class NodeProcess:
         **env: str,
     ) -> None:
         self.name = name
+        self.headers: dict[str, str] = {}
         self.port = free_port()
         self.secret: Path = processes.directory / f"{name}.secret"
         self.secret.write_text(SECRET)
@@ -84,7 +85,7 @@ class NodeProcess:
     def request(self, method: str, url: str, body: Any = None) -> Any:
         """Send a request as `ask` does, with a whole path."""
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.process.port, timeout=20)) as connection:
-            headers = {"Content-Type": "application/json"}
+            headers = {"Content-Type": "application/json", **self.headers}
             connection.request(method, url, None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()
             told = json.loads(answer.read())
