@@ -37,11 +37,15 @@ class RecordParts(NamedTuple):
 
 
 class View(NamedTuple):
-    """Which parts of a record a reader gets besides its seq, its time and its node, which it always gets."""
+    """Which parts of a record a reader gets besides its seq, its time and its node, which it always gets.
+
+    `bare`: it gets the data alone, as it is stored.
+    """
 
     tags: bool = False
     meta: bool = True
     data: bool = True
+    bare: bool = False
 
 
 class Provenance(NamedTuple):
@@ -115,14 +119,17 @@ _STRUCTURE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|([\[{])|([\]}])', re.DOTAL
 def _cut_body(body: str) -> RecordParts:
     """Return the parts of a stored body by cutting it, without decoding data and meta."""
     node, tag = node_text(body), tag_text(body)
+    begin, at = _after_tag(body, _after_node(body)), data_begin(body)
+    meta = body[begin + len(_META) : at - len(_DATA) - 1] if body.startswith(_META, begin) else None
+    return RecordParts(json.loads(node) if node else None, json.loads(tag) if tag else None, body[at:-1], meta)
+
+
+def data_begin(body: str) -> int:
+    """Return the index at which the data of a stored body begins; it ends before the last character."""
     at = _after_tag(body, _after_node(body))
-    meta = None
     if body.startswith(_META, at):
-        begin = at + len(_META)
-        at = _end_of_value(body, begin) + 1
-        meta = body[begin : at - 1]
-    data = body[at + len(_DATA) : -1]
-    return RecordParts(json.loads(node) if node else None, json.loads(tag) if tag else None, data, meta)
+        at = _end_of_value(body, at + len(_META)) + 1
+    return at + len(_DATA)
 
 
 def _end_of_value(body: str, begin: int) -> int:
@@ -176,6 +183,8 @@ def content_size(body: str) -> int:
 
 def render(seq: int, ts: int, body: str, view: View) -> str:
     """Return a record as JSON, in the form for readers. `ts` is in milliseconds."""
+    if view.bare:
+        return body[data_begin(body) : -1]
     if view.data and view.meta:
         return f'{{"$seq":{seq},"$ts":{ts},{_without_tag(body) if not view.tags else body[1:]}'
     stored = read_body(body)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from eventd.log.core.blocks import NO_PATH, Block, names
-from eventd.log.core.records import View, body_of_event, content_size, render
+from eventd.log.core.records import View, body_of_event, content_size, data_begin, render
 from federation.event import expiry_micros, is_alive, read_outlines
 
 _TEXT = r'"[^"\\]*(?:\\.[^"\\]*)*"'
@@ -20,6 +20,8 @@ def texts_of(block: Block, seqs: Sequence[int], bodies: Sequence[str], view: Vie
     """Return some records of a block as JSON texts, given their `seqs` and their `bodies`, none of which is empty."""
     if not bodies:
         return []
+    if view.bare:
+        return _data_of(bodies)
     if not view.data or (not view.meta and '"meta":' in block.text):
         ts = block.recorded_at // 1000
         return [render(seq, ts, body, view) for seq, body in zip(seqs, bodies, strict=True)]
@@ -29,6 +31,13 @@ def texts_of(block: Block, seqs: Sequence[int], bodies: Sequence[str], view: Vie
         parts = _BODY.findall("\n".join(["", *bodies]))
         return [f'{{"$seq":{seq}{begin}{node}{rest}' for seq, (node, rest) in zip(seqs, parts, strict=True)]
     return [f'{{"$seq":{seq}{begin}{body[1:]}' for seq, body in zip(seqs, bodies, strict=True)]
+
+
+def _data_of(bodies: Sequence[str]) -> list[str]:
+    """Return the data of bodies; those of one block usually begin alike."""
+    at = data_begin(bodies[0])
+    start = bodies[0][:at]
+    return [body[at if body.startswith(start) else data_begin(body) : -1] for body in bodies]
 
 
 def records_of_events(block: Block, now: int) -> Block:

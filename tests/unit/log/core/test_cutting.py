@@ -41,7 +41,7 @@ def block_of(told: list[tuple[str | None, str | None, Any, Any]], path: str, pos
     told=st.lists(told, min_size=1, max_size=5),
     path=st.sampled_from(["", "3", '1 id{"$tag":"x",']),
     position=st.sampled_from([1, 8, 98]),
-    view=st.builds(View, st.booleans(), st.booleans(), st.booleans()),
+    view=st.builds(View, st.booleans(), st.booleans(), st.booleans(), st.just(False)),
 )
 @example(told=[(None, "", None, None)], path="", position=1, view=View())
 def test_what_is_cut_is_what_decoding_gives(
@@ -58,6 +58,18 @@ def test_what_is_cut_is_what_decoding_gives(
         expected |= {} if meta is None or not view.meta else {"meta": meta}
         expected |= {"data": value} if view.data else {}
         assert json.loads(text) == expected
+
+
+@given(told=st.lists(told, min_size=1, max_size=5), path=st.sampled_from(["", "3"]))
+@example(told=[("a", None, 1, None), ("a", None, 2, 1), ("ab", None, 3, None), (None, "t", '","data":', 4)], path="")
+def test_a_bare_view_is_the_data_as_it_is_stored(
+    told: list[tuple[str | None, str | None, Any, Any]], path: str
+) -> None:
+    block = block_of(told, path, 1)
+    bodies = block.bodies()
+    cut = texts_of(block, range(7, 7 + len(bodies)), bodies, View(bare=True))
+    assert cut == [compact(value) for _, _, value, _ in told]
+    assert cut == [render(7, 9, body, View(bare=True)) for body in bodies]
 
 
 def test_nothing_is_cut_out_of_nothing() -> None:

@@ -45,7 +45,7 @@ values = st.recursive(
 stored = st.builds(
     RecordParts, st.none() | texts, st.none() | texts, values, st.none() | values.filter(lambda v: v != "null")
 )
-views = st.builds(View, st.booleans(), st.booleans(), st.booleans())
+views = st.builds(View, st.booleans(), st.booleans(), st.booleans(), st.just(False))
 
 
 def shown(record: RecordParts, view: View) -> dict[str, Any]:
