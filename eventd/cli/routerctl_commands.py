@@ -112,6 +112,29 @@ _TOPIC: Final = Branch(
         "purge": Leaf("topics.topics.purge", "Delete records of a topic for good."),
     },
 )
+_STREAM: Final = Branch(
+    "Manage streams; publish to them and subscribe to them over QUIC.",
+    {
+        "create": Leaf("streams.streams.create", "Create a stream: a topic that clients speak to over QUIC."),
+        "list": Leaf("streams.streams.list_streams", "List streams, sorted by name, with their offsets."),
+        "describe": Leaf(
+            "streams.streams.describe",
+            "Show a stream in detail: offsets, size, the configuration of its topic, the routers from and to it.",
+        ),
+        "delete": Leaf(
+            "streams.streams.delete", "Delete a stream: its topic with all records, and the routers from and to it."
+        ),
+        "token": Leaf(
+            "streams.stream_tokens.token",
+            "Sign a token for clients of streams and caches, and print it: it is not stored.",
+        ),
+        "keygen": Leaf(
+            "streams.stream_tokens.keygen",
+            "Create an Ed25519 key pair that signs tokens: the private key in FILE, its key set (JWKS) on standard"
+            " output.",
+        ),
+    },
+)
 COMMANDS: Final[dict[str, Leaf | Branch]] = {
     "apply": Leaf("resources.resources.apply", "Apply resources from files, atomically."),
     "diff": Leaf("resources.resources.diff", "Show what `apply` would change, as a unified diff."),
@@ -264,6 +287,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
             "delete": Leaf("topics.routers.delete", "Delete a router."),
         },
     ),
+    "stream": _STREAM,
     "topology": Branch(
         "Check the routing graph.",
         {

@@ -16,7 +16,7 @@ from eventd.text.invisible import printable
 from eventd.text.plural import counted
 
 if TYPE_CHECKING:
-    from eventd.client import TopicPut, TopicState
+    from eventd.client import Client, TopicPut, TopicState
 
 TOPICS = (
     Column("NAME", text("topic")),
@@ -53,18 +53,18 @@ def _name(row: Mapping[str, Any]) -> str:
     return str(row["topic"])
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a value in built-in types, under the names of the API."""
     import msgspec
 
     return msgspec.to_builtins(value)
 
 
-def _state(state: TopicState) -> dict[str, Any]:
+def state_of(state: TopicState) -> dict[str, Any]:
     """Return a topic's state, with every field of its configuration, including defaults."""
     import msgspec
 
-    return {**_plain(state), "config": msgspec.structs.asdict(state.config)}
+    return {**plain(state), "config": msgspec.structs.asdict(state.config)}
 
 
 @connected_without_table
@@ -125,7 +125,7 @@ def _read_config(filename: str) -> dict[str, Any]:
 def _show_put(session: Session, put: TopicPut) -> None:
     import msgspec
 
-    row = {**_plain(put), "config": msgspec.structs.asdict(put.config)}
+    row = {**plain(put), "config": msgspec.structs.asdict(put.config)}
     session.out.outcome(row, f"topic/{put.topic} {'created' if put.created else 'configured'}", name=_name)
 
 
@@ -133,7 +133,7 @@ def _show_put(session: Session, put: TopicPut) -> None:
 async def get(session: Session, topic: TopicArgument) -> None:
     """Show the state of a topic. This does not count as a read."""
     client = await session.client()
-    session.out.one(STATE, _state(await client.topics.get(topic, touch=False)), name=_name)
+    session.out.one(STATE, state_of(await client.topics.get(topic, touch=False)), name=_name)
 
 
 @connected
@@ -143,7 +143,7 @@ async def list_topics(
 ) -> None:
     """List topics, sorted by name."""
     client = await session.client()
-    rows = [_plain(row) async for row in client.topics.list(prefix)]
+    rows = [plain(row) async for row in client.topics.list(prefix)]
     session.out.rows(TOPICS, rows, name=_name)
 
 
@@ -151,16 +151,26 @@ async def list_topics(
 async def describe(session: Session, topic: TopicArgument) -> None:
     """Show a topic in detail: configuration, size, seqs, the routers from and to it."""
     client = await session.client()
-    state = _state(await client.topics.get(topic, touch=False))
-    routers = {
-        "routersFrom": [_plain(router) async for router in client.routers.list(source=topic)],
-        "routersTo": [_plain(router) async for router in client.routers.list(dest=topic)],
-    }
-    lines = [f"{f'{name}:' if name else '':<14}{printable(value)}".rstrip() for name, value in _block(state, routers)]
+    state = state_of(await client.topics.get(topic, touch=False))
+    routers = await routers_of(client, topic)
+    lines = [
+        f"{f'{name}:' if name else '':<14}{printable(value)}".rstrip() for name, value in described(state, routers)
+    ]
     session.out.outcome({**state, **routers}, *lines, name=_name)
 
 
-def _block(state: Mapping[str, Any], routers: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[tuple[str, str]]:
+async def routers_of(client: Client, topic: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the routers from and to a topic."""
+    return {
+        "routersFrom": [plain(router) async for router in client.routers.list(source=topic)],
+        "routersTo": [plain(router) async for router in client.routers.list(dest=topic)],
+    }
+
+
+def described(
+    state: Mapping[str, Any], routers: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> Iterator[tuple[str, str]]:
+    """Yield what `describe` shows: labels, most of them with a value."""
     yield "Name", state["topic"]
     yield "Type", state["type"]
     yield "Records", f"{state['count']:,} ({counted(state['bytes'], 'byte')})"
@@ -199,7 +209,7 @@ async def delete(
         raise NotFound(f"topic {topic} does not exist", hint="`routerctl topic list` shows the topics")
     gone = [f"topic/{topic}"] if answer.deleted else []
     gone += [f"router/{router}" for router in answer.routers_removed]
-    session.out.outcome(_plain(answer), *(f"{name} deleted" for name in gone), name=_name)
+    session.out.outcome(plain(answer), *(f"{name} deleted" for name in gone), name=_name)
 
 
 @connected_without_table
@@ -220,4 +230,4 @@ async def purge(
     client = await session.client()
     answer = await client.topics.purge(topic, before_seq=before, match=match or None)
     done = f"topic/{topic}: {counted(answer.deleted, 'record')} deleted, {answer.count:,} left"
-    session.out.outcome(_plain(answer), done, name=_name)
+    session.out.outcome(plain(answer), done, name=_name)

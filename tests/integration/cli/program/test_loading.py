@@ -17,7 +17,7 @@ import pytest
 from tests.integration.cli.conftest import EDGE, Api
 
 ROOT = Path(__file__).parents[4]
-HEAVY = ("aiohttp", "alembic", "cryptography", "psycopg", "pyspark", "rich", "sqlalchemy", "yaml", "eventd.node")
+HEAVY = ("aiohttp", "qh3", "alembic", "cryptography", "psycopg", "pyspark", "rich", "sqlalchemy", "yaml", "eventd.node")
 HEAVY_BUT_YAML = tuple(name for name in HEAVY if name != "yaml")
 OF_THE_NODE = ("pydantic", "msgspec", "eventd.settings.model", "eventd.log", "eventd.api.framework.operations")
 OF_FEW_NODES = (
@@ -109,6 +109,9 @@ def test_a_command_on_the_database_loads_no_server_no_cryptography_and_no_sql_to
                 (("topic", "write", "orders", "{}"), 0),
                 (("topic", "read", "orders"), 0),
                 (("router", "list"), 0),
+                (("stream", "create", "t1/default/orders"), 0),
+                (("stream", "list"), 0),
+                (("stream", "describe", "t1/default/orders"), 0),
                 (("get", "ep", "nowhere"), 3),
             )
         )
@@ -151,7 +154,7 @@ def test_a_command_on_a_server_loads_nothing_of_what_answers(server: str, tmp_pa
 
 def test_help_and_version_are_there_without_waiting_for_what_a_command_works_with() -> None:
     light = (*HEAVY, "pydantic")
-    helps = ((), ("get",), ("federation",), ("federation", "links"))
+    helps = ((), ("get",), ("federation",), ("federation", "links"), ("stream",), ("stream", "token"))
     load_nothing_heavy(
         (("--version",), 0, (*light, "asyncio")),
         *(((*words, "--help"), 0, (*light, "asyncio", "ssl", "http")) for words in helps),
