@@ -1,4 +1,4 @@
-"""routerctl stream token, keygen: for those who run a tenant. Needs no node."""
+"""routerctl stream token, keygen: for the operators of a tenant. They need no node."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _read_tenant(tenant: str) -> str:
 
 
 def _read_permissions(texts: Sequence[str], tenant: str) -> tuple[Permission, ...]:
-    """Return the permissions. Raises `Invalid` for one that allows nothing: that is a mistake of whoever writes it."""
+    """Return the permissions. Raises `Invalid` for one that allows nothing: the operator has mistyped it."""
     from eventd.streams.permissions import BadPermission, StreamAction, read_permissions
 
     hint = f"write ACTION:PATTERN, such as stream.subscribe:stream:{tenant}/default/*"
