@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from msgspec import Meta, Struct
 
 from eventd.streams.permissions import BadPermission, Permission, read_permissions
+
+if TYPE_CHECKING:  # the functions load the cryptography: kinds and commands without a key do without
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 ISSUER: Final = "felix-auth"
 AUDIENCE: Final = "felix-broker"
@@ -119,6 +120,8 @@ def read_public_key(x: str) -> Ed25519PublicKey:
     raw = _decode(x)
     if len(raw) != 32:
         raise ValueError(f"x has {len(raw)} bytes, not 32")
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
     return Ed25519PublicKey.from_public_bytes(raw)
 
 
@@ -151,6 +154,8 @@ def verify(token: str, tenant: str, keys: Sequence[StreamKey], now: float) -> St
 
 def _find_signer(signed: bytes, signature: bytes, id: str | None, keys: Sequence[StreamKey]) -> StreamKey:
     """Return the key that has signed; that of the id is tried first."""
+    from cryptography.exceptions import InvalidSignature
+
     for key in sorted(keys, key=lambda key: key.id != id):
         try:
             key.public.verify(signature, signed)
