@@ -209,13 +209,14 @@ class EventBatchMessage(Message, tag="event_batch", kw_only=True):
 
 
 class GapMessage(Message, tag="gap", kw_only=True):
-    """The events with the offsets `from` to `to` will never come."""
+    """The events with the offsets `from` to `to` will never come. `epoch`: of the events that follow, if it is new."""
 
     subscription_id: Whole
     first: Whole = msgspec.field(name="from")
     to: Whole
     reason: str
     missed: Whole
+    epoch: str | None = None
 
 
 class CacheValue(Message, tag="cache_value", kw_only=True):

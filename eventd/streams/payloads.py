@@ -6,7 +6,6 @@ that was written otherwise has its JSON text as payload.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -15,6 +14,7 @@ from eventd.streams.base64_text import read_bytes, write_bytes
 
 MARK: Final = "$b64"
 """The only member of the object that stands for bytes which are not text."""
+_BYTES: Final = f'{{"{MARK}":"'
 
 
 def record_of(payload: bytes) -> str:
@@ -29,13 +29,15 @@ def record_of(payload: bytes) -> str:
 
 
 def payload_of(record: str) -> bytes:
-    """Return the payload of a record, which must be JSON."""
+    """Return the payload of a record, which must be JSON without white space between its tokens, as records are
+    stored."""
     if record.startswith('"'):
-        return str(msgspec.json.decode(record)).encode()
-    if record.startswith("{") and MARK in record:
-        found = msgspec.json.decode(record)
-        value = found.get(MARK) if isinstance(found, dict) and len(found) == 1 else None
-        if isinstance(value, str):
-            with suppress(ValueError):
-                return read_bytes(value)
+        if "\\" in record:
+            return str(msgspec.json.decode(record)).encode()
+        return record[1:-1].encode()
+    if record.startswith(_BYTES):
+        try:
+            return read_bytes(msgspec.json.decode(record[len(_BYTES) - 1 : -1], type=str))
+        except ValueError:
+            return record.encode()
     return record.encode()

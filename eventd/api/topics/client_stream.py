@@ -11,7 +11,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from aiohttp.abc import AbstractStreamWriter
 
@@ -31,8 +31,38 @@ PARTING_SECONDS = 0.25
 """How long a client has to read the last message of a stopping node."""
 
 
+class OutgoingStream(Protocol):
+    """Interface: the outgoing stream to one client."""
+
+    @property
+    def closed(self) -> bool:
+        """Return whether the client gets nothing more."""
+        ...
+
+    @property
+    def full(self) -> bool:
+        """Return whether the client is to be left alone: it has much still to read."""
+        ...
+
+    def write(self, text: bytes) -> None:
+        """Send, without waiting for the client; nothing after the end."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait, if the stream is full, until it is not. Raises ConnectionError if the client left."""
+        ...
+
+    def abort(self) -> None:
+        """End the stream now, and drop what the client has not read."""
+        ...
+
+    def send_last(self, text: bytes) -> None:
+        """Send a last message; a client that does not read must not hold up the node."""
+        ...
+
+
 class ClientStream:
-    """The outgoing stream to one client."""
+    """The outgoing stream to one client over TCP."""
 
     def __init__(self, transport: asyncio.Transport, writer: AbstractStreamWriter) -> None:
         self._transport = transport
@@ -143,7 +173,7 @@ class Follower(ABC):
 
     stays = False
 
-    def __init__(self, registry: FollowerRegistry, client: ClientStream, heartbeat: float) -> None:
+    def __init__(self, registry: FollowerRegistry, client: OutgoingStream, heartbeat: float) -> None:
         self.stream = client
         self.topics: dict[str, FollowedTopic] = {}
         self.has_ended = False

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from eventd.api.topics.calls import V0
 from eventd.errors import EventdError
 from eventd.log.core.records import View
 from eventd.log.topics.errors import TopicNotFound
 from eventd.log.topics.topic_page import Tombstone, TopicPage, TopicQuery, continue_topic_page, read_topic_page
+
+T = TypeVar("T")
 
 LINGER_SECONDS = 0.2
 """How long a page is shared with other clients, as long as nothing is written to its topic."""
@@ -58,7 +60,7 @@ ReadKey = tuple[int, frozenset[str], str]
 class Page:
     """A page of a topic after the seq `after`; `found` is None when the topic was deleted.
 
-    `texts` caches the messages made of it, so that each is made once for all clients.
+    `texts` caches the messages made of it, so that each is made once for all clients; `made`, anything else.
     """
 
     def __init__(self, name: str, after: int, found: TopicPage | None) -> None:
@@ -67,6 +69,14 @@ class Page:
         self.found = found
         self.texts: dict[object, bytes] = {}
         self._without: dict[frozenset[str], Page] = {}
+        self._made: dict[Hashable, Any] = {}
+
+    def made(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what `make` creates, which is called only the first time with this key."""
+        if key not in self._made:
+            self._made[key] = make()
+        made: T = self._made[key]
+        return made
 
     def without(self, nodes: frozenset[str]) -> Page:
         """Return the page without the records of some nodes, whose names are given as JSON texts.

@@ -30,8 +30,14 @@ def test_odd_ones(payload: bytes) -> None:
     "record",
     [
         *("1", "null", "[1, 2]", '{"a": 1}', "{}", '{"$b64":1}', '{"$b64":"aGk"}', '{"$b64":"a-_="}'),
+        *('{"$b64":"aGk=","$b64":"aGk="}', '{"$b64":"' + "[" * 5000, '{"$b64":[{"$b64":"aGk="}]}'),
         *('{"$b64":"aGl="}', '{"$b64":"aGk=","a":1}', '{"a":"$b64"}'),
     ],
 )
 def test_a_record_that_was_written_otherwise_is_its_json(record: str) -> None:
     assert payload_of(record) == record.encode()
+
+
+def test_escapes_in_a_record_that_was_written_otherwise_are_read() -> None:
+    assert payload_of('{"$b64":"\\/\\/8="}') == b"\xff\xff"
+    assert payload_of('"a\\/\\u0041\\n"') == b"a/A\n"
