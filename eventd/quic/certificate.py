@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from eventd.tls.files import read_pem
+from eventd.tls.files import load_pair, read_pem
 from eventd.tls.making import CERT_NAME, KEY_NAME, make_pair
+from federation.event import from_micros
 
 KEPT_DAYS: Final = 3650
 KEPT_FOLDER: Final = "quic"
@@ -22,17 +23,19 @@ class QuicCertificate:
     key: bytes = field(repr=False)
 
     @classmethod
-    def of_files(cls, cert: Path, key: Path) -> QuicCertificate:
-        """Read the two files. Raises `CertificateUnusable`."""
+    def of_files(cls, cert: Path, key: Path, now: int) -> QuicCertificate:
+        """Read the two files. `now` in microseconds. Raises `CertificateUnusable`, also for an expired certificate."""
+        load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), cert, key, now)
         return cls(read_pem(cert), read_pem(key, secret=True))
 
     @classmethod
-    def kept_in(cls, folder: Path, node: str, now: datetime.datetime) -> tuple[QuicCertificate, Path]:
+    def kept_in(cls, folder: Path, node: str, now: int) -> tuple[QuicCertificate, Path]:
         """Return the self-signed certificate that is kept in a data folder, and its path; make it the first time.
 
-        Raises `CertificateUnusable`, and `Unavailable` if it cannot be written.
+        It is valid for `localhost`, 127.0.0.1 and ::1. Raises `CertificateUnusable`, and `Unavailable` if it cannot be
+        written.
         """
         home = folder / KEPT_FOLDER
         if not (home / CERT_NAME).exists():
-            make_pair(home, node, ("localhost", "127.0.0.1", "::1"), KEPT_DAYS, now)
-        return cls.of_files(home / CERT_NAME, home / KEY_NAME), home / CERT_NAME
+            make_pair(home, node, ("localhost", "127.0.0.1", "::1"), KEPT_DAYS, from_micros(now))
+        return cls.of_files(home / CERT_NAME, home / KEY_NAME, now), home / CERT_NAME

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import socket
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from eventd.runtime.clock import Clock
 
 if TYPE_CHECKING:
     from eventd.quic.udp import Datagrams
+
+logger = logging.getLogger("eventd.quic")
 
 CRYPTO_FRAME, BAD_CERTIFICATE = 0x06, 0x0100 + 42
 REACH_HINT = "check that the node is running, that EVENTD_QUIC_LISTEN is set there, and the address"
@@ -60,17 +63,20 @@ async def _open(family: int, address: Address, opening: _Opening, limits: Transp
 
     carrier = _ClientCarrier(family, address, limits.socket_bytes, opening.failed)
     connection = client_connection(opening.name, limits)
-    link = QuicLink(connection, carrier, address, opening.clock, lambda _reason: None)
+    link = QuicLink(connection, carrier, address, opening.clock, _log_failure)
     opening.link = carrier.link = link.events_to(opening)
     link.start(address)
     try:
         await opening.verified
     except BaseException:
         link.close()
-        link.flush()
-        link.abandon("")
         raise
     return link
+
+
+def _log_failure(error: Exception, remote: str) -> None:
+    fields = {"remote": remote, "reason": f"{type(error).__name__}: {error}"}
+    logger.warning("QUIC connection failed", extra=fields, exc_info=error)
 
 
 class _ClientCarrier:
@@ -98,12 +104,14 @@ class _ClientCarrier:
     def opened(self, link: QuicLink) -> None:
         """Do nothing: the connection has its user from the beginning."""
 
+    def closed(self, link: QuicLink) -> None:
+        link.abandon("")  # should the notice be lost, the server's next packet finds a closed port
+
     def ended(self, link: QuicLink) -> None:
         self._socket.close()
 
     def _received(self, found: Datagrams) -> None:
-        for datagram, address in found:
-            self.link.take(datagram, address)
+        self.link.take([datagram for datagram, _ in found], self._address)
         self.link.flush()
 
     def _socket_failed(self, error: OSError) -> None:

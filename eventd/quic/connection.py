@@ -1,11 +1,17 @@
-"""The protocol of one connection, by the library. Only `server.py` and `client.py` load this file, when they start."""
+"""The protocol of one connection, by the library. Only the server and the client load this file, when they start.
+
+`LibraryConnection` changes what the library fixes or gets wrong for a server, by methods of its own: see
+docs/decisions/quic-library.md.
+"""
 
 from __future__ import annotations
 
+import ipaddress
+import logging
 import ssl
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from qh3._hazmat import pull_quic_header
+from qh3._hazmat import Buffer, QuicConnectionCore, pull_quic_header
 from qh3.quic.configuration import QuicConfiguration
 from qh3.quic.connection import QuicConnection
 from qh3.quic.events import (
@@ -17,17 +23,70 @@ from qh3.quic.events import (
     StreamDataReceived,
     StreamReset,
 )
-from qh3.quic.packet import QuicPacketType, QuicProtocolVersion
+from qh3.quic.packet import (
+    QuicErrorCode,
+    QuicPacketType,
+    QuicProtocolVersion,
+    encode_quic_retry,
+    encode_quic_version_negotiation,
+    pull_quic_transport_parameters,
+    push_quic_transport_parameters,
+)
+from qh3.quic.tls_bridge import QuicTlsBridge, QuicTlsBridgeError
+from qh3.tls import Epoch, pull_client_hello
 
 from eventd.quic.certificate import QuicCertificate
-from eventd.quic.limits import TransportLimits
+from eventd.quic.limits import LARGEST_DATAGRAM, TransportLimits
+from eventd.quic.proof import AddressProof
 
 if TYPE_CHECKING:
     from eventd.quic.link import Address, QuicLink
 
+ID_BYTES: Final = 8
+"""Length of the connection ids of this end."""
+PARAMETER_BYTES: Final = 4096
+HELLO_BYTES: Final = 16 << 10
+"""Bytes of the largest TLS message that a client may send: nothing is known about it by then."""
+LOOPBACK_DATAGRAM: Final = 16 << 10
+"""Payload bytes of a datagram within this machine, whose largest is four times as much."""
+NO_APPLICATION_PROTOCOL: Final = 120
+logging.getLogger("quic").setLevel(logging.CRITICAL)  # the library's lines repeat what the peer says
+
+ACK_DELAY_EXPONENT, ACK_DELAY_SECONDS, ACTIVE_IDS = 3, 0.025, 8
+
 
 class LibraryConnection(QuicConnection):
-    """A connection of the library, which hands its events to a link."""
+    """A connection of the library, which hands its events to a link, with the limits that this end wants."""
+
+    def __init__(
+        self,
+        configuration: QuicConfiguration,
+        limits: TransportLimits,
+        first: FirstPacket | None = None,
+        proof: AddressProof | None = None,
+    ) -> None:
+        """`first`: what opened the connection, and `proof`: the server's; a client has neither."""
+        super().__init__(
+            configuration=configuration,
+            original_destination_connection_id=None if first is None else first.original,
+            retry_source_connection_id=None if first is None else first.retry_source,
+        )
+        self._limits = limits
+        self._first = first
+        self._proof = proof
+        self._is_paused = False
+
+    def receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
+        """Take datagrams in their order. Their events are there for `deliver`."""
+        if self._handshake_complete:
+            self._require_core().receive_many_datagrams(datagrams, address, now)
+            self._drain_core()
+            return
+        for datagram in datagrams:
+            if self._is_client:
+                self.receive_datagram(datagram, address, now)
+            else:
+                self._receive_unproven(datagram, address, now)
 
     def deliver(self, link: QuicLink) -> None:
         """Call the link back for each event since the last time."""
@@ -47,6 +106,15 @@ class LibraryConnection(QuicConnection):
                     link.id_retired(event.connection_id)
                 case ConnectionTerminated():
                     link.terminated(event.error_code, event.reason_phrase)
+        if self._close_event is not None and self._core is not None:
+            is_over = self._core.state != "closing"
+            link.ending(self._close_event.error_code, self._close_event.reason_phrase, is_over=is_over)
+
+    def pause(self, is_paused: bool) -> None:
+        """Leave events in the library, or take them again: it grants the peer credit for what is taken."""
+        self._is_paused = is_paused
+        if not is_paused and self._core is not None:
+            self._drain_core()
 
     def peer_chain(self) -> list[bytes]:
         """Return the certificates that the peer showed, in DER, its own first."""
@@ -68,9 +136,9 @@ class LibraryConnection(QuicConnection):
     def outgoing(self, now: float) -> list[tuple[list[bytes], Address]]:
         """Return the datagrams that are to be sent now, grouped by their address.
 
-        Until the client has proved its address, the library raises once it may send it nothing more, in the middle of
-        the first flight, and `datagrams_to_send` would lose the datagrams that it has made before. They are kept here,
-        and the rest follows when the client has answered.
+        The library raises in the middle of the first flight if it may not send all of it to an address that is not
+        proved yet, and `datagrams_to_send` would lose what it has made. That is kept here; the rest follows when the
+        client has answered.
         """
         core = self._core
         groups: list[tuple[list[bytes], Address]] = []
@@ -87,6 +155,136 @@ class LibraryConnection(QuicConnection):
                 raise
         return groups
 
+    def _receive_unproven(self, datagram: bytes, address: Address, now: float) -> None:
+        """Receive a datagram of a handshake as a server.
+
+        The padding after the last packet counts as received: the server may send three times as much to an address
+        that is not proved yet. `receive_datagram` leaves it out, so that the first flight of a client that pads
+        datagrams, and not packets, would not get its answer.
+        """
+        if self._core is None and self._first is not None:
+            self._remote_addr, self._version = address, self._first.version
+            self._create_core(address, self._first.destination, now)
+            self._create_tls(remote_source_cid=None)
+        core, begin = self._require_core(), 0
+        while begin < len(datagram):
+            end = packet_end(datagram, begin)
+            is_last = not is_packet(datagram, end)
+            packet = datagram[begin:] if is_last else datagram[begin:end]
+            if core.receive_datagram(packet, address, now, len(datagram))[2]:
+                self._learn_remote_source_cid(packet)
+            self._drain_core()
+            begin = len(datagram) if is_last else end
+
+    def refuse(self, datagram: bytes, address: Address, now: float, reason: str) -> list[bytes]:
+        """Return the answer of a server that does not accept the connection; nothing is kept."""
+        assert self._first is not None
+        self._version = self._first.version
+        self._create_core(address, self._first.destination, now)
+        core = self._require_core()
+        core.receive_datagram(datagram, address, now, len(datagram))
+        core.close(QuicErrorCode.CONNECTION_REFUSED, 0, reason.encode())
+        found = core.poll_transmit(now)
+        return [] if found is None else [found[0]]
+
+    def _drain_core(self) -> None:
+        if not self._is_paused:
+            super()._drain_core()
+
+    def _create_core(self, remote_addr: Address, initial_dcid: bytes, now: float) -> None:
+        """Make the core as the library does, without data before the handshake, and with limits on streams."""
+        configuration, limits = self._configuration, self._limits
+        self._core = QuicConnectionCore(
+            is_client=self._is_client,
+            version=self._version or int(QuicProtocolVersion.VERSION_1),
+            local_addr=("0.0.0.0", 0),
+            remote_addr=remote_addr,
+            source_cid=self.host_cid,
+            destination_cid=initial_dcid,
+            peer_address_validated=self._is_client or self._retry_source_connection_id is not None,
+            active_connection_id_limit=2 if self._is_client else ACTIVE_IDS,
+            max_datagram_size=datagram_size(remote_addr, configuration.max_datagram_size),
+            probe_datagram_size=configuration.probe_datagram_size,
+            idle_timeout=configuration.idle_timeout,
+            ack_delay_exponent=ACK_DELAY_EXPONENT,
+            max_datagram_frame_size=None,
+            peer_max_datagram_frame_size=None,
+            connection_receive_window=limits.window,
+            connection_send_limit=0,
+            stream_receive_window=limits.stream_window,
+            stream_send_limit_bidi_local=0,
+            stream_send_limit_bidi_remote=0,
+            stream_send_limit_uni=0,
+            max_stream_reassembly=limits.stream_window,
+            local_max_streams_bidi=limits.streams,
+            local_max_streams_uni=limits.streams,
+            peer_max_streams_bidi=0,
+            peer_max_streams_uni=0,
+            initial_rtt=configuration.initial_rtt,
+            max_ack_delay=ACK_DELAY_SECONDS,
+            initial_time=now,
+        )
+        self._applied_transport_parameters = None
+        self._pre_handshake_state_replayed = False
+
+    def _create_tls(self, remote_source_cid: bytes | None) -> QuicTlsBridge:
+        self._tls = _Bridge(
+            self._configuration,
+            self._limits,
+            version=self._version,
+            local_initial_source_connection_id=self.host_cid,
+            remote_initial_source_connection_id=remote_source_cid,
+            original_destination_connection_id=self._original_destination_connection_id,
+            retry_source_connection_id=self._retry_source_connection_id,
+            stateless_reset_token=None if self._proof is None else self._proof.reset_token(self.host_cid),
+            version_change_handler=self._set_version,
+        )
+        return self._tls
+
+
+class _Bridge(QuicTlsBridge):
+    """The TLS of a connection, which announces the limits of this end in place of those that the library fixes.
+
+    As a server it refuses a client that offers an application protocol, and one that sends too much.
+    """
+
+    def __init__(self, configuration: QuicConfiguration, limits: TransportLimits, **options: Any) -> None:
+        self._limits = limits
+        self._hello: bytes | None = None if configuration.is_client else b""
+        self._taken = 0
+        super().__init__(configuration, **options)
+
+    def receive_crypto(
+        self, epoch: Epoch, data: bytes, offset: int | None = None, *, version: int | None = None
+    ) -> None:
+        if not self.configuration.is_client:
+            self._taken += len(data)
+            if self._taken > HELLO_BYTES:
+                raise QuicTlsBridgeError(QuicErrorCode.CRYPTO_BUFFER_EXCEEDED, "the handshake is too large")
+            self._check_hello(data)
+        super().receive_crypto(epoch, data, offset, version=version)
+
+    def _check_hello(self, data: bytes) -> None:
+        """Look at the first message of a client once it is complete."""
+        if self._hello is None:
+            return
+        self._hello += data
+        if len(self._hello) < 4 or len(self._hello) < 4 + int.from_bytes(self._hello[1:4], "big"):
+            return
+        hello, self._hello = self._hello, None
+        if pull_client_hello(Buffer(data=hello[: 4 + int.from_bytes(hello[1:4], "big")])).alpn_protocols:
+            code = QuicErrorCode.CRYPTO_ERROR + NO_APPLICATION_PROTOCOL
+            raise QuicTlsBridgeError(code, "no application protocol is to be offered here")
+
+    def serialize_transport_parameters(self) -> bytes:
+        made = pull_quic_transport_parameters(Buffer(data=super().serialize_transport_parameters()))
+        made.initial_max_streams_bidi = made.initial_max_streams_uni = self._limits.streams
+        made.max_udp_payload_size = LARGEST_DATAGRAM
+        made.max_datagram_frame_size = None
+        buffer = Buffer(capacity=PARAMETER_BYTES)
+        push_quic_transport_parameters(buffer, made)
+        return buffer.data
+
 
 def server_configuration(certificate: QuicCertificate, limits: TransportLimits) -> QuicConfiguration:
     """Return what connections of a server begin with. Raises ValueError for a certificate that cannot be used."""
@@ -102,24 +300,71 @@ def client_connection(server_name: str, limits: TransportLimits) -> LibraryConne
     made = QuicConfiguration(is_client=True, server_name=server_name, verify_mode=ssl.CERT_NONE)
     made.idle_timeout = limits.idle_seconds
     made.max_data, made.max_stream_data = limits.window, limits.stream_window
-    return LibraryConnection(configuration=made)
+    return LibraryConnection(made, limits)
+
+
+def datagram_size(remote: Address, usual: int) -> int:
+    """Return the payload bytes of the largest datagram that this end sends to an address."""
+    return LOOPBACK_DATAGRAM if ipaddress.ip_address(remote[0].partition("%")[0]).is_loopback else usual
 
 
 class FirstPacket(NamedTuple):
-    """What the first packet of a connection says."""
+    """What the first packet of a connection says, and after a Retry, what its token says."""
 
     version: int
     destination: bytes
     source: bytes
     token: bytes
+    original: bytes
+    retry_source: bytes | None = None
 
 
 def first_packet(datagram: bytes) -> FirstPacket | None:
-    """Return what a datagram says that opens a connection; None for another one."""
+    """Return what a datagram says that opens a connection; None for another one. Any version: see `other_version`."""
     try:
-        version, kind, _, target, source, token, *_ = pull_quic_header(datagram, 0, 8)
+        version, kind, _, target, source, token, *_ = pull_quic_header(datagram, 0, ID_BYTES)
     except ValueError:
         return None
-    if version != QuicProtocolVersion.VERSION_1 or kind != QuicPacketType.INITIAL:
+    if not version or (version == QuicProtocolVersion.VERSION_1 and kind != QuicPacketType.INITIAL):
         return None
-    return FirstPacket(version, target, source, token)
+    return FirstPacket(version, target, source, token, target)
+
+
+def other_version(first: FirstPacket) -> bytes | None:
+    """Return the answer to a client of another version of QUIC, which names the right one; None for the same."""
+    if first.version == QuicProtocolVersion.VERSION_1:
+        return None
+    return encode_quic_version_negotiation(
+        source_cid=first.destination,
+        destination_cid=first.source,
+        supported_versions=[QuicProtocolVersion.VERSION_1],
+    )
+
+
+def retry(first: FirstPacket, token: bytes, source: bytes) -> bytes:
+    """Return the packet that asks a client to come back with a token."""
+    return encode_quic_retry(
+        version=first.version,
+        source_cid=source,
+        destination_cid=first.source,
+        original_destination_cid=first.destination,
+        retry_token=token,
+    )
+
+
+def is_packet(datagram: bytes, begin: int) -> bool:
+    """Return whether a packet begins at a place of a datagram: padding does not."""
+    try:
+        pull_quic_header(datagram, begin, ID_BYTES)
+    except ValueError:
+        return False
+    return True
+
+
+def packet_end(datagram: bytes, begin: int) -> int:
+    """Return where the packet ends that begins at a place of a datagram; the end of the datagram if none does."""
+    try:
+        end = pull_quic_header(datagram, begin, ID_BYTES)[9]
+    except ValueError:
+        return len(datagram)
+    return end if end > begin else len(datagram)

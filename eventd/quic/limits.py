@@ -22,7 +22,8 @@ class TransportLimits:
     handshake_seconds: float = 10.0
     streams: int = 1024
     stream_window: int = 1 << 20
-    window: int = 8 << 20
+    window: int = 2 << 20
     most_connections: int = 1024
     most_unproven: int = 256
+    retry_from: int = 64
     socket_bytes: int = 8 << 20

@@ -42,7 +42,9 @@ class LinkEngine(Protocol):
 
     def connect(self, addr: Address, now: float) -> None: ...
 
-    def receive_datagram(self, data: bytes, addr: Address, now: float) -> None: ...
+    def receive(self, datagrams: list[bytes], address: Address, now: float) -> None: ...
+
+    def pause(self, is_paused: bool) -> None: ...
 
     def deliver(self, link: QuicLink) -> None: ...
 
@@ -90,6 +92,10 @@ class DatagramCarrier(Protocol):
         """Give a connection its `events`: its handshake is complete."""
         ...
 
+    def closed(self, link: QuicLink) -> None:
+        """Note that this end has closed a connection, and told the peer."""
+        ...
+
     def ended(self, link: QuicLink) -> None:
         """Forget a connection, which needs no datagram any more."""
         ...
@@ -98,8 +104,7 @@ class DatagramCarrier(Protocol):
 class QuicLink:
     """One connection.
 
-    An exception out of the library, or out of a callback, ends this connection alone: `failed` is called with a reason
-    and one line is logged.
+    An exception out of the library, or out of a callback, ends this connection alone, and `failed` is called with it.
     """
 
     def __init__(
@@ -108,7 +113,7 @@ class QuicLink:
         carrier: DatagramCarrier,
         address: Address,
         clock: Clock,
-        failed: Callable[[str], None],
+        failed: Callable[[Exception, str], None],
     ) -> None:
         self.remote = show(address)
         self.is_closed = False
@@ -125,7 +130,7 @@ class QuicLink:
         self._is_gone = False
         self._now = clock.monotonic()
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at: float | None = None
+        self._timer_at = 0.0
         self._deadline: asyncio.TimerHandle | None = None
 
     # --- for the user of the connection
@@ -159,6 +164,21 @@ class QuicLink:
             self._guarded(lambda: self._connection.send_ping(0))
             self.touch()
 
+    def pause(self) -> None:
+        """Call nothing back until `resume`: the peer gets no credit for what it sends meanwhile.
+
+        At most `TransportLimits.window` bytes wait in the library. Not for longer than a few seconds: the end of the
+        connection is noticed after that as well.
+        """
+        if not self.is_closed:
+            self._connection.pause(True)
+
+    def resume(self) -> None:
+        """Call back again, for what has arrived meanwhile first."""
+        if not self.is_closed:
+            self._guarded(self._resume)
+            self.touch()
+
     def close(self, code: int = 0, reason: str = "", *, frame_type: int | None = None) -> None:
         """End the connection, and tell the peer. `LinkEvents.closed` is called in the next turn of the loop.
 
@@ -166,10 +186,10 @@ class QuicLink:
         """
         if self.is_closed:
             return
-        self.is_closed = True
+        self._report_end(code, reason)
         self._guarded(lambda: self._connection.close(code, frame_type, reason))
-        self.touch()
-        self._loop.call_soon(self._tell_closed, code, reason)
+        self.flush()
+        self._carrier.closed(self)
 
     # --- for its streams
 
@@ -213,11 +233,11 @@ class QuicLink:
         self._guarded(lambda: self._connection.connect(address, now=self._tick()))
         self.flush()
 
-    def take(self, datagram: bytes, address: Address) -> None:
-        """Receive a datagram, and call back for what it holds. The socket calls `flush` after the last one."""
+    def take(self, datagrams: list[bytes], address: Address) -> None:
+        """Receive datagrams, and call back for what they hold. The socket calls `flush` after the last ones."""
         self._is_due = True
         if not self._is_gone:
-            self._guarded(lambda: self._receive(datagram, address))
+            self._guarded(lambda: self._receive(datagrams, address))
 
     def touch(self) -> None:
         """Send in this turn of the loop what is waiting to be sent."""
@@ -290,13 +310,26 @@ class QuicLink:
     def id_retired(self, number: bytes) -> None:
         self._carrier.remove_id(number)
 
+    def ending(self, code: int, reason: str, *, is_over: bool) -> None:
+        """Note that the peer has closed the connection (`is_over`), or that this end does, for a fault of the peer."""
+        if is_over:
+            self._end(code, reason)
+        elif not self.is_closed:
+            self._report_end(code, reason)
+            self.flush()
+            self._carrier.closed(self)
+
     def terminated(self, code: int, reason: str) -> None:
         self._end(code, reason)
 
     # --- inside
 
-    def _receive(self, datagram: bytes, address: Address) -> None:
-        self._connection.receive_datagram(datagram, address, now=self._tick())
+    def _receive(self, datagrams: list[bytes], address: Address) -> None:
+        self._connection.receive(datagrams, address, self._tick())
+        self._connection.deliver(self)
+
+    def _resume(self) -> None:
+        self._connection.pause(False)
         self._connection.deliver(self)
 
     def _transmit(self) -> None:
@@ -308,17 +341,22 @@ class QuicLink:
         return self._now
 
     def _arm(self) -> None:
+        """Have `_expire` called when the library asks for it; a timer that is early stays, and looks again."""
         at = self._connection.get_timer()
-        if at == self._timer_at and self._timer is not None:
+        if at is None or (self._timer is not None and self._timer_at <= at):
             return
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = at
-        self._timer = None if at is None else self._loop.call_later(max(0.0, at - self._now), self._expire)
+        self._timer = self._loop.call_later(max(0.0, at - self._now), self._expire)
 
     def _expire(self) -> None:
-        at, self._timer, self._timer_at = self._timer_at, None, None
-        self._now = max(self._now, at or 0.0)
+        self._timer = None
+        at = self._connection.get_timer()
+        self._now = max(self._now, self._timer_at)  # the loop's timers are coarse, and may be early by a little
+        if at is None or at > self._tick():
+            self._arm()
+            return
         self._is_due = True
         self._guarded(self._handle_timer)
         self.flush()
@@ -346,16 +384,12 @@ class QuicLink:
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        reason = type(error).__name__
-        logger.warning(
-            "connection failed", extra={"remote": self.remote, "reason": f"{reason}: {error}"}, exc_info=error
-        )
-        self._failed(reason)
+        self._failed(error, self.remote)
         try:
-            self._connection.close(error_code=INTERNAL_ERROR, frame_type=0, reason_phrase="internal error")
+            self._connection.close(INTERNAL_ERROR, 0, "internal error")
             self._transmit()
         except Exception:
-            logger.debug("the peer could not be told", exc_info=True)
+            logger.debug("the peer of a failed connection could not be told", exc_info=True)
         self._end(INTERNAL_ERROR, "internal error")
 
     def _end(self, code: int, reason: str) -> None:
@@ -370,8 +404,11 @@ class QuicLink:
             self._deadline.cancel()
         self._carrier.ended(self)
         if not self.is_closed:
-            self.is_closed = True
-            self._loop.call_soon(self._tell_closed, code, reason)
+            self._report_end(code, reason)
+
+    def _report_end(self, code: int, reason: str) -> None:
+        self.is_closed = True
+        self._loop.call_soon(self._tell_closed, code, reason)
 
     def _tell_closed(self, code: int, reason: str) -> None:
         streams = list(self._streams.values())

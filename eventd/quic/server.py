@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Final
 from eventd.quic.certificate import QuicCertificate
 from eventd.quic.library import require
 from eventd.quic.limits import TransportLimits
-from eventd.quic.link import Address, LinkEvents, QuicLink
+from eventd.quic.link import Address, LinkEvents, QuicLink, show
+from eventd.quic.proof import AddressProof
 from eventd.runtime.clock import Clock
+from eventd.runtime.log_pause import LogPause
 
 if TYPE_CHECKING:
+    from eventd.quic.connection import FirstPacket, LibraryConnection
     from eventd.quic.udp import Datagrams
 
 logger = logging.getLogger("eventd.quic")
@@ -44,6 +47,8 @@ class QuicServer:
         self._limits = limits
         self._failed = failed
         self._configuration = server_configuration(certificate, limits)
+        self._proof = AddressProof(certificate)
+        self._pause = LogPause(clock.monotonic)
         self._is_accepting = True
         self._routes: dict[bytes, QuicLink] = {}
         self._links: dict[QuicLink, list[bytes]] = {}
@@ -95,6 +100,7 @@ class QuicServer:
         from eventd.quic.connection import server_configuration
 
         self._configuration = server_configuration(certificate, self._limits)
+        self._proof = AddressProof(certificate)
 
     def stop_accepting(self) -> None:
         """Answer no new connection; those that there are go on."""
@@ -105,7 +111,6 @@ class QuicServer:
         self.stop_accepting()
         for link in list(self._links):
             link.close(code, reason)
-            link.flush()
             link.abandon(reason)
         self._socket.close()
         await self._clock.sleep(0)  # a turn of the loop, in which the users of the connections are called
@@ -129,6 +134,9 @@ class QuicServer:
         self._unproven -= 1
         link.events = self._accept(link)
 
+    def closed(self, link: QuicLink) -> None:
+        """Do nothing: a packet that the peer still sends is answered with the notice again."""
+
     def ended(self, link: QuicLink) -> None:
         if not link.is_open:
             self._unproven -= 1
@@ -138,30 +146,63 @@ class QuicServer:
     # --- inside
 
     def _received(self, found: Datagrams) -> None:
+        """Hand the datagrams of one turn to their connections, those in a row together."""
         touched: dict[QuicLink, None] = {}
+        row: list[bytes] = []
+        last: tuple[QuicLink, Address] | None = None
         for datagram, address in found:
             link = self._routes.get(destination(datagram)) or self._open(datagram, address)
-            if link is not None:
-                link.take(datagram, address)
+            if link is None:
+                continue
+            if last is None or last[0] is not link or last[1] != address:
+                if last is not None:
+                    last[0].take(row, last[1])
+                row, last = [], (link, address)
                 touched[link] = None
+            row.append(datagram)
+        if last is not None:
+            last[0].take(row, last[1])
         for link in touched:
             link.flush()
 
     def _open(self, datagram: bytes, address: Address) -> QuicLink | None:
-        """Return a new connection for a datagram that may open one."""
-        from eventd.quic.connection import LibraryConnection, first_packet
+        """Return a new connection for a datagram that may open one; answer another one if it wants an answer."""
+        from eventd.quic.connection import LibraryConnection, first_packet, other_version
 
-        if not self._is_accepting or len(datagram) < INITIAL_BYTES or not datagram[0] & 0x80:
+        if not is_long(datagram):
+            if (packet := self._proof.reset_packet(datagram, destination(datagram))) is not None:
+                self._socket.send([packet], address)
             return None
-        if len(self._links) >= self._limits.most_connections or self._unproven >= self._limits.most_unproven:
-            return None
-        first = first_packet(datagram)
+        first = first_packet(datagram) if len(datagram) >= INITIAL_BYTES else None
         if first is None:
             return None
-        connection = LibraryConnection(
-            configuration=self._configuration, original_destination_connection_id=first.destination
-        )
-        link = QuicLink(connection, self, address, self._clock, self._failed)
+        if (answer := other_version(first)) is not None:
+            self._socket.send([answer], address)
+            return None
+        if not self._is_accepting or len(self._links) >= self._limits.most_connections:
+            self._refuse(first, datagram, address)
+            return None
+        proved = self._proved(first, address)
+        if proved is None or self._unproven >= self._limits.most_unproven:
+            return None
+        return self._add(LibraryConnection(self._configuration, self._limits, proved, self._proof), proved, address)
+
+    def _proved(self, first: FirstPacket, address: Address) -> FirstPacket | None:
+        """Return the packet if its client may go on; else ask the client to prove its address, and return None."""
+        from eventd.quic.connection import retry
+
+        now = self._clock.monotonic()
+        token = self._proof.check(first.token, address[:2], first.destination, now) if first.token else None
+        if token is not None:
+            return first._replace(original=token.original, retry_source=token.retry_source)
+        if self._unproven < self._limits.retry_from:
+            return first
+        made, source = self._proof.token(address[:2], first.destination, now)
+        self._socket.send([retry(first, made, source)], address)
+        return None
+
+    def _add(self, connection: LibraryConnection, first: FirstPacket, address: Address) -> QuicLink:
+        link = QuicLink(connection, self, address, self._clock, self._link_failed)
         self._links[link] = []
         self._unproven += 1
         self.add_id(first.destination, link)
@@ -169,13 +210,37 @@ class QuicServer:
         link.open_within(self._limits.handshake_seconds)
         return link
 
+    def _refuse(self, first: FirstPacket, datagram: bytes, address: Address) -> None:
+        from eventd.quic.connection import LibraryConnection
+
+        reason = "too many connections" if self._is_accepting else "the server is shutting down"
+        connection = LibraryConnection(self._configuration, self._limits, first)
+        try:
+            self._socket.send(connection.refuse(datagram, address, self._clock.monotonic(), reason), address)
+        except Exception as error:
+            self._link_failed(error, show(address))
+
+    def _link_failed(self, error: Exception, remote: str) -> None:
+        """Count a fault that ended one connection, and log it: not more often than others can cause it."""
+        reason = type(error).__name__
+        self._failed(reason)
+        if self._pause.is_over(reason):
+            fields = {"remote": remote, "reason": f"{reason}: {error}"}
+            logger.warning("QUIC connection failed", extra=fields, exc_info=error)
+
     def _socket_failed(self, error: OSError) -> None:
         self._failed(type(error).__name__)
-        logger.warning("the QUIC socket failed", extra={"reason": str(error)})
+        if self._pause.is_over("socket"):
+            logger.warning("the QUIC socket failed", extra={"reason": str(error)})
+
+
+def is_long(datagram: bytes) -> bool:
+    """Return whether a datagram begins with a long header, as those of a handshake do."""
+    return bool(datagram) and bool(datagram[0] & 0x80)
 
 
 def destination(datagram: bytes) -> bytes:
     """Return the connection id that a datagram is for."""
-    if datagram[0] & 0x80:
+    if is_long(datagram):
         return datagram[6 : 6 + datagram[5]] if len(datagram) > 6 else b""
     return datagram[1 : 1 + ID_BYTES]

@@ -13,8 +13,10 @@ from qh3._hazmat import UdpSocketState
 
 from eventd.quic.link import Address
 
-MOST_READS: Final = 32
+MOST_READS: Final = 8
 """System calls of one turn of the loop: others get theirs."""
+FULL_READ: Final = 32
+"""Datagrams that one system call returns at most, unless the system joined some: only then there may be more."""
 Datagrams = list[tuple[bytes, Address]]
 
 logger = logging.getLogger("eventd.quic")
@@ -100,8 +102,8 @@ class UdpSocket:
             except OSError as error:
                 self._failed(error)
                 break
-            if not got:
-                break
             found += got
+            if len(got) < FULL_READ:
+                break
         if found:
             self._received(found)

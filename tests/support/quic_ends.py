@@ -25,7 +25,7 @@ class StreamNotes:
     """The user of one stream. With `echo` it writes back what it gets, and ends its side when the peer does."""
 
     def __init__(self, *, echo: bool = False) -> None:
-        self.data = b""
+        self.data = bytearray()
         self.ended = self.is_lost = False
         self.reset_code: int | None = None
         self.stop_code: int | None = None
@@ -111,7 +111,7 @@ class Served:
     def __init__(self, files: Files, authority: Authority) -> None:
         self.files = files
         self.ca = authority.file.read_bytes()
-        self.certificate = QuicCertificate.of_files(files.cert, files.key)
+        self.certificate = QuicCertificate.of_files(files.cert, files.key, SystemClock().now())
         self.links: list[LinkNotes] = []
         self.failures: list[str] = []
         self.server: QuicServer
