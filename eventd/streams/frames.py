@@ -14,6 +14,7 @@ MAGIC: Final = b"FLX1"
 VERSION: Final = 1
 MAX_PAYLOAD: Final = 16 << 20
 """Maximum bytes of a payload, unless a reader allows fewer."""
+HEADER_BYTES: Final = 12
 _HEADER: Final = struct.Struct(">4sHHI")
 
 
@@ -72,28 +73,43 @@ class StreamFrameReader:
         """Return whether the stream, if it ended now, would end within a payload."""
         return len(self._bytes) >= _HEADER.size
 
+    def add(self, data: bytes) -> None:
+        """Keep bytes for `take`."""
+        self._bytes += data
+
+    def take(self) -> Frame | None:
+        """Remove and return the next frame; None if it has not arrived entirely.
+
+        Raises `BadFrame` for a header with a wrong magic, an unknown version or too large a length; what follows is
+        not to be read any more.
+        """
+        held = self._bytes
+        if len(held) < _HEADER.size:
+            return None
+        magic, version, flags, length = _HEADER.unpack_from(held)
+        if magic != MAGIC:
+            raise BadFrame("invalid magic number")
+        if version != VERSION:
+            raise BadFrame(f"unsupported version {version}")
+        if length > self.most:
+            raise BadFrame("frame too large")
+        end = _HEADER.size + length
+        if len(held) < end:
+            return None
+        with memoryview(held) as view:
+            payload = bytes(view[_HEADER.size : end])
+        del held[:end]
+        return Frame(flags, payload)
+
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Yield the frames that `data` completes. Exhaust it before the next call.
 
-        Raises `BadFrame` once it comes to a header with a wrong magic, an unknown version or too large a length; what
-        follows is not read any more.
+        Raises `BadFrame` as `take` does.
         """
-        held, at = self._bytes, 0
-        held += data
-        try:
-            while len(held) - at >= _HEADER.size:
-                magic, version, flags, length = _HEADER.unpack_from(held, at)
-                if magic != MAGIC:
-                    raise BadFrame("invalid magic number")
-                if version != VERSION:
-                    raise BadFrame(f"unsupported version {version}")
-                if length > self.most:
-                    raise BadFrame("frame too large")
-                end = at + _HEADER.size + length
-                if len(held) < end:
-                    break
-                payload = bytes(memoryview(held)[at + _HEADER.size : end])
-                at = end
-                yield Frame(flags, payload)
-        finally:
-            del held[:at]
+        self.add(data)
+        while (frame := self.take()) is not None:
+            yield frame
+
+    def clear(self) -> None:
+        """Forget the bytes that are held."""
+        self._bytes.clear()

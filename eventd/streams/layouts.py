@@ -15,6 +15,8 @@ MAX_MESSAGE: Final = 512
 """Maximum bytes of the message of an acknowledgement."""
 _U16, _U32, _U64 = struct.Struct(">H"), struct.Struct(">I"), struct.Struct(">Q")
 _ACKNOWLEDGED: Final = struct.Struct(">QB")
+ACKNOWLEDGED_BYTES: Final = _ACKNOWLEDGED.size
+"""The bytes of an acknowledged publish before its names."""
 _ACK: Final = struct.Struct(">BQ")
 _PER_MESSAGE, _PER_BATCH = 1, 2
 
@@ -89,30 +91,78 @@ class _Cursor:
 
     def payloads(self) -> list[bytes]:
         """Read a count and as many payloads; each takes at least its length of four bytes."""
-        count = self.number(_U32)
-        data, at, most = self._data, self._at, len(self._data)
-        if count > (most - at) // _U32.size:
-            raise BadLayout("the count is larger than the payload")
-        found, unpack = [], _U32.unpack_from  # a frame of small records is read thousands of times a second
-        for _ in range(count):
-            if at + _U32.size > most:
-                raise BadLayout("the payload ends too early")
-            begin = at + _U32.size
-            at = begin + unpack(data, at)[0]
-            if at > most:
-                raise BadLayout("the payload ends too early")
-            found.append(bytes(data[begin:at]))
-        self._at = at
-        return found
+        return read_publish_records(bytes(self._data), self._at)
 
     def rest(self) -> memoryview:
         return memoryview(self._data)[self._at :]
+
+
+def read_publish_records(data: bytes, at: int) -> list[bytes]:
+    """Decode, from an index on, a count and as many payloads. Raises `BadLayout`."""
+    unpack, width, found = _U32.unpack_from, _U32.size, []
+    try:
+        (count,) = unpack(data, at)
+        at += width
+        if count > (len(data) - at) // width:
+            raise BadLayout("the count is larger than the payload")
+        for _ in range(count):
+            (size,) = unpack(data, at)
+            at += width
+            found.append(data[at : at + size])
+            at += size
+    except struct.error:
+        raise BadLayout("the payload ends too early") from None
+    if at > len(data):  # a slice is silently shorter
+        raise BadLayout("the payload ends too early")
+    return found
+
+
+class PublishHead(NamedTuple):
+    """The names of a publish, still encoded, and the index in the payload at which its records begin."""
+
+    names: bytes
+    at: int
+
+
+def read_publish_head(payload: bytes, at: int = 0) -> PublishHead:
+    """Find the names of a publish that begins at an index. Raises `BadLayout`."""
+    end = at
+    try:
+        for _ in range(3):
+            end += _U16.size + (payload[end] << 8 | payload[end + 1])
+    except IndexError:
+        raise BadLayout("the payload ends too early") from None
+    return PublishHead(payload[at:end], end)
+
+
+def read_publish_names(names: bytes) -> tuple[str, str, str]:
+    """Decode tenant, namespace and stream. Raises `BadLayout`."""
+    cursor = _Cursor(names)
+    return cursor.text(), cursor.text(), cursor.text()
+
+
+def read_publish_count(payload: bytes, at: int) -> int:
+    """Decode the number of records of a publish, which begin at an index. Raises `BadLayout`."""
+    try:
+        return int(_U32.unpack_from(payload, at)[0])
+    except struct.error:
+        raise BadLayout("the payload ends too early") from None
 
 
 def read_publish(body: bytes | memoryview) -> PublishBatch:
     """Decode the payload of a publish; bytes after its last record are ignored. Raises `BadLayout`."""
     cursor = _Cursor(body)
     return PublishBatch(cursor.text(), cursor.text(), cursor.text(), cursor.payloads())
+
+
+def read_request_id(payload: bytes) -> int:
+    """Decode the id of an acknowledged publish. Raises `BadLayout`, also for an unknown mode."""
+    if len(payload) < ACKNOWLEDGED_BYTES:
+        raise BadLayout("the payload ends too early")
+    request_id, mode = _ACKNOWLEDGED.unpack_from(payload)
+    if mode not in (_PER_MESSAGE, _PER_BATCH):
+        raise BadLayout(f"unknown mode {mode}")
+    return int(request_id)
 
 
 def read_acknowledged(payload: bytes) -> AcknowledgedPublish:

@@ -6,6 +6,7 @@ that was written otherwise has its JSON text as payload.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -26,6 +27,18 @@ def record_of(payload: bytes) -> str:
     if "\0" in text:
         return f'{{"{MARK}":"{write_bytes(payload)}"}}'
     return msgspec.json.encode(text).decode()
+
+
+def texts_of(payloads: Sequence[bytes]) -> list[str]:
+    """Return the records of payloads, as `record_of` does for each, but faster."""
+    try:
+        text = msgspec.json.encode([*map(bytes.decode, payloads)]).decode()
+    except UnicodeDecodeError:
+        return [*map(record_of, payloads)]
+    if not payloads or "\\u0000" in text:
+        return [*map(record_of, payloads)]
+    # Within a JSON text each quote has a backslash before it, so these three characters part two texts.
+    return [f'"{inner}"' for inner in text[2:-2].split('","')]
 
 
 def payload_of(record: str) -> bytes:

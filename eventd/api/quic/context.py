@@ -1,0 +1,107 @@
+"""What the streams of all connections share, and those of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from eventd.api.framework.auth import ApiKey
+from eventd.api.framework.limits import ConcurrencyLimiter
+from eventd.api.quic.answers import OVERLOADED
+from eventd.api.quic.budgets import ConnectionBudget, ListenerBudget
+from eventd.api.quic.interfaces import Authenticator, ClientGrant, NoPlace, Subscriber, SubscriptionPlaces
+from eventd.api.quic.options import StreamOptions
+from eventd.api.quic.publishing import Publisher
+from eventd.log.topics.errors import Throttled
+from eventd.observe.stream_figures import StreamMetrics
+from eventd.quic.link import QuicLink
+from eventd.runtime.clock import Clock
+from eventd.runtime.log_pause import LogPause
+from eventd.runtime.supervisor import Supervisor
+from eventd.streams.messages import CacheGetRequest, CachePutRequest, Message, SubscribeRequest
+from eventd.streams.names import CacheName, StreamName
+
+
+class SubscriptionStarter(Protocol):
+    """Interface: begins subscriptions."""
+
+    async def subscribe(
+        self, subscriber: Subscriber, request: SubscribeRequest, name: StreamName
+    ) -> tuple[Message, Callable[[], None] | None]:
+        """Return the answer, and what to call as soon as it is written: that starts the events."""
+        ...
+
+
+class CacheRequests(Protocol):
+    """Interface: serves the requests of caches. Raises `UnknownCache`, `ValueTooLarge` and `BadMessage`."""
+
+    def put(self, request: CachePutRequest, name: CacheName) -> Message: ...
+
+    def get(self, request: CacheGetRequest, name: CacheName) -> Message: ...
+
+
+class HeldPlace:
+    """A place that is taken until it is given back."""
+
+    def __init__(self, limiter: ConcurrencyLimiter, grant: ClientGrant) -> None:
+        """Take a place of the grant's identity. Raises `NoPlace`."""
+        self._use: AbstractContextManager[None] | None = limiter.take(ApiKey(grant.identity, frozenset(), ()))
+        try:
+            self._use.__enter__()
+        except Throttled:
+            self._use = None
+            raise NoPlace(OVERLOADED) from None
+
+    def give_back(self) -> None:
+        """Give the place back; further calls have no effect."""
+        use, self._use = self._use, None
+        if use is not None:
+            use.__exit__(None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerContext:
+    """What all connections share. The limiters count by the identity of clients.
+
+    `shed` frees the memory of the connection that holds most.
+    """
+
+    clock: Clock
+    supervisor: Supervisor
+    pause: LogPause
+    access: Authenticator
+    publisher: Publisher
+    subscribing: SubscriptionStarter
+    caching: CacheRequests
+    options: StreamOptions
+    metrics: StreamMetrics
+    budget: ListenerBudget
+    connections: ConcurrencyLimiter
+    streams: ConcurrencyLimiter
+    subscriptions: ConcurrencyLimiter
+    shed: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionContext:
+    """What the streams of one connection share.
+
+    `admit` counts the connection for the identity of a stream that was authenticated, and raises `NoPlace`.
+    `shed` frees the memory of the stream that holds most.
+    """
+
+    server: ServerContext
+    link: QuicLink
+    budget: ConnectionBudget
+    places: SubscriptionPlaces
+    admit: Callable[[ClientGrant], None]
+    shed: Callable[[], None]
+
+    def check_memory(self) -> None:
+        """Free memory if the frames of the connection take too much."""
+        if self.budget.is_exceeded:
+            self.shed()
+        elif self.server.budget.is_exceeded:
+            self.server.shed()

@@ -1,0 +1,161 @@
+"""The QUIC listener of a node: its connections, their common limits, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from typing import Final
+
+from eventd.api.framework.limits import ConcurrencyLimiter
+from eventd.api.quic.answers import OVERLOADED
+from eventd.api.quic.budgets import ListenerBudget
+from eventd.api.quic.cache import Caches, UnknownCache
+from eventd.api.quic.context import ServerContext
+from eventd.api.quic.interfaces import Authenticator, Subscriber
+from eventd.api.quic.options import StreamOptions
+from eventd.api.quic.publishing import Publisher
+from eventd.api.quic.session import StreamSession
+from eventd.api.topics.calls import V0
+from eventd.observe.stream_figures import StreamMetrics
+from eventd.quic.certificate import QuicCertificate
+from eventd.quic.limits import TransportLimits
+from eventd.quic.link import QuicLink
+from eventd.quic.server import QuicServer
+from eventd.runtime.log_pause import LogPause
+from eventd.runtime.supervisor import Supervisor
+from eventd.streams.messages import CacheGetRequest, CachePutRequest, Error, Message, SubscribeRequest
+from eventd.streams.names import CacheName, StreamName
+
+CHECK_SECONDS: Final = 0.25
+"""The pause between two checks of what has ended or takes too long."""
+DRAIN_SECONDS: Final = 0.02
+"""The pause between two looks at what a stopping listener waits for."""
+GOODBYE: Final = "broker shutting down"
+
+logger = logging.getLogger("eventd.streams")
+
+
+class _NoSubscriptions:
+    """Refuses all subscriptions."""
+
+    async def subscribe(
+        self, subscriber: Subscriber, request: SubscribeRequest, name: StreamName
+    ) -> tuple[Message, None]:
+        return Error(message=OVERLOADED), None
+
+
+class _NoCaches:
+    """Knows no cache."""
+
+    def put(self, request: CachePutRequest, name: CacheName) -> Message:
+        raise UnknownCache(name)
+
+    def get(self, request: CacheGetRequest, name: CacheName) -> Message:
+        raise UnknownCache(name)
+
+
+class StreamListener:
+    """Streams and caches over QUIC. `address` is its host and port, None before `start`."""
+
+    def __init__(
+        self,
+        v0: V0,
+        access: Authenticator,
+        caches: Caches,
+        options: StreamOptions,
+        metrics: StreamMetrics,
+        supervisor: Supervisor,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        per_key = v0.limits.max_sse_connections_per_key
+        self.address: tuple[str, int] | None = None
+        self._clock = v0.clock
+        self._options = options
+        self._metrics = metrics
+        self._context = ServerContext(
+            clock=v0.clock,
+            supervisor=supervisor,
+            pause=LogPause(v0.clock.monotonic),
+            access=access,
+            publisher=Publisher(v0, options),
+            subscribing=_NoSubscriptions(),
+            caching=_NoCaches(),
+            options=options,
+            metrics=metrics,
+            budget=ListenerBudget(options.inflight_bytes, options.max_frame_bytes, loop.call_soon),
+            connections=ConcurrencyLimiter("QUIC connections", 0, per_key),
+            streams=ConcurrencyLimiter("QUIC streams", 0, per_key),
+            subscriptions=v0.serving.concurrency.streams,
+            shed=self._shed,
+        )
+        self._ids = itertools.count(1)
+        self._sessions: dict[QuicLink, StreamSession] = {}
+        self._server: QuicServer | None = None
+        self._checking: asyncio.Task[None] | None = None
+
+    async def start(self, host: str, port: int, certificate: QuicCertificate) -> None:
+        """Listen. Raises OSError, `MissingExtra` and `CertificateUnusable`."""
+        limits = TransportLimits(most_connections=self._options.max_connections)
+        self._server = await QuicServer.listen(
+            host, port, certificate, self._accept, clock=self._clock, spec=limits, failed=self._failed
+        )
+        self.address = self._server.address
+        self._checking = self._context.supervisor.keep(self._check_for_ever, "checks of QUIC connections")
+
+    def reload(self, certificate: QuicCertificate) -> None:
+        """Show another certificate to new connections. Raises `CertificateUnusable`."""
+        if self._server is not None:
+            self._server.use(certificate)
+
+    def access_changed(self) -> None:
+        """End what keys or tenants that were removed had permitted, now."""
+        self._check()
+
+    async def stop(self) -> None:
+        """Stop accepting, let requests under way end, then close all connections."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.stop_accepting()
+        until = self._clock.monotonic() + max(1.0, self._options.drain / 2)
+        while True:
+            for session in list(self._sessions.values()):
+                session.drain(GOODBYE)
+            await self._clock.sleep(DRAIN_SECONDS)
+            if all(session.has_ended for session in self._sessions.values()) or self._clock.monotonic() >= until:
+                break
+        await server.close(0, GOODBYE)
+        if self._checking is not None:
+            self._checking.cancel()
+
+    # --- inside
+
+    def _accept(self, link: QuicLink) -> StreamSession:
+        self._forget_closed()
+        session = self._sessions[link] = StreamSession(self._context, link, self._ids)
+        return session
+
+    def _forget_closed(self) -> None:
+        for link in [link for link, session in self._sessions.items() if session.is_closed]:
+            del self._sessions[link]
+
+    def _failed(self, reason: str) -> None:
+        self._metrics.transport_error()
+
+    async def _check_for_ever(self) -> None:
+        while True:
+            await self._clock.sleep(CHECK_SECONDS)
+            self._check()
+
+    def _check(self) -> None:
+        self._forget_closed()
+        now = self._clock.now()
+        for session in list(self._sessions.values()):
+            session.check(now)
+
+    def _shed(self) -> None:
+        """Free the memory of the connection whose frames take most."""
+        sessions = [session for session in self._sessions.values() if not session.is_closed]
+        if sessions:
+            max(sessions, key=lambda session: session.budget.used).shed()

@@ -1,0 +1,287 @@
+"""The publishes of one stream: binary and JSON, acknowledged or not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from eventd.api.quic import answers
+from eventd.api.quic.answers import AnswerSlot, json_frame
+from eventd.api.quic.publishing import (
+    PublishOrder,
+    PublishRefusal,
+    PublishTarget,
+    StoredBatch,
+    read_receipt,
+    refusal_of,
+    write_key,
+)
+from eventd.api.quic.stream_state import HANDLED, MUST_WAIT, StreamState
+from eventd.api.topics.write import MAX_RECORDS
+from eventd.errors import EventdError
+from eventd.log.topics.write import WriteResult
+from eventd.streams.frames import HEADER_BYTES
+from eventd.streams.layouts import (
+    ACKNOWLEDGED_BYTES,
+    BadLayout,
+    PublishAck,
+    read_publish_count,
+    read_publish_head,
+    read_publish_names,
+    read_publish_records,
+    read_request_id,
+    write_ack,
+)
+from eventd.streams.messages import (
+    Error,
+    Message,
+    Ok,
+    PublishBatchRequest,
+    PublishError,
+    PublishOk,
+    PublishRequest,
+    RequestId,
+    read_payload,
+    require_names,
+)
+from eventd.streams.names import StreamName
+
+UNIT_BYTES: Final = 2048
+RECORD_BYTES: Final = 256
+"""What a batch, and each of its records, takes in memory besides its bytes; it counts in the budgets."""
+_LENGTH: Final = 4
+"""The bytes of the count, and of each record's length."""
+MOST_TARGETS: Final = 64
+"""Streams whose permission is remembered for a client's stream."""
+
+
+logger = logging.getLogger("eventd.streams")
+
+
+class PublishForm(NamedTuple):
+    """How a publish is answered: what it is called in the metrics, and the frames of its two answers."""
+
+    name: str
+    ok: Callable[[RequestId, StoredBatch], bytes]
+    error: Callable[[RequestId, str], bytes]
+
+
+class PublishJob(NamedTuple):
+    """A batch on its way. `slot` is None if it is not acknowledged."""
+
+    form: PublishForm
+    name: StreamName
+    request_id: RequestId | None
+    slot: AnswerSlot | None
+    records: int
+    size: int
+    charge: int
+    begun: float
+
+
+def _json_ok(id: RequestId, batch: StoredBatch) -> bytes:
+    kind: Callable[..., Message] = Ok if isinstance(id, str) else PublishOk
+    return json_frame(
+        kind(request_id=id, offset=batch.offset, count=batch.count, durability=batch.durability, epoch=batch.epoch)
+    )
+
+
+def _json_error(id: RequestId, text: str) -> bytes:
+    return json_frame(
+        Error(message=text, request_id=id) if isinstance(id, str) else PublishError(request_id=id, message=text)
+    )
+
+
+def _binary_ok(id: RequestId, batch: StoredBatch) -> bytes:
+    assert isinstance(id, int)
+    return write_ack(PublishAck(id, False))
+
+
+def _binary_receipt(id: RequestId, batch: StoredBatch) -> bytes:
+    assert isinstance(id, int)
+    return write_ack(PublishAck(id, False, read_receipt(batch)))
+
+
+def _binary_error(id: RequestId, text: str) -> bytes:
+    assert isinstance(id, int)
+    return write_ack(PublishAck(id, True, text))
+
+
+JSON: Final = PublishForm("json", _json_ok, _json_error)
+BINARY: Final = PublishForm("publish_ack", _binary_ok, _binary_error)
+RECEIPT: Final = PublishForm("publish_ack", _binary_receipt, _binary_error)
+
+
+class PublishRequests:
+    """Serves the publishes of one authenticated stream."""
+
+    def __init__(self, state: StreamState) -> None:
+        self._state = state
+        self._server = state.connection.server
+        self._order = PublishOrder()
+        self._targets: dict[bytes | StreamName, PublishTarget] = {}
+
+    # --- binary
+
+    def take_unacknowledged(self, payload: bytes, *, may_wait: bool) -> bool:
+        """Handle a binary batch without an answer."""
+        state = self._state
+        try:
+            head = read_publish_head(payload)
+            target = self._find_encoded(head.names)
+            count = read_publish_count(payload, head.at)
+            if target.refusal:
+                state.end(Error(message=target.refusal))
+                return HANDLED
+            if state.connection.budget.find_refusal(HEADER_BYTES + len(payload)):
+                if may_wait:
+                    return MUST_WAIT
+                self._server.metrics.dropped("overloaded", count)
+                return HANDLED
+            if _is_over(payload, head.at, count):
+                self._server.metrics.dropped("too_large", count)
+                return HANDLED
+            payloads = read_publish_records(payload, head.at)
+        except BadLayout:
+            self._server.metrics.bad_frame("publish")
+            state.end(Error(message=answers.MALFORMED_PUBLISH))
+            return HANDLED
+        self._submit(BINARY, target, payloads, None, len(payload))
+        return HANDLED
+
+    def take_acknowledged(self, payload: bytes) -> bool:
+        """Handle a binary batch with an answer."""
+        state = self._state
+        form = RECEIPT if "receipt" in state.extensions else BINARY
+        try:
+            request_id = read_request_id(payload)
+        except BadLayout:
+            self._server.metrics.bad_frame("publish")
+            state.end(Error(message=answers.MALFORMED_PUBLISH))
+            return HANDLED
+        try:
+            head = read_publish_head(payload, ACKNOWLEDGED_BYTES)
+            target = self._find_encoded(head.names)
+            count = read_publish_count(payload, head.at)
+            refusal = target.refusal or state.connection.budget.find_refusal(HEADER_BYTES + len(payload))
+            if not refusal and _is_over(payload, head.at, count):
+                refusal = answers.BATCH_TOO_LARGE
+            if refusal:
+                self._refuse(form, request_id, refusal, count)
+                return HANDLED
+            payloads = read_publish_records(payload, head.at)
+        except BadLayout:
+            self._server.metrics.bad_frame("publish")
+            self._refuse(form, request_id, answers.MALFORMED_PUBLISH, 0)
+            return HANDLED
+        self._submit(form, target, payloads, request_id, len(payload))
+        return HANDLED
+
+    def _find_encoded(self, names: bytes) -> PublishTarget:
+        found = self._targets.get(names)
+        if found is None:
+            found = self._remember(names, StreamName(*read_publish_names(names)))
+        return found
+
+    def _remember(self, key: bytes | StreamName, name: StreamName) -> PublishTarget:
+        if len(self._targets) >= MOST_TARGETS:
+            self._targets.clear()
+        target = self._targets[key] = PublishTarget.of(name, self._state.grant)
+        return target
+
+    # --- JSON
+
+    def take_message(self, request: PublishRequest | PublishBatchRequest, size: int, *, may_wait: bool) -> bool:
+        """Handle a JSON publish of a frame of `size` bytes. Raises `BadMessage`."""
+        require_names(request)
+        state, id = self._state, request.request_id
+        tenant = state.grant.tenant if request.tenant_id is None else request.tenant_id
+        name = StreamName(tenant, request.namespace or "", request.stream)
+        target = self._targets.get(name) or self._remember(name, name)
+        texts = [request.payload] if isinstance(request, PublishRequest) else request.payloads
+        if target.refusal:
+            self._end_with(target.refusal, id)
+            return HANDLED
+        is_acknowledged = request.ack != "none" and not state.is_silent
+        refusal = state.connection.budget.find_refusal(HEADER_BYTES + size)
+        if refusal and not is_acknowledged:
+            if may_wait:
+                return MUST_WAIT
+            self._server.metrics.dropped("overloaded", len(texts))
+            return HANDLED
+        if is_acknowledged and id is None and not refusal:
+            refusal = answers.NO_ID if isinstance(request, PublishRequest) else answers.NO_ID_OF_BATCH
+        if refusal:
+            self._refuse(JSON, id, refusal, len(texts))
+            return HANDLED
+        payloads = [read_payload(text) for text in texts]
+        self._submit(JSON, target, payloads, id if is_acknowledged else None, size)
+        return HANDLED
+
+    def _end_with(self, refusal: str, id: RequestId | None) -> None:
+        if refusal == answers.FORBIDDEN and isinstance(id, int):
+            self._state.end(PublishError(request_id=id, message=refusal))
+        else:
+            self._state.end(Error(message=refusal, request_id=id))
+
+    # --- both
+
+    def _refuse(self, form: PublishForm, id: RequestId | None, text: str, records: int) -> None:
+        """Answer a publish that is not written; the stream continues."""
+        self._server.metrics.published("refused", records, 0)
+        if id is None:
+            self._state.answer(Error(message=text))
+        else:
+            self._server.metrics.frame("out", form.name)
+            self._state.answers.add(form.error(id, text))
+
+    def _submit(
+        self, form: PublishForm, target: PublishTarget, payloads: Sequence[bytes], id: RequestId | None, size: int
+    ) -> None:
+        state, server = self._state, self._server
+        key = write_key(state.session, id) if id is not None and state.session else ""
+        try:
+            future = server.publisher.submit(self._order, state.grant.subject, target, payloads, key)
+        except PublishRefusal as refusal:
+            if id is None:
+                server.metrics.dropped(refusal.reason, len(payloads))
+            else:
+                self._refuse(form, id, refusal.text, len(payloads))
+            return
+        charge = size + UNIT_BYTES + RECORD_BYTES * len(payloads)
+        state.take(charge)
+        slot = None if id is None else state.answers.reserve()
+        job = PublishJob(form, target.name, id, slot, len(payloads), size, charge, server.clock.monotonic())
+        future.add_done_callback(partial(self._done, job))
+
+    def _done(self, job: PublishJob, future: asyncio.Future[WriteResult]) -> None:
+        """Answer a batch whose unit is done."""
+        state, metrics = self._state, self._server.metrics
+        error = asyncio.CancelledError() if future.cancelled() else future.exception()
+        refusal = None if error is None else refusal_of(error, job.name)
+        if isinstance(error, Exception) and not isinstance(error, EventdError):
+            logger.error("publish failed", exc_info=error)
+        state.give(job.charge)
+        if job.slot is None or job.request_id is None:
+            if refusal is None:
+                metrics.published("ok", job.records, job.size)
+            else:
+                metrics.dropped(refusal.reason, job.records)
+            return
+        seconds = self._server.clock.monotonic() - job.begun
+        metrics.published("ok" if refusal is None else "refused", job.records, job.size, seconds)
+        metrics.frame("out", job.form.name)
+        if refusal is None:
+            answer = job.form.ok(job.request_id, self._server.publisher.stored(future.result()))
+        else:
+            answer = job.form.error(job.request_id, refusal.text)
+        state.answers.fill(job.slot, answer)
+        state.resume()
+
+
+def _is_over(payload: bytes, at: int, count: int) -> bool:
+    """Return whether a batch, whose records begin at an index, has too many of them, and is not just malformed."""
+    return MAX_RECORDS < count <= (len(payload) - at) // _LENGTH - 1

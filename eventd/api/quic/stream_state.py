@@ -1,0 +1,110 @@
+"""The state of one stream of a client, which its handlers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Final
+
+from eventd.api.quic.answers import AnswerQueue, json_frame
+from eventd.api.quic.context import ConnectionContext
+from eventd.api.quic.interfaces import Channel, ClientGrant
+from eventd.streams.frames import ASSUMED
+from eventd.streams.messages import Message
+
+HANDLED: Final = True
+MUST_WAIT: Final = False
+"""What handlers of a frame return: whether it is done with, or must be handled again once there is room."""
+
+
+class Phase(Enum):
+    """What a stream is doing."""
+
+    FRESH = auto()  # not authenticated
+    AUTHENTICATING = auto()
+    READY = auto()
+    CLOSING = auto()  # takes no frames; answers are still written
+    OVER = auto()
+
+
+class StreamState:
+    """One stream. `resume` is called after an answer is known, so that it is written and waiting frames are taken."""
+
+    def __init__(self, connection: ConnectionContext, channel: Channel, resume: Callable[[], None]) -> None:
+        self.connection = connection
+        self.channel = channel
+        self.resume = resume
+        self.phase = Phase.FRESH
+        self.is_silent = channel.is_unidirectional
+        """Whether nothing is answered."""
+        self.answers = AnswerQueue(channel, self.finish)
+        self.flags = int(ASSUMED)
+        self.extensions: frozenset[str] = frozenset()
+        self.session = ""
+        self.held = 0
+        """Its bytes in the budget of the connection."""
+        self._grant: ClientGrant | None = None
+        self._finished: Callable[[], None] | None = None
+
+    @property
+    def grant(self) -> ClientGrant:
+        """Return what the stream may do. It must be authenticated."""
+        assert self._grant is not None
+        return self._grant
+
+    @property
+    def may_read(self) -> bool:
+        """Return whether it takes frames, if nothing else makes it wait."""
+        return self.phase in (Phase.FRESH, Phase.READY)
+
+    def when_finished(self, call: Callable[[], None]) -> None:
+        """Call a function once when the stream is over."""
+        self._finished = call
+
+    def grant_access(self, grant: ClientGrant) -> None:
+        """Note that the stream is authenticated."""
+        self._grant = grant
+        self.phase = Phase.READY
+
+    def find_end(self, now: int) -> str:
+        """Return why the grant is not valid any more; empty while it is, or if there is none. `now`: wall time."""
+        return "" if self._grant is None else self._grant.ended(now)
+
+    # --- memory
+
+    def take(self, size: int) -> None:
+        """Count bytes."""
+        self.held += size
+        self.connection.budget.take(size)
+
+    def give(self, size: int) -> None:
+        """Count bytes as done."""
+        self.held -= size
+        self.connection.budget.give(size)
+
+    # --- answers
+
+    def answer(self, message: Message) -> None:
+        """Append an answer; a stream without answers ends instead."""
+        if self.is_silent:
+            self.finish()
+        elif self.phase is not Phase.OVER:
+            self.answers.add(json_frame(message))
+
+    def end(self, message: Message | None = None) -> None:
+        """Take no further frame; end the stream after its last answer, which is `message`, if there is one."""
+        if self.phase in (Phase.CLOSING, Phase.OVER):
+            return
+        if self.is_silent:
+            self.finish()
+            return
+        self.phase = Phase.CLOSING
+        self.answers.add(b"" if message is None else json_frame(message), ends=True)
+
+    def finish(self) -> None:
+        """Note that nothing is written any more, and ask the client to send nothing more."""
+        if self.phase is not Phase.OVER:
+            self.phase = Phase.OVER
+            self.channel.stop_receiving()
+            if self._finished is not None:
+                self._finished()
