@@ -9,7 +9,7 @@ from eventd.api.quic import answers
 from eventd.api.quic.answers import AnswerSlot, json_frame
 from eventd.api.quic.cache import UnknownCache, ValueTooLarge
 from eventd.api.quic.interfaces import Subscriber
-from eventd.api.quic.stream_state import Phase, StreamState
+from eventd.api.quic.stream_state import StreamPhase, StreamState
 from eventd.streams.messages import (
     Answer,
     CacheGetRequest,
@@ -79,7 +79,7 @@ class MessageRequests:
         if refusal:
             self._refuse(refusal, request.request_id)
             return
-        state.phase = Phase.CLOSING
+        state.phase = StreamPhase.CLOSING
         self._task = self._server.supervisor.spawn(
             self._begin(request, name, state.answers.reserve()), "start of a subscription"
         )
@@ -97,7 +97,7 @@ class MessageRequests:
             self._task = None
             slot.then = start
             state.answers.fill(slot, json_frame(_in_dialect(answer, request.request_id)), ends=True)
-            if state.phase is Phase.OVER and start is not None:
+            if state.phase is StreamPhase.OVER and start is not None:
                 start()
             state.resume()
 

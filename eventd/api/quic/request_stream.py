@@ -17,7 +17,7 @@ from eventd.api.quic.interfaces import AuthFailed, Channel, ClientGrant, NoPlace
 from eventd.api.quic.message_requests import MessageRequests
 from eventd.api.quic.options import AUTH_SECONDS, MOST_UNANSWERED, UNPROVEN_FRAME_BYTES
 from eventd.api.quic.publish_requests import PublishRequests
-from eventd.api.quic.stream_state import HANDLED, Phase, StreamState
+from eventd.api.quic.stream_state import HANDLED, StreamPhase, StreamState
 from eventd.streams.frames import HEADER_BYTES, KNOWN, BadFrame, Flags, Frame, StreamFrameReader
 from eventd.streams.messages import (
     AuthOk,
@@ -74,7 +74,7 @@ class RequestStream:
 
     def received(self, data: bytes, *, ended: bool) -> None:
         """Take bytes of the client."""
-        if self.state.phase in (Phase.CLOSING, Phase.OVER):
+        if self.state.phase in (StreamPhase.CLOSING, StreamPhase.OVER):
             return
         self._peer_has_ended = self._peer_has_ended or ended
         if data:
@@ -111,7 +111,7 @@ class RequestStream:
         """Return whether nothing of it is under way: no request, no part of a frame, no unsent answer."""
         state = self.state
         return (
-            state.phase in (Phase.FRESH, Phase.READY)
+            state.phase in (StreamPhase.FRESH, StreamPhase.READY)
             and not state.held
             and not len(state.answers)
             and (state.is_silent or not state.channel.unsent)
@@ -139,12 +139,12 @@ class RequestStream:
     def check(self, now: int) -> None:
         """End the stream if it took too long to authenticate, or its grant has ended. `now`: wall time."""
         state, passed = self.state, self._clock.monotonic()
-        if state.phase in (Phase.FRESH, Phase.AUTHENTICATING):
+        if state.phase in (StreamPhase.FRESH, StreamPhase.AUTHENTICATING):
             if passed - self._opened_at >= AUTH_SECONDS:
                 self._server.metrics.authenticated("timeout")
                 state.end(Error(message=answers.AUTH_REQUIRED))
                 self.resume()
-        elif state.phase is Phase.READY and (reason := state.find_end(now)):
+        elif state.phase is StreamPhase.READY and (reason := state.find_end(now)):
             state.end(Error(message=reason))
             self.resume()
         elif self._parked is not None and passed >= self._parked_until:
@@ -172,7 +172,7 @@ class RequestStream:
         finally:
             self._is_running = False
         self._flush()
-        if self.state.phase is Phase.CLOSING and self.unhandled:
+        if self.state.phase is StreamPhase.CLOSING and self.unhandled:
             self._discard()
 
     def _run_soon(self) -> None:
@@ -231,7 +231,7 @@ class RequestStream:
 
     def _flush(self) -> None:
         state = self.state
-        if state.is_silent or state.phase is Phase.OVER or not state.answers.flush():
+        if state.is_silent or state.phase is StreamPhase.OVER or not state.answers.flush():
             return
         if self._is_deaf:
             state.finish()
@@ -268,7 +268,7 @@ class RequestStream:
         if not flags & Flags.PUBLISH:
             self._server.metrics.frame("in", "json")
             return self._handle_message(frame.payload, may_wait=may_wait)
-        if state.phase is Phase.FRESH:
+        if state.phase is StreamPhase.FRESH:
             self._refuse_unproven()
             return HANDLED
         if reason := state.find_end(self._clock.now()):
@@ -290,7 +290,7 @@ class RequestStream:
                 state.end()
             elif isinstance(request, AuthRequest):
                 self._take_auth(request)
-            elif state.phase is Phase.FRESH:
+            elif state.phase is StreamPhase.FRESH:
                 self._refuse_unproven()
             elif reason := state.find_end(self._clock.now()):
                 state.end(Error(message=reason))
@@ -310,12 +310,12 @@ class RequestStream:
     # --- authentication
 
     def _take_auth(self, request: AuthRequest) -> None:
-        if self.state.phase is not Phase.FRESH:
+        if self.state.phase is not StreamPhase.FRESH:
             self.state.end(Error(message=answers.AUTH_TWICE))
             return
         if request.session is not None and not 1 <= len(request.session) <= LONGEST_SESSION:
             raise BadMessage(answers.MALFORMED_MESSAGE)
-        self.state.phase = Phase.AUTHENTICATING
+        self.state.phase = StreamPhase.AUTHENTICATING
         self._task = self._server.supervisor.spawn(self._authenticate(request), "authentication of a stream")
 
     async def _authenticate(self, request: AuthRequest) -> None:
@@ -323,7 +323,7 @@ class RequestStream:
         result, answer = "failed", answers.AUTH_FAILED
         try:
             grant = await self._server.access.authenticate(request.tenant_id, request.token)
-            if self.state.phase is Phase.AUTHENTICATING:
+            if self.state.phase is StreamPhase.AUTHENTICATING:
                 self._admit(grant, request)
                 result, answer = "ok", ""
         except AuthFailed as error:

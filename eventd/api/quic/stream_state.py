@@ -17,7 +17,7 @@ MUST_WAIT: Final = False
 """What handlers of a frame return: whether it is done with, or must be handled again once there is room."""
 
 
-class Phase(Enum):
+class StreamPhase(Enum):
     """What a stream is doing."""
 
     FRESH = auto()  # not authenticated
@@ -34,7 +34,7 @@ class StreamState:
         self.connection = connection
         self.channel = channel
         self.resume = resume
-        self.phase = Phase.FRESH
+        self.phase = StreamPhase.FRESH
         self.is_silent = channel.is_unidirectional
         """Whether nothing is answered."""
         self.answers = AnswerQueue(channel, self.finish)
@@ -55,7 +55,7 @@ class StreamState:
     @property
     def may_read(self) -> bool:
         """Return whether it takes frames, if nothing else makes it wait."""
-        return self.phase in (Phase.FRESH, Phase.READY)
+        return self.phase in (StreamPhase.FRESH, StreamPhase.READY)
 
     def when_finished(self, call: Callable[[], None]) -> None:
         """Call a function once when the stream is over."""
@@ -64,7 +64,7 @@ class StreamState:
     def grant_access(self, grant: ClientGrant) -> None:
         """Note that the stream is authenticated."""
         self._grant = grant
-        self.phase = Phase.READY
+        self.phase = StreamPhase.READY
 
     def find_end(self, now: int) -> str:
         """Return why the grant is not valid any more; empty while it is, or if there is none. `now`: wall time."""
@@ -88,23 +88,23 @@ class StreamState:
         """Append an answer; a stream without answers ends instead."""
         if self.is_silent:
             self.finish()
-        elif self.phase is not Phase.OVER:
+        elif self.phase is not StreamPhase.OVER:
             self.answers.add(json_frame(message))
 
     def end(self, message: Message | None = None) -> None:
         """Take no further frame; end the stream after its last answer, which is `message`, if there is one."""
-        if self.phase in (Phase.CLOSING, Phase.OVER):
+        if self.phase in (StreamPhase.CLOSING, StreamPhase.OVER):
             return
         if self.is_silent:
             self.finish()
             return
-        self.phase = Phase.CLOSING
+        self.phase = StreamPhase.CLOSING
         self.answers.add(b"" if message is None else json_frame(message), ends=True)
 
     def finish(self) -> None:
         """Note that nothing is written any more, and ask the client to send nothing more."""
-        if self.phase is not Phase.OVER:
-            self.phase = Phase.OVER
+        if self.phase is not StreamPhase.OVER:
+            self.phase = StreamPhase.OVER
             self.channel.stop_receiving()
             if self._finished is not None:
                 self._finished()
