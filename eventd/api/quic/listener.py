@@ -98,7 +98,7 @@ class StreamListener:
         """Listen. Raises OSError, `MissingExtra` and `CertificateUnusable`."""
         limits = TransportLimits(most_connections=self._options.max_connections)
         self._server = await QuicServer.listen(
-            host, port, certificate, self._accept, clock=self._clock, spec=limits, failed=self._failed
+            host, port, certificate, self.accept, clock=self._clock, spec=limits, failed=self._failed
         )
         self.address = self._server.address
         self._checking = self._context.supervisor.keep(self._check_for_ever, "checks of QUIC connections")
@@ -129,12 +129,13 @@ class StreamListener:
         if self._checking is not None:
             self._checking.cancel()
 
-    # --- inside
-
-    def _accept(self, link: QuicLink) -> StreamSession:
+    def accept(self, link: QuicLink) -> StreamSession:
+        """Return the user of a new connection."""
         self._forget_closed()
         session = self._sessions[link] = StreamSession(self._context, link, self._ids)
         return session
+
+    # --- inside
 
     def _forget_closed(self) -> None:
         for link in [link for link, session in self._sessions.items() if session.is_closed]:
