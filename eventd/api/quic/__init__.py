@@ -1,4 +1,4 @@
 """Streams over QUIC: sessions, publishes, subscriptions, and the cache.
 
-May import: api.framework, api.topics, log.core, log.topics, observe, quic, runtime, settings, streams.
+May import: api.framework, api.topics, log.core, log.topics, observe, quic, runtime, settings, store.engine, streams.
 """
