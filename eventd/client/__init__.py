@@ -46,6 +46,7 @@ from eventd.streams.messages import At
 from eventd.tls.files import ClientTlsConfig
 
 if TYPE_CHECKING:
+    from eventd.client.streams.caching import Cache
     from eventd.client.streams.client import StreamClient
     from eventd.client.streams.subscribing import Subscription
 
@@ -55,6 +56,7 @@ __all__ = [
     "Address",
     "At",
     "Batch",
+    "Cache",
     "CaughtUp",
     "Claimed",
     "Client",
@@ -98,6 +100,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Load the client of streams when it is asked for: it needs the extra `quic`, which the others do not."""
     match name:
+        case "Cache":
+            from eventd.client.streams.caching import Cache
+
+            return Cache
         case "StreamClient":
             from eventd.client.streams.client import StreamClient
 

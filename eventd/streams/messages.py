@@ -253,6 +253,7 @@ Answer = (
 )
 
 _MESSAGES: Final = msgspec.json.Decoder(Request | Answer)
+_ANSWERS: Final = msgspec.json.Decoder(Answer)
 _TYPE: Final = msgspec.json.Decoder(dict[str, Any])
 _TYPES: Final = frozenset(
     str(msgspec.inspect.type_info(kind).tag)  # type: ignore[attr-defined]
@@ -274,6 +275,18 @@ def read_message(payload: bytes) -> Request | Answer:
         raise BadMessage("unknown message type" if _is_unknown(payload) else "malformed message") from None
     _require_u64(message)
     return message
+
+
+def read_answer(payload: bytes) -> Answer:
+    """Return an answer, for clients: what a server writes is read without the checks that a request needs.
+
+    Raises `BadMessage`.
+    """
+    try:
+        answer: Answer = _ANSWERS.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BadMessage("malformed message") from None
+    return answer
 
 
 def write_message(message: Message) -> bytes:

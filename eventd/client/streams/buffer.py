@@ -17,7 +17,7 @@ from eventd.streams.messages import (
     EventBatchMessage,
     EventMessage,
     GapMessage,
-    read_message,
+    read_answer,
     read_payload,
 )
 
@@ -57,6 +57,15 @@ class EventBuffer:
         self._bytes -= COST + (len(sight.payload) if isinstance(sight, Event) else 0)
         return sight
 
+    def take_some(self, most: int) -> list[StreamSight]:
+        """Remove and return up to `most` items in their order."""
+        if most < len(self._sights):
+            return [self.take() for _ in range(most)]
+        sights = [*self._sights]
+        self._sights.clear()
+        self._bytes = 0
+        return sights
+
     async def wait(self) -> None:
         """Wait until there is an item, or nothing more comes."""
         if not self._sights and not self.is_over:
@@ -80,7 +89,7 @@ class EventBuffer:
         self._wake()
 
     def _message(self, payload: bytes) -> None:
-        match read_message(payload):
+        match read_answer(payload):
             case EventMessage() as message:
                 self._events(EventBatch([read_payload(message.payload)], None, message.offset))
             case EventBatchMessage() as message:

@@ -8,7 +8,7 @@ from eventd.client.streams.request_stream import STOPPED
 from eventd.quic.link import QuicLink
 from eventd.quic.stream import QuicStream, StreamEvents
 from eventd.streams.frames import BadFrame, Frame, StreamFrameReader
-from eventd.streams.messages import BadMessage, EventStreamHello, read_message
+from eventd.streams.messages import BadMessage, EventStreamHello, read_answer
 
 MAX_HELLO: Final = 64 << 10
 """Maximum bytes of the first message of a stream of events."""
@@ -133,7 +133,7 @@ class EventStreamReader:
         self._end("")
 
     def _begin(self, frame: Frame) -> None:
-        hello = None if frame.flags else read_message(frame.payload)
+        hello = None if frame.flags else read_answer(frame.payload)
         if not isinstance(hello, EventStreamHello):
             raise BadMessage("the stream does not begin with its subscription")
         self._feed = self._connection.attach(hello.subscription_id, self)

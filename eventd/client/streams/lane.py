@@ -28,13 +28,15 @@ from eventd.streams.messages import (
     Error,
     PublishError,
     PublishOk,
-    read_message,
+    read_answer,
 )
 
 AGAIN: Final = Backoff(base=0.05, cap=2.0)
 """The delay before a further attempt to connect, or before a request that was throttled is sent again."""
 LOOK_SECONDS: Final = 1.0
 """How often a lane looks for requests that wait too long."""
+ANSWER_SECONDS: Final = 10.0
+"""How long a request waits for its answer after the last moment for a further attempt."""
 
 
 class PublishReceipt(Struct, frozen=True):
@@ -128,6 +130,7 @@ class Lane:
                 stream = await self._open()
                 if stream is not None:
                     await self._use(stream)
+            self._failures = 0
         finally:
             self._is_running = False
 
@@ -157,7 +160,7 @@ class Lane:
             timer = self._timing.clock.timer(LOOK_SECONDS)
             await asyncio.wait((stream.ended, timer), return_when=asyncio.FIRST_COMPLETED)
             timer.cancel()
-            self._expire(None)
+            self._expire(Lost("no answer came in time", hint="the request may have been carried out"), ANSWER_SECONDS)
         self._failures += 1
         unsafe = [request for request in self._requests.values() if not self._may_repeat(request)]
         self._fail(unsafe, Lost("the connection broke before the answer came", hint="the records may be stored"))
@@ -165,11 +168,10 @@ class Lane:
         if stream.refusal is not None and not isinstance(stream.refusal, Unauthorized):
             self._expire(stream.refusal)
 
-    def _expire(self, error: EventdError | None) -> None:
-        """Settle the requests that have waited too long."""
-        now = self._timing.clock.monotonic()
-        if late := [request for request in self._requests.values() if request.deadline <= now]:
-            self._fail(late, error or Lost("no answer came in time", hint="the request may have been carried out"))
+    def _expire(self, error: EventdError, longer: float = 0.0) -> None:
+        """Settle the requests that have waited for `longer` seconds more than they may."""
+        now = self._timing.clock.monotonic() - longer
+        self._fail([request for request in self._requests.values() if request.deadline <= now], error)
 
     # --- requests and answers
 
@@ -189,7 +191,7 @@ class Lane:
                 raise BadMessage(str(error)) from None
             self._settle(ack.request_id, refusal(ack.message) if ack.error else _receipt(ack.message))
             return
-        message = read_message(frame.payload) if not frame.flags else None
+        message = read_answer(frame.payload) if not frame.flags else None
         match message:
             case CacheValue() | CacheOk():
                 self._settle(message.request_id, message)

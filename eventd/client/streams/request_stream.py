@@ -12,7 +12,7 @@ from eventd.client.refusals.of_streams import refusal
 from eventd.errors import EventdError
 from eventd.quic.stream import QuicStream
 from eventd.streams.frames import ASSUMED, KNOWN, BadFrame, Flags, Frame, StreamFrameReader, encode_frame
-from eventd.streams.messages import AuthOk, AuthRequest, BadMessage, Error, Ok, read_message, write_message
+from eventd.streams.messages import AuthOk, AuthRequest, BadMessage, Error, Ok, read_answer, write_message
 
 EXTENSIONS: Final = ("gap", "session", "receipt")
 """What this client understands beyond the base protocol."""
@@ -154,7 +154,7 @@ class RequestStream:
             if self.is_open:
                 self._answered(frame)
             return
-        answer = read_message(frame.payload) if not frame.flags else None
+        answer = read_answer(frame.payload) if not frame.flags else None
         if isinstance(answer, AuthOk):
             self._authenticated.set_result(Abilities(answer.server_flags & KNOWN, frozenset(answer.ext or ())))
         elif isinstance(answer, Ok):

@@ -25,7 +25,7 @@ from eventd.streams.messages import (
     SubscribeCursorError,
     Subscribed,
     SubscribeRequest,
-    read_message,
+    read_answer,
     write_message,
 )
 from eventd.streams.names import StreamName
@@ -91,14 +91,18 @@ class Subscription:
     async def __anext__(self) -> StreamSight:
         if not self._buffer and not await self._fill():
             raise StopAsyncIteration
-        return self._give()
+        sight = self._buffer.take()
+        self._note_given(sight)
+        return sight
 
     async def take(self, most: int = TAKE) -> list[StreamSight]:
         """Return what has arrived, up to `most` items in their order; wait for the first. Empty if the stream is
         deleted."""
         if not self._buffer and not await self._fill():
             return []
-        return [self._give() for _ in range(min(most, len(self._buffer)))]
+        sights = self._buffer.take_some(max(1, most))
+        self._note_given(sights[-1])
+        return sights
 
     async def aclose(self, error: EventdError | None = None) -> None:
         """End the subscription; what waits for an item gets the error, or the end of the iteration."""
@@ -121,8 +125,8 @@ class Subscription:
     ) -> None:
         await self.aclose()
 
-    def _give(self) -> StreamSight:
-        sight = self._buffer.take()
+    def _note_given(self, sight: StreamSight) -> None:
+        """Note up to which item the program has got; a later subscription continues behind it."""
         self._fruitless = 0
         self.epoch = self._next_epoch  # before that, a gap that tells of a new epoch could get lost
         if isinstance(sight, StreamGap):
@@ -132,7 +136,6 @@ class Subscription:
                 self.offset = max(self.offset or 0, sight.last + 1)
         elif sight.offset is not None:
             self.offset = sight.offset + 1
-        return sight
 
     async def _fill(self) -> bool:
         """Wait until there is an item; False if the stream is deleted. Raises the refusal."""
@@ -242,7 +245,7 @@ class Subscription:
 def _answer(frame: Frame, number: int) -> Subscribed:
     """Return the answer to a subscription. Raises the refusal."""
     try:
-        answer = None if frame.flags else read_message(frame.payload)
+        answer = None if frame.flags else read_answer(frame.payload)
     except BadMessage:
         answer = None
     match answer:

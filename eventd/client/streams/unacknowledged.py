@@ -14,7 +14,7 @@ from eventd.client.streams.request_stream import RequestStream
 from eventd.errors import EventdError, Unavailable
 from eventd.streams.frames import Frame
 from eventd.streams.layouts import PublishBatch, write_publish
-from eventd.streams.messages import Error, read_message
+from eventd.streams.messages import Error, read_answer
 from eventd.streams.names import StreamName
 
 END_SECONDS: Final = 5.0
@@ -80,6 +80,6 @@ class UnacknowledgedLane:
             await self._timing.clock.sleep(delay)
 
     def _answered(self, frame: Frame) -> None:
-        message = read_message(frame.payload) if not frame.flags else None
+        message = read_answer(frame.payload) if not frame.flags else None
         if isinstance(message, Error):
             self._refusal = refusal(message.message)
