@@ -15,7 +15,8 @@ class TransportLimits:
 
     `streams`: how many of each direction the peer may have open. `stream_window` and `window`: how many bytes the peer
     may send on a stream, and on all of them, ahead of what has been received. `most_connections` and `most_unproven`
-    apply to a server: connections in all, and those whose client has not proved its address yet.
+    apply to a server: connections, and handshakes that are not complete, of which the oldest makes room for another.
+    From `retry_from` such handshakes on, a client must first prove that it receives what is sent to its address.
     """
 
     idle_seconds: float = 30.0

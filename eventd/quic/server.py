@@ -25,6 +25,7 @@ logger = logging.getLogger("eventd.quic")
 INITIAL_BYTES: Final = 1200
 """Bytes of the smallest datagram that may open a connection."""
 ID_BYTES: Final = 8
+TOO_MANY: Final = "too many connections"
 
 
 class QuicServer:
@@ -52,7 +53,7 @@ class QuicServer:
         self._is_accepting = True
         self._routes: dict[bytes, QuicLink] = {}
         self._links: dict[QuicLink, list[bytes]] = {}
-        self._unproven = 0
+        self._unproven: dict[QuicLink, None] = {}  # the oldest first
         self._socket = UdpSocket(opened, self._received, self._socket_failed)
         self.address = self._socket.address
 
@@ -131,19 +132,26 @@ class QuicServer:
             self._links[link].remove(number)
 
     def opened(self, link: QuicLink) -> None:
-        self._unproven -= 1
-        link.events = self._accept(link)
+        self._unproven.pop(link, None)
+        if self._proven > self._limits.most_connections:  # others were quicker
+            link.close(0, TOO_MANY)
+        else:
+            link.events = self._accept(link)
 
     def closed(self, link: QuicLink) -> None:
         """Do nothing: a packet that the peer still sends is answered with the notice again."""
 
     def ended(self, link: QuicLink) -> None:
-        if not link.is_open:
-            self._unproven -= 1
+        self._unproven.pop(link, None)
         for number in self._links.pop(link, ()):
             self._routes.pop(number, None)
 
     # --- inside
+
+    @property
+    def _proven(self) -> int:
+        """Return how many connections have completed their handshake."""
+        return len(self._links) - len(self._unproven)
 
     def _received(self, found: Datagrams) -> None:
         """Hand the datagrams of one turn to their connections, those in a row together."""
@@ -179,12 +187,14 @@ class QuicServer:
         if (answer := other_version(first)) is not None:
             self._socket.send([answer], address)
             return None
-        if not self._is_accepting or len(self._links) >= self._limits.most_connections:
+        if not self._is_accepting or self._proven >= self._limits.most_connections:
             self._refuse(first, datagram, address)
             return None
         proved = self._proved(first, address)
-        if proved is None or self._unproven >= self._limits.most_unproven:
+        if proved is None:
             return None
+        if len(self._unproven) >= self._limits.most_unproven:  # a client that is alive needs milliseconds
+            next(iter(self._unproven)).abandon("others wait")
         return self._add(LibraryConnection(self._configuration, self._limits, proved, self._proof), proved, address)
 
     def _proved(self, first: FirstPacket, address: Address) -> FirstPacket | None:
@@ -195,7 +205,7 @@ class QuicServer:
         token = self._proof.check(first.token, address[:2], first.destination, now) if first.token else None
         if token is not None:
             return first._replace(original=token.original, retry_source=token.retry_source)
-        if self._unproven < self._limits.retry_from:
+        if len(self._unproven) < self._limits.retry_from:
             return first
         made, source = self._proof.token(address[:2], first.destination, now)
         self._socket.send([retry(first, made, source)], address)
@@ -204,7 +214,7 @@ class QuicServer:
     def _add(self, connection: LibraryConnection, first: FirstPacket, address: Address) -> QuicLink:
         link = QuicLink(connection, self, address, self._clock, self._link_failed)
         self._links[link] = []
-        self._unproven += 1
+        self._unproven[link] = None
         self.add_id(first.destination, link)
         self.add_id(connection.host_cid, link)
         link.open_within(self._limits.handshake_seconds)
@@ -213,7 +223,7 @@ class QuicServer:
     def _refuse(self, first: FirstPacket, datagram: bytes, address: Address) -> None:
         from eventd.quic.connection import LibraryConnection
 
-        reason = "too many connections" if self._is_accepting else "the server is shutting down"
+        reason = TOO_MANY if self._is_accepting else "the server is shutting down"
         connection = LibraryConnection(self._configuration, self._limits, first)
         try:
             self._socket.send(connection.refuse(datagram, address, self._clock.monotonic(), reason), address)

@@ -143,8 +143,7 @@ class RawClient(QuicConnectionProtocol):
         self.streams: dict[int, RawStream] = {}
         self.opened: deque[RawStream] = deque()
         self.closed_by: tuple[int, str] | None = None
-        self.alert: int | None = None
-        self.datagrams = 0
+        self.is_open = False
         self._changed = asyncio.Event()
         self._stalled: set[int] = set()
         self._write_limits = quic._write_stream_limits
@@ -209,7 +208,7 @@ class RawClient(QuicConnectionProtocol):
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            raise AssertionError(f"waited {seconds:g} s for {what}") from None
+            raise TimeoutError(f"waited {seconds:g} s for {what}") from None
 
     def stall(self, stream: RawStream) -> None:
         """Grant a stream no more credit, as a program does that has stopped reading it."""
@@ -224,10 +223,12 @@ class RawClient(QuicConnectionProtocol):
         """Send what is pending in the next turn of the loop."""
         self._transmit_soon()
 
-    def datagram_received(self, data: bytes | str, addr: Any) -> None:
-        """Count and take a datagram."""
-        self.datagrams += 1
-        super().datagram_received(data, addr)
+    def error_received(self, exc: Exception) -> None:
+        """End the connection: no process listens at the port any more."""
+        if not self.is_closed:
+            self.closed_by = (-1, str(exc))
+            self.vanish()
+            self._changed.set()
 
     def quic_event_received(self, event: events.QuicEvent) -> None:
         """Hand an event to its stream."""
@@ -237,6 +238,8 @@ class RawClient(QuicConnectionProtocol):
             self._stream(event.stream_id).reset_code = event.error_code
         elif isinstance(event, events.StopSendingReceived):
             self._stream(event.stream_id).stopped_code = event.error_code
+        elif isinstance(event, events.HandshakeCompleted):
+            self.is_open = True
         elif isinstance(event, events.ConnectionTerminated):
             self.closed_by = (event.error_code, event.reason_phrase)
         self._changed.set()
@@ -274,7 +277,10 @@ async def connect(
     seconds: float = SECONDS,
     **options: Any,
 ) -> RawClient:
-    """Connect to a node on this machine. Raises ConnectionError if it refuses; `options`: of QuicConfiguration."""
+    """Connect to a node on this machine. Raises ConnectionError if it refuses, TimeoutError if it does not answer;
+
+    `options`: of QuicConfiguration.
+    """
     configuration = QuicConfiguration(
         is_client=True, alpn_protocols=alpn, server_name=server_name, verify_mode=ssl.CERT_NONE, **options
     )
@@ -283,14 +289,12 @@ async def connect(
         configuration.load_verify_locations(cafile=str(trust))
     loop = asyncio.get_running_loop()
     client = RawClient(QuicConnection(configuration=configuration))
-    await loop.create_datagram_endpoint(lambda: client, local_addr=("127.0.0.1", 0))
+    await loop.create_datagram_endpoint(lambda: client, remote_addr=("127.0.0.1", port))
     try:
-        async with asyncio.timeout(seconds):
-            client.connect(("127.0.0.1", port))
-            await client.wait_connected()
-    except ConnectionError:
-        client.vanish()
-        raise ConnectionError(*(client.closed_by or ())) from None
+        client.connect(("127.0.0.1", port))
+        await client.wait(lambda: client.is_closed or client.is_open, "the handshake", seconds)
+        if client.is_closed:
+            raise ConnectionError(client.closed_by)
     except BaseException:
         client.vanish()
         raise

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import json
 import time
 from typing import Any
@@ -64,3 +66,9 @@ class TokenMaker:
         """Return a token with a valid signature over anything."""
         text = f"{encode(json.dumps(header).encode())}.{encode(json.dumps(claims).encode())}"
         return f"{text}.{encode(self._key.sign(text.encode()))}"
+
+    def forged_with_public_key(self) -> str:
+        """Return a token whose signature is a MAC with the public key, which everybody knows."""
+        text = f"{encode(json.dumps({'alg': 'HS256'}).encode())}.{encode(json.dumps(self.claims()).encode())}"
+        mac = hmac.new(self._key.public_key().public_bytes_raw(), text.encode(), hashlib.sha256)
+        return f"{text}.{encode(mac.digest())}"

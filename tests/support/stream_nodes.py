@@ -17,12 +17,14 @@ from tests.support.topic_nodes import TopicNode
 from tests.support.waiting import wait_for
 
 TENANT = "t1"
+STREAMS = "(streams)"
+"""The group of the listener's lines in the log."""
 FAULTS = ("Traceback", "Unhandled exception", "Task exception", "never retrieved", "exception in callback")
 """What the log of a node that works never contains."""
 
 
 class StreamNode(TopicNode):
-    """A node with a QUIC listener and the tenant `t1`, whose cache is `t1/default/primary`."""
+    """A node with a QUIC listener and the tenant `t1`; its caches are `primary` and `default`."""
 
     def __init__(
         self, processes: Processes, name: str, *, database_url: str | None = None, key: str = "", **env: str
@@ -31,7 +33,7 @@ class StreamNode(TopicNode):
         super().__init__(processes, name, database_url=database_url, **settings)
         self.headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.maker = TokenMaker(TENANT)
-        self.apply(tenant(self.maker), cache(TENANT))
+        self.apply(tenant(self.maker), cache(TENANT), cache(TENANT, "default"))
 
     def create(self, where: str, **config: Any) -> str:
         """Create a stream `NAMESPACE/STREAM`; return `TENANT/NAMESPACE/STREAM`."""
@@ -62,7 +64,7 @@ class StreamNode(TopicNode):
         return self.process.get("/readyz")[0] == 200
 
     def _listening(self) -> dict[str, Any] | None:
-        found = [line for line in self.log_lines() if line.get("message") == "listening" and "streams" in line.values()]
+        found = [line for line in self.log_lines() if line.get("msg") == "listening" and line.get("group") == STREAMS]
         return found[-1] if found else None
 
 
