@@ -60,7 +60,7 @@ class ScriptedServer:
         authority = Authority(folder)
         files = authority.issue("quic")
         self.ca = authority.file
-        self.certificate = QuicCertificate.of_files(files.cert, files.key)
+        self.certificate = QuicCertificate.of_files(files.cert, files.key, SystemClock().now())
         self.records: dict[str, list[bytes]] = {"t1/default/orders": [], "t1/default/other": []}
         self.values: dict[str, bytes] = {}
         self.ttls: dict[str, int | None] = {}
