@@ -25,6 +25,16 @@ class KeySourceConfig:
     url: str = ""
     tls: ClientTlsConfig = SYSTEM_CAS
 
+    @property
+    def name(self) -> str:
+        """Return the file, or the URL without its query, which may hold a secret."""
+        return self.file or self.url.partition("?")[0]
+
+    @property
+    def field(self) -> str:
+        """Return the name of the field of the spec that holds the source."""
+        return "jwksFile" if self.file else "jwksURL"
+
 
 @dataclass(frozen=True, slots=True)
 class ClaimGrantConfig:

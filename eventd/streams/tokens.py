@@ -5,13 +5,13 @@ The clock is handed in; times are in seconds since 1970.
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
+from eventd.streams.base64_text import decode_url, encode_url
 from eventd.streams.permissions import BadPermission, Permission, read_permissions
 
 if TYPE_CHECKING:  # the functions load the cryptography: kinds and commands without a key do without
@@ -27,6 +27,7 @@ MOST_KEYS: Final = 100
 """Maximum number of keys of a set that are used."""
 _LATEST: Final = 2**53
 
+T = TypeVar("T")
 Moment = Annotated[int, Meta(ge=-_LATEST, le=_LATEST)]
 
 
@@ -84,6 +85,14 @@ _CLAIMS: Final = msgspec.json.Decoder(_Claims)
 
 def read_key_set(text: bytes) -> KeySet:
     """Return the keys of a JSON Web Key Set (RFC 7517); a key that is not usable costs no other. Raises `BadKeySet`."""
+    return KeySet(*list_keys(text, _read_key))
+
+
+def list_keys(text: bytes, read: Callable[[Mapping[str, Any]], T]) -> tuple[tuple[T, ...], tuple[str, ...]]:
+    """Return what `read` makes of each key of a set, and the problems of those for which it raises ValueError.
+
+    Raises `BadKeySet` for a text that is not a set of keys.
+    """
     try:
         listed = msgspec.json.decode(text)["keys"]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError):
@@ -93,17 +102,17 @@ def read_key_set(text: bytes) -> KeySet:
     keys, problems = [], []
     for number, each in enumerate(listed[:MOST_KEYS], 1):
         try:
-            keys.append(_read_key(each))
+            if not isinstance(each, dict):
+                raise ValueError("it is not an object")
+            keys.append(read(each))
         except ValueError as error:
             problems.append(f"key {number}: {error}")
     if len(listed) > MOST_KEYS:
         problems.append(f"only the first {MOST_KEYS} of {len(listed)} keys are used")
-    return KeySet(tuple(keys), tuple(problems))
+    return tuple(keys), tuple(problems)
 
 
-def _read_key(given: Any) -> StreamKey:
-    if not isinstance(given, dict):
-        raise ValueError("it is not an object")
+def _read_key(given: Mapping[str, Any]) -> StreamKey:
     for name, wanted in {"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA"}.items():
         if given.get(name, wanted if name == "alg" else None) != wanted:
             raise ValueError(f"{name} is not {wanted}")
@@ -117,7 +126,7 @@ def _read_key(given: Any) -> StreamKey:
 
 def read_public_key(x: str) -> Ed25519PublicKey:
     """Return the public key in the member `x` of a key. Raises ValueError, which says what is wrong with `x`."""
-    raw = _decode(x)
+    raw = decode_url(x)
     if len(raw) != 32:
         raise ValueError(f"x has {len(raw)} bytes, not 32")
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -127,6 +136,20 @@ def read_public_key(x: str) -> Ed25519PublicKey:
 
 def verify(token: str, tenant: str, keys: Sequence[StreamKey], now: float) -> StreamToken:
     """Return a token that one of the tenant's keys has signed and that is valid now. Raises `BadToken`."""
+    return verify_with_signer(token, tenant, keys, now)[0]
+
+
+def key_id_of(token: str) -> str:
+    """Return the id of the key that a token names, before anything of it is proven; empty if it names none."""
+    head = token.partition(".")[0]
+    try:
+        return _HEADER.decode(decode_url(head)).kid or "" if len(head) <= LONGEST else ""
+    except (ValueError, RecursionError):
+        return ""
+
+
+def verify_with_signer(token: str, tenant: str, keys: Sequence[StreamKey], now: float) -> tuple[StreamToken, StreamKey]:
+    """Return a valid token, as `verify` does, and the key that has signed it. Raises `BadToken`."""
     if len(token) > LONGEST or not token.isascii():
         raise BadToken("it is too long, or not a token")
     signed, _, signature = token.rpartition(".")
@@ -134,11 +157,11 @@ def verify(token: str, tenant: str, keys: Sequence[StreamKey], now: float) -> St
     if not dot or "." in body:
         raise BadToken("it is not a token")
     try:
-        header = _HEADER.decode(_decode(head))
+        header = _HEADER.decode(decode_url(head))
         if header.alg != "EdDSA":
             raise BadToken("its alg is not EdDSA")
-        key = _find_signer(signed.encode(), _decode(signature), header.kid, keys)
-        claims = _CLAIMS.decode(_decode(body))
+        key = _find_signer(signed.encode(), decode_url(signature), header.kid, keys)
+        claims = _CLAIMS.decode(decode_url(body))
         permissions = read_permissions(claims.perms)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadToken(f"it is not readable: {error}") from None
@@ -149,7 +172,7 @@ def verify(token: str, tenant: str, keys: Sequence[StreamKey], now: float) -> St
     except ValueError:
         raise BadToken("it is not base64url") from None
     _check(claims, tenant, now)
-    return StreamToken(claims.sub, claims.tid, claims.exp, permissions, key.id)
+    return StreamToken(claims.sub, claims.tid, claims.exp, permissions, key.id), key
 
 
 def _find_signer(signed: bytes, signature: bytes, id: str | None, keys: Sequence[StreamKey]) -> StreamKey:
@@ -188,17 +211,5 @@ def sign(key: Ed25519PrivateKey, key_id: str, token: StreamToken, issued_at: int
         "iat": issued_at,
         "perms": [f"{each.action}:{each.pattern}" for each in token.permissions],
     }
-    signed = f"{_encode(msgspec.json.encode(head))}.{_encode(msgspec.json.encode(claims))}"
-    return f"{signed}.{_encode(key.sign(signed.encode()))}"
-
-
-def _decode(text: str) -> bytes:
-    """Decode base64url without padding (RFC 7515 section 2). Raises ValueError."""
-    value = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    if _encode(value) != text:
-        raise ValueError("it is not base64url")
-    return value
-
-
-def _encode(value: bytes) -> str:
-    return urlsafe_b64encode(value).rstrip(b"=").decode()
+    signed = f"{encode_url(msgspec.json.encode(head))}.{encode_url(msgspec.json.encode(claims))}"
+    return f"{signed}.{encode_url(key.sign(signed.encode()))}"

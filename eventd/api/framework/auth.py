@@ -147,6 +147,11 @@ class Keys:
         """
         return bool(self._said or self._clients or self._are_made or self._exposed)
 
+    @property
+    def has_tokens(self) -> bool:
+        """Return whether there are keys, apart from client certificates; revoked keys of the database count, too."""
+        return bool(self._said or self._are_made)
+
     def require_any(self) -> None:
         """Raises `SettingsError` if the API has no keys, not even revoked ones, and `exposed` is not empty."""
         if self._exposed and not self._said and not self._clients and not self._are_made:

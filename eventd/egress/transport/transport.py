@@ -1,4 +1,4 @@
-"""One POST, and what it means for a link if no answer comes.
+"""One request, and what it means for a link if no answer comes.
 
 Three outcomes concern the link as a whole: no answer, "not now" (429, 5xx), and a refusal (other statuses). The sinks
 judge answers; here is what happens without one.
@@ -138,11 +138,36 @@ class Transport:
         if origin.secure:
             origin = origin._replace(tls=tls, node=node)
         fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-        head = f"{begin}{fields}Content-Length: {len(body)}\r\n\r\n".encode()
+        head = f"POST{begin}{fields}Content-Length: {len(body)}\r\n\r\n".encode()
         end = asyncio.get_running_loop().time() + seconds
-        attempt = _Attempt(origin, head, body, seconds, connect_seconds, most, cut, rules, limit, end)
+        return await self._make(_Attempt(origin, head, body, seconds, connect_seconds, most, cut, rules, limit, end))
+
+    async def get(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        seconds: float,
+        most: int = MAX_ANSWER,
+        tls: ClientTlsConfig = SYSTEM_CAS,
+        rules: AddressRules | None = None,
+    ) -> Answer:
+        """GET, and return the answer, as `post` does. Raises what it raises."""
+        origin, begin = _read_origin(url)
+        if origin.secure:
+            origin = origin._replace(tls=tls)
+        fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        head = f"GET{begin}{fields}\r\n".encode()
+        end = asyncio.get_running_loop().time() + seconds
+        attempt = _Attempt(
+            origin, head, b"", seconds, min(seconds, CONNECT_SECONDS), most, cut=False, rules=rules, limit=None, end=end
+        )
+        return await self._make(attempt)
+
+    async def _make(self, attempt: _Attempt) -> Answer:
+        limit = attempt.limit
         try:
-            async with asyncio.timeout_at(end):  # unnamed: it refers to the task, so a kept error would be a cycle
+            async with asyncio.timeout_at(attempt.end):  # unnamed: its task in a kept error would be a cycle
                 return await (self._ask(attempt) if limit is None else self._take_turn(attempt, limit))
         except _FAILURES as error:
             raise _link_error(error, attempt) from None

@@ -29,7 +29,7 @@ class ConnectionOrigin(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def read_url(url: str) -> tuple[ConnectionOrigin, str]:
-    """Return where a URL leads to, without its TLS, and the request line and `Host` of a POST to it.
+    """Return where a URL leads to, without its TLS, and what follows the method of a request: target and `Host`.
 
     Path and query are sent as they are written; user, password and fragment are not sent. Raises ValueError for a URL
     that leads nowhere: an impossible host or port.
@@ -43,4 +43,4 @@ def read_url(url: str) -> tuple[ConnectionOrigin, str]:
     if not host:
         raise ValueError("it has no host")
     authority = parts.netloc.rpartition("@")[2]
-    return ConnectionOrigin(secure, host, port), f"POST {target} HTTP/1.1\r\nHost: {authority}\r\n"
+    return ConnectionOrigin(secure, host, port), f" {target} HTTP/1.1\r\nHost: {authority}\r\n"

@@ -31,7 +31,7 @@ from eventd.egress.transport.url import ConnectionOrigin, read_url
     ],
 )
 def test_the_request_line_and_the_host_of_a_url(url: str, target: str, host: str) -> None:
-    assert read_url(url)[1] == f"POST {target} HTTP/1.1\r\nHost: {host}\r\n"
+    assert read_url(url)[1] == f" {target} HTTP/1.1\r\nHost: {host}\r\n"
 
 
 @pytest.mark.parametrize(

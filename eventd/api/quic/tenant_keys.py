@@ -1,0 +1,183 @@
+"""The keys of all declared tenants: those that verify stream tokens, that sign them, and those of issuers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from eventd.api.quic.key_sets import WATCH_SECONDS, KeySets, KeySetState
+from eventd.api.quic.key_sources import KeyContent, KeySourceReader
+from eventd.resources.stream_configuration import KeySourceConfig, StreamTenantConfig, TokenExchangeConfig
+from eventd.runtime.clock import Clock
+from eventd.settings.values import rights_of_others
+from eventd.streams.issuer_tokens import IssuerKey, read_issuer_keys
+from eventd.streams.tokens import StreamKey, read_key_set
+
+REFRESH_SECONDS: Final = 10.0
+"""Seconds between two looks for URLs that are due."""
+
+
+class TokenSigner(NamedTuple):
+    """A private key that signs the stream tokens of a tenant; `id` is not used."""
+
+    private: Ed25519PrivateKey
+    id: str = ""
+
+    def __repr__(self) -> str:
+        return "TokenSigner(…)"
+
+
+class TokenSigners(NamedTuple):
+    """The key in the file of a signing key."""
+
+    keys: tuple[TokenSigner, ...]
+    problems: tuple[str, ...] = ()
+
+
+class TenantKeyState(NamedTuple):
+    """The state of a source of a tenant; `field` is its place in the tenant's spec."""
+
+    tenant: str
+    field: str
+    state: KeySetState
+
+
+class TenantKeys:
+    """The keys of the tenants that are declared now. `generation` changes whenever keys may have changed."""
+
+    def __init__(self, reader: KeySourceReader, clock: Clock) -> None:
+        self.tenants: Mapping[str, StreamTenantConfig] = MappingProxyType({})
+        self._clock = clock
+        self._reader = reader
+        self._declared: dict[str, tuple[StreamKey, ...]] = {}
+        self._sets = KeySets("key set", lambda got: read_key_set(got.content), reader, clock)
+        self._issuers = KeySets("key set of an issuer", lambda got: read_issuer_keys(got.content), reader, clock)
+        self._signing = KeySets("signing key", read_signing_key, reader, clock)
+        self._raw: dict[str, frozenset[bytes] | None] = {}
+        self._raw_generation = -1
+
+    @property
+    def generation(self) -> int:
+        """Return a number that changes whenever a key of a tenant may have been added or removed."""
+        return self._sets.generation + self._signing.generation
+
+    def declare(self, tenants: Mapping[str, StreamTenantConfig]) -> None:
+        """Take these tenants, and no others."""
+        if tenants == self.tenants:
+            return
+        self.tenants = MappingProxyType(dict(tenants))
+        self._declared = {name: tuple(key.key for key in tenant.keys) for name, tenant in tenants.items()}
+        exchanges = [tenant.exchange for tenant in tenants.values() if tenant.exchange is not None]
+        self._sets.declare(tenant.source for tenant in tenants.values() if tenant.source is not None)
+        self._issuers.declare(exchange.keys for exchange in exchanges)
+        self._signing.declare(map(_signing_source, exchanges))
+
+    async def find(self, tenant: StreamTenantConfig, key_id: str = "") -> tuple[StreamKey, ...]:
+        """Return the keys of a tenant; a set at a URL is fetched again for an unknown `key_id`."""
+        declared = self._declared.get(tenant.name, ())
+        own: tuple[StreamKey, ...] = ()
+        if tenant.exchange is not None:
+            own = _public(tenant.exchange, await self._signing.find(_signing_source(tenant.exchange)))
+        if tenant.source is None or (key_id and any(key.id == key_id for key in (*declared, *own))):
+            found = () if tenant.source is None else self._sets.known(tenant.source) or ()
+        else:
+            found = await self._sets.find(tenant.source, key_id)
+        return (*declared, *own, *found)
+
+    def holds(self, tenant: str, raw: bytes) -> bool:
+        """Return whether a key, by its public bytes, may be one of a tenant's: also while its set is not read yet."""
+        if self._raw_generation != self.generation:
+            self._raw, self._raw_generation = {}, self.generation
+        if tenant not in self._raw:
+            self._raw[tenant] = self._raw_keys(tenant)
+        known = self._raw[tenant]
+        return known is None or raw in known
+
+    def _raw_keys(self, name: str) -> frozenset[bytes] | None:
+        """Return the public bytes of a tenant's keys; None while a source of it has not been read yet."""
+        tenant = self.tenants.get(name)
+        if tenant is None:
+            return frozenset()
+        found = () if tenant.source is None else self._sets.known(tenant.source)
+        own: tuple[TokenSigner, ...] | None = ()
+        if tenant.exchange is not None:
+            own = self._signing.known(_signing_source(tenant.exchange))
+        if found is None or own is None:
+            return None
+        signing = _public(tenant.exchange, own) if tenant.exchange is not None else ()
+        keys = (*self._declared[name], *found, *signing)
+        return frozenset(key.public.public_bytes_raw() for key in keys)
+
+    async def issuer_keys(self, exchange: TokenExchangeConfig, key_id: str) -> tuple[IssuerKey, ...]:
+        """Return the keys of the issuer of an exchange; a set at a URL is fetched again for an unknown `key_id`."""
+        return await self._issuers.find(exchange.keys, key_id)
+
+    async def signing_key(self, exchange: TokenExchangeConfig) -> TokenSigner | None:
+        """Return the key that signs the tokens of an exchange; None if its file cannot be used."""
+        return next(iter(await self._signing.find(_signing_source(exchange))), None)
+
+    async def watch_for_ever(self) -> None:
+        """Follow changes of the files, until cancelled."""
+        while True:
+            for sets in (self._sets, self._signing, self._issuers):
+                await sets.watch()
+            await self._clock.sleep(WATCH_SECONDS)
+
+    async def refresh_for_ever(self) -> None:
+        """Fetch the sets at URLs when they are due, until cancelled."""
+        while True:
+            for sets in (self._sets, self._issuers):
+                await sets.refresh()
+            await self._clock.sleep(REFRESH_SECONDS)
+
+    async def reload(self) -> None:
+        """Read all files again, and let URLs be fetched again."""
+        for sets in (self._sets, self._signing, self._issuers):
+            await sets.reload()
+
+    def states(self) -> list[TenantKeyState]:
+        """Return the state of each source of each tenant."""
+        sets, issuers, signing = (_by_source(each) for each in (self._sets, self._issuers, self._signing))
+        found = []
+        for name, tenant in self.tenants.items():
+            if tenant.source is not None:
+                found.append(TenantKeyState(name, tenant.source.field, sets[tenant.source]))
+            if (exchange := tenant.exchange) is not None:
+                found.append(TenantKeyState(name, f"exchange.{exchange.keys.field}", issuers[exchange.keys]))
+                signs = signing[_signing_source(exchange)]
+                found.append(TenantKeyState(name, "exchange.signingKeyFile", signs))
+        return found
+
+    async def close(self) -> None:
+        """Start no further reads."""
+        await self._reader.close()
+
+
+def _by_source(sets: KeySets[Any]) -> dict[KeySourceConfig, KeySetState]:
+    return {state.source: state for state in sets.states()}
+
+
+def _signing_source(exchange: TokenExchangeConfig) -> KeySourceConfig:
+    return KeySourceConfig(exchange.signing_key_file)
+
+
+def _public(exchange: TokenExchangeConfig, keys: tuple[TokenSigner, ...]) -> tuple[StreamKey, ...]:
+    return tuple(StreamKey(exchange.key_id, key.private.public_key()) for key in keys)
+
+
+def read_signing_key(got: KeyContent) -> TokenSigners:
+    """Return the key in a file. Raises ValueError, whose text shows nothing of the key."""
+    if rights := rights_of_others(got.mode):
+        raise ValueError(f"every user of this machine may {rights} the file: run chmod o= on it")
+    try:
+        key = load_pem_private_key(got.content, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ValueError("the file is not a private key as PEM without a password") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ValueError("the key is not an Ed25519 key")
+    return TokenSigners((TokenSigner(key),))
