@@ -145,9 +145,9 @@ class StreamMetrics:
         """Count an attempt to authenticate a stream; `result` is `ok` or a short fixed word."""
         self._auth.add(1, result)
 
-    def frame(self, direction: Literal["in", "out"], form: str) -> None:
-        """Count a frame; `form` is a short fixed word for its payload, such as `json`."""
-        self._frames.add(1, direction, form)
+    def frame(self, direction: Literal["in", "out"], form: str, frames: int = 1) -> None:
+        """Count frames; `form` is a short fixed word for their payload, such as `json`."""
+        self._frames.add(frames, direction, form)
 
     def bad_frame(self, reason: str) -> None:
         """Count a frame that was not understood; `reason` is a short fixed word."""

@@ -27,14 +27,15 @@ class EventForm(NamedTuple):
 
 
 class EventFrames(NamedTuple):
-    """Whole frames, with the number of their events and the bytes of the payloads."""
+    """Whole frames and their number, with the number of their events and the bytes of the payloads."""
 
     data: bytes
+    frames: int
     events: int
     size: int
 
 
-NO_FRAMES = EventFrames(b"", 0, 0)
+NO_FRAMES = EventFrames(b"", 0, 0, 0)
 
 
 def frames_of(page: Page, form: EventForm) -> EventFrames:
@@ -52,7 +53,7 @@ def _encode(seqs: Sequence[int], records: Sequence[str], form: EventForm) -> Eve
         for first, last in runs_of(seqs)
         for start, stop in split(payloads, first, last, form)
     ]
-    return EventFrames(b"".join(frames), len(payloads), sum(map(len, payloads)))
+    return EventFrames(b"".join(frames), len(frames), len(payloads), sum(map(len, payloads)))
 
 
 def _frame(payloads: Sequence[bytes], base: int, form: EventForm) -> bytes:

@@ -223,6 +223,8 @@ class EventStream(Follower):
             )
         frames = frames_of(page, self.subscription.form)
         if frames.events:
+            form = "events" if self.subscription.form.as_json is None else "json"
+            self._metrics.frame("out", form, frames.frames)
             self._metrics.delivered(frames.events, frames.size)
         return gap + frames.data if gap else frames.data
 
@@ -231,6 +233,7 @@ class EventStream(Follower):
         self._metrics.gap(reason)
         if not self.subscription.gaps:
             return b""
+        self._metrics.frame("out", "json")
         return json_frame(
             GapMessage(
                 subscription_id=self.subscription.id, first=first, to=last, reason=reason, missed=missed, epoch=epoch

@@ -93,6 +93,7 @@ class StreamListener:
         self._sessions: dict[QuicLink, StreamSession] = {}
         self._server: QuicServer | None = None
         self._checking: asyncio.Task[None] | None = None
+        metrics.unsent(lambda: sum(link.unsent for link in self._sessions))
 
     async def start(self, host: str, port: int, certificate: QuicCertificate) -> None:
         """Listen. Raises OSError, `MissingExtra` and `CertificateUnusable`."""

@@ -96,6 +96,7 @@ class MessageRequests:
         finally:
             self._task = None
             slot.then = start
+            self._server.metrics.frame("out", "json")
             state.answers.fill(slot, json_frame(_in_dialect(answer, request.request_id)), ends=True)
             if state.phase is StreamPhase.OVER and start is not None:
                 start()

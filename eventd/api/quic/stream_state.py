@@ -89,6 +89,7 @@ class StreamState:
         if self.is_silent:
             self.finish()
         elif self.phase is not StreamPhase.OVER:
+            self.connection.server.metrics.frame("out", "json")
             self.answers.add(json_frame(message))
 
     def end(self, message: Message | None = None) -> None:
@@ -99,6 +100,8 @@ class StreamState:
             self.finish()
             return
         self.phase = StreamPhase.CLOSING
+        if message is not None:
+            self.connection.server.metrics.frame("out", "json")
         self.answers.add(b"" if message is None else json_frame(message), ends=True)
 
     def finish(self) -> None:

@@ -170,6 +170,7 @@ class Subscribing:
         self._metrics.subscribed(1)
         self._metrics.stream_opened("events")
         subscriber.places.hold(number, events)
+        self._metrics.frame("out", "json")
         output.write(json_frame(EventStreamHello(subscription_id=number)))
         topic = TopicRequest(place.topic_id, name.topic, self._pages)
         return lambda: self._start(events, topic, place.cursor)
