@@ -48,11 +48,6 @@ class EventOutput:
         """Return whether nothing should be written at present."""
         return self._is_full or (self._delay > 0 and self._clock.monotonic() < self._next_at)
 
-    @property
-    def unsent(self) -> int:
-        """Return the bytes that are written and not sent yet."""
-        return 0 if self.closed or self.channel is None else self.channel.unsent
-
     def write(self, text: bytes) -> None:
         """Send whole frames, without waiting for the client; nothing after the end."""
         if self.closed or not text or self.channel is None:
@@ -67,7 +62,7 @@ class EventOutput:
         """Wait until it is not full. Raises ConnectionError if it is closed."""
         while self._is_full and not self.closed:
             self._room = asyncio.get_running_loop().create_future()
-            await self._room
+            await asyncio.wait((self._room,))
         if not self.closed and (pause := self._next_at - self._clock.monotonic()) > 0:
             await self._clock.sleep(pause)
         if self.closed:
@@ -179,11 +174,6 @@ class EventStream(Follower):
     def note_head(self, seq: int) -> None:
         """Note the last seq of its topic."""
         self._head_seq = max(self._head_seq, seq)
-
-    @property
-    def unsent(self) -> int:
-        """Return the bytes that are written and not sent yet."""
-        return self._output.unsent
 
     def end(self, reason: str = "") -> None:
         """Have `run` return, and finish the stream after a whole frame. No reason is sent."""

@@ -8,14 +8,15 @@ import logging
 from typing import Final
 
 from eventd.api.framework.limits import ConcurrencyLimiter
-from eventd.api.quic.answers import OVERLOADED
 from eventd.api.quic.budgets import ListenerBudget
-from eventd.api.quic.cache import Caches, UnknownCache
+from eventd.api.quic.cache import Caches
+from eventd.api.quic.caching import Caching
 from eventd.api.quic.context import ServerContext
-from eventd.api.quic.interfaces import Authenticator, Subscriber
+from eventd.api.quic.interfaces import Authenticator
 from eventd.api.quic.options import StreamOptions
 from eventd.api.quic.publishing import Publisher
 from eventd.api.quic.session import StreamSession
+from eventd.api.quic.subscribing import Subscribing
 from eventd.api.topics.calls import V0
 from eventd.observe.stream_figures import StreamMetrics
 from eventd.quic.certificate import QuicCertificate
@@ -24,8 +25,6 @@ from eventd.quic.link import QuicLink
 from eventd.quic.server import QuicServer
 from eventd.runtime.log_pause import LogPause
 from eventd.runtime.supervisor import Supervisor
-from eventd.streams.messages import CacheGetRequest, CachePutRequest, Error, Message, SubscribeRequest
-from eventd.streams.names import CacheName, StreamName
 
 CHECK_SECONDS: Final = 0.25
 """The pause between two checks of what has ended or takes too long."""
@@ -34,25 +33,6 @@ DRAIN_SECONDS: Final = 0.02
 GOODBYE: Final = "broker shutting down"
 
 logger = logging.getLogger("eventd.streams")
-
-
-class _NoSubscriptions:
-    """Refuses all subscriptions."""
-
-    async def subscribe(
-        self, subscriber: Subscriber, request: SubscribeRequest, name: StreamName
-    ) -> tuple[Message, None]:
-        return Error(message=OVERLOADED), None
-
-
-class _NoCaches:
-    """Knows no cache."""
-
-    def put(self, request: CachePutRequest, name: CacheName) -> Message:
-        raise UnknownCache(name)
-
-    def get(self, request: CacheGetRequest, name: CacheName) -> Message:
-        raise UnknownCache(name)
 
 
 class StreamListener:
@@ -73,14 +53,16 @@ class StreamListener:
         self._clock = v0.clock
         self._options = options
         self._metrics = metrics
+        self._caches = caches
+        self._subscribing = Subscribing(v0, metrics, options)
         self._context = ServerContext(
             clock=v0.clock,
             supervisor=supervisor,
             pause=LogPause(v0.clock.monotonic),
             access=access,
             publisher=Publisher(v0, options),
-            subscribing=_NoSubscriptions(),
-            caching=_NoCaches(),
+            subscribing=self._subscribing,
+            caching=Caching(caches, metrics, v0.clock),
             options=options,
             metrics=metrics,
             budget=ListenerBudget(options.inflight_bytes, options.max_frame_bytes, loop.call_soon),
@@ -92,7 +74,7 @@ class StreamListener:
         self._ids = itertools.count(1)
         self._sessions: dict[QuicLink, StreamSession] = {}
         self._server: QuicServer | None = None
-        self._checking: asyncio.Task[None] | None = None
+        self._chores: list[asyncio.Task[None]] = []
         metrics.unsent(lambda: sum(link.unsent for link in self._sessions))
 
     async def start(self, host: str, port: int, certificate: QuicCertificate) -> None:
@@ -102,7 +84,12 @@ class StreamListener:
             host, port, certificate, self.accept, clock=self._clock, spec=limits, failed=self._failed
         )
         self.address = self._server.address
-        self._checking = self._context.supervisor.keep(self._check_for_ever, "checks of QUIC connections")
+        keep = self._context.supervisor.keep
+        self._chores = [
+            keep(self._check_for_ever, "checks of QUIC connections"),
+            keep(self._caches.sweep_for_ever, "sweep of the caches"),
+            keep(self._subscribing.measure_for_ever, "lag of subscriptions"),
+        ]
 
     def reload(self, certificate: QuicCertificate) -> None:
         """Show another certificate to new connections. Raises `CertificateUnusable`."""
@@ -127,8 +114,8 @@ class StreamListener:
             if all(session.has_ended for session in self._sessions.values()) or self._clock.monotonic() >= until:
                 break
         await server.close(0, GOODBYE)
-        if self._checking is not None:
-            self._checking.cancel()
+        for chore in self._chores:
+            chore.cancel()
 
     def accept(self, link: QuicLink) -> StreamSession:
         """Return the user of a new connection."""

@@ -94,11 +94,6 @@ class Subscribing:
         """Return by how many records the slowest subscriber is behind."""
         return max((stream.behind for stream in self._open), default=0)
 
-    @property
-    def unsent(self) -> int:
-        """Return the bytes that are written to event streams and not sent yet."""
-        return sum(stream.unsent for stream in self._open)
-
     async def subscribe(
         self, subscriber: Subscriber, request: SubscribeRequest, name: StreamName
     ) -> tuple[Message, Start | None]:
