@@ -43,6 +43,8 @@ class EventBuffer:
         """Whether events without offsets were received, after which the subscription cannot resume."""
         self.is_recreated = False
         """Whether the log was replaced, and nothing of the new one was received yet."""
+        self.gaps = 0
+        """How many gaps were received."""
         self._sights: deque[StreamSight] = deque()
         self._bytes = 0
         self._most_bytes = most_bytes
@@ -121,8 +123,9 @@ class EventBuffer:
     def _gap(self, message: GapMessage) -> None:
         if message.subscription_id != self.number:
             raise BadMessage(f"a gap of the subscription {message.subscription_id}")
-        self._sights.append(StreamGap(message.first, message.to, message.reason, message.missed))
+        self._sights.append(StreamGap(message.first, message.to, message.reason, message.missed, message.epoch or ""))
         self._bytes += COST
+        self.gaps += 1
         if message.reason == "recreated":
             self.offset, self.is_recreated = None, True
         else:

@@ -23,6 +23,7 @@ from eventd.streams.frames import KNOWN, Frame
 from eventd.streams.messages import AuthRequest
 from eventd.tls.files import CertificateUnusable, read_pem
 
+AUTHENTICATION_SECONDS: Final = 10.0
 MOST_SUBSCRIPTIONS: Final = 64
 """Subscriptions on a connection; others get a further connection."""
 MOST_CONNECTIONS: Final = 64
@@ -113,7 +114,11 @@ class ConnectionPool:
             if not connection.is_usable:
                 raise self._lost("the connection ended") from None
             raise Throttled(f"{self._server} allows no further stream at present") from None
-        await opened.authenticate(stream, request)
+        try:
+            async with asyncio.timeout(AUTHENTICATION_SECONDS):
+                await opened.authenticate(stream, request)
+        except TimeoutError:
+            raise self._lost(f"no answer within {AUTHENTICATION_SECONDS:g} s") from None
         return opened
 
     async def connection_for_subscription(self) -> StreamConnection:

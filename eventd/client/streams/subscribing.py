@@ -101,7 +101,8 @@ class Subscription:
         if not self._buffer and not await self._fill():
             return []
         sights = self._buffer.take_some(max(1, most))
-        self._note_given(sights[-1])
+        for sight in sights if self._buffer.gaps else sights[-1:]:
+            self._note_given(sight)
         return sights
 
     async def aclose(self, error: EventdError | None = None) -> None:
@@ -132,6 +133,7 @@ class Subscription:
         if isinstance(sight, StreamGap):
             if sight.reason == RECREATED:
                 self._start, self.offset = "earliest", None
+                self._next_epoch = self.epoch = sight.epoch or self.epoch
             else:
                 self.offset = max(self.offset or 0, sight.last + 1)
         elif sight.offset is not None:

@@ -16,13 +16,14 @@ class StreamGap(Struct, frozen=True):
     """A range of offsets, `first` to `last` inclusive, whose events never come; `missed` counts those that were lost.
 
     `reason`: `ttl`, `cap`, `source_trim`, `mixed`, `recreated` or `skipped`. After `recreated`, the stream is read
-    from its beginning: it was created again, or the log began a new epoch.
+    from its beginning: it was created again, or the log began a new `epoch`, which is empty for other reasons.
     """
 
     first: int
     last: int
     reason: str
     missed: int
+    epoch: str = ""
 
 
 StreamSight = Event | StreamGap
