@@ -124,6 +124,11 @@ _STREAM: Final = Branch(
         "delete": Leaf(
             "streams.streams.delete", "Delete a stream: its topic with all records, and the routers from and to it."
         ),
+        "publish": Leaf("streams.publishing.publish", "Publish payloads to a stream."),
+        "subscribe": Leaf(
+            "streams.subscribing.subscribe",
+            "Show the records of a stream as they arrive, until Ctrl-C, until --count, or until the stream is deleted.",
+        ),
         "token": Leaf(
             "streams.stream_tokens.token",
             "Sign a token for clients of streams and caches, and print it: it is not stored.",
@@ -288,6 +293,13 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
         },
     ),
     "stream": _STREAM,
+    "cache": Branch(
+        "Store and read values of caches over QUIC.",
+        {
+            "put": Leaf("streams.caching.put", "Store a value in a cache, in place of an earlier one."),
+            "get": Leaf("streams.caching.get", "Print a value of a cache; exits with status 3 if there is none."),
+        },
+    ),
     "topology": Branch(
         "Check the routing graph.",
         {

@@ -74,6 +74,7 @@ DEFAULT = "default"
 _NOT_SETTINGS = (
     *("EVENTD_CONFIG", "EVENTD_SERVER", "EVENTD_API_KEY", "EVENTD_API_KEY_FILE", "EVENTD_CA_FILE"),
     *("EVENTD_CLIENT_CERT_FILE", "EVENTD_CLIENT_KEY_FILE", "EVENTD_SERVER_NAME", "EVENTD_SERVER_PIN"),
+    *("EVENTD_STREAM_SERVER", "EVENTD_STREAM_TOKEN_FILE", "EVENTD_STREAM_CA_FILE"),
 )
 """Variables with this program's prefix that are not settings: the path of the settings file, and what `routerctl`
 reads."""

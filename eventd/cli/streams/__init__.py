@@ -1,4 +1,4 @@
 """routerctl stream and cache.
 
-May import: cli.federation, cli.gateway, cli.program, cli.terminal, cli.topics, client, runtime, streams, text.
+May import: cli.federation, cli.gateway, cli.program, cli.terminal, cli.topics, client, quic, runtime, streams, text.
 """

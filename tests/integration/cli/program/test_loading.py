@@ -154,7 +154,15 @@ def test_a_command_on_a_server_loads_nothing_of_what_answers(server: str, tmp_pa
 
 def test_help_and_version_are_there_without_waiting_for_what_a_command_works_with() -> None:
     light = (*HEAVY, "pydantic")
-    helps = ((), ("get",), ("federation",), ("federation", "links"), ("stream",), ("stream", "token"))
+    helps = (
+        (),
+        ("get",),
+        ("federation",),
+        ("federation", "links"),
+        ("stream",),
+        ("stream", "publish"),
+        ("cache", "get"),
+    )
     load_nothing_heavy(
         (("--version",), 0, (*light, "asyncio")),
         *(((*words, "--help"), 0, (*light, "asyncio", "ssl", "http")) for words in helps),
