@@ -36,7 +36,7 @@ async def connect(
     seconds: float = 10.0,
     limits: TransportLimits | None = None,
 ) -> QuicLink:
-    """Open a connection, and return it when the server is verified. `events.opened` has been called by then.
+    """Open a connection, and return it when the server is verified. `events.opened` is called before.
 
     Raises `Unreachable`, `Untrusted`, `Invalid` and MissingExtra.
     """

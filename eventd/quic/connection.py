@@ -46,7 +46,7 @@ ID_BYTES: Final = 8
 """Length of the connection ids of this end."""
 PARAMETER_BYTES: Final = 4096
 HELLO_BYTES: Final = 16 << 10
-"""Bytes of the largest TLS message that a client may send: nothing is known about it by then."""
+"""Bytes of the largest TLS message that a client may send: nothing is known about it at that point."""
 LOOPBACK_DATAGRAM: Final = 16 << 10
 """Payload bytes of a datagram within this machine, whose largest is four times as much."""
 NO_APPLICATION_PROTOCOL: Final = 120

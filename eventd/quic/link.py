@@ -389,7 +389,7 @@ class QuicLink:
             self._connection.close(INTERNAL_ERROR, 0, "internal error")
             self._transmit()
         except Exception:
-            logger.debug("the peer of a failed connection could not be told", exc_info=True)
+            logger.debug("QUIC close not sent", exc_info=True)
         self._end(INTERNAL_ERROR, "internal error")
 
     def _end(self, code: int, reason: str) -> None:

@@ -104,7 +104,7 @@ class QuicServer:
         self._proof = AddressProof(certificate)
 
     def stop_accepting(self) -> None:
-        """Answer no new connection; those that there are go on."""
+        """Answer no new connection; open ones continue."""
         self._is_accepting = False
 
     async def close(self, code: int = 0, reason: str = "") -> None:
@@ -198,7 +198,7 @@ class QuicServer:
         return self._add(LibraryConnection(self._configuration, self._limits, proved, self._proof), proved, address)
 
     def _proved(self, first: FirstPacket, address: Address) -> FirstPacket | None:
-        """Return the packet if its client may go on; else ask the client to prove its address, and return None."""
+        """Return the packet if its client may continue; else ask the client to prove its address, and return None."""
         from eventd.quic.connection import retry
 
         now = self._clock.monotonic()
@@ -241,7 +241,7 @@ class QuicServer:
     def _socket_failed(self, error: OSError) -> None:
         self._failed(type(error).__name__)
         if self._pause.is_over("socket"):
-            logger.warning("the QUIC socket failed", extra={"reason": str(error)})
+            logger.warning("QUIC socket failed", extra={"reason": str(error)})
 
 
 def is_long(datagram: bytes) -> bool:

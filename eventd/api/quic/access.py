@@ -105,7 +105,7 @@ class KeyGrant:
 
 
 class OpenGrant:
-    """The grant of everybody on a node without keys and tenants; it ends with the first key or tenant."""
+    """The grant of all clients of a node without keys and tenants; it ends with the first key or tenant."""
 
     key: ApiKey | None = ANYONE
 
@@ -135,8 +135,8 @@ class _Verified:
 class StreamAccess:
     """Grants access to streams and caches.
 
-    `may_be_open`: without keys and tenants everybody has access, as other machines cannot reach the listener or that is
-    allowed.
+    `may_be_open`: without keys and tenants all clients have access, as other machines cannot reach the listener, or as
+    that is allowed.
     """
 
     def __init__(self, keys: Keys, tenant_keys: TenantKeys, clock: Clock, *, may_be_open: bool) -> None:
@@ -150,7 +150,7 @@ class StreamAccess:
 
     @property
     def is_open(self) -> bool:
-        """Return whether everybody has access."""
+        """Return whether all clients have access."""
         return self._may_be_open and not self._keys and not self._tenant_keys.tenants
 
     async def authenticate(self, tenant: str, token: str) -> ClientGrant:
@@ -220,7 +220,7 @@ def _verify(token: str, tenant: str, keys: tuple[StreamKey, ...], now: float) ->
 
 
 def may_be_open(settings: Settings) -> bool:
-    """Return whether the listener may grant access to everybody, as long as there are neither keys nor tenants."""
+    """Return whether the listener may grant access to all clients, as long as there are neither keys nor tenants."""
     listen = settings.quic_listen
     return listen is not None and (listen.is_loopback or settings.allow_insecure_no_auth)
 
