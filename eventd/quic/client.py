@@ -138,6 +138,7 @@ class _Opening:
             self._trust.check(self.link.peer_chain(), self._host, self.clock.now())
         except Untrusted as error:
             self.failed(error)
+            self.link.flush()  # the end of the handshake: without it the server could not read why
             self.link.close(BAD_CERTIFICATE, "the certificate is not trusted", frame_type=CRYPTO_FRAME)
             return
         self.link.events_to(self._events)

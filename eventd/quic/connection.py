@@ -38,6 +38,8 @@ from qh3.tls import Epoch, pull_client_hello
 from eventd.quic.certificate import QuicCertificate
 from eventd.quic.limits import LARGEST_DATAGRAM, TransportLimits
 from eventd.quic.proof import AddressProof
+from eventd.tls.files import CertificateUnusable
+from eventd.tls.pair import PAIR_HINT
 
 if TYPE_CHECKING:
     from eventd.quic.link import Address, QuicLink
@@ -109,6 +111,11 @@ class LibraryConnection(QuicConnection):
         if self._close_event is not None and self._core is not None:
             is_over = self._core.state != "closing"
             link.ending(self._close_event.error_code, self._close_event.reason_phrase, is_over=is_over)
+
+    @property
+    def is_ending(self) -> bool:
+        """Return whether one of the ends has closed the connection."""
+        return self._close_event is not None
 
     def pause(self, is_paused: bool) -> None:
         """Leave events in the library, or take them again: it grants the peer credit for what is taken."""
@@ -287,11 +294,16 @@ class _Bridge(QuicTlsBridge):
 
 
 def server_configuration(certificate: QuicCertificate, limits: TransportLimits) -> QuicConfiguration:
-    """Return what connections of a server begin with. Raises ValueError for a certificate that cannot be used."""
+    """Return what connections of a server begin with. Raises `CertificateUnusable`."""
     made = QuicConfiguration(is_client=False)
     made.idle_timeout = limits.idle_seconds
     made.max_data, made.max_stream_data = limits.window, limits.stream_window
-    made.load_cert_chain(certificate.chain, certificate.key)
+    try:
+        made.load_cert_chain(certificate.chain, certificate.key)
+    except Exception as error:  # the library has an exception for each way to be malformed
+        raise CertificateUnusable(
+            f"the certificate for QUIC cannot be used: {type(error).__name__}", hint=PAIR_HINT
+        ) from None
     return made
 
 

@@ -72,6 +72,9 @@ class LinkEngine(Protocol):
 
     def peer_chain(self) -> list[bytes]: ...
 
+    @property
+    def is_ending(self) -> bool: ...
+
 
 class DatagramCarrier(Protocol):
     """Interface: the socket of a connection, and the table that finds connections by their ids."""
@@ -142,7 +145,7 @@ class QuicLink:
 
     def open_stream(self, events: StreamEvents, *, unidirectional: bool = False) -> QuicStream:
         """Open a stream. Raises `NoStreamsLeft`, also if the connection has ended."""
-        if self.is_closed or self.streams_left(unidirectional=unidirectional) < 1:
+        if self.streams_left(unidirectional=unidirectional) < 1:
             raise NoStreamsLeft
         number = self._connection.open(unidirectional)
         stream = QuicStream(self, number, is_unidirectional=unidirectional, is_ours=True)
@@ -152,7 +155,7 @@ class QuicLink:
 
     def streams_left(self, *, unidirectional: bool) -> int:
         """Return how many streams the peer's limit still allows this end to open."""
-        return 0 if self.is_closed else self._connection.streams_left(unidirectional)
+        return self._connection.streams_left(unidirectional) if self._is_sending else 0
 
     def peer_chain(self) -> list[bytes]:
         """Return the certificates that the peer showed, in DER, its own first."""
@@ -160,7 +163,7 @@ class QuicLink:
 
     def ping(self) -> None:
         """Send a packet that the peer must acknowledge: it keeps the connection alive."""
-        if not self.is_closed:
+        if self._is_sending:
             self._guarded(lambda: self._connection.send_ping(0))
             self.touch()
 
@@ -199,7 +202,7 @@ class QuicLink:
 
     def send(self, stream: QuicStream, data: bytes, *, end: bool) -> None:
         """Queue bytes of a stream, which leave at the end of this turn of the loop."""
-        if self.is_closed:
+        if not self._is_sending:
             return
         self._guarded(lambda: self._connection.send_stream_data(stream.id, data, end))
         if not end and not self.is_closed and stream.unsent >= stream.mark:
@@ -209,13 +212,13 @@ class QuicLink:
 
     def stop(self, stream: QuicStream, code: int) -> None:
         """Ask the peer to send nothing more on a stream."""
-        if not self.is_closed:
+        if self._is_sending:
             self._guarded(lambda: self._connection.stop_stream(stream.id, code))
             self.touch()
 
     def reset(self, stream: QuicStream, code: int) -> None:
         """Give up the sending side of a stream."""
-        if not self.is_closed:
+        if self._is_sending:
             self._guarded(lambda: self._connection.reset_stream(stream.id, code))
             self._full.pop(stream.id, None)
             self.touch()
@@ -280,8 +283,8 @@ class QuicLink:
             if self.is_closed or self.events is None:
                 return
             stream = QuicStream(self, number, is_unidirectional=bool(number & 2), is_ours=False)
-            self._streams[number] = stream
             stream.events = self.events.stream_opened(stream)
+            self._streams[number] = stream
         stream.is_over = ended
         if not stream.is_dropping and not self.is_closed:
             stream.events.received(data, ended=ended)
@@ -323,6 +326,11 @@ class QuicLink:
         self._end(code, reason)
 
     # --- inside
+
+    @property
+    def _is_sending(self) -> bool:
+        """Return whether neither end has closed the connection; what arrived before is still called back."""
+        return not self.is_closed and not self._connection.is_ending
 
     def _receive(self, datagrams: list[bytes], address: Address) -> None:
         self._connection.receive(datagrams, address, self._tick())

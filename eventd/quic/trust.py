@@ -48,7 +48,7 @@ class ServerTrust:
         pin = self.pin if PIN.fullmatch(self.pin) else self.pin.replace(":", "").lower()
         if pin and not (PIN.fullmatch(pin) or _FINGERPRINT.fullmatch(pin)):
             raise Invalid(
-                f"{self.pin[:80]!r} is not a pin",
+                f"{self.pin[:80]!r} is not a valid pin",
                 hint="give the SHA-256 of the certificate as 64 hexadecimal digits, or sha256//BASE64 of its key",
             )
         object.__setattr__(self, "pin", pin)
@@ -69,6 +69,8 @@ class ServerTrust:
         if self.is_blind:
             return
         name = self.name or host
+        if not chain:
+            raise Untrusted(f"{host} shows no certificate", hint=CHECK_HINT)
         try:
             shown = Certificate.of_der(chain[0])
         except UnreadableCertificate as error:

@@ -21,6 +21,14 @@ from tests.support.certificates import Authority, Files
 PATIENCE = 10.0
 
 
+async def eventually(condition: Callable[[], object]) -> None:
+    """Wait for a condition of which nothing calls back."""
+    clock = SystemClock()
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await clock.sleep(0.005)
+
+
 class StreamNotes:
     """The user of one stream. With `echo` it writes back what it gets, and ends its side when the peer does."""
 
