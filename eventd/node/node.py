@@ -23,6 +23,8 @@ from eventd.api.listener.local_connections import LocalListener
 from eventd.api.listener.local_socket import LocalSocket
 from eventd.api.listener.parsing_time import ParsingTime
 from eventd.api.listener.runner import Runner
+from eventd.api.quic.key_sources import KeySourceReader, KeySourceUnreadable
+from eventd.api.quic.tenant_keys import TenantKeys
 from eventd.api.topics.calls import V0, Serving
 from eventd.dynamic.effective import Following
 from eventd.egress.callbacks.sink import CallbackDependencies
@@ -47,6 +49,7 @@ from eventd.node.membership import SHUTDOWN_SECONDS, GroupDependencies, Membersh
 from eventd.node.reconciler import Reconciler
 from eventd.node.routemaster import SURFACE, RoutemasterListener, SurfaceDependencies
 from eventd.node.schedules import Schedules
+from eventd.node.streams import NodeStreams
 from eventd.node.subscriptions import Subscribers
 from eventd.node.surface_log import SurfaceLog
 from eventd.node.topic_changes import TopicChanges
@@ -54,6 +57,7 @@ from eventd.observe.metrics import Metrics
 from eventd.plugins.run.context import context_of
 from eventd.plugins.run.plugins import Plugins
 from eventd.resources.callback_secret_files import CallbackSecretFiles
+from eventd.resources.stream_configuration import KeySourceConfig, stream_tenants
 from eventd.resources.subscriber_configuration import subscriber_limits
 from eventd.runtime.chance import Chance
 from eventd.runtime.clock import SECOND, Clock
@@ -71,6 +75,11 @@ from eventd.store.schema.migrations import require_current
 from eventd.tls.listening import open_api_tls
 
 logger = logging.getLogger("eventd.node")
+
+
+async def _refuse(source: KeySourceConfig) -> bytes:
+    raise KeySourceUnreadable(f"{source.file}: key sets are read from files")
+
 
 MOST_UNTRUSTED = 2048
 """Maximum number of the API's connections that are untrusted, unless `max_connections` is higher: the room for streams
@@ -122,6 +131,7 @@ class Node:
         self.groups: dict[str, Membership] = {}
         self.metrics = NodeMetrics(self.groups)
         self.routemaster: RoutemasterListener | None = None
+        self.streams: NodeStreams | None = None
         self._clock = clock
         self._chance = chance
         self._claim = claim
@@ -178,6 +188,10 @@ class Node:
             self.settings.peer_rules,
         )
         self._started.append(self._stop_groups)
+        self.tenant_keys = TenantKeys(
+            KeySourceReader(database.threads, self.settings.credentials_directory, _refuse), self._clock
+        )
+        self._started.append(self.tenant_keys.close)
         self.reconciler = Reconciler(self.settings, self._share, self.log, self.groups, self._declared_anew)
         self.subscribers = self._make_subscribers()
         self.callbacks = self._make_callbacks()
@@ -328,6 +342,7 @@ class Node:
         if self._local is not None and self._share.is_whole and not self._local.publish():
             self.supervisor.keep(partial(self._local.keep_publishing, self._clock.sleep), "local socket")
         await self._serve_routemaster(v0.serving.concurrency)
+        await self._serve_streams(v0)
 
     async def _serve_routemaster(self, limits: ConcurrencyLimits) -> None:
         """Open the Routemaster surface, if it is on: its one listener is in the node's first process."""
@@ -353,6 +368,17 @@ class Node:
         self.metrics.routemaster.started()
         if listener.tls is not None and (declared := self.settings.routemaster_tls) is not None:
             self.certificates.others[SURFACE] = declared, listener.tls
+
+    async def _serve_streams(self, v0: V0) -> None:
+        """Open the QUIC listener, if it is on: it is in the node's first process, and so are the caches."""
+        listen = self.settings.quic_listen
+        if listen is None or not self._share.is_first:
+            return
+        metrics = self.metrics.streams
+        streams = NodeStreams(self.settings, listen, v0, self.keys, self.tenant_keys, metrics, self.certificates)
+        self._started.append(streams.stop)
+        await streams.start(self.reconciler.declared)
+        self.streams = streams
 
     def _make_local_listener(self) -> LocalListener | None:
         """Return what serves the API on the local socket; None without a socket."""
@@ -393,6 +419,9 @@ class Node:
             logger.warning("apply failed", extra={"error": str(error)})
 
     def _declared_anew(self) -> None:
+        self.tenant_keys.declare(stream_tenants(self.reconciler.declared))
+        if self.streams is not None:
+            self.streams.declare(self.reconciler.declared)
         self.following.changed()
         self.routing.changed()
 
@@ -407,6 +436,7 @@ class Node:
         """
         await self.reconciler.reload()
         await self.certificates.refresh(force=True)
+        await self.tenant_keys.reload()
         self.keys.reload()
         if self.routemaster is not None:
             self.routemaster.reload()

@@ -83,6 +83,12 @@ class Server:
             time.sleep(LOOK_SECONDS)
 
     @property
+    def pid(self) -> int:
+        """Return its process id, while it runs."""
+        assert self._child is not None
+        return self._child.pid
+
+    @property
     def cpu_seconds(self) -> float:
         """Return the CPU seconds of it and its descendants."""
         return cpu_of_family(self._child.pid) if self._child else 0.0
