@@ -120,7 +120,7 @@ class Subscribing:
         if place is None:
             return Error(message=stream_not_found(name)), None
         if isinstance(place, CursorProblem):
-            return _refuse(place, request), None
+            return _refuse(place), None
         try:
             start = self._begin(subscriber, request, name, number, place)
         except NoStreamsLeft:
@@ -222,11 +222,7 @@ def read_heads(conn: Connection, topics: Collection[int]) -> dict[int, int]:
     return {line.id: line.head_seq for line in found if line is not None}
 
 
-def _refuse(problem: CursorProblem, request: SubscribeRequest) -> Message:
-    """Return the answer about an offset that is not there, in the dialect of the request."""
-    if is_named(request):
-        reason = "in the future" if problem.in_future else "too old"
-        return Error(message=f"cursor {reason}: requested {problem.requested}, available {problem.available}")
+def _refuse(problem: CursorProblem) -> Message:
     return SubscribeCursorError(
         reason="in_future" if problem.in_future else "too_old",
         requested=problem.requested,
