@@ -13,6 +13,7 @@ from federation.event import from_micros
 
 KEPT_DAYS: Final = 3650
 KEPT_FOLDER: Final = "quic"
+NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,5 +38,6 @@ class QuicCertificate:
         """
         home = folder / KEPT_FOLDER
         if not (home / CERT_NAME).exists():
-            make_pair(home, node, ("localhost", "127.0.0.1", "::1"), KEPT_DAYS, from_micros(now))
+            (home / KEY_NAME).unlink(missing_ok=True)  # the key is written first; a kill may have left it alone
+            make_pair(home, node, NAMES, KEPT_DAYS, from_micros(now), for_peers=False)
         return cls.of_files(home / CERT_NAME, home / KEY_NAME, now), home / CERT_NAME

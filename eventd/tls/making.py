@@ -28,13 +28,16 @@ class Pair(NamedTuple):
     key_file: Path
 
 
-def make_pair(folder: Path, node: str, hosts: Sequence[str], days: int, now: datetime.datetime) -> Pair:
+def make_pair(
+    folder: Path, node: str, hosts: Sequence[str], days: int, now: datetime.datetime, *, for_peers: bool = True
+) -> Pair:
     """Write `tls.crt` and `tls.key` into a folder, which is created if it is missing.
 
-    The certificate speaks for `node`, and is valid for the host names and IP addresses `hosts`. Raises `Conflict` if a
-    file exists, `Invalid` for a name that no certificate can hold, and `Unavailable` if the files cannot be written.
+    The certificate is valid for the host names and IP addresses `hosts`, and `for_peers` as that of `node`: other
+    programs may refuse a certificate that holds more than host names. Raises `Conflict` if a file exists, `Invalid` for a name that no certificate
+    can hold, and `Unavailable` if the files cannot be written.
     """
-    certificate, key = _sign(node, hosts, days, now)
+    certificate, key = _sign(node, hosts, days, now, for_peers=for_peers)
     cert_file, key_file = folder / CERT_NAME, folder / KEY_NAME
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -51,7 +54,9 @@ def make_pair(folder: Path, node: str, hosts: Sequence[str], days: int, now: dat
     return Pair(Certificate.of_pem(certificate)[0], cert_file, key_file)
 
 
-def _sign(node: str, hosts: Sequence[str], days: int, now: datetime.datetime) -> tuple[bytes, bytes]:
+def _sign(
+    node: str, hosts: Sequence[str], days: int, now: datetime.datetime, *, for_peers: bool
+) -> tuple[bytes, bytes]:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -65,7 +70,9 @@ def _sign(node: str, hosts: Sequence[str], days: int, now: datetime.datetime) ->
             f"{wrong[0][:200]!r} is neither a host name nor an IP address",
             hint="write a name with other characters than ASCII in its form xn--…",
         )
-    names = [x509.UniformResourceIdentifier(NODE_URI + node), *map(_host, hosts)]
+    names = [*map(_host, hosts)]
+    if for_peers:
+        names.insert(0, x509.UniformResourceIdentifier(NODE_URI + node))
     signed = (
         x509.CertificateBuilder()
         .subject_name(subject)

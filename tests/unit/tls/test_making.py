@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from eventd.errors import Conflict, EventdError, Invalid
 from eventd.tls.certificate import Certificate
@@ -72,3 +73,10 @@ def test_without_a_uri_a_host_name_names_the_node() -> None:
     plain = Certificate("", frozenset({"edge.example"}), frozenset(), 0, 1)
     assert plain.speaks_for("Edge.example")
     assert not plain.speaks_for("other")
+
+
+def test_a_certificate_for_others_than_peers_holds_host_names_only(tmp_path: Path) -> None:
+    pair = make_pair(tmp_path, "streams", ["localhost", "::1"], 30, NOW, for_peers=False)
+    made = x509.load_pem_x509_certificate(pair.cert_file.read_bytes())
+    names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [str(name.value) for name in names] == ["localhost", "::1"]
