@@ -181,12 +181,7 @@ async def test_who_does_not_know_offsets_or_gaps_gets_neither(start_streams: Sta
     assert streams.counted("stream_gaps_total", reason="cap") == 2
 
 
-async def test_a_subscription_ends_with_the_permission_for_it(
-    migrated_sqlite_url: str, start_streams: StartStreams
-) -> None:
-    clock = ManualClock()
-    streams = await start_streams(clock=clock)
-    await streams.server.put(TOPIC)
+async def test_a_subscription_ends_with_its_permission(streams: StreamsInMemory) -> None:
     _, events = await begin(streams)
     streams.tokens.grants[-1].reason = "token revoked"
     streams.listener.access_changed()
