@@ -167,8 +167,14 @@ class Caches:
     `evicted` is called with the reason of each removal, and the number of entries. Entries do not outlive the process.
     """
 
-    def __init__(self, clock: Clock, most_bytes: int, most_entries: int) -> None:
-        self.evicted: Callable[[Eviction, int], None] = lambda reason, entries: None
+    def __init__(
+        self,
+        clock: Clock,
+        most_bytes: int,
+        most_entries: int,
+        evicted: Callable[[Eviction, int], None] = lambda reason, entries: None,
+    ) -> None:
+        self._evicted = evicted
         self._clock = clock
         self._all = _Pool(most_bytes, most_entries)
         self._caches: dict[CacheName, _Cache] = {}
@@ -258,7 +264,7 @@ class Caches:
 
     def _evict(self, entry: CacheEntry, reason: Eviction) -> None:
         self._remove(entry)
-        self.evicted(reason, 1)
+        self._evicted(reason, 1)
 
     def _remove(self, entry: CacheEntry) -> None:
         entry.is_held = False

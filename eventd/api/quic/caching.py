@@ -28,7 +28,6 @@ class Caching:
         self._caches = caches
         self._metrics = metrics
         self._clock = clock
-        caches.evicted = metrics.evicted
         metrics.cache_sizes(lambda: caches.entries, lambda: caches.size)
 
     def put(self, request: CachePutRequest, name: CacheName) -> Message:

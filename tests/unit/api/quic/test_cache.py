@@ -45,8 +45,7 @@ class Cached:
     def __init__(self, a: Limits = PLENTY, b: Limits = PLENTY, *, size: int = 1 << 30, entries: int = 1000) -> None:
         self.clock = ManualClock()
         self.evicted: Counter[str] = Counter()
-        self.caches = Caches(self.clock, size, entries)
-        self.caches.evicted = self._count
+        self.caches = Caches(self.clock, size, entries, self._count)
         self.caches.declare({A: a, B: b})
 
     def _count(self, reason: Eviction, entries: int) -> None:

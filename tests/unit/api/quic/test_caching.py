@@ -33,7 +33,7 @@ class Cache:
         self.clock = ManualClock()
         self.registry = CollectorRegistry()
         metrics = StreamMetrics(self.registry)
-        caches = Caches(self.clock, 1 << 30, 1000)
+        caches = Caches(self.clock, 1 << 30, 1000, metrics.evicted)
         caches.declare({NAME: Roomy()})
         self.caching = Caching(caches, metrics, self.clock)
 
