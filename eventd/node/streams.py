@@ -55,7 +55,7 @@ class NodeStreams:
         self._keys = keys
         self._certificates = certificates
         access = StreamAccess(keys, tenant_keys, v0.clock, may_be_open=may_be_open(settings))
-        self._caches = Caches(v0.clock, settings.quic_cache_bytes, settings.quic_cache_entries)
+        self._caches = Caches(v0.clock, settings.quic_cache_bytes, settings.quic_cache_entries, metrics.evicted)
         self._listener = StreamListener(v0, access, self._caches, StreamOptions.of(settings), metrics, v0.supervisor)
         self._supervisor = v0.supervisor
         self._tls: ServerTls | None = None

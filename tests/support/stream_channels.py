@@ -213,7 +213,7 @@ class StreamsInMemory:
         self.tokens = TokensOfTest()
         metrics = server.v0.serving.metrics
         self.metrics = metrics
-        self.caches = Caches(server.log.clock, 64 << 20, 100_000)
+        self.caches = Caches(server.log.clock, 64 << 20, 100_000, metrics.streams.evicted)
         self.caches.declare({CacheName(TENANT, "default", "primary"): CacheSpec(1 << 20, 1000, None)})
         self.listener = StreamListener(
             server.v0, self.tokens, self.caches, options, metrics.streams, server.v0.supervisor
