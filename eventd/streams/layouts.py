@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from eventd.streams.frames import Flags, encode_frame
@@ -97,6 +98,23 @@ class _Cursor:
         return memoryview(self._data)[self._at :]
 
 
+_MANY: Final = 1024
+
+
+@lru_cache(maxsize=64)  # the records of one program often have one size
+def _alike(count: int, size: int) -> struct.Struct:
+    return struct.Struct(">" + f"I{size}s" * count)
+
+
+def _read_alike(data: bytes, at: int, count: int) -> list[bytes] | None:
+    """Return the payloads from an index on, if all have the size of the first one; else None. It is the fast way."""
+    (size,) = _U32.unpack_from(data, at)
+    if len(data) - at != count * (_U32.size + size):
+        return None
+    fields = _alike(count, size).unpack_from(data, at)
+    return [*fields[1::2]] if fields[::2].count(size) == count else None
+
+
 def read_publish_records(data: bytes, at: int) -> list[bytes]:
     """Decode, from an index on, a count and as many payloads. Raises `BadLayout`."""
     unpack, width, found = _U32.unpack_from, _U32.size, []
@@ -105,6 +123,8 @@ def read_publish_records(data: bytes, at: int) -> list[bytes]:
         at += width
         if count > (len(data) - at) // width:
             raise BadLayout("the count is larger than the payload")
+        if 1 < count <= _MANY and (alike := _read_alike(data, at, count)) is not None:
+            return alike
         for _ in range(count):
             (size,) = unpack(data, at)
             at += width

@@ -140,11 +140,8 @@ class Publisher:
             head = f'{{"$node":{encoded(subject)},"data":' if is_node else '{"data":'
             found = self._heads[subject] = head, frozenset((subject if is_node else "",))
         head, sources = found
-        texts = texts_of(payloads)
-        bodies = [f"{head}{text}}}" for text in texts]
-        return Drafts(
-            paths=[""] * len(bodies), bodies=bodies, types=_NO_TYPES, sources=sources, sizes=[*map(size_of, texts)]
-        )
+        bodies, sizes = texts_of(payloads, head, "}")
+        return Drafts(paths=[""] * len(bodies), bodies=bodies, types=_NO_TYPES, sources=sources, sizes=sizes)
 
     def stored(self, written: WriteResult) -> StoredBatch:
         """Return what is said to the client about a result."""

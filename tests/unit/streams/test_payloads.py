@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.streams.payloads import payload_of, record_of
+from eventd.streams.payloads import payload_of, record_of, texts_of
 
 
 @given(st.binary(max_size=100) | st.text(max_size=50).map(lambda text: text.encode(errors="surrogatepass")))
@@ -41,3 +41,15 @@ def test_a_record_that_was_written_otherwise_is_its_json(record: str) -> None:
 def test_escapes_in_a_record_that_was_written_otherwise_are_read() -> None:
     assert payload_of('{"$b64":"\\/\\/8="}') == b"\xff\xff"
     assert payload_of('"a\\/\\u0041\\n"') == b"a/A\n"
+
+
+@given(st.lists(st.binary() | st.text().map(str.encode)))
+def test_records_of_many_payloads_are_those_of_each(payloads: list[bytes]) -> None:
+    found = texts_of(payloads)
+    assert found.texts == [record_of(payload) for payload in payloads]
+    assert found.sizes == [len(text.encode()) for text in found.texts]
+
+
+@pytest.mark.parametrize("payload", [b'","', b'\\","', b'"', b"\\", b"\\u0000", b"\x00", b"", b",", "é".encode()])
+def test_quotes_and_commas_do_not_part_a_payload(payload: bytes) -> None:
+    assert texts_of([payload, b"x", payload]).texts == [record_of(payload), '"x"', record_of(payload)]
