@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.aioquic_client import SECONDS, RawClient, RawStream, connected
-from tests.support.declared import API_VERSION
 from tests.support.felix_tokens import TokenMaker
 from tests.support.felix_wire import ALL_FLAGS, WireEvents, message, publish_acked, read_ack, read_events, scope
 from tests.support.processes import Processes
@@ -80,7 +79,7 @@ def cache(tenant: str, name: str = "primary", **spec: Any) -> dict[str, Any]:
 
 
 def _resource(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
+    return {"apiVersion": "stream.routerd.net/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
 def topic(where: str) -> str:
