@@ -23,12 +23,12 @@ from tests.support.terminals import make_commands
 README = (ROOT / "README.md").read_text()
 FIVE_MINUTES = README.partition("\n## Federate two nodes in five minutes\n")[2].partition("\n## ")[0]
 BLOCKS = re.findall(r"```sh\n(.*?)```", FIVE_MINUTES, re.DOTALL)
-DERIVED, TOPICS = (
+DERIVED, TOPICS, STREAMS = (
     re.findall(r"```sh\n(.*?)```", README.partition(f"\n## {title}\n")[2].partition("\n## ")[0], re.DOTALL)
-    for title in ("Turn events into configuration", "Open the log to programs")
+    for title in ("Turn events into configuration", "Open the log to programs", "Stream over QUIC")
 )
 PAGES = sorted(page.relative_to(ROOT) for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-PORTS = ("8781", "8782", "8783", "8784", "8787", "8788")
+PORTS = ("8781", "8782", "8783", "8784", "8785", "8786", "8787", "8788")
 
 INSTALL = 'make venv\nexport PATH="$PWD/.venv/bin:$PATH"\n'
 """The one block that is not run: the tests have the commands installed already."""
@@ -117,6 +117,18 @@ def test_programs_write_and_read_as_it_is_written(processes: Processes, commands
     assert re.findall(r'"item":"(\w+)"', foretold) == ["bolt", "nut"]
     assert "cycle    audit->orders  audit -> orders -> audit" in foretold
     assert foretold.endswith("do not create this one\n")
+    assert stop == ""
+
+
+def test_events_go_through_a_stream_as_it_is_written(processes: Processes, commands: Path) -> None:
+    path = f"{commands}:/usr/local/bin:/usr/bin:/bin"
+    done = follow(processes, path, STREAMS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown, stop = re.split(r"^=== \d+\n", done.stdout, flags=re.MULTILINE)[1:]
+    created, published, *events = shown.splitlines()
+    assert created == "stream/t1/default/orders created"
+    assert published.endswith("2 records published at 0 to 1")
+    assert events == ["bolt", "nut"]
     assert stop == ""
 
 

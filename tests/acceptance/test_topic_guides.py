@@ -1,4 +1,4 @@
-"""The guides about topics, followed literally: the output of each command is what the page shows."""
+"""The guides about topics and streams, followed literally: the output of each command is what the page shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.ports import free_port, free_ports
 from tests.support.source import ROOT
 from tests.support.terminals import Terminal, make_commands
 
-GUIDES = ("multi-master", "publish-and-subscribe")
+GUIDES = ("multi-master", "publish-and-subscribe", "publish-and-subscribe-over-quic")
 BLOCK = re.compile(r"```(sh|text)\n(.*?)```", re.DOTALL)
 TERMINALS = re.compile(r"# terminals? ([\d ]+)\n")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -38,7 +38,8 @@ def steps(page: str) -> Iterator[Step]:
 
 def with_free_ports(page: str) -> str:
     """Return the page with ports that are free on this machine."""
-    page = page.replace("8790", str(free_port()))
+    for port in ("8790", "8791"):
+        page = page.replace(port, str(free_port()))
     for several in ("880", "879"):  # and the pid of the node
         page = re.sub(rf"\b{several}(?=\$)", str(free_ports(1, 2, 3)), page)
     return page
