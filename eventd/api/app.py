@@ -17,7 +17,8 @@ from eventd.api.framework.openapi import describe
 from eventd.api.framework.operations import Services
 from eventd.api.framework.route import TOPICS, Route
 from eventd.api.framework.worker_peers import WorkerPeers
-from eventd.api.routes import ROUTES
+from eventd.api.quic.exchange import ExchangeCall, TokenIssuer
+from eventd.api.routes import EXCHANGE, ROUTES
 from eventd.api.system import System, SystemCall
 from eventd.api.topics.calls import V0
 from eventd.api.topics.calls import Call as TopicsCall
@@ -36,10 +37,12 @@ def build_app(
     limits: Limits | None = None,
     routes: Iterable[Route] = ROUTES,
     v0: V0 | None = None,
+    tokens: TokenIssuer | None = None,
 ) -> web.Application:
     """Return the application of a node's API; run it with a `Runner` and `KEEPALIVE_SECONDS`.
 
-    Without `v0`, no route under /v0 is served. `limits` is only used without `v0`, which has its own.
+    Without `v0`, no route under /v0 is served, and without `tokens` none that exchanges tokens. `limits` is only used
+    without `v0`, which has its own.
     """
     clock = services.clock
     limits = v0.limits if v0 is not None else limits or Limits()
@@ -61,8 +64,11 @@ def build_app(
         SystemCall: system,
         EffectiveCall: streams,
         TopicsCall: v0,
+        ExchangeCall: tokens,
     }
     served = [route for route in routes if v0 is not None or route.surface is not TOPICS]
+    if tokens is None:
+        served = [route for route in served if route is not EXCHANGE]
     admission = Admission(callers, concurrency, limits.max_body_bytes)
     app = make_app(served, contexts, admission, workers, clock, services.log.chance)
     app.on_response_prepare.append(_add_headers)

@@ -4,7 +4,7 @@ To add a route, add an entry to one of them and write its handler:
 
  - `OPERATIONS`: what an operator does, under /api/v1; `routerctl` can run these without HTTP, too;
  - `TOPIC_ROUTES`: everything under /v0: topics, routers, queues and watches, health and metrics;
- - `_ALSO_HEAD`: all others, each of which also answers HEAD.
+ - `_ALSO_HEAD`: all others, each of which also answers HEAD; `EXCHANGE` does not.
 
 Handlers are named by their place below `eventd.api` and loaded when they are first needed, so that a command can look
 up the address of an operation, or run one, without loading all others.
@@ -398,4 +398,14 @@ TOPIC_ROUTES: Final = (
 )
 """The routes that are called most often come first: a path is looked up in this order."""
 
-ROUTES: Final = (*TOPIC_ROUTES, *OPERATIONS.values(), *SYSTEM)
+EXCHANGE: Final = Route(
+    "POST",
+    "/api/v1/stream-tokens",
+    (),
+    "Exchange a token of an OpenID Connect issuer for a stream token",
+    "quic.exchange:exchange_token",
+    BodyLimits(32 << 10),
+    refusals=(401, 403),
+)
+"""It needs no key: the token is one."""
+ROUTES: Final = (*TOPIC_ROUTES, *OPERATIONS.values(), *SYSTEM, EXCHANGE)

@@ -23,8 +23,6 @@ from eventd.api.listener.local_connections import LocalListener
 from eventd.api.listener.local_socket import LocalSocket
 from eventd.api.listener.parsing_time import ParsingTime
 from eventd.api.listener.runner import Runner
-from eventd.api.quic.key_sources import KeySourceReader, KeySourceUnreadable
-from eventd.api.quic.tenant_keys import TenantKeys
 from eventd.api.topics.calls import V0, Serving
 from eventd.dynamic.effective import Following
 from eventd.egress.callbacks.sink import CallbackDependencies
@@ -49,6 +47,7 @@ from eventd.node.membership import SHUTDOWN_SECONDS, GroupDependencies, Membersh
 from eventd.node.reconciler import Reconciler
 from eventd.node.routemaster import SURFACE, RoutemasterListener, SurfaceDependencies
 from eventd.node.schedules import Schedules
+from eventd.node.stream_tenants import StreamTenants
 from eventd.node.streams import NodeStreams
 from eventd.node.subscriptions import Subscribers
 from eventd.node.surface_log import SurfaceLog
@@ -57,7 +56,6 @@ from eventd.observe.metrics import Metrics
 from eventd.plugins.run.context import context_of
 from eventd.plugins.run.plugins import Plugins
 from eventd.resources.callback_secret_files import CallbackSecretFiles
-from eventd.resources.stream_configuration import KeySourceConfig, stream_tenants
 from eventd.resources.subscriber_configuration import subscriber_limits
 from eventd.runtime.chance import Chance
 from eventd.runtime.clock import SECOND, Clock
@@ -75,10 +73,6 @@ from eventd.store.schema.migrations import require_current
 from eventd.tls.listening import open_api_tls
 
 logger = logging.getLogger("eventd.node")
-
-
-async def _refuse(source: KeySourceConfig) -> bytes:
-    raise KeySourceUnreadable(f"{source.file}: key sets are read from files")
 
 
 MOST_UNTRUSTED = 2048
@@ -173,6 +167,8 @@ class Node:
         self.keys.require_any()
         self.following = Following(database, self._clock)
         transport = await self._open_tls()
+        self.stream_tenants = StreamTenants(self.settings, transport, database.threads, self._clock)
+        self._started.append(self.stream_tenants.keys.close)
         self.outbox = Budget(self.settings.max_outbox_bytes, self._count_links, self._clock)
         self.metrics.outbox(lambda: self.outbox.held, lambda: self.outbox.waiting)
         self._dependencies = GroupDependencies(
@@ -188,10 +184,6 @@ class Node:
             self.settings.peer_rules,
         )
         self._started.append(self._stop_groups)
-        self.tenant_keys = TenantKeys(
-            KeySourceReader(database.threads, self.settings.credentials_directory, _refuse), self._clock
-        )
-        self._started.append(self.tenant_keys.close)
         self.reconciler = Reconciler(self.settings, self._share, self.log, self.groups, self._declared_anew)
         self.subscribers = self._make_subscribers()
         self.callbacks = self._make_callbacks()
@@ -279,6 +271,7 @@ class Node:
             "routers": self.routing.run_for_ever,
             "garbage": Garbage(self._clock).collect_for_ever,
             "certificates": self.certificates.refresh_for_ever,
+            **self.stream_tenants.chores(),
             **self._surface_chores(),
         }
         # A working node must not end for a failure in one chore: each is run again.
@@ -323,11 +316,13 @@ class Node:
                 settings,
                 self._tester.test,
                 partial(subscriber_limits, settings),
+                self.stream_tenants.keys.states,
             ),
             callers,
             self._workers,
             version=eventd.__version__,
             v0=v0,
+            tokens=self.stream_tenants.issuer,
         )
         runner = Runner(app, self._chance, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
@@ -374,8 +369,8 @@ class Node:
         listen = self.settings.quic_listen
         if listen is None or not self._share.is_first:
             return
-        metrics = self.metrics.streams
-        streams = NodeStreams(self.settings, listen, v0, self.keys, self.tenant_keys, metrics, self.certificates)
+        tenants, metrics = self.stream_tenants.keys, self.metrics.streams
+        streams = NodeStreams(self.settings, listen, v0, self.keys, tenants, metrics, self.certificates)
         self._started.append(streams.stop)
         await streams.start(self.reconciler.declared)
         self.streams = streams
@@ -419,7 +414,7 @@ class Node:
             logger.warning("apply failed", extra={"error": str(error)})
 
     def _declared_anew(self) -> None:
-        self.tenant_keys.declare(stream_tenants(self.reconciler.declared))
+        self.stream_tenants.follow(self.reconciler.declared)
         if self.streams is not None:
             self.streams.declare(self.reconciler.declared)
         self.following.changed()
@@ -436,8 +431,8 @@ class Node:
         """
         await self.reconciler.reload()
         await self.certificates.refresh(force=True)
-        await self.tenant_keys.reload()
         self.keys.reload()
+        await self.stream_tenants.keys.reload()
         if self.routemaster is not None:
             self.routemaster.reload()
         logger.info("keys reloaded")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field, field_validator
@@ -20,13 +21,17 @@ from eventd.api.doctor.plan import Action, plan_actions, show_plan
 from eventd.api.doctor.readiness import check_readiness
 from eventd.api.doctor.reading import read_groups
 from eventd.api.doctor.report import Check, CheckStatus, report
+from eventd.api.doctor.streams import check_streams
 from eventd.api.doctor.surface import check_surface
 from eventd.api.framework.operations import Params, Services
 from eventd.groups.callback_history import count_losses
 from eventd.groups.callbacks import read_callback_statuses, read_callbacks
 from eventd.log.core.topic_row import find_topic
 from eventd.log.topics.topics import ROUTEMASTER
+from eventd.resources.stream_configuration import CacheSpec, StreamTenantConfig, stream_caches, stream_tenants
 from eventd.store.engine.database import Connection
+from eventd.store.rows.registry import read_resources
+from eventd.streams.names import CacheName
 
 AREAS = (AREA,)
 
@@ -64,6 +69,11 @@ async def fix(services: Services, params: FixParams) -> dict[str, Any]:
     return {**shown, "fix": await carry_out(services, actions)}
 
 
+def _read_streams(conn: Connection) -> tuple[Mapping[str, StreamTenantConfig], Mapping[CacheName, CacheSpec]]:
+    stored = read_resources(conn)
+    return stream_tenants(stored), stream_caches(stored)
+
+
 def _read_callbacks(conn: Connection, group: str, now: int) -> list[Check]:
     chosen = [one for one in read_callbacks(conn).values() if group in ("", one.config.group)]
     losses = count_losses(conn, now - LOSSES_SINCE)
@@ -85,6 +95,8 @@ async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, An
         if services.settings is not None and services.settings.routemaster_listen is not None:
             topic = await services.database.read(find_topic, ROUTEMASTER)
             checks += check_surface(services.settings, services.settings.routemaster_listen, topic)
+        tenants, caches = await services.database.read(_read_streams)
+        checks += check_streams(tenants, caches, services.tenant_keys(), services.settings)
         checks += check_shipping((await services.database.read(read_shipping))["books"])
     if not groups:
         checks.append(Check("expected peers", CheckStatus.SKIP, detail="no EventGroup is declared"))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
     from eventd.observe.metrics import Metrics
     from eventd.resources.callback_configuration import CallbackConfig
     from eventd.resources.configuration import GroupConfig
+    from eventd.resources.stream_key_state import TenantKeyState
     from eventd.resources.subscriber_configuration import SubscriberLimits
     from eventd.runtime.clock import Clock
     from eventd.settings.model import Settings
@@ -70,7 +71,8 @@ class Services:
     judge the addresses of peers, `callback_rules` those of callbacks (None: only public ones are allowed).
     `settings` are those of a running node; a command has none.
     `test_callback` sends a test message to the endpoint of a callback, or of a subscriber of the Routemaster surface.
-    `subscriber_limits` returns the limits of requests to these subscribers; None: the defaults.
+    `subscriber_limits` returns the limits of requests to these subscribers; None: the defaults. `tenant_keys` returns
+    the states of the key sets of tenants in a running node; a command has none.
     """
 
     log: EventLog
@@ -87,6 +89,7 @@ class Services:
     settings: Settings | None = None
     test_callback: Callable[[CallbackConfig | SubscriberRow], Awaitable[CallbackTestResult]] = _no_test
     subscriber_limits: Callable[[], SubscriberLimits | None] = lambda: None
+    tenant_keys: Callable[[], Sequence[TenantKeyState]] = lambda: ()
 
     @property
     def effective(self) -> Following:

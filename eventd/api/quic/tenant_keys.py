@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -13,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from eventd.api.quic.key_sets import WATCH_SECONDS, KeySets, KeySetState
 from eventd.api.quic.key_sources import KeyContent, KeySourceReader
 from eventd.resources.stream_configuration import KeySourceConfig, StreamTenantConfig, TokenExchangeConfig
+from eventd.resources.stream_key_state import TenantKeyState
 from eventd.runtime.clock import Clock
 from eventd.settings.values import rights_of_others
 from eventd.streams.issuer_tokens import IssuerKey, read_issuer_keys
@@ -39,14 +41,6 @@ class TokenSigners(NamedTuple):
     problems: tuple[str, ...] = ()
 
 
-class TenantKeyState(NamedTuple):
-    """The state of a source of a tenant; `field` is its place in the tenant's spec."""
-
-    tenant: str
-    field: str
-    state: KeySetState
-
-
 class TenantKeys:
     """The keys of the tenants that are declared now. `generation` changes whenever keys may have changed."""
 
@@ -60,6 +54,7 @@ class TenantKeys:
         self._signing = KeySets("signing key", read_signing_key, reader, clock)
         self._raw: dict[str, frozenset[bytes] | None] = {}
         self._raw_generation = -1
+        self._has_tenants = asyncio.Event()
 
     @property
     def generation(self) -> int:
@@ -76,6 +71,10 @@ class TenantKeys:
         self._sets.declare(tenant.source for tenant in tenants.values() if tenant.source is not None)
         self._issuers.declare(exchange.keys for exchange in exchanges)
         self._signing.declare(map(_signing_source, exchanges))
+        if tenants:
+            self._has_tenants.set()
+        else:
+            self._has_tenants.clear()
 
     async def find(self, tenant: StreamTenantConfig, key_id: str = "") -> tuple[StreamKey, ...]:
         """Return the keys of a tenant; a set at a URL is fetched again for an unknown `key_id`."""
@@ -124,6 +123,7 @@ class TenantKeys:
     async def watch_for_ever(self) -> None:
         """Follow changes of the files, until cancelled."""
         while True:
+            await self._has_tenants.wait()
             for sets in (self._sets, self._signing, self._issuers):
                 await sets.watch()
             await self._clock.sleep(WATCH_SECONDS)
@@ -131,6 +131,7 @@ class TenantKeys:
     async def refresh_for_ever(self) -> None:
         """Fetch the sets at URLs when they are due, until cancelled."""
         while True:
+            await self._has_tenants.wait()
             for sets in (self._sets, self._issuers):
                 await sets.refresh()
             await self._clock.sleep(REFRESH_SECONDS)
@@ -146,11 +147,10 @@ class TenantKeys:
         found = []
         for name, tenant in self.tenants.items():
             if tenant.source is not None:
-                found.append(TenantKeyState(name, tenant.source.field, sets[tenant.source]))
+                found.append(_state(name, tenant.source.field, sets[tenant.source]))
             if (exchange := tenant.exchange) is not None:
-                found.append(TenantKeyState(name, f"exchange.{exchange.keys.field}", issuers[exchange.keys]))
-                signs = signing[_signing_source(exchange)]
-                found.append(TenantKeyState(name, "exchange.signingKeyFile", signs))
+                found.append(_state(name, f"exchange.{exchange.keys.field}", issuers[exchange.keys]))
+                found.append(_state(name, "exchange.signingKeyFile", signing[_signing_source(exchange)]))
         return found
 
     async def close(self) -> None:
@@ -160,6 +160,10 @@ class TenantKeys:
 
 def _by_source(sets: KeySets[Any]) -> dict[KeySourceConfig, KeySetState]:
     return {state.source: state for state in sets.states()}
+
+
+def _state(tenant: str, field: str, state: KeySetState) -> TenantKeyState:
+    return TenantKeyState(tenant, field, state.source.name, state.keys, state.age, state.problem, state.skipped)
 
 
 def _signing_source(exchange: TokenExchangeConfig) -> KeySourceConfig:

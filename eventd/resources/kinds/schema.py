@@ -8,7 +8,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from eventd.resources.kinds.fields import RESOURCE_NAME
 from eventd.resources.kinds.registry import Kind
-from eventd.resources.kinds.spec import Spec, defaults_of, name_of, walk
+from eventd.resources.kinds.spec import Spec, defaults_of, name_of, section_of, walk
 
 
 def kind_schema(kind: Kind) -> dict[str, Any]:
@@ -42,6 +42,8 @@ def _write_defaults(section: type[Spec], schema: dict[str, Any]) -> None:
         written = schema["properties"][name_of(info)]
         written.pop("title", None)
         written.pop("default", None)
+        if section_of(info) and "anyOf" in written:  # a section that may be absent
+            written |= next(each for each in written.pop("anyOf") if "$ref" in each)
         if (default := defaults.get(name_of(info))) not in (None, "", [], {}):
             written["default"] = default
 

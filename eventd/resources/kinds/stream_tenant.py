@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field
-from pydantic.json_schema import SkipJsonSchema
 
 from eventd.resources.kinds.fields import (
     Duration,
@@ -174,10 +173,10 @@ class TokenExchange(RemoteKeys):
 class StreamTenantSpec(RemoteKeys):
     """The spec of a StreamTenant; its name is that of the tenant."""
 
-    jwks: StreamKeySet | SkipJsonSchema[None] = Field(
+    jwks: StreamKeySet | None = Field(
         default=None, description="The keys that sign tokens of the tenant, written here: a key set (JWKS)."
     )
-    exchange: TokenExchange | SkipJsonSchema[None] = Field(
+    exchange: TokenExchange | None = Field(
         default=None, description="Who gets tokens of the tenant for a token of an OpenID Connect issuer."
     )
 

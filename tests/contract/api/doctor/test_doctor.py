@@ -754,7 +754,7 @@ _STATES = {"backing-off"}
 
 FILES = (
     *("callbacks.py", "checks.py", "certificates.py", "links.py", "lake.py", "local_socket.py", "readiness.py"),
-    "surface.py",
+    *("streams.py", "surface.py"),
 )
 
 

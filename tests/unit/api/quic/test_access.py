@@ -198,7 +198,7 @@ async def test_the_signing_key_of_an_exchange_is_a_key_of_the_tenant(house: Hous
     assert grant.ended(house.clock.now()) == ""
     file.chmod(0o644)
     await house.tenant_keys.reload()
-    states = {state.field: state.state for state in house.tenant_keys.states()}
+    states = {state.field: state for state in house.tenant_keys.states()}
     assert "every user of this machine may read the file" in states["exchange.signingKeyFile"].problem
     assert "none: cannot be read" in states["exchange.jwksFile"].problem
 
