@@ -533,6 +533,7 @@ RULES = [
             "eventd/node/membership.py": "runs the listener of its group",
             "eventd/node/routemaster.py": "runs the listener of the Routemaster surface",
             "eventd/node/stream_tenants.py": "gives the API the keys of the tenants of streams",
+            "eventd/node/streams.py": "runs the listener of streams",
             "eventd/node/topic_changes.py": "has the API read its keys again when another process changed them",
         },
     ),
