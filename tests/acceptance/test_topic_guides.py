@@ -13,7 +13,7 @@ from tests.support.ports import free_port, free_ports
 from tests.support.source import ROOT
 from tests.support.terminals import Terminal, make_commands
 
-GUIDES = ("multi-master", "publish-and-subscribe", "publish-and-subscribe-over-quic")
+GUIDES = ("multi-master", "publish-and-subscribe", "publish-and-subscribe-over-quic", "stream-tokens")
 BLOCK = re.compile(r"```(sh|text)\n(.*?)```", re.DOTALL)
 TERMINALS = re.compile(r"# terminals? ([\d ]+)\n")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
