@@ -34,8 +34,8 @@ def make_pair(
     """Write `tls.crt` and `tls.key` into a folder, which is created if it is missing.
 
     The certificate is valid for the host names and IP addresses `hosts`, and `for_peers` as that of `node`: other
-    programs may refuse a certificate that holds more than host names. Raises `Conflict` if a file exists, `Invalid` for a name that no certificate
-    can hold, and `Unavailable` if the files cannot be written.
+    programs may refuse a certificate that holds more than host names. Raises `Conflict` if a file exists, `Invalid` for
+    a name that no certificate can hold, and `Unavailable` if the files cannot be written.
     """
     certificate, key = _sign(node, hosts, days, now, for_peers=for_peers)
     cert_file, key_file = folder / CERT_NAME, folder / KEY_NAME

@@ -74,6 +74,8 @@ class StreamListener:
         self._ids = itertools.count(1)
         self._sessions: dict[QuicLink, StreamSession] = {}
         self._server: QuicServer | None = None
+        self._had_room_at = v0.clock.monotonic()
+        """When the frames of all connections were last within their limit."""
         self._chores: list[asyncio.Task[None]] = []
         metrics.unsent(lambda: sum(link.unsent for link in self._sessions))
 
@@ -142,6 +144,17 @@ class StreamListener:
         now = self._clock.now()
         for session in list(self._sessions.values()):
             session.check(now)
+        self._check_memory()
+
+    def _check_memory(self) -> None:
+        """Free memory if frames that do not end have left others no room for a while."""
+        budget, passed = self._context.budget, self._clock.monotonic()
+        if not budget.is_over():
+            self._had_room_at = passed
+        elif passed - self._had_room_at > self._options.ingress_wait:
+            waiting = {session: session.unhandled for session in self._sessions.values() if not session.is_closed}
+            if sum(waiting.values()) * 2 > budget.used:
+                max(waiting, key=lambda session: waiting[session]).shed()
 
     def _shed(self) -> None:
         """Free the memory of the connection whose frames take most."""

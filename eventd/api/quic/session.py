@@ -114,6 +114,11 @@ class StreamSession:
         """Return whether nothing of it is under way, and all that was written is sent."""
         return self.is_closed or self._link.is_closed or not (self._streams or self._subscriptions or self._link.unsent)
 
+    @property
+    def unhandled(self) -> int:
+        """Return the bytes of its streams that were not handled: most are of frames that have not arrived entirely."""
+        return sum(stream.unhandled for stream in self._streams)
+
     def check(self, now: int) -> None:
         """End what is not permitted any more or takes too long; keep the connection alive while it is in use."""
         if self._link.is_closed:
