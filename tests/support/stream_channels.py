@@ -56,6 +56,9 @@ class TokensOfTest:
         self.grants: list[TestGrant] = []
         self.gate: asyncio.Event | None = None
 
+    def recall(self, tenant: str, token: str) -> TestGrant | None:
+        return None
+
     async def authenticate(self, tenant: str, token: str) -> TestGrant:
         if self.gate is not None:
             await self.gate.wait()

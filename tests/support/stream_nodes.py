@@ -58,6 +58,11 @@ class StreamNode(TopicNode):
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         return next(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("VmRSS"))
 
+    def metric(self, name: str) -> float:
+        """Return the value of a metric, which is named with its labels."""
+        text = self.process.get("/metrics")[1].decode()
+        return next(float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(name + " "))
+
     def ready(self) -> bool:
         """Return whether the node says that it is ready."""
         return self.process.get("/readyz")[0] == 200

@@ -27,8 +27,9 @@ from eventd.streams.tokens import (
 )
 from federation.event import is_plain
 
-MOST_WAITING: Final = 1024
-"""Maximum number of tokens that are being verified or wait for it; only one is verified at a time."""
+MOST_WAITING: Final = 1 << 16
+"""Maximum number of tokens that are being verified or wait for it; only one is verified at a time, and one of each
+connection waits."""
 MOST_VERIFIED: Final = 4096
 """Maximum number of tokens that are remembered as verified: each stream of a client shows the same one."""
 MOST_DECISIONS: Final = 1024
@@ -153,6 +154,24 @@ class StreamAccess:
         """Return whether all clients have access."""
         return self._may_be_open and not self._keys and not self._tenant_keys.tenants
 
+    def recall(self, tenant: str, token: str) -> ClientGrant | None:
+        """Return what a token permits that was verified before, without waiting; None if it has to be verified."""
+        if not is_name(tenant):
+            return None
+        if self.is_open:
+            return OpenGrant(tenant, self)
+        if len(token) > LONGEST or not token.isascii():
+            return None
+        digest = _digest(tenant, token)
+        known = self._verified.get(digest)
+        if known is None or not self._tenant_keys.holds(tenant, known.signer):
+            return None
+        grant = TokenGrant(known.token, known.signer, self._tenant_keys)
+        if grant.ended(self._clock.now()):
+            return None
+        self._verified[digest] = self._verified.pop(digest)
+        return grant
+
     async def authenticate(self, tenant: str, token: str) -> ClientGrant:
         """Return what a stream with this token may do. Raises `AuthFailed`.
 
@@ -161,8 +180,8 @@ class StreamAccess:
         """
         if not is_name(tenant):
             raise AuthFailed("the tenant's name is not valid")
-        if self.is_open:
-            return OpenGrant(tenant, self)
+        if (grant := self.recall(tenant, token)) is not None:
+            return grant
         if len(token) > LONGEST or not is_plain(token):
             raise AuthFailed("the token is too long, or not text")
         if self._waiting >= MOST_WAITING:
@@ -196,22 +215,25 @@ class StreamAccess:
 
     async def _of_token(self, tenant: StreamTenantConfig, token: str) -> ClientGrant:
         """Return the grant of a token of the tenant. Raises `BadToken`."""
-        digest = hashlib.sha256(f"{tenant.name}\0{token}".encode()).digest()
-        known = self._verified.pop(digest, None)
-        if known is None or not self._tenant_keys.holds(tenant.name, known.signer):
-            keys = await self._tenant_keys.find(tenant, key_id_of(token))
-            async with self._turn:
-                await self._clock.sleep(0)  # between two verifications, everything else has its turn
-                known = _verify(token, tenant.name, keys, self._clock.now() / SECOND)
+        keys = await self._tenant_keys.find(tenant, key_id_of(token))
+        async with self._turn:
+            await self._clock.sleep(0)  # between two verifications, everything else has its turn
+            known = _verify(token, tenant.name, keys, self._clock.now() / SECOND)
         if self._tenant_keys.tenants.get(tenant.name) != tenant:
             raise BadToken("its tenant has changed")
         grant = TokenGrant(known.token, known.signer, self._tenant_keys)
         if grant.ended(self._clock.now()):
             raise BadToken("it has expired")
+        digest = _digest(tenant.name, token)
+        self._verified.pop(digest, None)
         self._verified[digest] = known
         if len(self._verified) > MOST_VERIFIED:
             del self._verified[next(iter(self._verified))]
         return grant
+
+
+def _digest(tenant: str, token: str) -> bytes:
+    return hashlib.sha256(f"{tenant}\0{token}".encode()).digest()
 
 
 def _verify(token: str, tenant: str, keys: tuple[StreamKey, ...], now: float) -> _Verified:

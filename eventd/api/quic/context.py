@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from eventd.api.framework.auth import ApiKey
@@ -89,7 +90,8 @@ class ConnectionContext:
     """What the streams of one connection share.
 
     `admit` counts the connection for the identity of a stream that was authenticated, and raises `NoPlace`.
-    `shed` frees the memory of the stream that holds most.
+    `shed` frees the memory of the stream that holds most. `authenticating` is held by the stream whose token is being
+    verified: a connection with many of them delays no other, and a token that several streams show is verified once.
     """
 
     server: ServerContext
@@ -98,6 +100,7 @@ class ConnectionContext:
     places: SubscriptionPlaces
     admit: Callable[[ClientGrant], None]
     shed: Callable[[], None]
+    authenticating: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def check_memory(self) -> None:
         """Free memory if the frames of the connection take too much."""

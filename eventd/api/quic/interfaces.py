@@ -66,6 +66,10 @@ class ClientGrant(Protocol):
 class Authenticator(Protocol):
     """Interface: decides about tokens."""
 
+    def recall(self, tenant: str, token: str) -> ClientGrant | None:
+        """Return what a token permits that was verified before, without waiting; None if it has to be verified."""
+        ...
+
     async def authenticate(self, tenant: str, token: str) -> ClientGrant:
         """Return what a token permits. Raises `AuthFailed`."""
         ...

@@ -315,29 +315,41 @@ class RequestStream:
             return
         if request.session is not None and not 1 <= len(request.session) <= LONGEST_SESSION:
             raise BadMessage(answers.MALFORMED_MESSAGE)
+        grant = self._server.access.recall(request.tenant_id, request.token)
+        if grant is not None:
+            self._settle(grant, request)
+            return
         self.state.phase = StreamPhase.AUTHENTICATING
         self._task = self._server.supervisor.spawn(self._authenticate(request), "authentication of a stream")
 
     async def _authenticate(self, request: AuthRequest) -> None:
         """Ask what the client may do, then take the frames that have arrived meanwhile."""
-        result, answer = "failed", answers.AUTH_FAILED
+        grant: ClientGrant | None = None
         try:
-            grant = await self._server.access.authenticate(request.tenant_id, request.token)
-            if self.state.phase is StreamPhase.AUTHENTICATING:
-                self._admit(grant, request)
-                result, answer = "ok", ""
+            async with self.state.connection.authenticating:
+                grant = await self._server.access.authenticate(request.tenant_id, request.token)
         except AuthFailed as error:
             if self._server.pause.is_over("auth"):
                 remote = self.state.connection.link.remote
                 logger.warning("stream not authenticated", extra={"remote": remote, "reason": str(error)})
-        except NoPlace as error:
-            result, answer = "overloaded", str(error)
         finally:  # another error is reported by the supervisor
             self._task = None
-            self._server.metrics.authenticated(result)
-            if answer:
-                self.state.end(Error(message=answer))
+            if self.state.phase is StreamPhase.AUTHENTICATING:
+                self._settle(grant, request)
             self.resume()
+
+    def _settle(self, grant: ClientGrant | None, request: AuthRequest) -> None:
+        """Admit the stream, or end it if it has no grant or no place."""
+        result, answer = "failed", answers.AUTH_FAILED
+        if grant is not None:
+            try:
+                self._admit(grant, request)
+                result, answer = "ok", ""
+            except NoPlace as error:
+                result, answer = "overloaded", str(error)
+        self._server.metrics.authenticated(result)
+        if answer:
+            self.state.end(Error(message=answer))
 
     def _admit(self, grant: ClientGrant, request: AuthRequest) -> None:
         state = self.state
