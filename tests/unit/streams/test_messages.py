@@ -87,6 +87,39 @@ def test_brackets_in_a_text_are_no_depth() -> None:
     assert read(json.dumps({"type": "error", "message": '"[{' * 1000})).message == '"[{' * 1000
 
 
+TEXTS = st.sampled_from(['"a"', '""', '"\\\\":"', '"x :"', '"{"', "null", "7", '"\\u0061"'])
+MEMBERS = st.lists(
+    st.tuples(
+        st.sampled_from(["tenant_id", "namespace", "cache", "key", "request_id", "type", "unknown"]),
+        st.sampled_from(["", " ", "\n", "\t "]),
+        TEXTS,
+    ),
+    max_size=8,
+)
+
+
+@given(MEMBERS)
+def test_a_message_is_read_exactly_if_no_member_of_it_is_given_twice(members: list[tuple[str, str, str]]) -> None:
+    text = "".join(f',"{name}"{blank}:{value}' for name, blank, value in members)
+    names = [name for name, _, _ in members if name != "unknown"]
+    try:
+        message = read(f'{{"type":"cache_get"{text}}}')
+    except BadMessage:
+        return
+    assert len({*names, "type"}) == len(names) + 1
+    for name, _, value in members:
+        assert name == "unknown" or getattr(message, name) == json.loads(value)
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t", "\n", "\r", "  "])
+@pytest.mark.parametrize("twice", ['"key"{}:"b"', '"request_id"{}:null', '"type"{}:"cache_get"'])
+def test_a_member_that_is_given_twice_is_malformed(blank: str, twice: str) -> None:
+    head = '"type":"cache_get","tenant_id":"t","namespace":"n","cache":"c"'
+    for text in (f'{head},"key":"a","request_id":7,{twice}', f'{head},{twice},"key":"a","request_id":7'):
+        with pytest.raises(BadMessage, match="malformed message"):
+            read("{" + text.format(blank) + "}")
+
+
 def test_null_is_as_good_as_left_out() -> None:
     assert read('{"type":"subscribe","stream":"s","start":null,"request_id":null}') == SubscribeRequest(stream="s")
 
