@@ -18,10 +18,10 @@ from tests.bench.rivals.servers import Server, program
 from tests.support.source import ROOT
 
 CACHE = """
-apiVersion: federation.routerd.net/v1alpha1
+apiVersion: stream.routerd.net/v1alpha1
 kind: StreamCache
 metadata: {name: bench}
-spec: {tenant: bench, namespace: default, name: bench, maxBytes: 128Mi}
+spec: {tenant: bench, namespace: default, name: bench, maxBytes: 128MiB}
 """
 CORE = "a"
 """The name of a server that runs on the first core."""
