@@ -60,6 +60,7 @@ class ScriptedServer:
         authority = Authority(folder)
         files = authority.issue("quic")
         self.ca = authority.file
+        self.pin = files.pin
         self.certificate = QuicCertificate.of_files(files.cert, files.key, SystemClock().now())
         self.records: dict[str, list[bytes]] = {"t1/default/orders": [], "t1/default/other": []}
         self.values: dict[str, bytes] = {}
@@ -77,6 +78,7 @@ class ScriptedServer:
         self.refuse: Callable[[str], str] = lambda _: ""  # the refusal of a publish to a stream, or of a cache request
         self.refuse_token: Callable[[str], str] = lambda _: ""
         self.holds_answers = False
+        self.garbage = b""  # what is sent in place of each answer
         self.layout: Callable[[ScriptedFeed, int, list[bytes]], bytes] = shared_with_offsets
         self.written: dict[tuple[str | None, int], int] = {}
         self.server: QuicServer
@@ -189,9 +191,13 @@ class ScriptedStream:
         self.session: str | None = None
         self.is_authenticated = False
         self.has_ended = False
+        self.has_failed = False  # the client has given it up
         self._reader = StreamFrameReader()
 
     def say(self, message: Message, *, end: bool = False) -> None:
+        if self.server.garbage:
+            self.stream.write(self.server.garbage)
+            return
         self.stream.write(encode_frame(0, write_message(message)), end=end)
 
     def received(self, data: bytes, *, ended: bool) -> None:
@@ -207,7 +213,9 @@ class ScriptedStream:
             self.stream.write(b"", end=True)
         self.server.note()
 
-    def was_reset(self, code: int) -> None: ...
+    def was_reset(self, code: int) -> None:
+        self.has_failed = True
+        self.server.note()
 
     def was_stopped(self, code: int) -> None: ...
 

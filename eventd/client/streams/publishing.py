@@ -243,13 +243,9 @@ class Publishing:
 
 def require_size(payloads: Sequence[bytes]) -> int:
     """Return the bytes of payloads. Raises `TooLarge` if the node would refuse them."""
-    size = 0
-    for payload in payloads:
-        if len(payload) > MOST_RECORD:
-            raise TooLarge(
-                f"a payload has {len(payload)} bytes, more than {MOST_RECORD}", hint="publish it in several records"
-            )
-        size += len(payload)
+    if (largest := max(map(len, payloads), default=0)) > MOST_RECORD:
+        raise TooLarge(f"a payload has {largest} bytes, more than {MOST_RECORD}", hint="publish it in several records")
+    size = sum(map(len, payloads))
     if len(payloads) > MOST_RECORDS:
         raise TooLarge(f"{len(payloads)} records are more than {MOST_RECORDS}", hint="publish several batches")
     if size + 4 * len(payloads) + OVERHEAD > MAX_PAYLOAD:

@@ -6,9 +6,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 
 from eventd.client import Lost, StreamClient
-from eventd.errors import Invalid, MissingExtra, SecretUnreadable, Unavailable
+from eventd.errors import EventdError, Invalid, MissingExtra, SecretUnreadable, Unavailable
+from eventd.streams.frames import Flags, encode_frame
+from eventd.streams.messages import CacheOk, write_message
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
 from tests.support.scripted_streams import ScriptedServer, listen
@@ -31,8 +35,46 @@ async def test_the_certificate_is_verified_unless_a_ca_a_pin_or_the_program_says
                     await streams.publish("default/orders", b"a", ack=False)
     assert server.records["t1/default/orders"] == []
     assert server.tokens == []
-    async with StreamClient(server.address, "t1", verify=False) as streams:
-        await streams.reach()
+    digest = x509.load_pem_x509_certificate(server.certificate.chain).fingerprint(hashes.SHA256()).hex()
+    for right in ({"ca": server.ca}, {"pin": server.pin}, {"pin": digest}, {"verify": False}):
+        async with StreamClient(server.address, "t1", **right) as streams:  # type: ignore[arg-type]
+            await streams.reach()
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        encode_frame(0, b"[]"),
+        encode_frame(0, b'{"type":"unknown"}'),
+        encode_frame(0, write_message(CacheOk(request_id=1))),
+        encode_frame(Flags.PUBLISH_ACK, b""),
+        encode_frame(Flags.SHARED_EVENTS, bytes(4)),
+    ],
+)
+async def test_a_server_that_answers_something_else_is_an_error(server: ScriptedServer, garbage: bytes) -> None:
+    async with StreamClient(server.address, "t1", ca=server.ca, patience=0) as streams:
+        server.garbage = garbage
+        async with asyncio.timeout(10):
+            for call in (
+                streams.publish("default/orders", b"a"),
+                streams.cache("default/primary").get("k"),
+                anext(streams.subscribe("default/orders")),
+            ):
+                with pytest.raises(EventdError, match="cannot be read"):
+                    await call
+
+
+async def test_an_answer_that_cannot_be_read_ends_the_stream_alone(server: ScriptedServer) -> None:
+    async with StreamClient(server.address, "t1", ca=server.ca) as streams:
+        cache = streams.cache("default/primary")
+        await cache.put("k", b"v")
+        server.garbage = encode_frame(0, b"{}")
+        waiting = asyncio.ensure_future(cache.get("k"))
+        await server.until(lambda: any(stream.has_failed for stream in server.streams))
+        server.garbage = b""
+        assert await waiting == b"v"
+    assert len(server.links) == 1
 
 
 async def test_a_client_that_does_not_verify_reaches_loopback_alone() -> None:
