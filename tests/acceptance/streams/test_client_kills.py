@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eventd.client import Event, Published, StreamClient, StreamGap, Subscription
+from eventd.client import At, Event, Published, StreamClient, StreamGap, Subscription
 from tests.support.ports import free_port
 from tests.support.processes import Processes
 from tests.support.stream_nodes import TENANT, StreamNode
@@ -113,6 +113,31 @@ def test_acknowledged_records_survive_kills_once_and_reach_every_subscription_on
 ) -> None:
     killed = KilledNode(processes, database_url=postgres_url)
     asyncio.run(storm(killed, chance, kills=3))
+
+
+async def lose(killed: KilledNode) -> None:
+    """Kill a node that holds a stream in its memory alone; see what subscriptions before and after it are given."""
+    stream = "default/fleeting"
+    killed.node.create(stream, durability="ephemeral")
+    async with killed.client() as streams, streams.subscribe(stream) as subscription:
+        await streams.publish_batch(stream, [b"%d" % number for number in range(10)])
+        assert [await anext(subscription) for _ in range(10)] == [Event(at, b"%d" % at) for at in range(10)]
+        await asyncio.to_thread(killed.node.kill9)
+        await asyncio.to_thread(killed.node.start)
+        done = await streams.publish(stream, b"new")
+        async with asyncio.timeout(PATIENCE):
+            assert await anext(subscription) == Event(10, b"new")
+        async with streams.subscribe(stream, At(3), epoch=done.epoch) as late:
+            gap = await anext(late)
+            assert isinstance(gap, StreamGap)
+            assert (gap.first, gap.last, gap.missed) == (3, 9, 7)
+            assert await anext(late) == Event(10, b"new")
+
+
+def test_what_a_kill_takes_from_a_stream_in_memory_is_given_as_a_gap(processes: Processes) -> None:
+    killed = KilledNode(processes)
+    asyncio.run(lose(killed))
+    assert killed.node.faults() == []
 
 
 def test_the_certificate_that_a_node_made_is_trusted_by_its_file(processes: Processes) -> None:
