@@ -16,6 +16,7 @@ from eventd.streams.base64_text import read_bytes, write_bytes
 MARK: Final = "$b64"
 """The only member of the object that stands for bytes which are not text."""
 _BYTES: Final = f'{{"{MARK}":"'
+_TEXTS: Final = msgspec.json.Decoder(list[str])
 
 
 def record_of(payload: bytes) -> str:
@@ -67,3 +68,12 @@ def payload_of(record: str) -> bytes:
         except ValueError:
             return record.encode()
     return record.encode()
+
+
+def payloads_of(records: Sequence[str]) -> list[bytes]:
+    """Return the payloads of records, as `payload_of` does for each, but faster where all are texts."""
+    try:
+        texts = _TEXTS.decode(f"[{','.join(records)}]")
+    except ValueError:
+        return [*map(payload_of, records)]
+    return [*map(str.encode, texts)]

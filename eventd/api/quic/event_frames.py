@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from eventd.api.topics.shared_reads import Page
@@ -11,7 +12,7 @@ from eventd.streams.frames import encode_frame
 from eventd.streams.layouts import EventBatch, write_events
 from eventd.streams.messages import EventBatchMessage, write_message
 from eventd.streams.names import StreamName
-from eventd.streams.payloads import payload_of
+from eventd.streams.payloads import payloads_of
 
 
 class EventForm(NamedTuple):
@@ -47,13 +48,14 @@ def frames_of(page: Page, form: EventForm) -> EventFrames:
 
 
 def _encode(seqs: Sequence[int], records: Sequence[str], form: EventForm) -> EventFrames:
-    payloads = [*map(payload_of, records)]
+    payloads = payloads_of(records)
+    sizes = [*map(len, payloads)]
     frames = [
         _frame(payloads[start:stop], seqs[start] - 1, form)
         for first, last in runs_of(seqs)
-        for start, stop in split(payloads, first, last, form)
+        for start, stop in split(sizes, first, last, form)
     ]
-    return EventFrames(b"".join(frames), len(frames), len(payloads), sum(map(len, payloads)))
+    return EventFrames(b"".join(frames), len(frames), len(payloads), sum(sizes))
 
 
 def _frame(payloads: Sequence[bytes], base: int, form: EventForm) -> bytes:
@@ -78,13 +80,13 @@ def runs_of(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
     yield start, end
 
 
-def split(payloads: Sequence[bytes], first: int, last: int, form: EventForm) -> Iterator[tuple[int, int]]:
+def split(sizes: Sequence[int], first: int, last: int, form: EventForm) -> Iterator[tuple[int, int]]:
     """Yield the index ranges of frames for the payloads from `first` to before `last`; too large a one is alone."""
-    start, size = first, 0
-    for index in range(first, last):
-        more = len(payloads[index])
-        if index > start and (index - start == form.max_events or size + more > form.max_bytes):
-            yield start, index
-            start, size = index, 0
-        size += more
-    yield start, last
+    start = first
+    while start < last:
+        stop = min(start + form.max_events, last)
+        if sum(sizes[start:stop]) > form.max_bytes:
+            ends = accumulate(sizes[start:stop])
+            stop = start + max(1, sum(1 for end in ends if end <= form.max_bytes))
+        yield start, stop
+        start = stop

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.streams.payloads import payload_of, record_of, texts_of
+from eventd.streams.payloads import payload_of, payloads_of, record_of, texts_of
 
 
 @given(st.binary(max_size=100) | st.text(max_size=50).map(lambda text: text.encode(errors="surrogatepass")))
@@ -53,3 +53,15 @@ def test_records_of_many_payloads_are_those_of_each(payloads: list[bytes]) -> No
 @pytest.mark.parametrize("payload", [b'","', b'\\","', b'"', b"\\", b"\\u0000", b"\x00", b"", b",", "é".encode()])
 def test_quotes_and_commas_do_not_part_a_payload(payload: bytes) -> None:
     assert texts_of([payload, b"x", payload]).texts == [record_of(payload), '"x"', record_of(payload)]
+
+
+@given(
+    st.lists(
+        st.binary(max_size=20).map(record_of)
+        | st.text(max_size=20).map(lambda text: record_of(text.encode(errors="surrogatepass")))
+        | st.sampled_from(["1", "null", "[]", '{"a":"b"}', '{"$b64":1}', '"\\n"', '""']),
+        max_size=6,
+    )
+)
+def test_many_records_have_the_payloads_that_each_of_them_has(records: list[str]) -> None:
+    assert payloads_of(records) == [*map(payload_of, records)]
