@@ -81,6 +81,7 @@ class MemoryLink:
         self.opened: list[MemoryChannel] = []
         self.closed_with: tuple[int, str] | None = None
         self.pings = 0
+        self.is_paused = False
 
     def streams_left(self, *, unidirectional: bool) -> int:
         return self.left - len(self.opened)
@@ -95,6 +96,12 @@ class MemoryLink:
 
     def ping(self) -> None:
         self.pings += 1
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
 
     def close(self, code: int = 0, reason: str = "") -> None:
         self.is_closed = True

@@ -85,6 +85,34 @@ class ServerContext:
     shed: Callable[[], None]
 
 
+class LinkPause:
+    """Pauses a connection while publishes of its streams wait for memory: the client gets no credit meanwhile."""
+
+    def __init__(self, link: QuicLink, soon: Callable[[Callable[[], None]], object]) -> None:
+        self._link = link
+        self._soon = soon
+        self._waiting = 0
+        self._is_paused = False
+
+    def begin(self) -> None:
+        """Note that a publish waits."""
+        self._waiting += 1
+        if not self._is_paused:
+            self._is_paused = True
+            self._link.pause()
+
+    def end(self) -> None:
+        """Note that it does not wait any more."""
+        self._waiting -= 1
+        if not self._waiting:
+            self._soon(self._resume)  # not at once: resuming calls the streams back
+
+    def _resume(self) -> None:
+        if self._is_paused and not self._waiting:
+            self._is_paused = False
+            self._link.resume()
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionContext:
     """What the streams of one connection share.
@@ -100,6 +128,7 @@ class ConnectionContext:
     places: SubscriptionPlaces
     admit: Callable[[ClientGrant], None]
     shed: Callable[[], None]
+    pause: LinkPause
     authenticating: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def check_memory(self) -> None:

@@ -122,11 +122,12 @@ class PublishRequests:
         self._state = state
         self._server = state.connection.server
         self._order = PublishOrder()
+        self._blocked_since: float | None = None
         self._targets: dict[bytes | StreamName, PublishTarget] = {}
 
     # --- binary
 
-    def take_unacknowledged(self, payload: bytes, *, may_wait: bool) -> bool:
+    def take_unacknowledged(self, payload: bytes) -> bool:
         """Handle a binary batch without an answer."""
         state = self._state
         try:
@@ -137,10 +138,7 @@ class PublishRequests:
                 state.end(Error(message=target.refusal))
                 return HANDLED
             if state.connection.budget.find_refusal(HEADER_BYTES + len(payload)):
-                if may_wait:
-                    return MUST_WAIT
-                self._server.metrics.dropped("overloaded", count)
-                return HANDLED
+                return self._wait_or_drop(count)
             if _is_over(payload, head.at, count):
                 self._server.metrics.dropped("too_large", count)
                 return HANDLED
@@ -194,7 +192,7 @@ class PublishRequests:
 
     # --- JSON
 
-    def take_message(self, request: PublishRequest | PublishBatchRequest, size: int, *, may_wait: bool) -> bool:
+    def take_message(self, request: PublishRequest | PublishBatchRequest, size: int) -> bool:
         """Handle a JSON publish of a frame of `size` bytes. Raises `BadMessage`."""
         require_names(request)
         state, id = self._state, request.request_id
@@ -208,10 +206,7 @@ class PublishRequests:
         is_acknowledged = request.ack != "none" and not state.is_silent
         refusal = state.connection.budget.find_refusal(HEADER_BYTES + size)
         if refusal and not is_acknowledged:
-            if may_wait:
-                return MUST_WAIT
-            self._server.metrics.dropped("overloaded", len(texts))
-            return HANDLED
+            return self._wait_or_drop(len(texts))
         if is_acknowledged and id is None and not refusal:
             refusal = answers.NO_ID if isinstance(request, PublishRequest) else answers.NO_ID_OF_BATCH
         if refusal:
@@ -229,6 +224,16 @@ class PublishRequests:
 
     # --- both
 
+    def _wait_or_drop(self, records: int) -> bool:
+        """Have an unacknowledged publish wait for memory; drop it if that lasts too long, with those that follow it."""
+        now = self._server.clock.monotonic()
+        if self._blocked_since is None:
+            self._blocked_since = now
+        if now - self._blocked_since < self._server.options.ingress_wait:
+            return MUST_WAIT
+        self._server.metrics.dropped("overloaded", records)
+        return HANDLED
+
     def _refuse(self, form: PublishForm, id: RequestId | None, text: str, records: int) -> None:
         """Answer a publish that is not written; the stream continues."""
         self._server.metrics.published("refused", records, 0)
@@ -242,6 +247,7 @@ class PublishRequests:
         self, form: PublishForm, target: PublishTarget, payloads: Sequence[bytes], id: RequestId | None, size: int
     ) -> None:
         state, server = self._state, self._server
+        self._blocked_since = None
         key = write_key(state.session, id) if id is not None and state.session else ""
         try:
             future = server.publisher.submit(self._order, state.grant.subject, target, payloads, key)

@@ -61,7 +61,6 @@ class RequestStream:
         self._place: HeldPlace | None = None
         self._task: asyncio.Task[None] | None = None
         self._parked: Frame | None = None
-        self._parked_until = 0.0
         self._peer_has_ended = False
         self._is_deaf = False
         """Whether the client does not read answers."""
@@ -147,7 +146,7 @@ class RequestStream:
         elif state.phase is StreamPhase.READY and (reason := state.find_end(now)):
             state.end(Error(message=reason))
             self.resume()
-        elif self._parked is not None and passed >= self._parked_until:
+        elif self._parked is not None:
             self._run()
 
     def resume(self) -> None:
@@ -188,10 +187,8 @@ class RequestStream:
         """Handle one frame; return whether another may follow."""
         if not self._may_read():
             return False
-        frame, self._parked = self._parked, None
-        if frame is not None:
-            self.state.connection.budget.leave(self._run)
-        else:
+        frame = self._unpark()
+        if frame is None:
             try:
                 frame = self._reader.take()
             except BadFrame as error:
@@ -202,11 +199,9 @@ class RequestStream:
             if self._peer_has_ended:
                 self._end_with_peer()
             return False
-        may_wait = not self._parked_until or self._clock.monotonic() < self._parked_until
-        if self._handle(frame, may_wait=may_wait) is not HANDLED:
+        if self._handle(frame) is not HANDLED:
             self._park(frame)
             return False
-        self._parked_until = 0.0
         self.state.give(HEADER_BYTES + len(frame.payload))
         if self.state.answers.ready_bytes >= MOST_READY:
             self._flush()
@@ -218,8 +213,16 @@ class RequestStream:
     def _park(self, frame: Frame) -> None:
         """Keep a frame until there is room for it, or it has waited too long."""
         self._parked = frame
-        self._parked_until = self._parked_until or self._clock.monotonic() + self._server.options.ingress_wait
         self.state.connection.budget.wait(self._run)
+        self.state.connection.pause.begin()
+
+    def _unpark(self) -> Frame | None:
+        """Remove and return the frame that waits; None if none does."""
+        frame, self._parked = self._parked, None
+        if frame is not None:
+            self.state.connection.budget.leave(self._run)
+            self.state.connection.pause.end()
+        return frame
 
     def _end_with_peer(self) -> None:
         """End the stream that the client has ended."""
@@ -242,8 +245,7 @@ class RequestStream:
         """Forget the frames that were not handled."""
         size = self.unhandled
         self._reader.clear()
-        self._parked = None
-        self.state.connection.budget.leave(self._run)
+        self._unpark()
         if size:
             self.state.give(size)
 
@@ -259,7 +261,7 @@ class RequestStream:
 
     # --- one frame
 
-    def _handle(self, frame: Frame, *, may_wait: bool) -> bool:
+    def _handle(self, frame: Frame) -> bool:
         state, flags = self.state, frame.flags
         if flags & ~KNOWN if not state.is_silent else flags & ~Flags.PUBLISH:
             self._server.metrics.bad_frame("flags")
@@ -267,7 +269,7 @@ class RequestStream:
             return HANDLED
         if not flags & Flags.PUBLISH:
             self._server.metrics.frame("in", "json")
-            return self._handle_message(frame.payload, may_wait=may_wait)
+            return self._handle_message(frame.payload)
         if state.phase is StreamPhase.FRESH:
             self._refuse_unproven()
             return HANDLED
@@ -278,9 +280,9 @@ class RequestStream:
             self._server.metrics.frame("in", "acknowledged_publish")
             return self._publishes.take_acknowledged(frame.payload)
         self._server.metrics.frame("in", "publish")
-        return self._publishes.take_unacknowledged(frame.payload, may_wait=may_wait)
+        return self._publishes.take_unacknowledged(frame.payload)
 
-    def _handle_message(self, payload: bytes, *, may_wait: bool) -> bool:
+    def _handle_message(self, payload: bytes) -> bool:
         state = self.state
         try:
             if payload.count(b",") > MOST_COMMAS:
@@ -295,7 +297,7 @@ class RequestStream:
             elif reason := state.find_end(self._clock.now()):
                 state.end(Error(message=reason))
             elif isinstance(request, PublishRequest | PublishBatchRequest):
-                return self._publishes.take_message(request, len(payload), may_wait=may_wait)
+                return self._publishes.take_message(request, len(payload))
             else:
                 self._messages.take(request)
         except BadMessage as error:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Final
 
 from eventd.api.quic.budgets import CONNECTION_FULL
-from eventd.api.quic.context import ConnectionContext, HeldPlace, ServerContext
+from eventd.api.quic.context import ConnectionContext, HeldPlace, LinkPause, ServerContext
 from eventd.api.quic.interfaces import Channel, ClientGrant, NoPlace, OpenSubscription
 from eventd.api.quic.request_stream import RequestStream
 from eventd.quic.link import QuicLink
@@ -80,7 +81,8 @@ class StreamSession:
         self._link = link
         self._subscriptions = ConnectionSubscriptions(server, link, ids)
         self.budget = server.budget.open(server.options.conn_inflight_bytes)
-        self._context = ConnectionContext(server, link, self.budget, self._subscriptions, self._admit, self.shed)
+        pause = LinkPause(link, asyncio.get_running_loop().call_soon)
+        self._context = ConnectionContext(server, link, self.budget, self._subscriptions, self._admit, self.shed, pause)
         self._streams: dict[RequestStream, None] = {}
         self._place: HeldPlace | None = None
         self._was_cut = False

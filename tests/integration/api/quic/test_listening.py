@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from eventd.api.quic.budgets import CONNECTION_FULL
 from eventd.quic.certificate import QuicCertificate
 from eventd.runtime.clock import SystemClock
 from eventd.testing import until
@@ -73,6 +74,26 @@ async def test_publishes_on_streams_of_both_kinds_are_stored(listening: StreamsI
 async def test_a_large_frame_is_stored(listening: StreamsInMemory) -> None:
     async with session(listening) as client:
         await client.publish(STREAM, *[b"x" * (1 << 20)] * 8)
+
+
+async def test_a_client_that_publishes_faster_than_the_log_is_slowed_down(
+    start_streams: StartStreams, authority: Authority
+) -> None:
+    streams = await start_streams(conn_inflight_bytes=256 << 10, ingress_wait=30.0)
+    await streams.server.put(TOPIC, durability="fsync")
+    await streams.listener.start("127.0.0.1", 0, certificate(authority))
+    try:
+        async with session(streams) as client:
+            stream = await client.stream()
+            for _ in range(200):
+                stream.write(wire.publish(STREAM, *[b"x" * 1000] * 64))
+            stream.write(wire.publish_acked(1, STREAM, b"last"))
+            while (ack := wire.read_ack(await stream.frame(30.0))).status:
+                assert ack.message == CONNECTION_FULL
+                stream.write(wire.publish_acked(1, STREAM, b"last"))
+            assert (await streams.server.get(TOPIC)).body["count"] == 200 * 64 + 1
+    finally:
+        await streams.listener.stop()
 
 
 async def test_many_streams_of_one_connection_are_served_at_once(listening: StreamsInMemory) -> None:
