@@ -25,6 +25,8 @@ logger = logging.getLogger("eventd.quic")
 INITIAL_BYTES: Final = 1200
 """Bytes of the smallest datagram that may open a connection."""
 ID_BYTES: Final = 8
+CLOSING_SECONDS: Final = 0.1
+"""How long the socket stays open after its connections were closed."""
 TOO_MANY: Final = "too many connections"
 
 
@@ -110,8 +112,12 @@ class QuicServer:
     async def close(self, code: int = 0, reason: str = "") -> None:
         """End all connections, tell their peers, and close the socket."""
         self.stop_accepting()
-        for link in list(self._links):
+        open_links = [link for link in self._links if not link.is_closed]
+        for link in open_links:
             link.close(code, reason)
+        if open_links:  # until they have read it, a packet of theirs must not meet a closed port
+            await self._clock.sleep(CLOSING_SECONDS)
+        for link in list(self._links):
             link.abandon(reason)
         self._socket.close()
         await self._clock.sleep(0)  # a turn of the loop, in which the users of the connections are called

@@ -75,7 +75,7 @@ class ConnectionBudget:
         self._listener.given_back()
 
     def find_refusal(self, size: int) -> str:
-        """Return why a publish of `size` bytes, which are counted, is refused; empty if there is room for it."""
+        """Return why a publish is refused; empty if there is room, apart from `size` bytes that are counted."""
         if self.used - size > self._most:
             return CONNECTION_FULL
         return LISTENER_FULL if self._listener.is_over(size) else ""

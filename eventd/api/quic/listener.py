@@ -30,6 +30,8 @@ CHECK_SECONDS: Final = 0.25
 """The pause between two checks of what has ended or takes too long."""
 DRAIN_SECONDS: Final = 0.02
 """The pause between two looks at what a stopping listener waits for."""
+LINGER_SECONDS: Final = 0.1
+"""How long a stopping listener leaves the last ends of streams to the network."""
 GOODBYE: Final = "broker shutting down"
 
 logger = logging.getLogger("eventd.streams")
@@ -115,6 +117,8 @@ class StreamListener:
             await self._clock.sleep(DRAIN_SECONDS)
             if all(session.has_ended for session in self._sessions.values()) or self._clock.monotonic() >= until:
                 break
+        if any(not session.is_closed for session in self._sessions.values()):
+            await self._clock.sleep(LINGER_SECONDS)  # ends of streams that are written are not necessarily sent
         await server.close(0, GOODBYE)
         for chore in self._chores:
             chore.cancel()

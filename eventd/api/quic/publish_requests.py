@@ -23,7 +23,6 @@ from eventd.api.quic.stream_state import HANDLED, MUST_WAIT, StreamState
 from eventd.api.topics.write import MAX_RECORDS
 from eventd.errors import EventdError
 from eventd.log.topics.write import WriteResult
-from eventd.streams.frames import HEADER_BYTES
 from eventd.streams.layouts import (
     ACKNOWLEDGED_BYTES,
     BadLayout,
@@ -137,7 +136,7 @@ class PublishRequests:
             if target.refusal:
                 state.end(Error(message=target.refusal))
                 return HANDLED
-            if state.connection.budget.find_refusal(HEADER_BYTES + len(payload)):
+            if state.find_refusal():
                 return self._wait_or_drop(count)
             if _is_over(payload, head.at, count):
                 self._server.metrics.dropped("too_large", count)
@@ -164,7 +163,7 @@ class PublishRequests:
             head = read_publish_head(payload, ACKNOWLEDGED_BYTES)
             target = self._find_encoded(head.names)
             count = read_publish_count(payload, head.at)
-            refusal = target.refusal or state.connection.budget.find_refusal(HEADER_BYTES + len(payload))
+            refusal = target.refusal or state.find_refusal()
             if not refusal and _is_over(payload, head.at, count):
                 refusal = answers.BATCH_TOO_LARGE
             if refusal:
@@ -204,7 +203,7 @@ class PublishRequests:
             self._end_with(target.refusal, id)
             return HANDLED
         is_acknowledged = request.ack != "none" and not state.is_silent
-        refusal = state.connection.budget.find_refusal(HEADER_BYTES + size)
+        refusal = state.find_refusal()
         if refusal and not is_acknowledged:
             return self._wait_or_drop(len(texts))
         if is_acknowledged and id is None and not refusal:

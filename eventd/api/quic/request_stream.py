@@ -199,10 +199,12 @@ class RequestStream:
             if self._peer_has_ended:
                 self._end_with_peer()
             return False
+        size = HEADER_BYTES + len(frame.payload)
+        self.state.unhandled = self._reader.held + size
         if self._handle(frame) is not HANDLED:
             self._park(frame)
             return False
-        self.state.give(HEADER_BYTES + len(frame.payload))
+        self.state.give(size)
         if self.state.answers.ready_bytes >= MOST_READY:
             self._flush()
         return True

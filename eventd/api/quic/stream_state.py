@@ -43,6 +43,8 @@ class StreamState:
         self.session = ""
         self.held = 0
         """Its bytes in the budget of the connection."""
+        self.unhandled = 0
+        """Those of them that belong to frames that were not handled."""
         self._grant: ClientGrant | None = None
         self._finished: Callable[[], None] | None = None
 
@@ -81,6 +83,13 @@ class StreamState:
         """Count bytes as done."""
         self.held -= size
         self.connection.budget.give(size)
+
+    def find_refusal(self) -> str:
+        """Return why no publish is accepted now; empty if there is room.
+
+        What the stream itself has sent behind it does not count: it has to be read anyway.
+        """
+        return self.connection.budget.find_refusal(self.unhandled)
 
     # --- answers
 
