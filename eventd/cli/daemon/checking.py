@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from eventd.api.framework.auth import Keys
+from eventd.api.quic.access import require_access
 from eventd.api.routemaster.configuration import read_clients, read_root_key
 from eventd.cli.gateway.lock import holder
 from eventd.errors import DatabaseUnavailable, EventdError, SettingsError
 from eventd.log.core.head import lock_head
+from eventd.quic.library import require
 from eventd.resources.callback_configuration import callbacks
 from eventd.resources.configuration import effective
 from eventd.resources.declared_tls import declared_tls, tls_of_callbacks
 from eventd.resources.kinds.registry import EVENT_GROUP
+from eventd.resources.stream_configuration import stream_tenants
 from eventd.runtime.clock import SystemClock
 from eventd.settings.model import Settings
-from eventd.store.engine.database import Database
+from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.foreign_file import refuse_foreign
 from eventd.store.engine.integrity import find_damage
-from eventd.store.rows.keys import KeyRow, read_keys
+from eventd.store.rows.keys import read_keys
 from eventd.store.rows.registry import read_resources
 from eventd.store.schema import migrations
 from eventd.text.plural import counted
@@ -34,6 +37,7 @@ LITTLE_SPACE = 1 << 30
 NO_SPACE = 64 << 20
 """Free bytes below which a disk is a warning, and below which it is a failure."""
 
+R = TypeVar("R")
 State = Literal["ok", "warning", "failed"]
 
 
@@ -59,6 +63,7 @@ def check_settings(settings: Settings) -> Iterator[Check]:
     except DatabaseUnavailable:
         yield Check("api keys", "warning", "the database does not answer, so its API keys are unknown")
         return
+    yield from _check_streams(settings, keys)
     if keys:
         yield Check("api keys", "ok", "an API key is required")
     elif settings.api_listen.is_loopback:
@@ -95,6 +100,27 @@ def _check_routemaster(settings: Settings) -> Iterator[Check]:
     yield Check("routemaster", "ok", f"{root} and {counted(len(clients), 'token')} in the settings")
 
 
+def _check_streams(settings: Settings, keys: Keys) -> Iterator[Check]:
+    """Yield the checks of the QUIC listener; none if it is off."""
+    if settings.quic_listen is None:
+        return
+    yield from _check_tls("streams tls", "the QUIC listener", settings.quic_tls, settings)
+    try:
+        require("EVENTD_QUIC_LISTEN")
+        tenants = stream_tenants(_database_rows(settings, read_resources))
+        require_access(settings, keys, tenants)
+    except DatabaseUnavailable:
+        yield Check("streams", "warning", "the database does not answer, so its tenants are unknown")
+        return
+    except EventdError as error:
+        yield Check("streams", "failed", str(error))
+        return
+    if keys or tenants:
+        yield Check("streams", "ok", f"a token is required; {counted(len(tenants), 'tenant')} declared")
+    else:
+        yield Check("streams", "ok", f"neither keys nor tenants: every client that reaches {settings.quic_listen}")
+
+
 def keys_of(settings: Settings) -> Keys:
     """Return the API keys of the settings, and those of the database if it can be read.
 
@@ -103,7 +129,7 @@ def keys_of(settings: Settings) -> Keys:
     """
     keys = Keys.of(settings)
     try:
-        keys.reload_from(_database_keys(settings))
+        keys.reload_from(_database_rows(settings, read_keys))
     except DatabaseUnavailable as error:
         try:
             keys.require_any()
@@ -113,17 +139,17 @@ def keys_of(settings: Settings) -> Keys:
     return keys
 
 
-def _database_keys(settings: Settings) -> list[KeyRow]:
-    """Return the keys of the database; none if it is missing or cannot be read, which other checks report.
+def _database_rows(settings: Settings, read: Callable[[Connection], list[R]]) -> list[R]:
+    """Return rows of the database; none if it is missing or cannot be read, which other checks report.
 
-    Raises `DatabaseUnavailable`: whether an API without other keys is open to all is then unknown.
+    Raises `DatabaseUnavailable`: whether there are keys is then unknown.
     """
     try:
         with closing(Database(settings.database_url)) as database:
             if database.path is not None and not database.path.exists():
                 return []
             refuse_foreign(database.path)
-            return database.read_now(read_keys)
+            return database.read_now(read)
     except DatabaseUnavailable:
         raise
     except EventdError:

@@ -530,3 +530,17 @@ def test_a_command_beside_a_node_counts_waits_by_the_clock_of_the_node(processes
     lock.write_text(lock.read_text().replace(str(told - 7), "5"))
     node.kill9()
     assert asyncio.run(origin()) != 5, "what a killed node has left means nothing"
+
+
+@pytest.mark.parametrize(
+    ("listen", "keys", "state", "detail"),
+    [
+        ("127.0.0.1:0", "", "ok", "neither keys nor tenants: every client that reaches 127.0.0.1:0"),
+        ("0.0.0.0:5000", "", "failed", "other machines can reach the QUIC listener on 0.0.0.0:5000"),
+        ("0.0.0.0:5000", "key:r", "ok", "a token is required; 0 tenants declared"),
+    ],
+)
+def test_check_says_who_may_use_streams(daemon: Daemon, listen: str, keys: str, state: str, detail: str) -> None:
+    checked = daemon.run("check", "-o", "json", env={"EVENTD_QUIC_LISTEN": listen, "EVENTD_API_KEYS": keys})
+    (found,) = [check for check in json.loads(checked.stdout)["checks"] if check["name"] == "streams"]
+    assert (found["state"], found["detail"][: len(detail)]) == (state, detail)

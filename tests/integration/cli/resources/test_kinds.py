@@ -28,6 +28,16 @@ spec:
   url: https://billing.example/hooks?key=a
   signing: {keys: [{id: new, secretFile: /k}, {id: next, state: pending, secretFile: /k}]}
 ---
+apiVersion: stream.routerd.net/v1alpha1
+kind: StreamTenant
+metadata: {name: acme}
+spec: {jwksURL: "https://keys.example/acme"}
+---
+apiVersion: stream.routerd.net/v1alpha1
+kind: StreamCache
+metadata: {name: acme-sessions}
+spec: {tenant: acme, name: sessions, maxEntries: 5, maxTTL: 1h}
+---
 apiVersion: federation.routerd.net/v1alpha1
 kind: FederationSLO
 metadata: {name: edge-slo}
@@ -78,6 +88,8 @@ def test_every_kind_is_listed_described_and_applied_again(routerctl: Control) ->
         "plugin/claim",
         "eventsubscription/claims",
         "eventcallback/billing",
+        "streamtenant/acme",
+        "streamcache/acme-sessions",
         "federationslo/edge-slo",
         "dynamicconfigsource/claim-source",
         "dynamicoverridepolicy/masks",
@@ -88,12 +100,16 @@ def test_every_kind_is_listed_described_and_applied_again(routerctl: Control) ->
     assert ["billing", "group:edge", "https://billing.example/hooks?key=a", "standard", "new"] in [
         row[:5] for row in rows
     ]
+    assert ["acme", "https://keys.example/acme", "-"] in [row[:3] for row in rows]
+    assert ["acme-sessions", "acme", "default", "sessions", "64MiB"] in [row[:5] for row in rows]
     assert ["edge-slo", "edge", "30", "180"] in [row[:4] for row in rows]
     assert ["claim-source", "claim", "5m0s"] in [row[:3] for row in rows]
     assert ["masks", "EventSubscription/claims"] in [row[:2] for row in rows]
     for kind, name in (
         ("sub", "claims"),
         ("ec", "billing"),
+        ("tenant", "acme"),
+        ("cache", "acme-sessions"),
         ("slo", "edge-slo"),
         ("plugin", "claim"),
         ("dop", "masks"),
@@ -117,6 +133,8 @@ def test_what_a_subscription_refers_to_stays_as_long_as_it(routerctl: Control) -
         "dynamicoverridepolicy/masks deleted",
         "dynamicconfigsource/claim-source deleted",
         "federationslo/edge-slo deleted",
+        "streamcache/acme-sessions deleted",
+        "streamtenant/acme deleted",
         "eventcallback/billing deleted",
         "eventsubscription/claims deleted",
         "plugin/claim deleted",
