@@ -1,4 +1,5 @@
 """The measurements of `routerctl bench`: load, nodes, and the check that everything arrived.
 
-May import: api.errors, api.framework, client, net, runtime, tls.
+May import: api.errors, api.framework, client, client.streams, net, quic, runtime, streams, text,
+    tls.
 """

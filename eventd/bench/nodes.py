@@ -116,6 +116,8 @@ class OwnNode(Node):
         api, port = ports
         client = NodeClient(Address(False, "127.0.0.1", api, ""), self.key)
         super().__init__(name, client, listen=("127.0.0.1", port), secret=secret)
+        self.quic_listen = ""
+        """Where it listens for QUIC; empty: nowhere. Set before the start."""
         self._database = database
         self._log = folder / f"{name}.log"
         self._child: subprocess.Popen[bytes] | None = None
@@ -143,6 +145,7 @@ class OwnNode(Node):
             "EVENTD_MAX_CONNECTIONS": "4096",
             "EVENTD_CALLBACK_ALLOW": "127.0.0.1",
             **({"EVENTD_DATABASE_URL": self._database} if self._database else {}),
+            **({"EVENTD_QUIC_LISTEN": self.quic_listen} if self.quic_listen else {}),
         }
         migrate = ["--migrate"] if self._database else []
         try:

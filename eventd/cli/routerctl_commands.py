@@ -430,6 +430,11 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
                 "bench.bench.callbacks",
                 "Measure how fast a node pushes signed events to HTTP endpoints, and how soon a single event arrives.",
             ),
+            "stream": Leaf(
+                "bench.bench.stream",
+                "Measure how soon records that are published over QUIC are delivered, and how many per second.",
+            ),
+            "cache": Leaf("bench.bench.cache", "Measure how fast a cache answers over QUIC."),
             "mixed": Leaf(
                 "bench.bench.mixed", "Measure emitting, sending to another node and watching a topic at the same time."
             ),

@@ -374,6 +374,7 @@ class Node:
         self._started.append(streams.stop)
         await streams.start(self.reconciler.declared)
         self.streams = streams
+        streams.declare(self.reconciler.declared)  # what was declared while it started
 
     def _make_local_listener(self) -> LocalListener | None:
         """Return what serves the API on the local socket; None without a socket."""

@@ -137,6 +137,61 @@ def callbacks(
     return Measurement(Callbacks(callbacks, dead, per_request), {"batch": 256, "in_flight": 1})
 
 
+@measurement(
+    "database",
+    load=Load(
+        events=5_000,
+        what="records",
+        batch=1,
+        in_flight=1,
+        lines="Publishers, each with a connection of its own.",
+        unit="a payload",
+    ),
+)
+def stream(
+    streams: Annotated[int, _number("--streams", 100, "Number of streams; the publishers are spread over them.")] = 1,
+    fanout: Annotated[int, _number("--fanout", 1000, "Subscribers of each stream, with connections of their own.")] = 1,
+    window: Annotated[
+        int,
+        _number("--window", 1000, "Batches that each publisher has under way; without answers, up to their delivery."),
+    ] = 1,
+    ack: Annotated[
+        Literal["batch", "none"],
+        typer.Option("--ack", metavar="MODE", help="batch: each batch is answered after its commit; none: no answers."),
+    ] = "batch",
+    durability: Annotated[
+        Literal["ephemeral", "memory", "disk", "fsync"],
+        typer.Option("--durability", metavar="CLASS", help="Durability of the streams; fsync flushes each commit."),
+    ] = "fsync",
+) -> Measurement:
+    """Measure how soon records that are published over QUIC are delivered, and how many per second."""
+    from eventd.bench.stream_bench import StreamMeasurement, StreamShape
+
+    shape = StreamShape(streams, fanout, window, answered=ack == "batch", durability=durability)
+    return Measurement(StreamMeasurement(shape), {"durability": "full" if durability == "fsync" else durability})
+
+
+@measurement(
+    "database",
+    load=Load(events=20_000, what="requests", in_flight=1, lines="Connections to the node.", unit="a value"),
+)
+def cache(
+    operation: Annotated[
+        Literal["put", "hit", "miss"],
+        typer.Option("--operation", metavar="NAME", help="put: store values; hit: read values; miss: read none."),
+    ] = "hit",
+    keys: Annotated[int, _number("--keys", 1_000_000, "Number of keys.")] = 1024,
+    streams: Annotated[int, _number("--streams", 64, "QUIC streams of each connection.")] = 1,
+    window: Annotated[int, _number("--window", 10_000, "Requests under way at a time, over all streams.")] = 1,
+) -> Measurement:
+    """Measure how fast a cache answers over QUIC."""
+    from eventd.bench.cache_bench import CacheMeasurement, CacheShape
+
+    if window > keys:
+        raise typer.BadParameter(f"--window {window}: a key has one request at a time, so --keys must be as many")
+    return Measurement(CacheMeasurement(CacheShape(operation, keys, streams, window)), {"batch": 1})
+
+
 @measurement(*REMOTE, "database", load=Load(duration=Duration.read("10s"), batch=256, in_flight=2, peer=True))
 def mixed(
     watchers: Annotated[int, _number("--watchers", 10_000, "Number of watchers of a topic.")] = 10,

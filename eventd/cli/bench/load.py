@@ -30,9 +30,6 @@ def _number(name: str, help: str, most: int, default: int | None) -> dict[str, t
     return option(name, "NUMBER", help, kind=kind, default=default, min=1, max=most)
 
 
-_SIZE: Final = option(
-    "--size", "SIZE", "Size of one event as it is stored.", kind=Size, default=Size(350), min=32, max=MIB
-)
 _FOLDER: Final = option(
     "--folder", "DIR", "Parent of the temporary folder of the nodes, which determines the disk to measure."
 )
@@ -61,7 +58,8 @@ _PEER: Final = {
 class Load:
     """The load options that a measurement offers, with their defaults; a default of 0 leaves the option out.
 
-    The help of `--events` calls the events `what`. `peer` adds the options for a second node.
+    The help of `--events` calls the events `what`, `lines` is that of `--in-flight`, `unit` is what has
+    `--size`. `peer` adds the options for a second node.
     """
 
     events: int = 0
@@ -69,6 +67,8 @@ class Load:
     duration: Duration | None = None
     batch: int = 0
     in_flight: int = 0
+    lines: str = "Connections, each with one request at a time."
+    unit: str = "one event as it is stored"
     peer: bool = False
 
     def options(self) -> dict[str, tuple[Any, Any]]:
@@ -76,13 +76,12 @@ class Load:
         events = f"Number of {self.what} (default: {self.events:,})."
         duration = "Measure for this long, such as 10s, instead of a number of events."
         span = {"kind": Duration | None, "default": self.duration, "min": MILLISECOND, "max": HOUR}
-        in_flight = "Connections, each with one request at a time."
         return {
             **(_number("--events", events, 100_000_000, None) if self.events else {}),
             **option("--duration", "DURATION", duration, **span),
-            **_SIZE,
+            **option("--size", "SIZE", f"Size of {self.unit}.", kind=Size, default=Size(350), min=32, max=MIB),
             **(_number("--batch", "Events per request.", 10_000, self.batch) if self.batch else {}),
-            **(_number("--in-flight", in_flight, 1000, self.in_flight) if self.in_flight else {}),
+            **(_number("--in-flight", self.lines, 1000, self.in_flight) if self.in_flight else {}),
             **(_PEER if self.peer else {}),
             **_FOLDER,
         }

@@ -103,8 +103,10 @@ def _carry_out(session: Session, bench: Benchmark, plan: BenchPlan, keeping: Res
 
     kept = _look_before(keeping)
     if plan.durability != "full":
+        default = "full" if plan.durability == "normal" else "fsync"
         note(
-            "note: durability normal: the last acknowledged records may be lost in a power failure; the default is full"
+            f"note: durability {plan.durability}: the last acknowledged records may be lost in a power failure; the"
+            f" default is {default}"
         )
     result = _measure(bench, plan)
     shown = result.show()

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
@@ -18,40 +16,7 @@ from eventd.bench.federation import Federation
 from eventd.bench.nodes import Node, OwnNode
 from eventd.bench.site import Site
 from eventd.cli.program.exits import ExitCode
-from eventd.cli.routerctl import main
-
-SEVEN = {"events", "seconds", "events_per_second", "p50_ms", "p99_ms", "verified", "settings"}
-
-
-class Ended(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-Bench = Callable[..., Ended]
-
-
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Bench:
-    """Runs `routerctl bench` as its entry point does."""
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setenv("EVENTD_SERVER", "http://127.0.0.1:1")  # what it does not go by
-
-    def run(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["routerctl", "bench", *arguments])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capfd.readouterr()
-        assert list((tmp_path / "tmp").iterdir()) == [], "nothing is left"
-        return Ended(int(ended.value.code or 0), captured.out, captured.err)
-
-    return run
+from tests.integration.bench.conftest import Bench, Ended, told
 
 
 @pytest.fixture(scope="module")
@@ -90,19 +55,6 @@ def guest(bench: Bench, pair: list[OwnNode], tmp_path: Path) -> Bench:
         return bench(what, *arguments, *where)
 
     return run
-
-
-def told(ended: Ended) -> dict[str, Any]:
-    """The one JSON object of a run that went well."""
-    assert ended.code == 0, ended.err
-    result: dict[str, Any] = json.loads(ended.out)
-    assert set(result) >= SEVEN
-    assert result["verified"] is True
-    assert result["problems"] == []
-    assert result["seconds"] > 0
-    assert result["events_per_second"] > 0
-    assert 0 < result["p50_ms"] <= result["p99_ms"]
-    return result
 
 
 @pytest.mark.parametrize(
