@@ -112,7 +112,7 @@ class StreamMetrics:
         )
         seconds = Histogram(
             "routerd_eventd_cache_seconds",
-            "Seconds from reading the frame of a `get` or `put` to writing its answer.",
+            "Seconds of a `get` or `put`, without reading its frame and writing its answer.",
             ("op",),
             buckets=_CACHE_SECONDS,
             registry=self._registry,
