@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from enum import IntFlag
 from typing import Final, NamedTuple
 
 MAGIC: Final = b"FLX1"
@@ -18,15 +17,15 @@ HEADER_BYTES: Final = 12
 _HEADER: Final = struct.Struct(">4sHHI")
 
 
-class Flags(IntFlag):
-    """The layout of a payload; without any it is a JSON message."""
+class Flags:
+    """The layout of a payload; without any it is a JSON message. Plain numbers, because operators of enums are slow."""
 
-    PUBLISH = 0x0001
-    EVENTS = 0x0002  # of one subscription
-    SHARED_EVENTS = 0x0004  # the same bytes for several subscriptions
-    ACKNOWLEDGED = 0x0008  # of a publish: it is answered
-    PUBLISH_ACK = 0x0010
-    OFFSETS = 0x0020  # of events: the offset of the first one comes before them
+    PUBLISH: Final = 0x0001
+    EVENTS: Final = 0x0002  # of one subscription
+    SHARED_EVENTS: Final = 0x0004  # the same bytes for several subscriptions
+    ACKNOWLEDGED: Final = 0x0008  # of a publish: it is answered
+    PUBLISH_ACK: Final = 0x0010
+    OFFSETS: Final = 0x0020  # of events: the offset of the first one comes before them
 
 
 KNOWN: Final = 0x003F
