@@ -18,7 +18,7 @@ from eventd.log.topics.errors import Throttled
 from eventd.resources.stream_configuration import TokenExchangeConfig
 from eventd.runtime.clock import SECOND, Clock
 from eventd.runtime.log_pause import LogPause
-from eventd.streams.issuer_tokens import claim_of, has_value, verify_issuer_token
+from eventd.streams.claims import claim_of, has_value
 from eventd.streams.permissions import MOST, Permission
 from eventd.streams.tokens import LONGEST, BadToken, StreamToken, key_id_of, sign
 
@@ -93,6 +93,8 @@ class TokenIssuer:
         keys = await self._keys.issuer_keys(exchange, key_id_of(token))
         if not keys:
             raise Unavailable("the keys of the issuer cannot be read", hint="see the node's log, or routerctl doctor")
+        from eventd.streams.issuer_tokens import verify_issuer_token  # loads the cryptography
+
         async with self._turn:
             await self._clock.sleep(0)  # between two verifications, everything else has its turn
             now = self._clock.now() // SECOND

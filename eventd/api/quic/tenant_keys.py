@@ -5,11 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
-
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eventd.api.quic.key_sets import WATCH_SECONDS, KeySets, KeySetState
 from eventd.api.quic.key_sources import KeyContent, KeySourceReader
@@ -17,8 +13,12 @@ from eventd.resources.stream_configuration import KeySourceConfig, StreamTenantC
 from eventd.resources.stream_key_state import TenantKeyState
 from eventd.runtime.clock import Clock
 from eventd.settings.values import rights_of_others
-from eventd.streams.issuer_tokens import IssuerKey, read_issuer_keys
 from eventd.streams.tokens import StreamKey, read_key_set
+
+if TYPE_CHECKING:  # the functions load the cryptography: a node without tenants does without
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from eventd.streams.issuer_tokens import IssuerKey, IssuerKeySet
 
 REFRESH_SECONDS: Final = 10.0
 """Seconds between two looks for URLs that are due."""
@@ -50,7 +50,7 @@ class TenantKeys:
         self._reader = reader
         self._declared: dict[str, tuple[StreamKey, ...]] = {}
         self._sets = KeySets("key set", lambda got: read_key_set(got.content), reader, clock)
-        self._issuers = KeySets("key set of an issuer", lambda got: read_issuer_keys(got.content), reader, clock)
+        self._issuers = KeySets("key set of an issuer", _read_issuer_keys, reader, clock)
         self._signing = KeySets("signing key", read_signing_key, reader, clock)
         self._raw: dict[str, frozenset[bytes] | None] = {}
         self._raw_generation = -1
@@ -174,10 +174,20 @@ def _public(exchange: TokenExchangeConfig, keys: tuple[TokenSigner, ...]) -> tup
     return tuple(StreamKey(exchange.key_id, key.private.public_key()) for key in keys)
 
 
+def _read_issuer_keys(got: KeyContent) -> IssuerKeySet:
+    from eventd.streams.issuer_tokens import read_issuer_keys
+
+    return read_issuer_keys(got.content)
+
+
 def read_signing_key(got: KeyContent) -> TokenSigners:
     """Return the key in a file. Raises ValueError, whose text shows nothing of the key."""
     if rights := rights_of_others(got.mode):
         raise ValueError(f"every user of this machine may {rights} the file: run chmod o= on it")
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
     try:
         key = load_pem_private_key(got.content, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from eventd.streams.issuer_tokens import IssuerKey, claim_of, has_value, read_issuer_keys, verify_issuer_token
+from eventd.streams.claims import claim_of, has_value
+from eventd.streams.issuer_tokens import IssuerKey, read_issuer_keys, verify_issuer_token
 from eventd.streams.tokens import LEEWAY, LONGEST, BadKeySet, BadToken
 from tests.support.stream_tokens import KEY, OTHER, PrivateKey, b64, ec_key, issuer_token, jwk, jwks, rsa_key
 
