@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qh3._hazmat import Buffer, QuicConnectionCore, pull_quic_header
@@ -89,6 +90,23 @@ class LibraryConnection(QuicConnection):
                 self.receive_datagram(datagram, address, now)
             else:
                 self._receive_unproven(datagram, address, now)
+
+    # A stream may be over before the event that says so is delivered; then there is nothing left to do.
+
+    def send_stream_data(self, stream_id: int, data: Any, end_stream: bool = False) -> None:
+        """Send bytes of a stream, unless it is over."""
+        with suppress(ValueError):
+            super().send_stream_data(stream_id, data, end_stream)
+
+    def reset_stream(self, stream_id: int, error_code: int) -> None:
+        """Give up the sending side of a stream, unless it is over."""
+        with suppress(ValueError):
+            super().reset_stream(stream_id, error_code)
+
+    def stop_stream(self, stream_id: int, error_code: int) -> None:
+        """Ask the peer to send nothing more on a stream, unless it is over."""
+        with suppress(ValueError):
+            super().stop_stream(stream_id, error_code)
 
     def deliver(self, link: QuicLink) -> None:
         """Call the link back for each event since the last time."""

@@ -143,7 +143,7 @@ class RawClient(QuicConnectionProtocol):
         self.streams: dict[int, RawStream] = {}
         self.opened: deque[RawStream] = deque()
         self.closed_by: tuple[int, str] | None = None
-        self.is_open = False
+        self.is_open = self.is_asleep = False
         self._changed = asyncio.Event()
         self._stalled: set[int] = set()
         self._write_limits = quic._write_stream_limits
@@ -222,6 +222,18 @@ class RawClient(QuicConnectionProtocol):
     def transmit_soon(self) -> None:
         """Send what is pending in the next turn of the loop."""
         self._transmit_soon()
+
+    def fall_asleep(self) -> None:
+        """Take and send nothing more, as a process that is stopped by a signal."""
+        self.is_asleep = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def datagram_received(self, data: bytes | str, addr: Any) -> None:
+        """Take a datagram, unless asleep."""
+        if not self.is_asleep:
+            super().datagram_received(data, addr)
 
     def error_received(self, exc: Exception) -> None:
         """End the connection: no process listens at the port any more."""

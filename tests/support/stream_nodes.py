@@ -28,7 +28,7 @@ class StreamNode(TopicNode):
     def __init__(
         self, processes: Processes, name: str, *, database_url: str | None = None, key: str = "", **env: str
     ) -> None:
-        settings = {"EVENTD_QUIC_LISTEN": "127.0.0.1:0", **env}
+        settings = {"EVENTD_QUIC_LISTEN": "127.0.0.1:0", "EVENTD_QUIC_DRAIN": "2s", **env}
         super().__init__(processes, name, database_url=database_url, **settings)
         self.headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.maker = TokenMaker(TENANT)
