@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 
@@ -104,3 +105,23 @@ def test_a_reader_that_leaves_ends_the_command_without_a_traceback(quic: QuicThr
         said = running.stderr.read()
         assert running.wait(20) == 1
     assert b"Traceback" not in said
+
+
+def on_a_terminal(*words: str) -> bytes:
+    """Run a command whose output is a terminal, and return what it shows."""
+    primary, secondary = os.openpty()
+    try:
+        done = subprocess.run([*CONTROL, *words], stdout=secondary, stderr=subprocess.PIPE, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+        return os.read(primary, 1 << 16)
+    finally:
+        os.close(primary)
+        os.close(secondary)
+
+
+def test_a_payload_does_not_control_a_terminal(control: Control, quic: QuicThread) -> None:
+    quic.server.records[ORDERS] = [b"\x1b[31mred", b"\xff\x00"]
+    quic.server.values["k"] = b"\x1b]0;title\x07"
+    shown = on_a_terminal("stream", "subscribe", ORDERS, "--from", "earliest", "--count", "2", *quic.options)
+    assert shown.splitlines() == [b"\\x1b[31mred", b"\\xff\\x00"]
+    assert on_a_terminal("cache", "get", "t1/default/primary", "k", *quic.options) == b"\\x1b]0;title\\x07\r\n"
