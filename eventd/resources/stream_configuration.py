@@ -38,7 +38,7 @@ class KeySourceConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClaimGrantConfig:
-    """The permissions of whom a claim has a value; `*`: any value but false, null and empty."""
+    """The permissions of tokens in which a claim has a value; `*`: any value but false, null and empty."""
 
     claim: str
     value: str
