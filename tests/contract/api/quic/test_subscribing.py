@@ -400,6 +400,32 @@ async def test_a_thousand_subscribers_at_one_place_share_one_read_and_one_encode
     assert (len(encoded), len(read)) == (1, 0), "the end of the log is in memory"
 
 
+async def test_subscribers_that_do_not_read_cause_no_reads(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded, read = [], []
+    monkeypatch.setattr("eventd.api.quic.event_frames._encode", lambda *args: encoded.append(1) or encode(*args))
+    monkeypatch.setattr(shared_reads, "read_topic_page", lambda *args: read.append(1) or read_topic_page(*args))
+    client = node.client()
+    streams = [await client.read() for _ in range(40)]
+    slow, fast = streams[::4], [stream for number, stream in enumerate(streams) if number % 4]
+    for stream in slow:
+        stream.stall()
+    await node.put_many(400, 1000)
+    for stream in slow:
+        await stream.until(lambda stream: stream.unsent >= MARK)
+    for stream in fast:
+        await stream.until_seen(400)
+    del encoded[:], read[:]
+    for number in range(10):
+        await node.put("a", "b")
+        for stream in fast:
+            await stream.until_seen(402 + 2 * number)
+    assert (len(encoded), len(read)) == (10, 0)
+    for stream in slow:
+        stream.resume()
+        await stream.until_seen(420)
+        assert stream.seen == fast[0].seen
+
+
 # --- what a restart loses ---------------------------------------------------------------------------------------------
 
 
