@@ -229,7 +229,7 @@ def test_migrate_accepts_every_setting_that_it_accepted_before() -> None:
     addresses = {"--callback-allow", "--callback-deny", "--peer-allow", "--peer-deny"}
     added_later = {"--local-socket", "--api-clients", "--attempt-retention", "--notices-topic", *tls, *addresses}
     offered = all_options(command_named("routerd-eventd", "migrate"))
-    added_later |= {flag for flag in shared_flags() if flag.startswith("--routemaster-")}
+    added_later |= {flag for flag in shared_flags() if flag.startswith(("--routemaster-", "--quic-"))}
     assert {*offered, *UNUSED_OPTIONS["migrate"]} >= set(shared_flags()) - added_later
 
 
