@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Final, NamedTuple
 
 from eventd.api.quic import answers
 from eventd.api.quic.answers import AnswerSlot, json_frame
+from eventd.api.quic.publish_units import PublishUnits, QueuedBatch
 from eventd.api.quic.publishing import (
-    PublishOrder,
     PublishRefusal,
     PublishTarget,
     StoredBatch,
     read_receipt,
-    refusal_of,
+    require_valid,
     write_key,
 )
 from eventd.api.quic.stream_state import HANDLED, MUST_WAIT, StreamState
 from eventd.api.topics.write import MAX_RECORDS
-from eventd.errors import EventdError
-from eventd.log.topics.write import WriteResult
 from eventd.streams.layouts import (
     ACKNOWLEDGED_BYTES,
     BadLayout,
@@ -57,9 +52,6 @@ MOST_TARGETS: Final = 64
 """Streams whose permission is remembered for a client's stream."""
 
 
-logger = logging.getLogger("eventd.streams")
-
-
 class PublishForm(NamedTuple):
     """How a publish is answered: what it is called in the metrics, and the frames of its two answers."""
 
@@ -72,7 +64,6 @@ class PublishJob(NamedTuple):
     """A batch on its way. `slot` is None if it is not acknowledged."""
 
     form: PublishForm
-    name: StreamName
     request_id: RequestId | None
     slot: AnswerSlot | None
     records: int
@@ -120,7 +111,9 @@ class PublishRequests:
     def __init__(self, state: StreamState) -> None:
         self._state = state
         self._server = state.connection.server
-        self._order = PublishOrder()
+        self._units = PublishUnits(
+            self._server.publisher, lambda: state.grant.subject, self._done, lambda: state.resume()
+        )
         self._blocked_since: float | None = None
         self._targets: dict[bytes | StreamName, PublishTarget] = {}
 
@@ -245,46 +238,47 @@ class PublishRequests:
     def _submit(
         self, form: PublishForm, target: PublishTarget, payloads: Sequence[bytes], id: RequestId | None, size: int
     ) -> None:
-        state, server = self._state, self._server
+        state, clock = self._state, self._server.clock
         self._blocked_since = None
-        key = write_key(state.session, id) if id is not None and state.session else ""
         try:
-            future = server.publisher.submit(self._order, state.grant.subject, target, payloads, key)
+            require_valid(target, payloads)
         except PublishRefusal as refusal:
             if id is None:
-                server.metrics.dropped(refusal.reason, len(payloads))
+                self._server.metrics.dropped(refusal.reason, len(payloads))
             else:
                 self._refuse(form, id, refusal.text, len(payloads))
             return
         charge = size + UNIT_BYTES + RECORD_BYTES * len(payloads)
         state.take(charge)
         slot = None if id is None else state.answers.reserve()
-        job = PublishJob(form, target.name, id, slot, len(payloads), size, charge, server.clock.monotonic())
-        future.add_done_callback(partial(self._done, job))
+        content = sum(map(len, payloads))
+        job = PublishJob(form, id, slot, len(payloads), content, charge, clock.monotonic())
+        key = write_key(state.session, id) if id is not None and state.session else ""
+        self._units.add(target, QueuedBatch(payloads, size, job), key)
 
-    def _done(self, job: PublishJob, future: asyncio.Future[WriteResult]) -> None:
-        """Answer a batch whose unit is done."""
-        state, metrics = self._state, self._server.metrics
-        error = asyncio.CancelledError() if future.cancelled() else future.exception()
-        refusal = None if error is None else refusal_of(error, job.name)
-        if isinstance(error, Exception) and not isinstance(error, EventdError):
-            logger.error("publish failed", exc_info=error)
-        state.give(job.charge)
+    def flush(self) -> None:
+        """Submit the batches that were collected; others join those that follow units under way."""
+        self._units.flush_first()
+
+    def _done(self, job: PublishJob, result: StoredBatch | PublishRefusal) -> None:
+        """Answer a batch that is written, or not."""
+        metrics = self._server.metrics
+        is_stored = isinstance(result, StoredBatch)
+        self._state.give(job.charge)
         if job.slot is None or job.request_id is None:
-            if refusal is None:
+            if isinstance(result, StoredBatch):
                 metrics.published("ok", job.records, job.size)
             else:
-                metrics.dropped(refusal.reason, job.records)
+                metrics.dropped(result.reason, job.records)
             return
         seconds = self._server.clock.monotonic() - job.begun
-        metrics.published("ok" if refusal is None else "refused", job.records, job.size, seconds)
+        metrics.published("ok" if is_stored else "refused", job.records, job.size, seconds)
         metrics.frame("out", job.form.name)
-        if refusal is None:
-            answer = job.form.ok(job.request_id, self._server.publisher.stored(future.result()))
+        if isinstance(result, StoredBatch):
+            answer = job.form.ok(job.request_id, result)
         else:
-            answer = job.form.error(job.request_id, refusal.text)
-        state.answers.fill(job.slot, answer)
-        state.resume()
+            answer = job.form.error(job.request_id, result.text)
+        self._state.answers.fill(job.slot, answer)
 
 
 def _is_over(payload: bytes, at: int, count: int) -> bool:

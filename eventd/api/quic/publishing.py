@@ -78,6 +78,11 @@ class PublishOrder:
         self._under_way = 0
         self._turn = Turn.FRONT
 
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no unit is under way."""
+        return not self._under_way
+
     def join(self, unit: PublishRecords) -> None:
         """Let a unit follow those that are under way; call `leave` when it is done."""
         if self._under_way:
@@ -103,13 +108,10 @@ class Publisher:
     def submit(
         self, order: PublishOrder, subject: str, target: PublishTarget, payloads: Sequence[bytes], key: str
     ) -> asyncio.Future[WriteResult]:
-        """Queue a batch; the future gets its result once it is as safe as its topic says. Raises `PublishRefusal`."""
-        if len(payloads) > MAX_RECORDS:
-            raise PublishRefusal(answers.BATCH_TOO_LARGE, "too_large")
-        if payloads and max(map(len, payloads)) > MAX_RECORD_BYTES:
-            raise PublishRefusal(answers.RECORD_TOO_LARGE, "too_large")
-        if not target.topic:
-            raise PublishRefusal(answers.stream_not_found(target.name), "unknown_stream")
+        """Queue a batch; the future gets its result once it is as safe as its topic says.
+
+        Raises `PublishRefusal` if the node stops.
+        """
         unit = PublishRecords(
             target.topic,
             self._drafts(subject, payloads),
@@ -151,6 +153,16 @@ class Publisher:
             written.durability,
             epoch_of(self._log.epoch, written.topic_id),
         )
+
+
+def require_valid(target: PublishTarget, payloads: Sequence[bytes]) -> None:
+    """Raises `PublishRefusal` for a batch that no topic takes."""
+    if len(payloads) > MAX_RECORDS:
+        raise PublishRefusal(answers.BATCH_TOO_LARGE, "too_large")
+    if payloads and max(map(len, payloads)) > MAX_RECORD_BYTES:
+        raise PublishRefusal(answers.RECORD_TOO_LARGE, "too_large")
+    if not target.topic:
+        raise PublishRefusal(answers.stream_not_found(target.name), "unknown_stream")
 
 
 def refusal_of(error: BaseException, name: StreamName) -> PublishRefusal:

@@ -32,6 +32,8 @@ from eventd.streams.messages import (
 
 EXTENSIONS: Final = frozenset(("gap", "session", "receipt"))
 LONGEST_SESSION: Final = 64
+_PUBLISH: Final = int(Flags.PUBLISH)  # plain numbers are compared faster
+_ACKNOWLEDGED: Final = int(Flags.ACKNOWLEDGED)
 MOST_FRAMES: Final = 256
 """Frames of one stream in a row, before other streams get their turn."""
 MOST_READY: Final = 64 << 10
@@ -170,6 +172,7 @@ class RequestStream:
                 self._run_soon()
         finally:
             self._is_running = False
+        self._publishes.flush()
         self._flush()
         if self.state.phase is StreamPhase.CLOSING and self.unhandled:
             self._discard()
@@ -265,11 +268,11 @@ class RequestStream:
 
     def _handle(self, frame: Frame) -> bool:
         state, flags = self.state, frame.flags
-        if flags & ~KNOWN if not state.is_silent else flags & ~Flags.PUBLISH:
+        if flags & ~KNOWN if not state.is_silent else flags & ~_PUBLISH:
             self._server.metrics.bad_frame("flags")
             state.answer(Error(message=answers.UNSUPPORTED_FLAGS))
             return HANDLED
-        if not flags & Flags.PUBLISH:
+        if not flags & _PUBLISH:
             self._server.metrics.frame("in", "json")
             return self._handle_message(frame.payload)
         if state.phase is StreamPhase.FRESH:
@@ -278,7 +281,7 @@ class RequestStream:
         if reason := state.find_end(self._clock.now()):
             state.end(Error(message=reason))
             return HANDLED
-        if flags & Flags.ACKNOWLEDGED:
+        if flags & _ACKNOWLEDGED:
             self._server.metrics.frame("in", "acknowledged_publish")
             return self._publishes.take_acknowledged(frame.payload)
         self._server.metrics.frame("in", "publish")

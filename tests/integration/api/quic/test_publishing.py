@@ -278,3 +278,37 @@ async def test_without_the_extension_a_repeated_id_is_written_again(streams: Str
     stream.send(wire.publish_acked(1, STREAM, b"a"), wire.publish_acked(1, STREAM, b"a"))
     assert [(await stream.ack()).status for _ in range(2)] == [0, 0]
     assert await data_of(streams) == ["a", "a"]
+
+
+# --- units ----------------------------------------------------------------------------------------------------------
+
+
+async def test_small_batches_that_follow_each_other_share_transactions(streams: StreamsInMemory) -> None:
+    stream = await streams.stream(ext=["receipt"])
+    before = streams.server.log.work.transactions
+    stream.send(*(wire.publish_acked(id, STREAM, *[b"x"] * (id % 3)) for id in range(300)))
+    told = [json.loads((await stream.ack()).message) for _ in range(300)]
+    offsets = [sum(id % 3 for id in range(upto)) for upto in range(300)]
+    assert [each["offset"] for each in told] == offsets
+    assert [each["count"] for each in told] == [id % 3 for id in range(300)]
+    assert streams.server.log.work.transactions - before < 10
+
+
+async def test_batches_that_share_a_unit_are_refused_one_by_one(streams: StreamsInMemory) -> None:
+    await streams.server.put("stream:t1:n:f", cap_records=5, discard="reject")
+    stream = await streams.stream()
+    stream.send(*(wire.publish_acked(id, "t1/n/f", b"x", b"y") for id in range(4)), wire.publish("t1/n/f", b"z"))
+    answers = [await stream.ack() for _ in range(4)]
+    assert [ack.message for ack in answers] == ["", "", "topic full", "topic full"]
+    assert await data_of(streams, "stream:t1:n:f") == ["x", "y", "x", "y", "z"]
+
+
+async def test_batches_for_several_topics_keep_their_order(streams: StreamsInMemory) -> None:
+    await streams.server.put("stream:t1:n:o")
+    stream = await streams.stream()
+    for number in range(40):
+        stream.send(wire.publish(STREAM if number % 2 else "t1/n/o", b"%d" % number))
+    stream.send(wire.publish_acked(1, STREAM), wire.publish_acked(2, "t1/n/o"))
+    assert [(await stream.ack()).status for _ in range(2)] == [0, 0]
+    assert await data_of(streams) == [str(number) for number in range(1, 40, 2)]
+    assert await data_of(streams, "stream:t1:n:o") == [str(number) for number in range(0, 40, 2)]
