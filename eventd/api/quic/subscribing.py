@@ -38,9 +38,11 @@ from eventd.streams.messages import (
 )
 from eventd.streams.names import StreamName
 
+UNSENT: Final = 256 << 10
+"""Bytes that wait to be sent on one event stream, apart from a single event that is larger."""
 RECORDS: Final = 1024
-BYTES: Final = 256 << 10
-"""Maximum number of records of a page, and its approximate bytes."""
+BYTES: Final = UNSENT // 2
+"""Maximum number of records of a page, and its approximate bytes. A page is written while less than the rest waits."""
 GAPS: Final = "gap"
 """The extension of clients that know messages about gaps."""
 MEASURE_SECONDS: Final = 5.0
@@ -160,7 +162,8 @@ class Subscribing:
         output = EventOutput(self._v0.clock, options.batch_delay)
         output.was_late = place.has_history
         events = EventStream(self._v0.part(FollowerRegistry), output, wanted, self._metrics, released)
-        output.channel = subscriber.link.open_stream(output, unidirectional=True)
+        output.channel = channel = subscriber.link.open_stream(output, unidirectional=True)
+        channel.mark = UNSENT - BYTES
         self._open[events] = None
         self._metrics.subscribed(1)
         self._metrics.stream_opened("events")

@@ -11,12 +11,11 @@ import pytest
 from eventd.api.quic.event_frames import _encode as encode
 from eventd.api.quic.event_stream import EventStream
 from eventd.api.quic.options import StreamOptions
-from eventd.api.quic.subscribing import MEASURE_SECONDS, Subscribing
+from eventd.api.quic.subscribing import MEASURE_SECONDS, UNSENT, Subscribing
 from eventd.api.topics import shared_reads
 from eventd.log.core.head import renew_epoch
 from eventd.log.topics.limits import clear_ephemeral
 from eventd.log.topics.topic_page import read_topic_page
-from eventd.quic.stream import MARK
 from eventd.streams.frames import Flags
 from eventd.streams.messages import Error, SubscribeCursorError, Subscribed
 from eventd.streams.names import StreamName
@@ -333,7 +332,7 @@ async def test_a_subscriber_that_does_not_read_costs_its_siblings_nothing_and_lo
     slow.stall()
     await node.put_many(1000, 1000)
     await fast.until_seen(1000)
-    assert slow.most_unsent < MARK + (300 << 10), "its mark, and a page"
+    assert slow.most_unsent < UNSENT + (8 << 10), "the limit, and the heads of frames"
     assert fast.offsets == [*range(1000)]
     slow.resume()
     await slow.until_seen(1000)
@@ -348,7 +347,7 @@ async def test_a_slow_subscriber_is_reported_although_it_reads_nothing(migrated_
         stream = await node.client().read()
         stream.stall()
         await node.put_many(600, 1000)
-        await until(lambda: stream.unsent >= MARK, "the stream to be full")
+        await until(lambda: stream.unsent >= stream.mark, "the stream to be full")
         await node.put_many(400, 1000)
         await until(lambda: MEASURE_SECONDS in [round(left, 3) for left in clock.waits], "the measuring")
         clock.advance(MEASURE_SECONDS)
@@ -411,7 +410,7 @@ async def test_subscribers_that_do_not_read_cause_no_reads(node: Node, monkeypat
         stream.stall()
     await node.put_many(400, 1000)
     for stream in slow:
-        await stream.until(lambda stream: stream.unsent >= MARK)
+        await stream.until(lambda stream: stream.unsent >= stream.mark)
     for stream in fast:
         await stream.until_seen(400)
     del encoded[:], read[:]
