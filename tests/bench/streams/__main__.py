@@ -30,7 +30,7 @@ from tests.bench.streams.table import markdown
 
 Figures = dict[str, float]
 T = TypeVar("T")
-PARTS = ("latency", "rate", "bulk", "stalled", "cache")
+PARTS = ("latency", "rate", "bulk", "stalled", "crowd", "cache")
 CONNECTIONS, STREAMS = 4, 8
 SIZE, LARGE = 256, 4096
 
@@ -64,6 +64,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--singles", type=int, default=5000, help="messages that are sent one at a time")
     parser.add_argument("--messages", type=int, default=400_000, help=f"messages of {SIZE} bytes, in batches of 64")
     parser.add_argument("--large", type=int, default=20_000, help=f"messages of {LARGE} bytes, in batches of 64")
+    parser.add_argument("--crowd", type=int, default=1000, help="subscribers, of which one in ten does not read")
     parser.add_argument("--gets", type=int, default=40_000, help="pipelined gets of a cache")
     parser.add_argument("--only", type=lambda text: text.split(","), default=PARTS, help=f"of {','.join(PARTS)}")
     parser.add_argument("--out", type=Path, help="a file for the tables")
@@ -128,6 +129,15 @@ class Round:
         self._figures["own_ten_readers_rate"] = alone.per_second
         self._figures["own_beside_stalled_rate"] = beside.per_second
         self._figures["own_stalled_mib"] = self._site.resident_mib() - before
+
+    def _crowd(self) -> None:
+        """Measure a crowd of subscribers, of which none or one in ten does not read."""
+        site, crowd = self._site, self._options.crowd
+        stalled = crowd // 10
+        site.make_streams("memory", "alone", "beside")
+        self._figures |= _run(own.crowd(site.quic, "default/alone", crowd - stalled, 0, 100)).figures("crowd")
+        beside = own.crowd(site.quic, "default/beside", crowd - stalled, stalled, 100)
+        self._figures |= _run(beside).figures("crowd_beside")
 
     def _cache(self) -> None:
         site, singles, gets = self._site, self._options.singles, self._options.gets

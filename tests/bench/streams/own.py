@@ -18,6 +18,9 @@ from tests.bench.streams.load import WARM_UP, Latencies, Rate, number_of, payloa
 AHEAD = 20_000
 """Records by which publishers may be ahead of the subscriber, as with other contestants."""
 BATCH = 64
+CROWD_WARM_UP, FILLER = 30, 16 << 10
+"""Records before a crowd is measured, and their size: they fill what those that do not read may have unsent."""
+CROWD_PAUSE = 0.02
 KEYS = 1024
 TENANT = "bench"
 CACHE = "default/bench"
@@ -120,10 +123,55 @@ async def throughput(
         return rate.end(per_stream * streams)
 
 
+async def crowd(port: int, stream: str, subscribers: int, stalled: int, count: int) -> Latencies:
+    """Return the times from publishing a record to each of its deliveries, of which there are `subscribers` for each.
+
+    One record is published after the other, at a steady pace. `stalled` further subscribers do not read.
+    """
+    taken: list[float] = []
+    async with AsyncExitStack() as stack:
+        if stalled:
+            (await stack.enter_async_context(_stalled(port, stream, stalled))).send_signal(signal.SIGSTOP)
+        publisher = await stack.enter_async_context(client(port, connections=1))
+        reader = await stack.enter_async_context(client(port))
+        missing, arrived = 0, asyncio.Event()
+
+        async def receive(subscription: Subscription) -> None:
+            nonlocal missing
+            async for sight in subscription:
+                assert isinstance(sight, Event), sight
+                begun = begins.get(number_of(sight.payload))
+                if begun is not None:
+                    taken.append(time.perf_counter() - begun)
+                missing -= 1
+                if not missing:
+                    arrived.set()
+
+        begins: dict[int, float] = {}
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        running = [
+            tasks.create_task(receive(await stack.enter_async_context(reader.subscribe(stream))))
+            for _ in range(subscribers)
+        ]
+        for number in range(CROWD_WARM_UP + count):
+            missing = subscribers
+            arrived.clear()
+            if number >= CROWD_WARM_UP:
+                begins[number] = time.perf_counter()
+            await publisher.publish(stream, payload(number, FILLER if number < CROWD_WARM_UP else 64))
+            await arrived.wait()
+            await asyncio.sleep(CROWD_PAUSE)
+        for task in running:
+            task.cancel()
+    if len(taken) != subscribers * count:
+        raise AssertionError(f"{len(taken)} deliveries of {subscribers * count}")
+    return Latencies.of(taken)
+
+
 @asynccontextmanager
-async def _stalled(port: int, stream: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def _stalled(port: int, stream: str, subscriptions: int = 1) -> AsyncIterator[asyncio.subprocess.Process]:
     """Yield a process that subscribes and has said so."""
-    command = [sys.executable, "-m", "tests.bench.streams.own", str(port), stream]
+    command = [sys.executable, "-m", "tests.bench.streams.own", str(port), stream, str(subscriptions)]
     child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=dict(os.environ))
     try:
         assert child.stdout is not None
@@ -177,12 +225,13 @@ async def cache_pipelined(
         return rate.end(count)
 
 
-async def _stall(port: int, stream: str) -> None:
-    async with _subscribed(port, stream) as subscription:
+async def _stall(port: int, stream: str, subscriptions: int) -> None:
+    async with client(port) as streams, AsyncExitStack() as stack:
+        for _ in range(subscriptions):
+            await stack.enter_async_context(streams.subscribe(stream))
         print("subscribed", flush=True)
-        async for _ in subscription:
-            pass
+        await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(_stall(int(sys.argv[1]), sys.argv[2]))
+    asyncio.run(_stall(int(sys.argv[1]), sys.argv[2], int(sys.argv[3])))

@@ -48,6 +48,12 @@ TARGETS = (
     Target("bulk, 4 KiB, over bare QUIC", _ratio("own_bulk_mb", "echo_bulk_mb"), 0.3, False),
     Target("ten readers beside a stalled one", _ratio("own_beside_stalled_rate", "own_ten_readers_rate"), 0.95, False),
     Target("memory for the stalled one, MiB", lambda figures: figures["own_stalled_mib"], 8, True),
+    Target(
+        "900 readers beside 100 that do not read: p99 over that without",
+        _ratio("crowd_beside_p99_us", "crowd_p99_us"),
+        1.3,
+        True,
+    ),
     Target("get, p50, over the bare echo", _ratio("own_get_p50_us", "echo_p50_us"), 1.5, True),
     Target("get, p50, over Redis", _ratio("own_get_p50_us", "redis_get_p50_us"), 1.2, True),
     Target("gets, 32 under way on one stream, over Redis", _ratio("own_gets_per_s", "redis_gets_per_s"), 0.5, False),
