@@ -85,10 +85,18 @@ class ServerContext:
     shed: Callable[[], None]
 
 
+class PausableLink(Protocol):
+    """Interface: a connection that calls nothing back while it is paused."""
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
 class LinkPause:
     """Pauses a connection while publishes of its streams wait for memory: the client gets no credit meanwhile."""
 
-    def __init__(self, link: QuicLink, soon: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(self, link: PausableLink, soon: Callable[[Callable[[], None]], object]) -> None:
         self._link = link
         self._soon = soon
         self._waiting = 0
