@@ -11,6 +11,7 @@ DEFAULT: Final = "default"
 """The namespace, and the cache, of requests that may leave them out and do."""
 NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}"
 _NAME: Final = re.compile(NAME)
+_LONGEST: Final = 80
 
 
 class StreamName(NamedTuple):
@@ -52,6 +53,11 @@ class CacheName(NamedTuple):
 def is_name(text: str) -> bool:
     """Return whether a tenant, namespace, stream or cache may have this name."""
     return _NAME.fullmatch(text) is not None
+
+
+def cut_name(text: str) -> str:
+    """Return a name for an answer; one that is too long to be a name is cut, so that the answer stays small."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def stream_of(topic: str) -> StreamName | None:

@@ -34,6 +34,10 @@ MOST_VERIFIED: Final = 4096
 """Maximum number of tokens that are remembered as verified: each stream of a client shows the same one."""
 MOST_DECISIONS: Final = 1024
 """Maximum number of decisions that are remembered for one stream."""
+LONGEST_REMEMBERED: Final = 256
+LONGEST_RESOURCE: Final = 1 << 16
+"""Maximum characters of a resource whose decision is remembered, and of one that is compared with permissions: those
+that exist are shorter than both, but clients may ask for others."""
 RECHECK: Final = SECOND // 4
 """Microseconds between two checks whether the key of the API is still valid."""
 _EXPIRED: Final = "token expired"
@@ -65,10 +69,13 @@ class TokenGrant:
     def allows(self, action: StreamAction, resource: str) -> bool:
         found = self._decisions.get((action, resource))
         if found is None:
-            if len(self._decisions) >= MOST_DECISIONS:
-                self._decisions.clear()
+            if len(resource) > LONGEST_RESOURCE:
+                return False
             found = any(permission.allows(action, resource) for permission in self._permissions)
-            self._decisions[action, resource] = found
+            if len(resource) <= LONGEST_REMEMBERED:
+                if len(self._decisions) >= MOST_DECISIONS:
+                    self._decisions.clear()
+                self._decisions[action, resource] = found
         return found
 
     def ended(self, now: int) -> str:

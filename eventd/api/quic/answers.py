@@ -9,7 +9,7 @@ from typing import Final
 from eventd.api.quic.interfaces import Channel
 from eventd.streams.frames import encode_frame
 from eventd.streams.messages import Message, write_message
-from eventd.streams.names import StreamName
+from eventd.streams.names import StreamName, cut_name
 
 AUTH_REQUIRED: Final = "auth required"
 AUTH_FAILED: Final = "auth failed"
@@ -33,7 +33,8 @@ UNCERTAIN: Final = "publish commit timeout"
 
 def stream_not_found(name: StreamName) -> str:
     """Return the answer to a request for a stream that does not exist."""
-    return f"stream not found: tenant={name.tenant} namespace={name.namespace} stream={name.stream}"
+    tenant, namespace, stream = map(cut_name, name)
+    return f"stream not found: tenant={tenant} namespace={namespace} stream={stream}"
 
 
 def json_frame(message: Message) -> bytes:

@@ -13,12 +13,13 @@ from heapq import heapify, heappop, heappush
 from typing import Final, Literal, Protocol
 
 from eventd.runtime.clock import Clock
-from eventd.streams.names import CacheName
+from eventd.streams.names import CacheName, cut_name
 
 OVERHEAD: Final = 128
 """Bytes that an entry counts besides its key and its value."""
 MAX_VALUE: Final = 1 << 20
 """Maximum bytes of a value, and of a key."""
+_TOO_LARGE: Final = f"value too large: a key and a value have at most {MAX_VALUE} bytes each"
 SWEEP_SECONDS: Final = 10.0
 """The pause between two sweeps; each removes everything that has expired, in slices."""
 SLICE: Final = 1000
@@ -51,7 +52,7 @@ class UnknownCache(LookupError):
     """No such cache is declared; the message is for the client."""
 
     def __init__(self, name: CacheName) -> None:
-        super().__init__("cache scope not found: " + "/".join(name))
+        super().__init__("cache scope not found: " + "/".join(map(cut_name, name)))
 
 
 class ValueTooLarge(ValueError):
@@ -76,6 +77,11 @@ class CacheEntry:
 def size_of(key: str, value: bytes) -> int:
     """Return the bytes that an entry counts."""
     return _bytes(key) + len(value) + OVERHEAD
+
+
+def _require_key(key: str) -> None:
+    if len(key) > MAX_VALUE or _bytes(key) > MAX_VALUE:
+        raise ValueTooLarge(_TOO_LARGE)
 
 
 def _bytes(text: str) -> int:
@@ -205,8 +211,12 @@ class Caches:
                 self._caches[name] = _Cache(each)
 
     def get(self, name: CacheName, key: str) -> bytes | None:
-        """Return the value of a key; None if there is none, or it has expired. Raises `UnknownCache`."""
+        """Return the value of a key; None if there is none, or it has expired.
+
+        Raises `UnknownCache`, and `ValueTooLarge` for a key that no value can have.
+        """
         cache = self._find(name)
+        _require_key(key)
         entry = cache.entries.get(key)
         if entry is None:
             return None
@@ -223,8 +233,9 @@ class Caches:
         Raises `UnknownCache`, and `ValueTooLarge`; the former value is then kept.
         """
         cache = self._find(name)
-        if len(value) > MAX_VALUE or len(key) > MAX_VALUE or _bytes(key) > MAX_VALUE:
-            raise ValueTooLarge(f"value too large: a key and a value have at most {MAX_VALUE} bytes each")
+        _require_key(key)
+        if len(value) > MAX_VALUE:
+            raise ValueTooLarge(_TOO_LARGE)
         size = size_of(key, value)
         if size > min(cache.most_bytes, self._all.most_bytes):
             raise ValueTooLarge(f"value too large: the cache has {min(cache.most_bytes, self._all.most_bytes)} bytes")

@@ -21,7 +21,7 @@ from eventd.streams.names import CacheName
 class Caching:
     """Serves the caches of a node. Each request is answered at once, so answers have the order of the requests.
 
-    The methods raise `UnknownCache`.
+    The methods raise `UnknownCache` and `ValueTooLarge`.
     """
 
     def __init__(self, caches: Caches, metrics: StreamMetrics, clock: Clock) -> None:
@@ -31,7 +31,7 @@ class Caching:
         metrics.cache_sizes(lambda: caches.entries, lambda: caches.size)
 
     def put(self, request: CachePutRequest, name: CacheName) -> Message:
-        """Store a value; return the answer. Raises `BadMessage` if it is not base64, and `ValueTooLarge`."""
+        """Store a value; return the answer. Raises `BadMessage` if it is not base64."""
         begun = self._clock.monotonic()
         ttl_ms = request.ttl_ms if isinstance(request.ttl_ms, int) else None
         self._caches.put(name, request.key, read_payload(request.value), ttl_ms)

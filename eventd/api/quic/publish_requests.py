@@ -177,9 +177,11 @@ class PublishRequests:
         return found
 
     def _remember(self, key: bytes | StreamName, name: StreamName) -> PublishTarget:
-        if len(self._targets) >= MOST_TARGETS:
-            self._targets.clear()
-        target = self._targets[key] = PublishTarget.of(name, self._state.grant)
+        target = PublishTarget.of(name, self._state.grant)
+        if name.is_possible:  # others may be of any length
+            if len(self._targets) >= MOST_TARGETS:
+                self._targets.clear()
+            self._targets[key] = target
         return target
 
     # --- JSON

@@ -37,7 +37,7 @@ _ACKNOWLEDGED: Final = int(Flags.ACKNOWLEDGED)
 MOST_FRAMES: Final = 256
 """Frames of one stream in a row, before other streams get their turn."""
 MOST_READY: Final = 64 << 10
-"""Bytes of answers that are known before they are written."""
+"""Bytes of answers that are known and not written, from which on no further frame of that stream is taken."""
 MOST_COMMAS: Final = 80_000
 """A message with more commas would have far too many records; it does not become objects at all."""
 
@@ -213,7 +213,9 @@ class RequestStream:
         return True
 
     def _may_read(self) -> bool:
-        return self.state.may_read and not self._is_full and len(self.state.answers) < MOST_UNANSWERED
+        queue = self.state.answers
+        is_behind = len(queue) >= MOST_UNANSWERED or queue.ready_bytes >= MOST_READY
+        return self.state.may_read and not self._is_full and not is_behind
 
     def _park(self, frame: Frame) -> None:
         """Keep a frame until there is room for it, or it has waited too long."""

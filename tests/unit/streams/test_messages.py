@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -174,3 +175,20 @@ def test_names_may_be_left_out_only_where_the_id_is_a_text() -> None:
     ):
         with pytest.raises(BadMessage, match=r"^malformed message$"):
             require_names(wrong)
+
+
+def test_a_large_text_with_brackets_takes_little_memory() -> None:
+    text = "[" * 70 + "a" * (2 << 20)
+    payload = json.dumps({**PUBLISH, "note": text}).encode()
+    tracemalloc.start()
+    try:
+        read_message(payload)
+        assert tracemalloc.get_traced_memory()[1] < 8 * len(payload)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("inside", [b"][" * 100, b"[]" * 100, b"}{" * 100])
+def test_brackets_without_order_are_malformed(inside: bytes) -> None:
+    with pytest.raises(BadMessage, match="malformed message"):
+        read(b'{"type":"ok","x":' + inside + b"}")

@@ -99,6 +99,14 @@ async def test_decisions_are_remembered_for_a_bounded_number_of_resources(house:
     assert len(grant._decisions) <= module.MOST_DECISIONS  # type: ignore[attr-defined]
 
 
+async def test_a_resource_that_cannot_exist_is_not_remembered(house: House) -> None:
+    house.declare(T1)
+    grant = await house.access.authenticate("t1", stream_token(now=house.now))
+    assert grant.allows(StreamAction.PUBLISH, StreamName("t1", "default", "s" * 300).resource)
+    assert not grant.allows(StreamAction.PUBLISH, StreamName("t1", "default", "s" * (1 << 20)).resource)
+    assert not grant._decisions  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     "token",
     [
