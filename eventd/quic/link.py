@@ -11,6 +11,8 @@ from eventd.quic.stream import QuicStream, StreamEvents
 from eventd.runtime.clock import Clock
 
 Address = tuple[str, int] | tuple[str, int, int, int]
+MOST_STOPPED: Final = 1024
+"""Streams that the peer stopped before their first bytes, that are remembered: packets may overtake each other."""
 INTERNAL_ERROR: Final = 1
 """The code of QUIC for a connection that ends by a fault of this end."""
 
@@ -129,6 +131,7 @@ class QuicLink:
         self._loop = asyncio.get_running_loop()
         self._streams: dict[int, QuicStream] = {}
         self._full: dict[int, QuicStream] = {}
+        self._stopped: dict[int, int] = {}  # the code of each
         self._is_due = False
         self._is_gone = False
         self._now = clock.monotonic()
@@ -285,6 +288,8 @@ class QuicLink:
             stream = QuicStream(self, number, is_unidirectional=bool(number & 2), is_ours=False)
             stream.events = self.events.stream_opened(stream)
             self._streams[number] = stream
+            if (code := self._stopped.pop(number, None)) is not None:
+                self.stream_stopped(number, code)
         stream.is_over = ended
         if not stream.is_dropping and not self.is_closed:
             stream.events.received(data, ended=ended)
@@ -306,6 +311,8 @@ class QuicLink:
             self._full.pop(number, None)
             stream.events.was_stopped(code)
             self._forget_finished(stream)
+        elif len(self._stopped) < MOST_STOPPED:
+            self._stopped[number] = code
 
     def id_issued(self, number: bytes) -> None:
         self._carrier.add_id(number, self)

@@ -165,6 +165,8 @@ class QuicServer:
         row: list[bytes] = []
         last: tuple[QuicLink, Address] | None = None
         for datagram, address in found:
+            if not address[1]:  # nothing can be sent to port 0
+                continue
             link = self._routes.get(destination(datagram)) or self._open(datagram, address)
             if link is None:
                 continue

@@ -78,3 +78,10 @@ async def test_datagrams_that_are_no_quic_are_dropped(tmp_path: Path, chance: ra
             await client.alive()
         transport.close()
         assert served.failures == []
+
+
+async def test_datagrams_from_port_0_are_not_answered(tmp_path: Path) -> None:
+    async with serve(tmp_path) as served:
+        other_version = b"\xc3\xfa\xce\xb0\x0c\x08" + bytes(8) + b"\x08" + bytes(8)
+        served.server._received([(other_version.ljust(1200, b"\0"), ("127.0.0.1", 0))])
+        assert served.failures == []

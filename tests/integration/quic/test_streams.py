@@ -125,6 +125,23 @@ async def test_a_stream_that_the_peer_stops_sends_no_more(tmp_path: Path) -> Non
         client.link.close()
 
 
+async def test_a_stream_may_be_stopped_before_its_first_bytes_arrive(tmp_path: Path) -> None:
+    async with serve(tmp_path) as served:
+        client = await served.dial()
+        stopped, other = client.open(), client.open()
+        stopped.stream.stop_receiving(3)
+        other.stream.write(b"x")
+        await other.until(lambda it: it.data)
+        stopped.stream.write(b"the answer to this is not wanted")
+        server = await served.link()
+        await server.until(lambda it: len(it.streams) == 2)
+        other.stream.write(b"y", end=True)
+        await other.until(lambda it: it.ended)
+        assert [stream.stop_code for stream in server.streams] == [None, 3]
+        assert (other.data, stopped.data, served.failures) == (b"xy", b"", [])
+        client.link.close()
+
+
 async def test_what_is_not_sent_yet_is_counted_and_room_is_told(tmp_path: Path) -> None:
     async with serve(tmp_path) as served:
         client = await served.dial()
