@@ -218,7 +218,8 @@ class Settings(QuicSettings, RoutemasterSettings):
     max_sse_connections_per_key: int = Field(
         1_000,
         ge=0,
-        description="Maximum open streams of /v0 per API key and process, including WebSockets; 0: no limit.",
+        description="Maximum open streams of /v0 per API key and process, including WebSockets and subscriptions over"
+        " QUIC; as many QUIC connections, and as many streams that send requests. 0: no limit.",
     )
     max_inflight_per_key: int = Field(
         1_000, ge=0, description="Maximum concurrent requests to /v0 per API key and process; 0: no limit."
