@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 HIGHER, LOWER = ("catch_up", "publish", "through_client"), ("p50", "p99")
@@ -124,42 +125,74 @@ def picture(rows: Sequence[Row]) -> str:
     """Draw the ratios as bars on a logarithmic scale: to the right of the line the own node is ahead, to the left
     behind."""
     own, others = rows[0], [row for row in rows[1:] if row.rounds]
-    group = BAR * len(NAMES) + SPACE
-    height = TOP + group * len(others) + 30
+    groups = [
+        (
+            row.name,
+            [None if (value := ratio(own, row, figure)) is None else Bar(value, COLOURS[figure]) for figure in NAMES],
+        )
+        for row in others
+    ]
+    title = "How many times better our node is than each rival (left of 1: behind)"
+    legend = [(name, COLOURS[figure]) for figure, name in NAMES.items()]
+    return draw("our node compared with each rival", title, legend, groups)
+
+
+class Bar(NamedTuple):
+    """One ratio, and the colour of its bar."""
+
+    ratio: float
+    colour: str
+
+
+def draw(
+    label: str,
+    title: str,
+    legend: Sequence[tuple[str, str]],
+    groups: Sequence[tuple[str, Sequence[Bar | None]]],
+    left: int = LABEL,
+) -> str:
+    """Return an SVG image of groups of bars on a logarithmic scale around 1; names stand in a column of `left`."""
+    bars = max(len(group) for _, group in groups)
+    room = BAR * bars + SPACE
+    height = TOP + room * len(groups) + 30
     size = {"viewBox": f"0 0 {WIDTH} {height}", "width": str(WIDTH), "height": str(height)}
-    label = "our node compared with each rival"
     fonts = {"font-family": "system-ui, sans-serif", "font-size": "12"}
     image = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria-label": label, **size, **fonts})
     SubElement(image, "rect", {"width": "100%", "height": "100%", "fill": "#ffffff"})
-    _text(image, 16, 22, "How many times better our node is than each rival (left of 1: behind)")
-    for at, (figure, name) in enumerate(NAMES.items()):
-        _text(image, 16 + 100 * at, 42, f"■ {name}", COLOURS[figure])
+    _text(image, 16, 22, title)
+    for at, (name, colour) in enumerate(legend):
+        _text(image, 16 + 100 * at, 42, f"■ {name}", colour)
     for mark in (0.01, 0.1, 1, 10, 100):
-        x = _across(mark)
+        x = _across(mark, left)
         line = {"x1": f"{x:g}", "x2": f"{x:g}", "y1": str(TOP - 6), "y2": str(height - 24)}
         SubElement(image, "line", {**line, "stroke": "#24292f" if mark == 1 else "#d0d7de"})
         _text(image, x - 8, height - 8, f"{mark:g}")
-    for at, row in enumerate(others):
-        y = TOP + group * at
-        _text(image, 16, y + group / 2 - 4, row.name)
-        for number, figure in enumerate(NAMES):
-            value = ratio(own, row, figure)
-            if value is not None:
-                _bar(image, y + BAR * number, value, COLOURS[figure])
+    for at, (name, group) in enumerate(groups):
+        y = TOP + room * at
+        _text(image, 16, y + room / 2 - 4, name)
+        for number, bar in enumerate(group):
+            if bar is not None:
+                _bar(image, y + BAR * number, bar, left)
     indent(image)
     return tostring(image, encoding="unicode") + "\n"
 
 
-def _across(value: float) -> float:
+def _across(value: float, left: int) -> float:
     """Return the x coordinate of a ratio, limited to the scale."""
     share = math.log(min(FURTHEST, max(1 / FURTHEST, value)), FURTHEST)
-    return LABEL + (WIDTH - LABEL - 24) * (share + 1) / 2
+    return left + (WIDTH - left - 24) * (share + 1) / 2
 
 
-def _bar(image: Element, y: float, value: float, colour: str) -> None:
-    begin, end = sorted((_across(1), _across(value)))
-    box = {"x": f"{begin:.1f}", "y": f"{y:g}", "width": f"{end - begin:.1f}", "height": str(BAR - 2), "fill": colour}
-    SubElement(SubElement(image, "rect", box), "title").text = f"{value:.2f}"
+def _bar(image: Element, y: float, bar: Bar, left: int) -> None:
+    begin, end = sorted((_across(1, left), _across(bar.ratio, left)))
+    box = {
+        "x": f"{begin:.1f}",
+        "y": f"{y:g}",
+        "width": f"{end - begin:.1f}",
+        "height": str(BAR - 2),
+        "fill": bar.colour,
+    }
+    SubElement(SubElement(image, "rect", box), "title").text = f"{bar.ratio:.2f}"
 
 
 def _text(image: Element, x: float, y: float, words: str, colour: str = "#24292f") -> None:

@@ -26,7 +26,7 @@ from tests.bench.rounds import machine
 from tests.bench.streams import nats_core, own, raw, redis_cache
 from tests.bench.streams.load import Rate
 from tests.bench.streams.site import StreamSite, open_site
-from tests.bench.streams.table import markdown
+from tests.bench.streams.table import markdown, picture
 
 Figures = dict[str, float]
 T = TypeVar("T")
@@ -55,6 +55,7 @@ def main() -> None:
     print(text)
     if options.out:
         options.out.write_text(text)
+        options.out.with_suffix(".svg").write_text(picture(medians))
 
 
 def _options() -> argparse.Namespace:
@@ -67,7 +68,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--crowd", type=int, default=1000, help="subscribers, of which one in ten does not read")
     parser.add_argument("--gets", type=int, default=40_000, help="pipelined gets of a cache")
     parser.add_argument("--only", type=lambda text: text.split(","), default=PARTS, help=f"of {','.join(PARTS)}")
-    parser.add_argument("--out", type=Path, help="a file for the tables")
+    parser.add_argument("--out", type=Path, help="a file for the tables; a picture goes beside it, as .svg")
     return parser.parse_args()
 
 

@@ -51,13 +51,13 @@ class Rate:
 
 
 def payload(number: int, size: int) -> bytes:
-    """Return a payload that says which one it is."""
-    return number.to_bytes(8, "big") + bytes(max(0, size - 8))
+    """Return a payload, which is text and says which one it is."""
+    return b"%016d" % number + b"x" * (size - 16)
 
 
 def number_of(payload: bytes) -> int:
     """Return the number of a payload."""
-    return int.from_bytes(payload[:8], "big")
+    return int(payload[:16])
 
 
 def require_all(numbers: Iterable[int], count: int) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.bench.rivals.table import Bar, draw
+
+REACHED, MISSED = "#2da44e", "#cf222e"
 Figures = Mapping[str, float]
 
 
@@ -17,13 +20,21 @@ class Target:
     bound: float
     most: bool
 
-    def row(self, figures: Figures) -> str | None:
-        """Return the row of the table; None if a figure was not measured."""
+    def value(self, figures: Figures) -> float | None:
+        """Return the ratio; None if a figure was not measured."""
         try:
-            value = self.of(figures)
+            return self.of(figures)
         except KeyError:
             return None
-        reached = value <= self.bound if self.most else value >= self.bound
+
+    def margin(self, value: float) -> float:
+        """Return how many times better than the target it is; below 1 the target is missed."""
+        value = max(value, 1e-3)
+        return self.bound / value if self.most else value / self.bound
+
+    def row(self, value: float) -> str:
+        """Return the row of the table."""
+        reached = self.margin(value) >= 1
         sign = "≤" if self.most else "≥"
         return f"| {self.name} | {value:.2f} | {sign} {self.bound:g} | {'yes' if reached else 'no'} |"
 
@@ -65,10 +76,26 @@ TARGETS = (
 
 def markdown(medians: Figures, rounds: Sequence[Figures]) -> str:
     """Return two tables: the ratios beside their targets, and the medians with the lowest and highest round."""
-    ratios = [row for target in TARGETS if (row := target.row(medians)) is not None]
+    ratios = [target.row(value) for target, value in _measured(medians)]
     lines = ["| Ratio | Median | Target | Reached |", "| --- | --: | --: | --- |", *ratios, ""]
     lines += ["| Figure | Median | Lowest | Highest |", "| --- | --: | --: | --: |"]
     for name, median in medians.items():
         taken = [one[name] for one in rounds]
         lines.append(f"| {name} | {median:,.1f} | {min(taken):,.1f} | {max(taken):,.1f} |")
     return "\n".join(lines) + "\n"
+
+
+def picture(medians: Figures) -> str:
+    """Draw each ratio as a bar: to the right of the line it is better than its target, to the left the target is
+    missed."""
+    groups = []
+    for target, value in _measured(medians):
+        margin = target.margin(value)
+        groups.append((target.name, [Bar(margin, REACHED if margin >= 1 else MISSED)]))
+    title = "How many times better than its target each ratio is (left of 1: the target is missed)"
+    return draw("ratios and their targets", title, [("reached", REACHED), ("missed", MISSED)], groups, left=400)
+
+
+def _measured(medians: Figures) -> list[tuple[Target, float]]:
+    values = [(target, target.value(medians)) for target in TARGETS]
+    return [(target, value) for target, value in values if value is not None]
