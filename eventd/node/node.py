@@ -405,7 +405,7 @@ class Node:
     async def _take_over_now(self) -> None:
         """Apply the declarations and API keys that were changed through this node.
 
-        A failure is logged, and retried when the change is noticed the change.
+        A failure is logged, and retried when `changes` notices the change.
         """
         try:
             await self._read_keys()

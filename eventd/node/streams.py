@@ -16,6 +16,7 @@ from eventd.api.quic.listener import StreamListener
 from eventd.api.quic.options import StreamOptions
 from eventd.api.quic.tenant_keys import TenantKeys
 from eventd.api.topics.calls import V0
+from eventd.errors import EventdError
 from eventd.node.certificates import Certificates
 from eventd.observe.stream_figures import StreamMetrics
 from eventd.quic.certificate import QuicCertificate
@@ -110,9 +111,14 @@ class NodeStreams:
         assert tls is not None
         while True:
             await self._clock.sleep(LOOK_SECONDS)
-            if tls.present is not self._shown:
+            if (present := tls.present) is self._shown:
+                continue
+            self._shown = present
+            try:
                 self._listener.reload(await self._read(declared))
-                self._shown = tls.present
+            except EventdError as error:  # OpenSSL reads more than the QUIC library
+                about = {"group": STREAMS, "file": declared.cert_file, "error": str(error)}
+                logger.error("certificate unusable", extra=about)
 
     def declare(self, declared: Sequence[StoredResource]) -> None:
         """Take over the declared caches, and end what tenants that were removed had permitted."""

@@ -19,7 +19,7 @@ WATCH_SECONDS: Final = 0.5
 FRESH_SECONDS: Final = 3600.0
 """Seconds after which a URL is fetched again."""
 RETRY_SECONDS: Final = 60.0
-"""Seconds after which a URL that could not be fetched is fetched again, although no token needs it."""
+"""Seconds after which a URL or a file that could not be read is read again, although no token needs it."""
 AGAIN_SECONDS: Final = 10.0
 """Seconds for which a URL is not fetched again for an unknown key."""
 
@@ -125,8 +125,9 @@ class KeySets(Generic[K]):
         files = [found for found in self._sets.values() if found.source.file]
         marks = await self._reader.marks([found.source for found in files]) if files else []
         for found, mark in zip(files, marks, strict=True):
-            if found.tried_at is None or (mark is not None and mark != found.mark):
-                found.mark = mark or ()  # one that cannot be read is read again when it changes
+            is_due = bool(found.problem) and self._seconds_since(found.tried_at) >= RETRY_SECONDS
+            if found.tried_at is None or is_due or (mark is not None and mark != found.mark):
+                found.mark = mark or ()
                 await self._read(found)
 
     async def refresh(self) -> None:

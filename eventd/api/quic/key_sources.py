@@ -34,7 +34,7 @@ class KeyContent(NamedTuple):
 
 
 FileMark = tuple[int, ...]
-"""Changes when a file is written or replaced; empty for a file that is not there."""
+"""Changes when a file is written or replaced, or its owner or mode is; empty for a file that is not there."""
 FetchKeys = Callable[[KeySourceConfig], Awaitable[bytes]]
 """Returns the body at the URL of a source, at most `LARGEST` bytes, in `READ_SECONDS`. Raises `KeySourceUnreadable`."""
 
@@ -105,4 +105,5 @@ def _mark(path: Path) -> FileMark:
         found = os.stat(path)
     except (OSError, ValueError):
         return ()
-    return (found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev, found.st_mode)
+    # The time of the last change of the inode: a file that is given to the node's user has no other difference.
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
+from eventd.api.quic import key_sources
 from eventd.api.quic.key_sets import AGAIN_SECONDS, FRESH_SECONDS, KeySets
 from eventd.api.quic.key_sources import LARGEST, KeySourceReader, KeySourceUnreadable
 from eventd.resources.stream_configuration import KeySourceConfig
@@ -106,6 +108,34 @@ async def test_a_file_that_breaks_or_goes_keeps_its_keys_and_is_named(
         (record.message, getattr(record, "source", "")) for record in caplog.records if record.levelname == "WARNING"
     ]
     assert told == [("key set not readable", f"key set {file}")] * 3
+
+
+async def test_a_file_that_could_not_be_read_is_read_again_after_a_change_of_its_mode_or_a_minute(
+    sets: KeySets[StreamKey], clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "keys.json"
+    file.write_bytes(jwks())
+    source = KeySourceConfig(file=str(file))
+    sets.declare([source])
+    for repair in (lambda: file.chmod(0o600), lambda: os.chown(file, -1, os.getgid()), lambda: clock.advance(60)):
+        with monkeypatch.context() as broken:
+            broken.setattr(key_sources, "read_regular", refuse)
+            await sets.reload()
+            await sets.watch()
+            assert sets.states()[0].problem == f"{file}: cannot be read: Input/output error"
+        await sets.watch()
+        assert sets.states()[0].problem
+
+        async def is_repaired(repair: Callable[[], object] = repair) -> bool:
+            repair()  # again if the clock of the file system has not moved since
+            await sets.watch()
+            return not sets.states()[0].problem
+
+        await until(is_repaired)
+
+
+def refuse(*_: object) -> tuple[bytes, int]:
+    raise OSError(errno.EIO, "Input/output error")
 
 
 async def test_a_set_without_keys_takes_them_away(sets: KeySets[StreamKey], tmp_path: Path) -> None:
