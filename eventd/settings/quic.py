@@ -41,7 +41,7 @@ class QuicSettings(BaseModel):
         2.0, description="How long an unacknowledged publish waits for memory before it is dropped."
     )
     quic_batch_events: int = Field(64, ge=1, le=10_000, description="Maximum number of events in a frame to a client.")
-    quic_batch_bytes: Annotated[int, size_between(KIB, 16 * MIB)] = Field(
+    quic_batch_bytes: Annotated[int, size_between(KIB, 8 * MIB)] = Field(
         64 * KIB, description="Maximum bytes of events in a frame to a client; a single event may be larger."
     )
     quic_batch_delay: AgeOrNone = Field(

@@ -84,6 +84,13 @@ class AnswerQueue:
         """Append an answer that is known already."""
         self.fill(self.reserve(), data, ends=ends)
 
+    def drop(self) -> None:
+        """Forget the answers that are not written; what was to follow one begins nevertheless."""
+        slots, self._slots = self._slots, deque()
+        for slot in slots:
+            if slot.then is not None:
+                slot.then()
+
     def flush(self) -> bool:
         """Write the answers that are known, up to the first one that is not; return whether there were any."""
         slots, ready, then, ends = self._slots, [], [], False

@@ -258,6 +258,7 @@ class RequestStream:
 
     def _over(self) -> None:
         self._discard()
+        self.state.answers.drop()
         if self._task is not None:
             self._task.cancel()
         self._messages.stop()

@@ -14,6 +14,9 @@ from eventd.quic.link import QuicLink
 
 PING_SECONDS: Final = 10.0
 """The pause between two pings of a connection that is in use: a quiet one would end after its idle time."""
+UNUSED_SECONDS: Final = 30.0
+"""How long a connection may be open before a stream of it is authenticated: pings of its client do not prolong that."""
+UNUSED: Final = "no stream was authenticated"
 SUBSCRIPTIONS_FULL: Final = "max subscriptions per connection exceeded"
 ID_IN_USE: Final = "subscription_id is in use"
 ID_TOO_LARGE: Final = "subscription_id is not below 2^53"
@@ -86,7 +89,7 @@ class StreamSession:
         self._streams: dict[RequestStream, None] = {}
         self._place: HeldPlace | None = None
         self._was_cut = False
-        self._pinged_at = server.clock.monotonic()
+        self._opened_at = self._pinged_at = server.clock.monotonic()
         self.is_closed = False
         server.metrics.connected()
 
@@ -129,7 +132,9 @@ class StreamSession:
         for stream in list(self._streams):
             stream.check(now)
         passed = self._server.clock.monotonic()
-        if passed - self._pinged_at >= PING_SECONDS:
+        if self._place is None and passed - self._opened_at >= UNUSED_SECONDS:
+            self._link.close(0, UNUSED)
+        elif passed - self._pinged_at >= PING_SECONDS:
             self._pinged_at = passed
             if self._place is not None and (self._streams or self._subscriptions):
                 self._link.ping()

@@ -30,6 +30,7 @@ def test_certificate_and_key_belong_together() -> None:
     [
         ("quic_max_frame_bytes", "17MiB"),
         ("quic_max_frame_bytes", "1KiB"),
+        ("quic_batch_bytes", "9MiB"),
         ("quic_batch_events", "0"),
         ("quic_ingress_wait", "0s"),
         ("quic_cache_entries", "many"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from eventd.testing import ManualClock, give_turns
 from tests.integration.api.quic.conftest import StartStreams
 from tests.support import felix_wire as wire
-from tests.support.stream_channels import StreamsInMemory
+from tests.support.stream_channels import MemoryLink, StreamsInMemory
 
 STREAM = "t1/n/s"
 
@@ -47,6 +49,20 @@ async def test_unsent_answers_are_waited_for(streams: StreamsInMemory) -> None:
     stream.channel.take_all()
     streams.session.drain("stopping")
     assert await stream.ended()
+
+
+async def test_a_connection_on_which_nothing_is_authenticated_is_closed(start_streams: StartStreams) -> None:
+    clock = ManualClock()
+    streams = await start_streams(clock=clock)
+    used, unused = streams.link, MemoryLink()
+    await streams.stream()
+    streams.listener.accept(cast(Any, unused))
+    clock.advance(29)
+    streams.listener.access_changed()
+    assert not unused.is_closed
+    clock.advance(1)
+    streams.listener.access_changed()
+    assert (used.is_closed, unused.closed_with) == (False, (0, "no stream was authenticated"))
 
 
 async def test_a_connection_in_use_is_kept_alive(start_streams: StartStreams) -> None:

@@ -112,6 +112,18 @@ async def test_the_refusals_of_a_subscribe_end_its_stream_and_open_none(streams:
     assert not streams.link.opened
 
 
+async def test_a_client_that_does_not_read_the_answer_gets_events(streams: StreamsInMemory) -> None:
+    stream = await streams.stream()
+    stream.stream.state.answers.reserve()  # an earlier request whose answer is not known yet
+    stream.send(subscribe())
+    await until(lambda: stream.stream.state.answers.ready_bytes)
+    stream.stream.was_stopped(0)
+    events = ReadChannel(streams.link.opened[-1])
+    assert (await events.message())["type"] == "event_stream_hello"
+    await streams.server.write(TOPIC, "a")
+    assert (await events.events()).payloads == [b"a"]
+
+
 async def test_a_cursor_that_is_not_there_is_answered_with_the_nearest(streams: StreamsInMemory) -> None:
     await streams.server.write(TOPIC, "a")
     stream = await streams.stream()
