@@ -27,10 +27,12 @@ from tests.bench.streams import nats_core, own, raw, redis_cache
 from tests.bench.streams.load import Rate
 from tests.bench.streams.site import StreamSite, open_site
 from tests.bench.streams.table import markdown, picture
+from tests.bench.streams.ways import WAYS
+from tests.bench.streams.ways import measure as measure_way
 
 Figures = dict[str, float]
 T = TypeVar("T")
-PARTS = ("latency", "rate", "bulk", "stalled", "crowd", "cache")
+PARTS = ("latency", "rate", "bulk", "stalled", "crowd", "cache", "ways")
 CONNECTIONS, STREAMS = 4, 8
 SIZE, LARGE = 256, 4096
 
@@ -152,6 +154,15 @@ class Round:
             self._figures |= _run(redis_cache.latency(site.redis, "put", LARGE, singles)).figures("redis_put")
             self._note("redis_gets", _run(redis_cache.pipelined(site.redis, SIZE, gets, 32)))
             self._note("redis_gets_wide", _run(redis_cache.pipelined(site.redis, SIZE, gets, 4, 8)))
+
+    def _ways(self) -> None:
+        """Measure each way in and out of a node."""
+        site, options = self._site, self._options
+        for name in WAYS:
+            measured = measure_way(name, site.api, site.quic, SIZE, options.singles // 5, options.messages // 20)
+            latencies, rate = _run(measured)
+            self._figures |= latencies.figures(f"way_{name}")
+            self._note(f"way_{name}", rate)
 
     def _note(self, name: str, rate: Rate) -> None:
         self._figures |= {f"{name}_per_s": rate.per_second, f"{name}_client_core": rate.cpu}

@@ -64,7 +64,9 @@ def open_site(folder: Path) -> Iterator[StreamSite]:
         environ = {"PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", "eventd.cli.routerd_eventd", "serve", "--data-dir", str(folder / "node")]
         listen = ["--api-listen", f"127.0.0.1:{api}", "--quic-listen", f"127.0.0.1:{quic}"]
-        node = Server(stack, CORE, folder, [*command, *listen], environ=environ)
+        node = Server(
+            stack, CORE, folder, [*command, *listen], environ={**environ, "EVENTD_CALLBACK_ALLOW": "127.0.0.0/8"}
+        )
         node.start(api)
         (folder / "cache.yaml").write_text(CACHE)
         apply = [sys.executable, "-m", "eventd.cli.routerctl", "--server", f"http://127.0.0.1:{api}", "apply", "-f"]
