@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.limits import ConcurrencyLimiter
@@ -23,6 +23,9 @@ from eventd.runtime.log_pause import LogPause
 from eventd.runtime.supervisor import Supervisor
 from eventd.streams.messages import CacheGetRequest, CachePutRequest, Message, SubscribeRequest
 from eventd.streams.names import CacheName, StreamName
+
+LONGEST_PAUSE: Final = 5.0
+"""Seconds for which a connection is paused at a time."""
 
 
 class SubscriptionStarter(Protocol):
@@ -101,6 +104,8 @@ class LinkPause:
         self._soon = soon
         self._waiting = 0
         self._is_paused = False
+        self._seen_at: float | None = None
+        """When `check` first saw the present pause."""
 
     def begin(self) -> None:
         """Note that a publish waits."""
@@ -115,10 +120,20 @@ class LinkPause:
         if not self._waiting:
             self._soon(self._resume)  # not at once: resuming calls the streams back
 
+    def check(self, now: float) -> None:
+        """End a pause that takes too long: the end of the connection is not noticed meanwhile. `now` is monotonic."""
+        if not self._is_paused or self._seen_at is None:
+            self._seen_at = now if self._is_paused else None
+        elif now - self._seen_at >= LONGEST_PAUSE:
+            self._end()
+
     def _resume(self) -> None:
         if self._is_paused and not self._waiting:
-            self._is_paused = False
-            self._link.resume()
+            self._end()
+
+    def _end(self) -> None:
+        self._is_paused, self._seen_at = False, None
+        self._link.resume()
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,7 @@ class StreamSession:
         """End what is not permitted any more or takes too long; keep the connection alive while it is in use."""
         if self._link.is_closed:
             return
+        self._context.pause.check(self._server.clock.monotonic())
         self._subscriptions.check(now)
         for stream in list(self._streams):
             stream.check(now)

@@ -122,6 +122,28 @@ async def test_an_unacknowledged_publish_that_waits_too_long_is_dropped_and_coun
     assert (await stream.ack()).status == 0
 
 
+async def test_a_pause_ends_although_the_client_reads_no_answers(start_streams: StartStreams) -> None:
+    clock = ManualClock()
+    streams = await start_small(start_streams, clock=clock)
+    stream, other, third = [await streams.stream() for _ in range(3)]
+    stream.channel.reads, stream.channel.unsent = False, stream.channel.mark
+    stream.send(wire.publish_acked(1, STREAM, b"x"))
+    half(other, 60 * KIB)
+    half(third, 6 * KIB)
+    stream.send(wire.publish(STREAM, b"waits"))
+    assert (await stream.ack()).status == 0
+    other.stream.was_reset(0)
+    await give_turns()
+    streams.listener.access_changed()
+    assert streams.link.is_paused, "the stream takes no frames until its answers are read"
+    clock.advance(5)
+    streams.listener.access_changed()
+    assert not streams.link.is_paused, "the end of the connection must be noticed"
+    stream.channel.take_all()
+    await give_turns()
+    assert not streams.link.is_paused
+
+
 async def test_beyond_the_limit_the_largest_stream_is_ended_and_then_the_connection(
     start_streams: StartStreams,
 ) -> None:
