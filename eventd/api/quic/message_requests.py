@@ -10,6 +10,7 @@ from eventd.api.quic.answers import AnswerSlot, json_frame
 from eventd.api.quic.cache import UnknownCache, ValueTooLarge
 from eventd.api.quic.interfaces import Subscriber
 from eventd.api.quic.stream_state import StreamPhase, StreamState
+from eventd.errors import EventdError
 from eventd.streams.messages import (
     Answer,
     CacheGetRequest,
@@ -80,9 +81,9 @@ class MessageRequests:
             self._refuse(refusal, request.request_id)
             return
         state.phase = StreamPhase.CLOSING
-        self._task = self._server.supervisor.spawn(
-            self._begin(request, name, state.answers.reserve()), "start of a subscription"
-        )
+        begin = self._begin(request, name, state.answers.reserve())
+        # If the database cannot be read, the client is told that the node is overloaded; readiness tells the operator.
+        self._task = self._server.supervisor.spawn(begin, "start of a subscription", expects=EventdError)
 
     async def _begin(self, request: SubscribeRequest, name: StreamName, slot: AnswerSlot) -> None:
         state = self._state

@@ -7,6 +7,7 @@ subscriber gets its answer, and only then events. A client may read the answer b
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from eventd.api.quic.answers import json_frame, stream_not_found
@@ -17,6 +18,7 @@ from eventd.api.quic.options import StreamOptions
 from eventd.api.topics.calls import V0
 from eventd.api.topics.client_stream import FollowerRegistry, WatchCursor
 from eventd.api.topics.shared_reads import PageOptions, TopicRequest
+from eventd.errors import EventdError
 from eventd.log.core.head import read_head
 from eventd.log.core.records import View
 from eventd.log.core.topic_row import find_topic, find_topic_by_id
@@ -183,7 +185,9 @@ class Subscribing:
         while True:
             await self._v0.clock.sleep(MEASURE_SECONDS)
             late = [stream for stream in self._open if stream.is_late]
-            if late:
+            if not late:
+                continue
+            with suppress(EventdError):  # measured again when the database can be read
                 heads = await self._v0.database.read(read_heads, {stream.topic_id: None for stream in late})
                 for stream in late:
                     stream.note_head(heads.get(stream.topic_id, 0))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventd.testing import until
+import pytest
+
+from eventd.errors import Unavailable
+from eventd.testing import give_turns, until
 from tests.integration.api.quic.conftest import StartStreams
 from tests.support import felix_wire as wire
 from tests.support.felix_wire import RawFrame, WireEvents
@@ -122,6 +125,20 @@ async def test_a_client_that_does_not_read_the_answer_gets_events(streams: Strea
     assert (await events.message())["type"] == "event_stream_hello"
     await streams.server.write(TOPIC, "a")
     assert (await events.events()).payloads == [b"a"]
+
+
+async def test_a_subscribe_while_the_database_cannot_be_read_is_refused_and_no_failure_of_the_node(
+    streams: StreamsInMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise Unavailable("the database cannot be read")
+
+    monkeypatch.setattr(streams.server.v0.database, "read", fail)
+    stream = await streams.stream()
+    stream.send(subscribe())
+    assert await stream.error() == "server overloaded"
+    await give_turns()
+    assert "task failed" not in caplog.messages
 
 
 async def test_a_cursor_that_is_not_there_is_answered_with_the_nearest(streams: StreamsInMemory) -> None:
