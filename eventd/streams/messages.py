@@ -6,7 +6,6 @@ what succeeds is answered by `ok`, failures by `error`, and names that are left 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from functools import cache
@@ -20,7 +19,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from eventd.errors import Invalid
 from eventd.streams.base64_text import read_bytes
 from eventd.streams.names import DEFAULT
-from eventd.text.duplicate_keys import require_once
+from eventd.text.duplicate_keys import member_names, require_once
 
 DEEPEST: Final = 64
 """Maximum depth of arrays and objects in a message, in unknown members, too."""
@@ -260,7 +259,7 @@ Answer = (
 
 _MESSAGES: Final = msgspec.json.Decoder(Request | Answer)
 _ANSWERS: Final = msgspec.json.Decoder(Answer)
-_TYPE: Final = msgspec.json.Decoder(dict[str, Any])
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TYPES: Final = frozenset(
     str(msgspec.inspect.type_info(kind).tag)  # type: ignore[attr-defined]
     for kind in (*Request.__args__, *Answer.__args__)
@@ -317,10 +316,10 @@ def read_payload(text: str) -> bytes:
 def _is_unknown(payload: bytes) -> bool:
     """Return whether the payload is an object with a `type` that no message has."""
     try:
-        kind = _TYPE.decode(payload).get("type")
+        kind = msgspec.json.decode(_MEMBERS.decode(payload).get("type", b"null"), type=str)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-    return isinstance(kind, str) and kind not in _TYPES
+    return kind not in _TYPES
 
 
 class _Fields(NamedTuple):
@@ -354,8 +353,7 @@ def _is_plainly_once(payload: bytes, values: tuple[Any, ...], defaults: tuple[ob
 def _gives_type_twice(payload: bytes) -> bool:
     if payload.count(b'"type"') < 2 and b"\\u00" not in payload:
         return False
-    members = json.loads(payload, object_pairs_hook=list)  # the pairs of names and values of each object
-    return [name for name, _ in members].count("type") > 1
+    return member_names(payload).count("type") > 1
 
 
 def _depth_is_over(payload: bytes, most: int) -> bool:

@@ -22,6 +22,14 @@ def require_once(text: bytes | bytearray, value: Any) -> None:
         _require_once_in(memoryview(text), shape, "")
 
 
+def member_names(text: bytes | bytearray) -> list[str]:
+    """Return the names of the members of the object in a text, in their order, repeated ones too.
+
+    Raises `msgspec.DecodeError`.
+    """
+    return [name.text for name in _MEMBERS.decode(text)]
+
+
 class _Name:
     """One occurrence of a member's name. Two with the same text are different keys of a dict, so both are kept."""
 
