@@ -339,7 +339,7 @@ def datagram_size(remote: Address, usual: int) -> int:
 
 
 class FirstPacket(NamedTuple):
-    """What the first packet of a connection says, and after a Retry, what its token says."""
+    """The header of the first packet of a connection, and after a Retry, the content of its token."""
 
     version: int
     destination: bytes

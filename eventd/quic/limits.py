@@ -11,7 +11,7 @@ LARGEST_DATAGRAM: Final = 65527
 
 @dataclass(frozen=True, slots=True)
 class TransportLimits:
-    """What this end announces and holds to. Seconds, bytes and counts.
+    """The limits that this end announces and applies. Seconds, bytes and counts.
 
     `streams`: how many of each direction the peer may have open. `stream_window` and `window`: how many bytes the peer
     may send on a stream, and on all of them, ahead of what has been received. `most_connections` and `most_unproven`

@@ -98,7 +98,7 @@ class DatagramCarrier(Protocol):
         ...
 
     def closed(self, link: QuicLink) -> None:
-        """Note that this end has closed a connection, and told the peer."""
+        """Note that this end has closed a connection, and notified the peer."""
         ...
 
     def ended(self, link: QuicLink) -> None:

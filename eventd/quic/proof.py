@@ -1,4 +1,4 @@
-"""What a server can say without keeping state: that an address is proved, and that a connection is not known.
+"""Proofs for which a server keeps no state: that a client owns its address, and that a connection is unknown.
 
 All of it is keyed by the server's private key, so that it is the same after a restart.
 """
@@ -21,7 +21,7 @@ _KIND: Final = b"r"
 
 
 class ProvedAddress(NamedTuple):
-    """What a token says: the ids that the client chose first, and the server then."""
+    """The content of a token: the ids that the client chose first, and the server then."""
 
     original: bytes
     retry_source: bytes

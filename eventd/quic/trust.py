@@ -1,4 +1,4 @@
-"""How a client decides whether the server is the right one."""
+"""How a client verifies its server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Untrusted(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class ServerTrust:
-    """What a server must prove. By default its certificate comes from one of the system's CAs and is for its name.
+    """The identity that a server must prove: by default a certificate of one of the system's CAs, for its name.
 
     `ca`: the content of a PEM file, in place of the system's CAs; a certificate in it also stands for itself. `pin`:
     the SHA-256 of the certificate in hexadecimal digits, or a pin of its public key as `routerd-eventd tls show` prints

@@ -47,7 +47,7 @@ class ClaimGrantConfig:
 
 @dataclass(frozen=True, slots=True)
 class TokenExchangeConfig:
-    """Who gets stream tokens for tokens of an OpenID Connect issuer; `ttl` in seconds, `key_id` empty for none."""
+    """How tokens of an issuer are exchanged for stream tokens; `ttl` in seconds, `key_id` empty for none."""
 
     issuer: str
     audience: str

@@ -31,7 +31,7 @@ class Flags:
 KNOWN: Final = 0x003F
 """All flags that this version understands."""
 ASSUMED: Final = 0x0007
-"""What a peer understands that did not announce its flags."""
+"""The flags that a peer understands which announces none."""
 
 
 class BadFrame(ValueError):

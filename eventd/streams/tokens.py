@@ -32,7 +32,7 @@ Moment = Annotated[int, Meta(ge=-_LATEST, le=_LATEST)]
 
 
 class BadToken(ValueError):
-    """A token that is not accepted. The text is for the node's log: clients are not told why."""
+    """A token that is not accepted. The text is for the node's log: clients do not get the reason."""
 
 
 class BadKeySet(ValueError):

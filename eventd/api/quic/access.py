@@ -1,4 +1,4 @@
-"""Who may do what over QUIC: tokens of declared tenants, and the keys of the API."""
+"""Access over QUIC: tokens of declared tenants, and the keys of the API."""
 
 from __future__ import annotations
 

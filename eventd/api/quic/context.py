@@ -1,4 +1,4 @@
-"""What the streams of all connections share, and those of one."""
+"""The dependencies that the streams of all connections share, and those of one connection."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class HeldPlace:
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """What all connections share. The limiters count by the identity of clients.
+    """The dependencies of all connections. The limiters count by the identity of clients.
 
     `shed` frees the memory of the connection that holds most.
     """
@@ -138,7 +138,7 @@ class LinkPause:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionContext:
-    """What the streams of one connection share.
+    """The dependencies of the streams of one connection.
 
     `admit` counts the connection for the identity of a stream that was authenticated, and raises `NoPlace`.
     `shed` frees the memory of the stream that holds most. `authenticating` is held by the stream whose token is being

@@ -16,7 +16,7 @@ from eventd.streams.payloads import payloads_of
 
 
 class EventForm(NamedTuple):
-    """How a subscriber gets its events: at most so many, and so many bytes of payloads, in a frame.
+    """The form of a subscriber's events: the maximum of events, and of the bytes of their payloads, in a frame.
 
     `offsets`: whether binary frames say them. `as_json`: the stream whose events are messages instead.
     """

@@ -120,7 +120,7 @@ class EventOutput:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a subscriber gets. `gaps`: whether it knows messages about gaps.
+    """The options of a subscription. `gaps`: whether it knows messages about gaps.
 
     `skip_behind`: by how many events it may be behind; None: by any number.
     """

@@ -1,4 +1,4 @@
-"""What the parts of the listener know of each other."""
+"""The interfaces between the parts of the listener."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eventd.streams.permissions import StreamAction
 
 
 class AuthFailed(Exception):
-    """A stream is not authenticated. The text is for the node's log: clients are not told why."""
+    """A stream is not authenticated. The text is for the node's log: clients do not get the reason."""
 
 
 class NoPlace(Exception):

@@ -47,7 +47,7 @@ class ParsedKeys(Protocol[K_co]):
 
 
 class KeySetState(NamedTuple):
-    """How a source is. `age`: seconds since it was last read, None if it never was.
+    """The state of a source. `age`: seconds since it was last read, None if it never was.
 
     `problem`: why the last read failed; `skipped`: what is wrong with keys of it that are not used.
     """
@@ -60,7 +60,7 @@ class KeySetState(NamedTuple):
 
 
 class _KnownSet(Generic[K]):
-    """What is known of one source. `tried_at` and `read_at`: monotonic times of the last read and the last success."""
+    """One source: its keys and state. `tried_at` and `read_at`: monotonic times of the last read and success."""
 
     def __init__(self, source: KeySourceConfig) -> None:
         self.source = source

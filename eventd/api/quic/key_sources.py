@@ -26,7 +26,7 @@ class KeySourceUnreadable(Exception):
 
 
 class KeyContent(NamedTuple):
-    """What was read. `mode` is that of the file; `mark` changes with the file. Both are 0 and empty for a URL."""
+    """The content of a file or URL. `mode` is that of the file, `mark` changes with it; 0 and empty for a URL."""
 
     content: bytes
     mode: int = 0

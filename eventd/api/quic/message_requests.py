@@ -82,7 +82,7 @@ class MessageRequests:
             return
         state.phase = StreamPhase.CLOSING
         begin = self._begin(request, name, state.answers.reserve())
-        # If the database cannot be read, the client is told that the node is overloaded; readiness tells the operator.
+        # If the database cannot be read, the client gets `server overloaded`, and readiness shows the cause.
         self._task = self._server.supervisor.spawn(begin, "start of a subscription", expects=EventdError)
 
     async def _begin(self, request: SubscribeRequest, name: StreamName, slot: AnswerSlot) -> None:

@@ -53,7 +53,7 @@ MOST_TARGETS: Final = 64
 
 
 class PublishForm(NamedTuple):
-    """How a publish is answered: what it is called in the metrics, and the frames of its two answers."""
+    """The form of the answers to a publish: its name in the metrics, and the frames of both answers."""
 
     name: str
     ok: Callable[[RequestId, StoredBatch], bytes]

@@ -63,7 +63,7 @@ class PublishTarget(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """What an acknowledgement says of a batch."""
+    """A batch that is written, as its acknowledgement describes it."""
 
     offset: int
     count: int
@@ -146,7 +146,7 @@ class Publisher:
         return Drafts(paths=[""] * len(bodies), bodies=bodies, types=_NO_TYPES, sources=sources, sizes=sizes)
 
     def stored(self, written: WriteResult) -> StoredBatch:
-        """Return what is said to the client about a result."""
+        """Return the result of a unit for its acknowledgement."""
         return StoredBatch(
             written.first_seq - 1,
             written.last_seq - written.first_seq + 1,
@@ -166,7 +166,7 @@ def require_valid(target: PublishTarget, payloads: Sequence[bytes]) -> None:
 
 
 def refusal_of(error: BaseException, name: StreamName) -> PublishRefusal:
-    """Return what is said about a unit that was not written, or may not have been."""
+    """Return the refusal of a unit that was not written, or may not have been."""
     if isinstance(error, TopicNotFound):
         return PublishRefusal(answers.stream_not_found(name), "unknown_stream")
     if isinstance(error, TopicFull):

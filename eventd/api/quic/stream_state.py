@@ -14,11 +14,11 @@ from eventd.streams.messages import Message
 
 HANDLED: Final = True
 MUST_WAIT: Final = False
-"""What handlers of a frame return: whether it is done with, or must be handled again once there is room."""
+"""The results of a handler of frames: the frame is done with, or must be handled again once there is room."""
 
 
 class StreamPhase(Enum):
-    """What a stream is doing."""
+    """The phases of a stream."""
 
     FRESH = auto()  # not authenticated
     AUTHENTICATING = auto()

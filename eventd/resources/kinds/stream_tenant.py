@@ -117,7 +117,7 @@ class RemoteKeys(Spec):
 
 
 class ClaimGrant(Spec):
-    """What the holders of a claim may do."""
+    """The permissions of tokens that have a claim."""
 
     claim: Reference = Field(
         description="The name of the claim; dots lead into objects, unless a claim has the whole name."
@@ -138,7 +138,7 @@ class ClaimGrant(Spec):
 
 
 class TokenExchange(RemoteKeys):
-    """Who gets stream tokens of the tenant for a token of an OpenID Connect issuer."""
+    """The exchange of tokens of an OpenID Connect issuer for stream tokens of the tenant."""
 
     issuer: Reference = Field(description="The claim iss that tokens of the issuer have.")
     audience: Reference = Field(description="The claim aud that tokens must have, or contain in its list.")
