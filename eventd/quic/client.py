@@ -54,7 +54,7 @@ async def connect(
     except TimeoutError:
         raise Unreachable(f"cannot reach {place}: no answer within {seconds:g} s", hint=REACH_HINT) from None
     except OSError as error:
-        words = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        words = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
         raise Unreachable(f"cannot reach {place}: {words}", hint=REACH_HINT) from None
 
 

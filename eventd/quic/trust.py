@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _FINGERPRINT: Final = re.compile(r"[0-9a-f]{64}")
 CHECK_HINT: Final = "check the CA, the pin and the name of the server"
+_NOT_OF_SYSTEM: Final = "give a file with the CA that issued it or with the certificate itself, or its pin"
+_NOT_OF_FILE: Final = "the CA file must hold the CA that issued it, or the certificate itself"
 
 
 class Unreachable(Unavailable):
@@ -108,4 +110,5 @@ def _check_issuer(chain: Sequence[bytes], name: str, ca: bytes) -> None:
     try:
         tls.verify_certificate(shown, others, cadata=ca or None, server_name=name)
     except tls.Alert as error:
-        raise Untrusted(f"the certificate of {name} cannot be verified: {error}", hint=CHECK_HINT) from None
+        hint = _NOT_OF_FILE if ca else _NOT_OF_SYSTEM
+        raise Untrusted(f"the certificate of {name} cannot be verified: {error}", hint=hint) from None

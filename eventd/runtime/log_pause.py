@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import Final
 
 LOG_SECONDS: Final = 60.0
 """Minimum seconds between two log lines of one kind."""
+MOST_REASONS: Final = 16
+"""Maximum number of lines of one kind, with different reasons, in that time."""
 
 
 class LogPause:
@@ -23,3 +26,10 @@ class LogPause:
             return False
         self._logged[kind] = now
         return True
+
+    def is_over_for(self, reason: str, kind: str = "") -> bool:
+        """Return the same for a line of this kind and reason: each reason has a pause, which it may share with others.
+
+        Reasons may be many, as clients choose them: the pauses are `MOST_REASONS`.
+        """
+        return self.is_over(f"{kind} {zlib.crc32(reason.encode()) % MOST_REASONS}")

@@ -202,22 +202,24 @@ class StreamAccess:
     async def _identify(self, tenant: str, token: str) -> ClientGrant:
         declared = self._tenant_keys.tenants.get(tenant)
         if declared is None or token.count(".") != 2:
-            return await self._of_key(tenant, token)
+            try:
+                return await self._of_key(tenant, token)
+            except Unauthorized as error:
+                what = "the token is not a stream token" if declared else f"the tenant {tenant} is not declared"
+                raise AuthFailed(f"{what}, and as a key of the API: {error.message}") from None
         try:
             return await self._of_token(declared, token)
         except BadToken as error:
             try:
                 return await self._of_key(tenant, token)  # a key of the settings may have any form
-            except AuthFailed:
+            except Unauthorized:
                 raise AuthFailed(str(error)) from None
 
     async def _of_key(self, tenant: str, token: str) -> ClientGrant:
+        """Return the grant of a key of the API. Raises `Unauthorized`."""
         async with self._turn:
             await self._clock.sleep(0)
-            try:
-                key = self._keys.find(token)
-            except Unauthorized as error:
-                raise AuthFailed(f"{error.message}, and no token of a declared tenant") from None
+            key = self._keys.find(token)
         return KeyGrant(tenant, key, self._keys)
 
     async def _of_token(self, tenant: StreamTenantConfig, token: str) -> ClientGrant:

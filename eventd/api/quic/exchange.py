@@ -129,8 +129,8 @@ class TokenIssuer:
         )
 
     def _refusal(self, reason: str) -> Unauthorized:
-        """Return the error for a token that is not valid; the reason goes to the log, at most once a minute."""
-        if self._pause.is_over():
+        """Return the error for a token that is not valid; the log gets each reason once a minute."""
+        if self._pause.is_over_for(reason):
             logger.warning("token not exchanged", extra={"reason": reason})
         return Unauthorized("the token is not accepted", hint="the node's log says why")
 

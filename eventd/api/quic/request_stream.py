@@ -339,7 +339,7 @@ class RequestStream:
             async with self.state.connection.authenticating:
                 grant = await self._server.access.authenticate(request.tenant_id, request.token)
         except AuthFailed as error:
-            if self._server.pause.is_over("auth"):
+            if self._server.pause.is_over_for(str(error), "auth"):
                 remote = self.state.connection.link.remote
                 logger.warning("stream not authenticated", extra={"remote": remote, "reason": str(error)})
         finally:  # another error is reported by the supervisor

@@ -9,11 +9,11 @@ import typer
 
 from eventd.cli.gateway.session import Session
 from eventd.cli.program.values import Duration
-from eventd.cli.streams.quic_server import QuicServerOptions, over_quic, read_payload
+from eventd.cli.streams.quic_server import QuicServerOptions, forbidden, over_quic, read_payload
 from eventd.cli.streams.stream_names import CacheArgument, read_cache
 from eventd.cli.streams.subscribing import Form, payload_members
 from eventd.cli.terminal.output import write_json
-from eventd.errors import Invalid, NotFound
+from eventd.errors import Forbidden, Invalid, NotFound
 from eventd.text.invisible import printable
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ async def put(
             await client.cache(f"{cache.namespace}/{cache.cache}").put(key, content, ttl and ttl / 1_000_000)
         except NotFound:
             raise _undeclared(cache) from None
+        except Forbidden:
+            raise forbidden(f"cache.write:{cache.resource}") from None
     row = {"cache": name, "key": key, "bytes": len(content), "ttlSeconds": ttl and ttl / 1_000_000}
     session.out.outcome(row, f"cache/{name}: {key} stored", name=lambda row: str(row["key"]))
 
@@ -75,6 +77,8 @@ async def get(
             value = await client.cache(f"{cache.namespace}/{cache.cache}").get(key)
         except NotFound:
             raise _undeclared(cache) from None
+        except Forbidden:
+            raise forbidden(f"cache.read:{cache.resource}") from None
     if value is None:
         raise NotFound(f"cache {name} has no value for the key {key[:80]!r}")
     if form == "json":

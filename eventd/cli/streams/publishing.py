@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from eventd.cli.gateway.session import Session
-from eventd.cli.streams.quic_server import QuicServerOptions, over_quic, read_payload
+from eventd.cli.streams.quic_server import QuicServerOptions, forbidden, over_quic, read_payload
 from eventd.cli.streams.stream_names import StreamArgument, read_stream
 from eventd.cli.terminal.output import note
-from eventd.errors import EventdError, Invalid, NotFound
+from eventd.errors import EventdError, Forbidden, Invalid, NotFound
 from eventd.text.plural import counted
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ async def publish(
             await (run.send(batches) if ack == "none" else run.publish(batches))
         except NotFound:
             raise missing(name) from None
+        except Forbidden:
+            raise forbidden(f"stream.publish:{stream.resource}") from None
         except (EventdError, CancelledError):  # also by Ctrl-C
             if run.answers:
                 note(f"note: {_summary(run.answers)}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from eventd.cli.gateway.session import Decorator, Session, offline
-from eventd.errors import Invalid, SecretUnreadable
+from eventd.errors import Forbidden, Invalid, SecretUnreadable, Unauthorized
 
 if TYPE_CHECKING:
     from eventd.client import StreamClient
@@ -131,7 +131,7 @@ def over_quic(*names: str) -> Decorator:
             from eventd.cli.gateway.event_loop import run_to_end  # loads asyncio, which help does not need
 
             server = QuicServerOptions(**{name: given.pop(name) for name in OPTIONS})
-            run_to_end(lambda: command(session, server, **given), _close_nothing)
+            run_to_end(lambda: _run(command(session, server, **given), server), _close_nothing)
 
         own = list(inspect.signature(command, eval_str=True).parameters.values())
         run.__signature__ = inspect.Signature([own[0], *own[2:]])  # type: ignore[attr-defined]
@@ -140,8 +140,22 @@ def over_quic(*names: str) -> Decorator:
     return decorate
 
 
+async def _run(command: Awaitable[None], server: QuicServerOptions) -> None:
+    try:
+        await command
+    except Unauthorized as error:
+        if server.token_file is not None:
+            raise
+        raise Unauthorized(f"{error.message}: no token was given", hint="name its file with --token-file") from None
+
+
 async def _close_nothing() -> None:
     """Do nothing: the client is closed by the command."""
+
+
+def forbidden(permission: str) -> Forbidden:
+    """Return the error for a request that needs a permission its token does not give."""
+    return Forbidden(f"the token does not allow {permission}", hint="use one with this permission")
 
 
 def read_payload(text: str, what: str, most: int) -> bytes:

@@ -10,10 +10,10 @@ import typer
 
 from eventd.cli.gateway.session import Session
 from eventd.cli.streams.publishing import missing
-from eventd.cli.streams.quic_server import QuicServerOptions, over_quic
+from eventd.cli.streams.quic_server import QuicServerOptions, forbidden, over_quic
 from eventd.cli.streams.stream_names import StreamArgument, read_stream
 from eventd.cli.terminal.output import note, write_json
-from eventd.errors import NotFound
+from eventd.errors import Forbidden, NotFound
 from eventd.text.invisible import printable
 from eventd.text.plural import counted
 
@@ -71,6 +71,8 @@ async def subscribe(
                 await _show(subscription, name, count, show)
     except CancelledError:
         return  # Ctrl-C is how it ends
+    except Forbidden:
+        raise forbidden(f"stream.subscribe:{stream.resource}") from None
     except NotFound as error:
         raise (missing(name) if error.code == "not_found" else error) from None
 

@@ -17,16 +17,16 @@ class OffsetUnavailable(NotFound):
     code = "offset_unavailable"
 
     def __init__(self, reason: str, requested: int, available: int) -> None:
-        when = "no longer" if reason == "too_old" else "not yet"
-        super().__init__(
-            f"the stream has {when} an event at offset {requested}", hint=f"the nearest offset is {available}"
-        )
+        has = "no longer has an event" if reason == "too_old" else "has no event yet"
+        super().__init__(f"the stream {has} at offset {requested}", hint=f"the nearest offset is {available}")
         self.reason = reason
         self.requested = requested
         self.available = available
 
 
-_NEW_TOKEN: Final = "check the tenant and the token: it may have expired, or be for another tenant"
+_NEW_TOKEN: Final = (
+    "check the tenant and the token: it may have expired, or be for another tenant; the node's log has the reason"
+)
 _LATER: Final = "try again later, or send less at a time"
 _TEXTS: Final[dict[str, tuple[type[EventdError], str]]] = {
     "auth failed": (Unauthorized, _NEW_TOKEN),

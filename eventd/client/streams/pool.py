@@ -12,7 +12,7 @@ from eventd.client.refusals.kinds import Lost, Throttled, WrongTls
 from eventd.client.streams.connection import StreamConnection
 from eventd.client.streams.request_stream import EXTENSIONS, RequestStream
 from eventd.client.streams.token import TokenSource
-from eventd.errors import Unavailable
+from eventd.errors import Invalid, Unavailable
 from eventd.quic.client import connect
 from eventd.quic.limits import TransportLimits
 from eventd.quic.link import NoStreamsLeft
@@ -42,7 +42,11 @@ class StreamServer(NamedTuple):
         """Return how the server is verified at present. Raises `CertificateUnusable`."""
         if not self.ca_file:
             return self.trust
-        return replace(self.trust, ca=await asyncio.to_thread(read_pem, Path(self.ca_file)))
+        content = await asyncio.to_thread(read_pem, Path(self.ca_file))
+        try:
+            return replace(self.trust, ca=content)
+        except Invalid as error:
+            raise CertificateUnusable(f"{self.ca_file}: {error.message}", hint=error.hint) from None
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

@@ -77,6 +77,8 @@ def test_a_token_comes_from_a_file_and_is_never_shown(control: Control, quic: Qu
     refused = control("stream", "publish", ORDERS, "a", *quic.options, "--token-file", file, code=1)
     assert refused.err.startswith("error: auth failed (check the tenant and the token")
     assert "my-secret" not in refused.err
+    bare = control("stream", "publish", ORDERS, "a", *quic.options, code=1)
+    assert bare.err == "error: auth failed: no token was given (name its file with --token-file)\n"
     empty = control.file("", "empty")
     for path, words in {
         empty: "does not contain a token",
@@ -97,9 +99,21 @@ def test_the_node_and_the_token_may_come_from_the_environment(
     assert quic.server.tokens[-1] == "of the environment"
 
 
+def test_what_the_token_does_not_allow_is_named(control: Control, quic: QuicThread) -> None:
+    quic.server.refuse = lambda _: "forbidden"
+    refused = control("stream", "publish", ORDERS, "a", *quic.options, code=1)
+    assert refused.err == (
+        "error: the token does not allow stream.publish:stream:t1/default/orders (use one with this permission)\n"
+    )
+
+
 def test_a_server_that_is_not_verified_gets_nothing(control: Control, quic: QuicThread) -> None:
     refused = control("stream", "publish", ORDERS, "a", "--server", quic.server.address, code=1)
     assert "127.0.0.1" in refused.err
+    assert "give a file with the CA that issued it" in refused.err
+    empty = control.file("no certificate", "ca")
+    refused = control("stream", "publish", ORDERS, "a", "--server", quic.server.address, "--ca", empty, code=1)
+    assert f"{empty}: the CA file contains no certificate" in refused.err
     refused = control("stream", "publish", ORDERS, "a", "--server", quic.server.address, "--pin", "0" * 64, code=1)
     assert "has the pin" in refused.err
     assert quic.server.tokens == []
@@ -114,7 +128,7 @@ def test_a_server_that_is_not_verified_gets_nothing(control: Control, quic: Quic
         (("--server", "http://127.0.0.1:8780"), 2, "--server must be HOST:PORT of the node's QUIC listener"),
         (("--server", "127.0.0.1:port"), 1, "'127.0.0.1:port' is not a valid address"),
         ((), 2, "missing option '--server'"),
-        (("--server", "a:1", "--pin", "nonsense"), 1, "'nonsense' is not a pin"),
+        (("--server", "a:1", "--pin", "nonsense"), 1, "'nonsense' is not a valid pin"),
         (("--server", "a:1", "--ca", "missing.pem"), 1, "cannot read missing.pem"),
         (("--server", "a:1", "--insecure", "--pin", "0" * 64), 2, "--insecure contradicts --ca and --pin"),
         (("--server", "192.0.2.1:5000", "--insecure"), 1, "must be verified"),

@@ -51,7 +51,7 @@ def test_a_gap_is_reported_to_stderr_and_as_an_object(control: Control, quic: Qu
 
 def test_an_offset_beyond_the_end_is_refused(control: Control, quic: QuicThread) -> None:
     refused = control("stream", "subscribe", ORDERS, "--from", "9", *quic.options, code=3)
-    assert refused.err.startswith("error: the stream has not yet an event at offset 9 (the nearest offset is 0")
+    assert refused.err.startswith("error: the stream has no event yet at offset 9 (the nearest offset is 0")
 
 
 def test_a_missing_stream_is_not_found(control: Control, quic: QuicThread) -> None:
