@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from eventd.api.quic.publishing import (
@@ -22,7 +21,7 @@ from eventd.api.quic.publishing import (
     refusal_of,
 )
 from eventd.errors import EventdError
-from eventd.log.topics.errors import RecordTooLarge, Throttled, TopicFull
+from eventd.log.topics.stream_write import PublishRecords
 from eventd.log.topics.write import WriteResult
 
 T = TypeVar("T")
@@ -115,25 +114,20 @@ class PublishUnits(Generic[T]):
 
     def _submit(self, unit: SharedUnit[T], key: str = "") -> None:
         batches = unit.batches
-        payloads = batches[0].payloads if len(batches) == 1 else [*chain.from_iterable(one.payloads for one in batches)]
+        payloads = [batch.payloads for batch in batches]
         try:
-            future = self._publisher.submit(self._order, self._subject(), unit.target, payloads, key)
+            submitted = self._publisher.submit(self._order, self._subject(), unit.target, payloads, key)
         except PublishRefusal as refusal:
             for batch in batches:
                 self._done(batch.owner, refusal)
             self._settled()
         else:
-            future.add_done_callback(partial(self._written, unit))
+            submitted.future.add_done_callback(partial(self._written, unit, submitted.unit))
 
-    def _written(self, unit: SharedUnit[T], future: asyncio.Future[WriteResult]) -> None:
+    def _written(self, unit: SharedUnit[T], written: PublishRecords, future: asyncio.Future[WriteResult]) -> None:
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
         if error is None:
-            self._share(unit, self._publisher.stored(future.result()))
-        elif len(unit.batches) > 1 and isinstance(error, TopicFull | RecordTooLarge | Throttled):
-            for batch in unit.batches:  # together they do not fit; some may
-                alone = SharedUnit[T](unit.target)
-                alone.add(batch)
-                self._submit(alone)
+            self._share(unit, self._publisher.stored(future.result()), written.refused)
         else:
             if not isinstance(error, EventdError | asyncio.CancelledError):
                 logger.error("publish failed", exc_info=error)
@@ -141,13 +135,16 @@ class PublishUnits(Generic[T]):
                 self._done(batch.owner, refusal_of(error, unit.target.name))
         self._settled()
 
-    def _share(self, unit: SharedUnit[T], stored: StoredBatch) -> None:
+    def _share(self, unit: SharedUnit[T], stored: StoredBatch, refused: Mapping[int, EventdError]) -> None:
         """Report to each batch which of the records are its own."""
         if len(unit.batches) == 1:
             self._done(unit.batches[0].owner, stored)
             return
         offset = stored.offset
-        for batch in unit.batches:
+        for index, batch in enumerate(unit.batches):
+            if (error := refused.get(index)) is not None:
+                self._done(batch.owner, refusal_of(error, unit.target.name))
+                continue
             count = len(batch.payloads)
             self._done(batch.owner, StoredBatch(offset, count, stored.durability, stored.epoch))
             offset += count

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
@@ -95,6 +96,13 @@ class PublishOrder:
         self._under_way -= 1
 
 
+class SubmittedUnit(NamedTuple):
+    """Batches that are being written. Once the future is done, the unit has the errors of those that did not fit."""
+
+    unit: PublishRecords
+    future: asyncio.Future[WriteResult]
+
+
 class Publisher:
     """Submits batches to the log."""
 
@@ -106,15 +114,17 @@ class Publisher:
         self._heads: dict[str, tuple[str, frozenset[str]]] = {}
 
     def submit(
-        self, order: PublishOrder, subject: str, target: PublishTarget, payloads: Sequence[bytes], key: str
-    ) -> asyncio.Future[WriteResult]:
-        """Queue a batch; the future gets its result once it is as safe as its topic says.
+        self, order: PublishOrder, subject: str, target: PublishTarget, batches: Sequence[Sequence[bytes]], key: str
+    ) -> SubmittedUnit:
+        """Queue batches; the future gets their result once they are as safe as their topic says.
 
         Raises `PublishRefusal` if the node stops.
         """
+        payloads = batches[0] if len(batches) == 1 else [*chain.from_iterable(batches)]
         unit = PublishRecords(
             target.topic,
             self._drafts(subject, payloads),
+            counts=[*map(len, batches)],
             flushes=self._log.flushes,
             key=key,
             create=self._create,
@@ -130,7 +140,7 @@ class Publisher:
             order.leave(unit)
             raise PublishRefusal(answers.OVERLOADED, "overloaded") from None
         future.add_done_callback(order.leave)
-        return future
+        return SubmittedUnit(unit, future)
 
     def _drafts(self, subject: str, payloads: Sequence[bytes]) -> Drafts:
         """Return payloads in the stored form of records whose node is the subject, where it can be one."""

@@ -179,6 +179,22 @@ async def test_a_full_topic_refuses_and_the_stream_continues(streams: StreamsInM
     assert await stream.ack() == (1, 4, "record too large")
 
 
+async def test_batches_that_still_fit_into_a_topic_are_written_in_their_order(streams: StreamsInMemory) -> None:
+    await streams.server.put("stream:t1:n:small", durability="memory", cap_records=5, discard="reject")
+    stream = await streams.stream()
+    sent = [(b"first",), (b"a", b"b", b"c"), (b"too", b"many", b"at", b"once"), tuple(b"123456"), (b"last",)]
+    batches = [[payload if isinstance(payload, bytes) else b"%d" % payload for payload in batch] for batch in sent]
+    stream.send(*(wire.publish_acked(number, "t1/n/small", *batch) for number, batch in enumerate(batches[:4])))
+    stream.send(wire.publish_acked(4, "t1/n/small", *batches[4]))
+    found = [await stream.ack() for _ in batches]
+    assert [(ack.status, ack.message) for ack in found] == [
+        *((0, ""), (0, ""), (1, "topic full"), (1, "record too large")),
+        (0, ""),
+    ]
+    records = await streams.records("stream:t1:n:small")
+    assert [record["data"] for record in records] == ["first", "a", "b", "c", "last"]
+
+
 async def test_sizes_over_the_limits_are_refused(streams: StreamsInMemory) -> None:
     stream = await streams.stream()
     largest = b"x" * (1 << 20)
