@@ -21,6 +21,10 @@ READ_SECONDS: Final = 5.0
 """Seconds after which a file or URL that has not been read is not readable."""
 
 
+MARK_SECONDS: Final = 1.0
+"""How long the files of one folder may hold up the look at those of others."""
+
+
 class KeySourceUnreadable(Exception):
     """A file or URL that cannot be read. The message says why; it shows neither a key nor a URL."""
 
@@ -76,13 +80,18 @@ class KeySourceReader:
                 paths[at] = path_of(source.file, self._credentials)
             except NoCredentials:
                 found[at] = ()
-        try:
-            async with asyncio.timeout(READ_SECONDS):
-                marks = await self._calls.run("marks", "marks", partial(_marks, list(paths.values())))
-        except OSError:  # also a timeout; the next look may succeed
-            return found
-        for at, mark in zip(paths, marks, strict=True):
-            found[at] = mark
+        folders: dict[Path, dict[int, Path]] = {}
+        for at, path in paths.items():
+            folders.setdefault(path.parent, {})[at] = path
+        for folder, listed in folders.items():
+            look = partial(_marks, [*listed.values()])
+            try:
+                async with asyncio.timeout(MARK_SECONDS):
+                    marks = await self._calls.run(f"marks of {[*listed.values()]}", str(folder), look)
+            except OSError:  # also a timeout; the next look may succeed
+                continue
+            for at, mark in zip(listed, marks, strict=True):
+                found[at] = mark
         return found
 
     async def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -132,6 +133,38 @@ async def test_a_file_that_could_not_be_read_is_read_again_after_a_change_of_its
             return not sets.states()[0].problem
 
         await until(is_repaired)
+
+
+async def test_a_folder_that_hangs_does_not_hold_up_the_files_of_others(
+    sets: KeySets[StreamKey], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / name / "keys.json" for name in ("slow", "quick")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_bytes(jwks())
+    slow, quick = [KeySourceConfig(file=str(file)) for file in files]
+    sets.declare([slow, quick])
+    await sets.watch()
+    hangs, mark = threading.Event(), key_sources._mark
+
+    def look(path: Path) -> tuple[int, ...]:
+        if path.parent.name == "slow":
+            hangs.wait()
+        return mark(path)
+
+    monkeypatch.setattr(key_sources, "_mark", look)
+    for file in files:
+        replace(file, jwks(jwk(OTHER, "k2")))
+
+    async def is_followed() -> bool:
+        await sets.watch()
+        return ids(sets.known(quick)) == ["k2"]
+
+    try:
+        await until(is_followed)
+        assert ids(sets.known(slow)) == ["k1"]
+    finally:
+        hangs.set()
 
 
 def refuse(*_: object) -> tuple[bytes, int]:
