@@ -54,7 +54,7 @@ class TenantKeys:
         self._signing = KeySets("signing key", read_signing_key, reader, clock)
         self._raw: dict[str, frozenset[bytes] | None] = {}
         self._raw_generation = -1
-        self._has_tenants = asyncio.Event()
+        self._has_sources = asyncio.Event()
 
     @property
     def generation(self) -> int:
@@ -71,10 +71,10 @@ class TenantKeys:
         self._sets.declare(tenant.source for tenant in tenants.values() if tenant.source is not None)
         self._issuers.declare(exchange.keys for exchange in exchanges)
         self._signing.declare(map(_signing_source, exchanges))
-        if tenants:
-            self._has_tenants.set()
+        if any(tenant.source is not None or tenant.exchange is not None for tenant in tenants.values()):
+            self._has_sources.set()
         else:
-            self._has_tenants.clear()
+            self._has_sources.clear()
 
     async def find(self, tenant: StreamTenantConfig, key_id: str = "") -> tuple[StreamKey, ...]:
         """Return the keys of a tenant; a set at a URL is fetched again for an unknown `key_id`."""
@@ -123,7 +123,7 @@ class TenantKeys:
     async def watch_for_ever(self) -> None:
         """Follow changes of the files, until cancelled."""
         while True:
-            await self._has_tenants.wait()
+            await self._has_sources.wait()
             for sets in (self._sets, self._signing, self._issuers):
                 await sets.watch()
             await self._clock.sleep(WATCH_SECONDS)
@@ -131,7 +131,7 @@ class TenantKeys:
     async def refresh_for_ever(self) -> None:
         """Fetch the sets at URLs when they are due, until cancelled."""
         while True:
-            await self._has_tenants.wait()
+            await self._has_sources.wait()
             for sets in (self._sets, self._issuers):
                 await sets.refresh()
             await self._clock.sleep(REFRESH_SECONDS)

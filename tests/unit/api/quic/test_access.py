@@ -31,7 +31,7 @@ from eventd.store.rows.keys import KeyRow
 from eventd.streams.names import CacheName, StreamName
 from eventd.streams.permissions import StreamAction
 from eventd.streams.tokens import LEEWAY, LONGEST
-from eventd.testing import ManualClock
+from eventd.testing import ManualClock, give_turns
 from tests.support.stream_tokens import KEY, OTHER, jwk, jwks, pem, stream_token
 
 ORDERS = StreamName("t1", "default", "orders").resource
@@ -195,6 +195,19 @@ async def test_a_tenant_whose_keys_move_to_another_file_keeps_its_streams(house:
     assert grant.ended(house.clock.now()) == ""
     await house.tenant_keys._sets.watch()
     assert grant.ended(house.clock.now()) == ""
+
+
+async def test_keys_that_are_declared_cost_no_look_at_files(house: House) -> None:
+    house.declare(T1)
+    followers = [
+        asyncio.ensure_future(follow())
+        for follow in (house.tenant_keys.watch_for_ever, house.tenant_keys.refresh_for_ever)
+    ]
+    await give_turns()
+    assert house.clock.waits == []
+    for follower in followers:
+        follower.cancel()
+    await asyncio.wait(followers)
 
 
 async def test_the_signing_key_of_an_exchange_is_a_key_of_the_tenant(house: House, tmp_path: Path) -> None:
