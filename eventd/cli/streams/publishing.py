@@ -73,19 +73,19 @@ async def publish(
     else:
         batches = _split([read_payload(word, f"payload {at}", MOST_PAYLOAD) for at, word in enumerate(words, 1)], size)
     client = server.client(stream.tenant)
-    async with client:
-        await client.reach()  # without retries: a node that is down at first is reported at once
-        run = PublishRun(client, f"{stream.namespace}/{stream.stream}")
-        try:
+    run = PublishRun(client, f"{stream.namespace}/{stream.stream}")
+    try:
+        async with client:
+            await client.reach()  # without retries: a node that is down at first is reported at once
             await (run.send(batches) if ack == "none" else run.publish(batches))
-        except NotFound:
-            raise missing(name) from None
-        except Forbidden:
-            raise forbidden(f"stream.publish:{stream.resource}") from None
-        except (EventdError, CancelledError):  # also by Ctrl-C
-            if run.answers:
-                note(f"note: {_summary(run.answers)}")
-            raise
+    except NotFound:
+        raise missing(name) from None
+    except Forbidden:  # without answers, known at the end
+        raise forbidden(f"stream.publish:{stream.resource}") from None
+    except (EventdError, CancelledError):  # also by Ctrl-C
+        if run.answers:
+            note(f"note: {_summary(run.answers)}")
+        raise
     _show(session, name, run, answered=ack != "none")
 
 

@@ -35,7 +35,7 @@ _TEXTS: Final[dict[str, tuple[type[EventdError], str]]] = {
     "forbidden": (Forbidden, "the token does not allow it; use one with that permission"),
     "tenant mismatch": (Forbidden, "the token is for another tenant"),
     "topic full": (Full, "wait until records are evicted, or raise the limits of the topic"),
-    "record too large": (TooLarge, "send smaller payloads"),
+    "record too large": (TooLarge, "send smaller payloads, or fewer at a time: the topic may have caps"),
     "batch too large": (TooLarge, "send fewer payloads at a time"),
     "malformed publish batch": (Invalid, ""),
     "server overloaded": (Throttled, _LATER),

@@ -196,6 +196,8 @@ class StreamClient:
                 await self._publishing.drain()
                 for lane in self._unacknowledged:
                     await lane.finish()
+                for lane in self._unacknowledged:
+                    lane.raise_forbidden()
         finally:
             await self.close()
 

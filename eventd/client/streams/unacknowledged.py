@@ -11,7 +11,7 @@ from eventd.client.refusals.of_streams import refusal
 from eventd.client.streams.lane import LaneTiming
 from eventd.client.streams.pool import ConnectionPool
 from eventd.client.streams.request_stream import RequestStream
-from eventd.errors import EventdError, Unavailable
+from eventd.errors import EventdError, Forbidden, Unavailable
 from eventd.streams.frames import Frame
 from eventd.streams.layouts import PublishBatch, write_publish
 from eventd.streams.messages import Error, read_answer
@@ -56,6 +56,13 @@ class UnacknowledgedLane:
             timer = self._timing.clock.timer(END_SECONDS)
             await asyncio.wait((stream.ended, timer), return_when=asyncio.FIRST_COMPLETED)
             timer.cancel()
+
+    def raise_forbidden(self) -> None:
+        """Raise `Forbidden` if the server has refused a publish for good and no later call has said so."""
+        error = self._refusal or (self._stream.refusal if self._stream is not None else None)
+        if isinstance(error, Forbidden):
+            self._refusal = self._stream = None
+            raise error
 
     def _raise_refusal(self, stream: RequestStream | None) -> None:
         error = self._refusal or (stream.refusal if stream is not None else None)

@@ -101,10 +101,11 @@ def test_the_node_and_the_token_may_come_from_the_environment(
 
 def test_what_the_token_does_not_allow_is_named(control: Control, quic: QuicThread) -> None:
     quic.server.refuse = lambda _: "forbidden"
-    refused = control("stream", "publish", ORDERS, "a", *quic.options, code=1)
-    assert refused.err == (
-        "error: the token does not allow stream.publish:stream:t1/default/orders (use one with this permission)\n"
-    )
+    for ack in "batch", "none":
+        refused = control("stream", "publish", ORDERS, "a", "--ack", ack, *quic.options, code=1)
+        assert refused.err == (
+            "error: the token does not allow stream.publish:stream:t1/default/orders (use one with this permission)\n"
+        )
 
 
 def test_a_server_that_is_not_verified_gets_nothing(control: Control, quic: QuicThread) -> None:

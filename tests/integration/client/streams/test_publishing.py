@@ -184,6 +184,15 @@ async def test_a_refused_unacknowledged_publish_is_reported_by_a_later_one(
     await server.until(lambda: server.records[ORDERS] == [b"c"])
 
 
+async def test_the_end_of_a_client_reports_that_its_unacknowledged_publishes_were_forbidden(
+    server: ScriptedServer,
+) -> None:
+    server.refuse = lambda _: "forbidden"
+    with pytest.raises(Forbidden):
+        async with StreamClient(server.address, "t1", ca=server.ca) as streams:
+            await streams.publish("default/orders", b"a", ack=False)
+
+
 async def test_a_refused_token_is_unauthorized_at_once(server: ScriptedServer, streams: StreamClient) -> None:
     server.refuse_token = lambda _: "auth failed"
     with pytest.raises(Unauthorized, match="auth failed"):

@@ -192,7 +192,7 @@ async def test_lost_events_are_given_as_a_gap(server: ScriptedServer, streams: S
 async def test_a_missing_offset_can_be_an_error_instead(server: ScriptedServer, streams: StreamClient) -> None:
     server.append(ORDERS, [b"%d" % number for number in range(5)])
     server.oldest = 3
-    with pytest.raises(OffsetUnavailable, match="no longer an event at offset 1") as caught:
+    with pytest.raises(OffsetUnavailable, match="no longer has an event at offset 1") as caught:
         await anext(streams.subscribe("default/orders", start=At(1), on_gap="error"))
     assert (caught.value.reason, caught.value.available) == ("too_old", 3)
     with pytest.raises(OffsetUnavailable, match="not yet an event at offset 9"):
