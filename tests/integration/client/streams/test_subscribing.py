@@ -195,7 +195,7 @@ async def test_a_missing_offset_can_be_an_error_instead(server: ScriptedServer, 
     with pytest.raises(OffsetUnavailable, match="no longer has an event at offset 1") as caught:
         await anext(streams.subscribe("default/orders", start=At(1), on_gap="error"))
     assert (caught.value.reason, caught.value.available) == ("too_old", 3)
-    with pytest.raises(OffsetUnavailable, match="not yet an event at offset 9"):
+    with pytest.raises(OffsetUnavailable, match="no event yet at offset 9"):
         await anext(streams.subscribe("default/orders", start=At(9)))
 
 
