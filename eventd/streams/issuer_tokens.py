@@ -168,7 +168,7 @@ def _check(claims: Mapping[str, Any], issuer: str, audience: str, now: float) ->
         raise BadToken("it is for another audience")
     expires, begins = claims.get("exp"), claims.get("nbf")
     if not _is_moment(expires) or now > expires + LEEWAY:
-        raise BadToken("it has expired, or says no time at which it does")
+        raise BadToken("it has expired, or has no exp")
     if begins is not None and (not _is_moment(begins) or now < begins - LEEWAY):
         raise BadToken("it is not valid yet")
 

@@ -78,7 +78,8 @@ def _source(subject: str, state: TenantKeyState) -> Iterator[Check]:
             is_stale = state.age >= STALE_SECONDS
             status, code = CheckStatus.WARN, "tenant-keys-stale" if is_stale else "tenant-keys-unreadable"
             known = f"in use: {counted(state.keys, 'key')}, read {brief_duration(round(state.age) * SECOND)} ago"
-        detail = f"{state.field} {state.source}: {state.problem}; {known}"
+        problem = state.problem.removeprefix(f"{state.source}: ")  # a file's begins with its path
+        detail = f"{state.field} {state.source}: {problem}; {known}"
         yield Check(subject, status, code, detail, _remedy(state))
     for problem in state.skipped:
         yield Check(

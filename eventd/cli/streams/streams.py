@@ -12,7 +12,7 @@ from eventd.cli.streams.stream_names import StreamArgument, read_stream
 from eventd.cli.terminal.output import Column, text
 from eventd.cli.topics.record_text import read_settings
 from eventd.cli.topics.topics import described, plain, routers_of, state_of
-from eventd.errors import Conflict, Invalid, NotFound
+from eventd.errors import Conflict, EventdError, Invalid, NotFound
 from eventd.text.invisible import printable
 
 if TYPE_CHECKING:
@@ -68,7 +68,10 @@ async def create(
         raise Invalid(f"the configuration is not valid: {error}") from None
     session.make = True
     client = await session.client()
-    if await _find(client, stream) is not None:
+    found = await _find(client, stream)
+    if found is not None:
+        if found.type != "log":
+            raise _queue(stream, Conflict)
         raise Conflict(
             f"stream {name} exists already", hint=f"routerctl topic set {stream.topic} changes its configuration"
         )
@@ -158,11 +161,15 @@ async def _get(client: Client, stream: StreamName) -> TopicState:
     if state is None:
         raise _missing(stream)
     if state.type != "log":
-        raise NotFound(
-            f"{'/'.join(stream)} is not a stream: topic {stream.topic} is a queue",
-            hint=f"routerctl topic describe {stream.topic} shows it",
-        )
+        raise _queue(stream, NotFound)
     return state
+
+
+def _queue(stream: StreamName, kind: type[EventdError]) -> EventdError:
+    return kind(
+        f"{'/'.join(stream)} is not a stream: topic {stream.topic} is a queue",
+        hint=f"routerctl topic describe {stream.topic} shows it",
+    )
 
 
 def _missing(stream: StreamName) -> NotFound:

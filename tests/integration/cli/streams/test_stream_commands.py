@@ -53,6 +53,8 @@ def test_a_queue_is_no_stream(routerctl: Control) -> None:
     for command in ("describe", "delete"):
         refused = routerctl("stream", command, "t1/default/jobs", code=3)
         assert "t1/default/jobs is not a stream: topic stream:t1:default:jobs is a queue" in refused.err
+    refused = routerctl("stream", "create", "t1/default/jobs", code=1)
+    assert "t1/default/jobs is not a stream: topic stream:t1:default:jobs is a queue" in refused.err
     refused = routerctl("stream", "create", ORDERS, "--set", "type=queue", code=1)
     assert "a queue cannot be a stream" in refused.err
 

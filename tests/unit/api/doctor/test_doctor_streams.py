@@ -52,7 +52,7 @@ def test_a_key_set_that_cannot_be_read_is_reported_by_what_is_left_of_it() -> No
     assert codes(never) == [("fail", "tenant-keys-unreadable"), ("fail", "tenant-no-keys")]
     (kept,) = found([READ._replace(age=60.0, problem=problem)])
     assert codes([kept]) == [("warn", "tenant-keys-unreadable")]
-    assert kept.detail == f"jwksFile /etc/t1.json: {problem}; in use: 2 keys, read 1m ago"
+    assert kept.detail == f"jwksFile {problem}; in use: 2 keys, read 1m ago"
     (stale,) = found([READ._replace(field="jwksURL", age=STALE_SECONDS, problem="no answer")])
     assert codes([stale]) == [("warn", "tenant-keys-stale")]
     assert "callback_allow" in stale.remedy
