@@ -11,7 +11,8 @@ DEFAULT: Final = "default"
 """The namespace, and the cache, of requests that may leave them out and do."""
 NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}"
 _NAME: Final = re.compile(NAME)
-_LONGEST: Final = 80
+_MOST_SHOWN: Final = 1024
+"""Characters of a name in an answer: some clients compare the whole text with the name that they sent."""
 
 
 class StreamName(NamedTuple):
@@ -56,8 +57,8 @@ def is_name(text: str) -> bool:
 
 
 def cut_name(text: str) -> str:
-    """Return a name for an answer; one that is too long to be a name is cut, so that the answer stays small."""
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    """Return a name for an answer; a very long one is cut, so that the answer stays small."""
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def stream_of(topic: str) -> StreamName | None:
