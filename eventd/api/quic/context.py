@@ -15,6 +15,7 @@ from eventd.api.quic.budgets import ConnectionBudget, ListenerBudget
 from eventd.api.quic.interfaces import Authenticator, ClientGrant, NoPlace, Subscriber, SubscriptionPlaces
 from eventd.api.quic.options import StreamOptions
 from eventd.api.quic.publishing import Publisher
+from eventd.api.quic.unread_answers import UnreadAnswers
 from eventd.log.topics.errors import Throttled
 from eventd.observe.stream_figures import StreamMetrics
 from eventd.quic.link import QuicLink
@@ -143,6 +144,7 @@ class ConnectionContext:
     `admit` counts the connection for the identity of a stream that was authenticated, and raises `NoPlace`.
     `shed` frees the memory of the stream that holds most. `authenticating` is held by the stream whose token is being
     verified: a connection with many of them delays no other, and a token that several streams show is verified once.
+    `unread`: the answers that the client does not read.
     """
 
     server: ServerContext
@@ -152,6 +154,7 @@ class ConnectionContext:
     admit: Callable[[ClientGrant], None]
     shed: Callable[[], None]
     pause: LinkPause
+    unread: UnreadAnswers
     authenticating: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def check_memory(self) -> None:

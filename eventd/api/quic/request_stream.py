@@ -99,6 +99,7 @@ class RequestStream:
     def has_room(self) -> None:
         """Take frames again: the client has read answers."""
         self._is_full = False
+        self.state.connection.unread.check()
         self._run()
 
     def lost(self) -> None:
@@ -215,7 +216,13 @@ class RequestStream:
     def _may_read(self) -> bool:
         queue = self.state.answers
         is_behind = len(queue) >= MOST_UNANSWERED or queue.ready_bytes >= MOST_READY
-        return self.state.may_read and not self._is_full and not is_behind
+        if not self.state.may_read or self._is_full or is_behind:
+            return False
+        unread = self.state.connection.unread
+        if self.state.phase is StreamPhase.FRESH or not unread.is_over:
+            return True
+        unread.wait(self._run)
+        return False
 
     def _park(self, frame: Frame) -> None:
         """Keep a frame until there is room for it, or it has waited too long."""
@@ -245,8 +252,9 @@ class RequestStream:
             return
         if self._is_deaf:
             state.finish()
-        elif state.may_read and state.channel.unsent >= state.channel.mark:
-            self._is_full = True
+        elif state.channel.unsent >= state.channel.mark:
+            state.connection.unread.note(state.channel)
+            self._is_full = state.may_read
 
     def _discard(self) -> None:
         """Forget the frames that were not handled."""
@@ -258,6 +266,7 @@ class RequestStream:
 
     def _over(self) -> None:
         self._discard()
+        self.state.connection.unread.leave(self._run)
         self.state.answers.drop()
         if self._task is not None:
             self._task.cancel()

@@ -10,6 +10,7 @@ from eventd.api.quic.budgets import CONNECTION_FULL
 from eventd.api.quic.context import ConnectionContext, HeldPlace, LinkPause, ServerContext
 from eventd.api.quic.interfaces import Channel, ClientGrant, NoPlace, OpenSubscription
 from eventd.api.quic.request_stream import RequestStream
+from eventd.api.quic.unread_answers import UnreadAnswers
 from eventd.quic.link import QuicLink
 
 PING_SECONDS: Final = 10.0
@@ -85,7 +86,10 @@ class StreamSession:
         self._subscriptions = ConnectionSubscriptions(server, link, ids)
         self.budget = server.budget.open(server.options.conn_inflight_bytes)
         pause = LinkPause(link, asyncio.get_running_loop().call_soon)
-        self._context = ConnectionContext(server, link, self.budget, self._subscriptions, self._admit, self.shed, pause)
+        self._unread = UnreadAnswers(server.options.conn_inflight_bytes)
+        self._context = ConnectionContext(
+            server, link, self.budget, self._subscriptions, self._admit, self.shed, pause, self._unread
+        )
         self._streams: dict[RequestStream, None] = {}
         self._place: HeldPlace | None = None
         self._was_cut = False
@@ -130,6 +134,7 @@ class StreamSession:
             return
         self._context.pause.check(self._server.clock.monotonic())
         self._subscriptions.check(now)
+        self._unread.check()
         for stream in list(self._streams):
             stream.check(now)
         passed = self._server.clock.monotonic()

@@ -10,7 +10,7 @@ from eventd.quic.client import connect as dial_quic
 from eventd.quic.trust import ServerTrust
 from eventd.runtime.clock import SystemClock
 from tests.support.aioquic_client import RawClient, StreamOver, connect
-from tests.support.felix_wire import frame, publish, publish_acked, publish_json, read_ack
+from tests.support.felix_wire import b64, frame, message, publish, publish_acked, publish_json, read_ack, scope
 from tests.support.processes import Processes
 from tests.support.quic_ends import LinkNotes
 from tests.support.stream_nodes import Session, StreamNode, session, topic
@@ -182,3 +182,29 @@ async def test_floods_of_bad_tokens_and_bad_frames_keep_nobody_out(node: StreamN
                 await stream.over()
             rounds += 1
         assert rounds > 3
+
+
+async def test_answers_that_are_not_read_take_no_more_than_their_share_of_memory(processes: Processes) -> None:
+    node = StreamNode(processes, "unread", EVENTD_QUIC_CONN_INFLIGHT_BYTES="2MiB")
+    where = node.create("default/orders")
+    get = message("cache_get", **scope("t1/default/primary", "cache"), key="large", request_id=1)
+    async with session(node) as good, session(node, max_stream_data=1000) as line:
+        value = b64(b"v" * 400_000)
+        put = message(
+            "cache_put", **scope("t1/default/primary", "cache"), key="large", value=value, ttl_ms=None, request_id=1
+        )
+        assert (await (await good.stream()).ask(put))["type"] == "cache_ok"
+        before = node.memory()
+        streams = [line.client.open() for _ in range(40)]
+        for stream in streams:
+            line.client.stall(stream)
+            stream.write(line.auth(), get, get)
+        await line.client.wait(lambda: sum(stream.arrived > 0 for stream in streams) == len(streams), "all to begin")
+        await good.publish(where, b"in between")
+        assert node.metric("routerd_eventd_stream_unsent_bytes") < 6 << 20
+        assert node.memory() - before < 40 << 20
+        for stream in streams:
+            line.client.resume(stream)
+        for stream in streams:
+            assert [(await stream.message(30))["type"] for _ in range(3)] == ["auth_ok", "cache_value", "cache_value"]
+    assert node.stop() == 0
