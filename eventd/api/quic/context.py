@@ -10,12 +10,12 @@ from typing import Final, Protocol
 
 from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.limits import ConcurrencyLimiter
+from eventd.api.quic.answer_backlog import AnswerBacklog
 from eventd.api.quic.answers import OVERLOADED
 from eventd.api.quic.budgets import ConnectionBudget, ListenerBudget
 from eventd.api.quic.interfaces import Authenticator, ClientGrant, NoPlace, Subscriber, SubscriptionPlaces
 from eventd.api.quic.options import StreamOptions
 from eventd.api.quic.publishing import Publisher
-from eventd.api.quic.unread_answers import UnreadAnswers
 from eventd.log.topics.errors import Throttled
 from eventd.observe.stream_figures import StreamMetrics
 from eventd.quic.link import QuicLink
@@ -154,7 +154,7 @@ class ConnectionContext:
     admit: Callable[[ClientGrant], None]
     shed: Callable[[], None]
     pause: LinkPause
-    unread: UnreadAnswers
+    unread: AnswerBacklog
     authenticating: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def check_memory(self) -> None:

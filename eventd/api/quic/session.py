@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
+from eventd.api.quic.answer_backlog import AnswerBacklog
 from eventd.api.quic.budgets import CONNECTION_FULL
 from eventd.api.quic.context import ConnectionContext, HeldPlace, LinkPause, ServerContext
 from eventd.api.quic.interfaces import Channel, ClientGrant, NoPlace, OpenSubscription
 from eventd.api.quic.request_stream import RequestStream
-from eventd.api.quic.unread_answers import UnreadAnswers
 from eventd.quic.link import QuicLink
 
 PING_SECONDS: Final = 10.0
@@ -86,7 +86,7 @@ class StreamSession:
         self._subscriptions = ConnectionSubscriptions(server, link, ids)
         self.budget = server.budget.open(server.options.conn_inflight_bytes)
         pause = LinkPause(link, asyncio.get_running_loop().call_soon)
-        self._unread = UnreadAnswers(server.options.conn_inflight_bytes)
+        self._unread = AnswerBacklog(server.options.conn_inflight_bytes)
         self._context = ConnectionContext(
             server, link, self.budget, self._subscriptions, self._admit, self.shed, pause, self._unread
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventd.api.quic.unread_answers import UnreadAnswers
+from eventd.api.quic.answer_backlog import AnswerBacklog
 from tests.support.stream_channels import MemoryChannel, MemoryLink
 
 
@@ -17,7 +17,7 @@ def channels(*sizes: int) -> list[MemoryChannel]:
 
 
 def test_those_of_all_streams_count_until_they_are_sent() -> None:
-    unread = UnreadAnswers(1 << 20)
+    unread = AnswerBacklog(1 << 20)
     first, second = channels(700_000, 400_000)
     unread.note(first)
     assert not unread.is_over
@@ -29,7 +29,7 @@ def test_those_of_all_streams_count_until_they_are_sent() -> None:
 
 
 def test_a_stream_that_waits_is_woken_once_there_is_room() -> None:
-    unread = UnreadAnswers(1 << 20)
+    unread = AnswerBacklog(1 << 20)
     woken: list[str] = []
     (channel,) = channels(2 << 20)
     unread.note(channel)

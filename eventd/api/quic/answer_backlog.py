@@ -7,7 +7,7 @@ from collections.abc import Callable
 from eventd.api.quic.interfaces import Channel
 
 
-class UnreadAnswers:
+class AnswerBacklog:
     """Counts the unsent bytes of streams on which many answers wait.
 
     Each stream stops by itself once its answers are not read, but a client may have a thousand streams: beyond `most`
