@@ -12,6 +12,7 @@ import os
 from collections.abc import AsyncIterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager, closing
+from threading import Barrier
 
 from eventd.log.core.eventlog import EventLog
 from eventd.runtime.clock import SystemClock
@@ -49,6 +50,16 @@ def upgrade(url: str) -> list[str]:
     """Apply the migrations; return those that were applied."""
     with closing(Database(url)) as database:
         return database.write_now(migrations.upgrade, now=NOW)
+
+
+def open_together(urls: list[str], barrier: Barrier) -> int:
+    """Open each database at the same moment as the other processes; return how many were opened."""
+    opened = 0
+    for url in urls:
+        barrier.wait(PATIENCE)
+        with closing(Database(url)) as database:
+            opened += database.write_now(lambda _conn: 1)
+    return opened
 
 
 def append(url: str, topics: list[str], name: str, *, commits: int, size: int) -> list[tuple[str, int]]:

@@ -58,6 +58,11 @@ def lend(engine: Engine) -> Iterator[DatabaseConnection]:
         engine.give_back(conn)
 
 
+WAL_ATTEMPTS = 20
+"""Attempts to switch a new file to WAL: each fails only while another process switches it, or has just begun to write.
+"""
+
+
 class SqliteEngine:
     """The connections to a SQLite file. They wait `patience` seconds for a lock."""
 
@@ -212,10 +217,26 @@ def _prepare_sqlite(connection: sqlite3.Connection) -> None:
     connection.isolation_level = None
     for pragma in (
         "page_size=8192",  # for a new file: bodies of a few hundred bytes need fewer pages, half the frames per commit
-        "journal_mode=WAL",
         "synchronous=FULL",
         "foreign_keys=ON",
         "cache_size=-16384",
         "journal_size_limit=67108864",
     ):
         connection.execute(f"PRAGMA {pragma}")
+    _use_wal(connection)
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch the file to WAL, which several processes may do at once with a new file.
+
+    SQLite does not wait there for the lock of another one, but fails at once; a transaction waits.
+    """
+    for attempt in range(WAL_ATTEMPTS):
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or attempt == WAL_ATTEMPTS - 1:
+                raise
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("COMMIT")
