@@ -23,7 +23,15 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from eventd.streams.base64_text import decode_url
-from eventd.streams.tokens import LEEWAY, LONGEST, BadToken, list_keys, read_public_key
+from eventd.streams.tokens import (
+    LEEWAY,
+    BadToken,
+    TokenHeader,
+    list_keys,
+    read_header,
+    read_public_key,
+    split_token,
+)
 
 PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
 ALGORITHMS: Final = {"RSA": "RS256", "EC": "ES256", "OKP": "EdDSA"}
@@ -48,12 +56,6 @@ class IssuerKeySet(NamedTuple):
     problems: tuple[str, ...] = ()
 
 
-class _Header(msgspec.Struct):
-    alg: str
-    kid: str | None = None
-
-
-_HEADER: Final = msgspec.json.Decoder(_Header)
 _CLAIMS: Final = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -117,16 +119,11 @@ def verify_issuer_token(
 
     A key whose id is another than that of the token is not tried, and none with another algorithm.
     """
-    if len(token) > LONGEST or not token.isascii():
-        raise BadToken("it is too long, or not a token")
-    signed, _, signature = token.rpartition(".")
-    head, dot, body = signed.partition(".")
-    if not dot or "." in body:
-        raise BadToken("it is not a token")
+    parts = split_token(token)
     try:
-        header = _HEADER.decode(decode_url(head))
-        _require_signer(signed.encode(), decode_url(signature), header, keys)
-        claims = _CLAIMS.decode(decode_url(body))
+        header = read_header(parts.head)
+        _require_signer(parts.signed.encode(), decode_url(parts.signature), header, keys)
+        claims = _CLAIMS.decode(decode_url(parts.body))
     except BadToken:
         raise
     except (ValueError, RecursionError):
@@ -135,7 +132,7 @@ def verify_issuer_token(
     return claims
 
 
-def _require_signer(signed: bytes, signature: bytes, header: _Header, keys: Iterable[IssuerKey]) -> None:
+def _require_signer(signed: bytes, signature: bytes, header: TokenHeader, keys: Iterable[IssuerKey]) -> None:
     """Raises `BadToken` unless one of the keys has signed."""
     for key in keys:
         is_tried = header.kid is None or not key.id or key.id == header.kid

@@ -94,9 +94,6 @@ class _Cursor:
         """Read a count and as many payloads; each takes at least its length of four bytes."""
         return read_publish_records(bytes(self._data), self._at)
 
-    def rest(self) -> memoryview:
-        return memoryview(self._data)[self._at :]
-
 
 _MANY: Final = 1024
 
@@ -171,8 +168,9 @@ def read_publish_count(payload: bytes, at: int) -> int:
 
 def read_publish(body: bytes | memoryview) -> PublishBatch:
     """Decode the payload of a publish; bytes after its last record are ignored. Raises `BadLayout`."""
-    cursor = _Cursor(body)
-    return PublishBatch(cursor.text(), cursor.text(), cursor.text(), cursor.payloads())
+    data = bytes(body)
+    head = read_publish_head(data)
+    return PublishBatch(*read_publish_names(head.names), read_publish_records(data, head.at))
 
 
 def read_request_id(payload: bytes) -> int:
@@ -187,11 +185,7 @@ def read_request_id(payload: bytes) -> int:
 
 def read_acknowledged(payload: bytes) -> AcknowledgedPublish:
     """Decode the head of an acknowledged publish. Raises `BadLayout`, also for an unknown mode."""
-    cursor = _Cursor(payload)
-    request_id, mode = _ACKNOWLEDGED.unpack(cursor.take(_ACKNOWLEDGED.size))
-    if mode not in (_PER_MESSAGE, _PER_BATCH):
-        raise BadLayout(f"unknown mode {mode}")
-    return AcknowledgedPublish(request_id, cursor.rest())
+    return AcknowledgedPublish(read_request_id(payload), memoryview(payload)[ACKNOWLEDGED_BYTES:])
 
 
 def read_ack(payload: bytes) -> PublishAck:

@@ -63,9 +63,20 @@ class StreamToken(NamedTuple):
     key_id: str
 
 
-class _Header(Struct):
+class TokenHeader(Struct):
+    """The header of a token: its algorithm, and the id of the key that has signed it, if it names one."""
+
     alg: str
     kid: str | None = None
+
+
+class TokenParts(NamedTuple):
+    """The parts of a token, still encoded. `signed` is the text that the signature covers: head and body."""
+
+    signed: str
+    head: str
+    body: str
+    signature: str
 
 
 class _Claims(Struct, kw_only=True):
@@ -79,7 +90,7 @@ class _Claims(Struct, kw_only=True):
     nbf: Moment | None = None
 
 
-_HEADER: Final = msgspec.json.Decoder(_Header)
+_HEADER: Final = msgspec.json.Decoder(TokenHeader)
 _CLAIMS: Final = msgspec.json.Decoder(_Claims)
 
 
@@ -143,25 +154,36 @@ def key_id_of(token: str) -> str:
     """Return the id of the key that a token names, before anything of it is proven; empty if it names none."""
     head = token.partition(".")[0]
     try:
-        return _HEADER.decode(decode_url(head)).kid or "" if len(head) <= LONGEST else ""
+        return read_header(head).kid or "" if len(head) <= LONGEST else ""
     except (ValueError, RecursionError):
         return ""
 
 
-def verify_with_signer(token: str, tenant: str, keys: Sequence[StreamKey], now: float) -> tuple[StreamToken, StreamKey]:
-    """Return a valid token, as `verify` does, and the key that has signed it. Raises `BadToken`."""
+def split_token(token: str) -> TokenParts:
+    """Return the parts of a token, of which nothing is verified. Raises `BadToken`."""
     if len(token) > LONGEST or not token.isascii():
         raise BadToken("it is too long, or not a token")
     signed, _, signature = token.rpartition(".")
     head, dot, body = signed.partition(".")
     if not dot or "." in body:
         raise BadToken("it is not a token")
+    return TokenParts(signed, head, body, signature)
+
+
+def read_header(head: str) -> TokenHeader:
+    """Decode the header of a token. Raises ValueError, and RecursionError."""
+    return _HEADER.decode(decode_url(head))
+
+
+def verify_with_signer(token: str, tenant: str, keys: Sequence[StreamKey], now: float) -> tuple[StreamToken, StreamKey]:
+    """Return a valid token, as `verify` does, and the key that has signed it. Raises `BadToken`."""
+    parts = split_token(token)
     try:
-        header = _HEADER.decode(decode_url(head))
+        header = read_header(parts.head)
         if header.alg != "EdDSA":
             raise BadToken("its alg is not EdDSA")
-        key = _find_signer(signed.encode(), decode_url(signature), header.kid, keys)
-        claims = _CLAIMS.decode(decode_url(body))
+        key = _find_signer(parts.signed.encode(), decode_url(parts.signature), header.kid, keys)
+        claims = _CLAIMS.decode(decode_url(parts.body))
         permissions = read_permissions(claims.perms)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadToken(f"it is not readable: {error}") from None
