@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -52,18 +52,15 @@ class HeldPlace:
 
     def __init__(self, limiter: ConcurrencyLimiter, grant: ClientGrant) -> None:
         """Take a place of the grant's identity. Raises `NoPlace`."""
-        self._use: AbstractContextManager[None] | None = limiter.take(ApiKey(grant.identity, frozenset(), ()))
+        self._use = ExitStack()
         try:
-            self._use.__enter__()
+            self._use.enter_context(limiter.take(ApiKey(grant.identity, frozenset(), ())))
         except Throttled:
-            self._use = None
             raise NoPlace(OVERLOADED) from None
 
     def give_back(self) -> None:
         """Give the place back; further calls have no effect."""
-        use, self._use = self._use, None
-        if use is not None:
-            use.__exit__(None, None, None)
+        self._use.close()
 
 
 @dataclass(frozen=True, slots=True)
