@@ -13,12 +13,11 @@ from heapq import heapify, heappop, heappush
 from typing import Final, Literal, Protocol
 
 from eventd.runtime.clock import Clock
+from eventd.streams.limits import MAX_VALUE
 from eventd.streams.names import CacheName, cut_name
 
 OVERHEAD: Final = 128
 """Bytes that an entry counts besides its key and its value."""
-MAX_VALUE: Final = 1 << 20
-"""Maximum bytes of a value, and of a key."""
 _TOO_LARGE: Final = f"value too large: a key and a value have at most {MAX_VALUE} bytes each"
 SWEEP_SECONDS: Final = 10.0
 """The pause between two sweeps; each removes everything that has expired, in slices."""

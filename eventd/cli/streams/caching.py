@@ -14,12 +14,11 @@ from eventd.cli.streams.stream_names import CacheArgument, read_cache
 from eventd.cli.streams.subscribing import Form, payload_members
 from eventd.cli.terminal.output import write_json
 from eventd.errors import Forbidden, Invalid, NotFound
+from eventd.streams.limits import MAX_VALUE
 from eventd.text.invisible import printable
 
 if TYPE_CHECKING:
     from eventd.streams.names import CacheName
-
-MOST_VALUE = 1 << 20
 
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="Key of the value.")]
 
@@ -38,7 +37,7 @@ async def put(
 ) -> None:
     """Store a value in a cache, in place of an earlier one. The node keeps it in memory alone."""
     cache, key = read_cache(name), _read_key(key)
-    content = read_payload(value, "the value", MOST_VALUE)
+    content = read_payload(value, "the value", MAX_VALUE)
     client = server.client(cache.tenant)
     async with client:
         await client.reach()

@@ -13,6 +13,7 @@ from eventd.cli.streams.quic_server import QuicServerOptions, forbidden, over_qu
 from eventd.cli.streams.stream_names import StreamArgument, read_stream
 from eventd.cli.terminal.output import note
 from eventd.errors import EventdError, Forbidden, Invalid, NotFound
+from eventd.streams.limits import MAX_RECORD, MAX_RECORDS
 from eventd.text.plural import counted
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 Ack = Literal["none", "message", "batch"]
 
-MOST_PAYLOAD: Final = 1 << 20
-MOST_BATCH: Final = 10_000
 IN_FLIGHT: Final = 64
 """Maximum number of batches that wait for their answers."""
 
@@ -55,7 +54,7 @@ async def publish(
             "--batch",
             metavar="NUMBER",
             min=1,
-            max=MOST_BATCH,
+            max=MAX_RECORDS,
             help="Maximum records of a batch; standard input is then read as lines, one payload each.",
         ),
     ] = None,
@@ -67,11 +66,11 @@ async def publish(
     words = payloads or ["-"]
     if "-" in words and len(words) > 1:
         raise typer.BadParameter("- must be the only payload")
-    size = 1 if ack == "message" else batch or MOST_BATCH
+    size = 1 if ack == "message" else batch or MAX_RECORDS
     if words == ["-"] and batch is not None:
         batches = _read_batches(size)
     else:
-        batches = _split([read_payload(word, f"payload {at}", MOST_PAYLOAD) for at, word in enumerate(words, 1)], size)
+        batches = _split([read_payload(word, f"payload {at}", MAX_RECORD) for at, word in enumerate(words, 1)], size)
     client = server.client(stream.tenant)
     run = PublishRun(client, f"{stream.namespace}/{stream.stream}")
     try:
@@ -152,11 +151,11 @@ async def _read_batches(size: int) -> AsyncIterator[Sequence[bytes]]:
     """Yield the lines of standard input in batches as they arrive."""
     from eventd.cli.terminal.input_lines import InputLines  # loads asyncio, which help does not need
 
-    source = InputLines(longest=MOST_PAYLOAD)
+    source = InputLines(longest=MAX_RECORD)
     while (lines := await source.read()) is not None:
         for line in lines:
-            if len(line.text) > MOST_PAYLOAD:
-                raise Invalid(f"{line.place} is longer than {MOST_PAYLOAD >> 20} MiB", hint="write shorter lines")
+            if len(line.text) > MAX_RECORD:
+                raise Invalid(f"{line.place} is longer than {MAX_RECORD >> 20} MiB", hint="write shorter lines")
         for start in range(0, len(lines), size):
             yield [line.text for line in lines[start : start + size]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from math import ceil, isfinite
-from typing import Final
+from typing import Final, TypeVar
 
 from eventd.client.refusals.answers import another
 from eventd.client.streams.lane import Lane, LaneTiming, RequestAnswer
@@ -13,11 +13,12 @@ from eventd.client.streams.request_stream import Abilities
 from eventd.errors import EventdError, Invalid, TooLarge
 from eventd.streams.base64_text import read_bytes, write_bytes
 from eventd.streams.frames import encode_frame
+from eventd.streams.limits import MAX_VALUE
 from eventd.streams.messages import CacheGetRequest, CacheOk, CachePutRequest, CacheValue, write_message
 from eventd.streams.names import CacheName
 
-MOST_VALUE: Final = 1 << 20
-"""Maximum bytes of a value."""
+T = TypeVar("T", CacheOk, CacheValue)
+
 MOST_TTL: Final = 100 * 365 * 86_400.0
 """Maximum seconds of a time to live."""
 
@@ -61,15 +62,18 @@ class CacheRequests:
         self._number = 0
         self._is_closed = False
 
-    async def ask(self, make: Callable[[int], CachePutRequest | CacheGetRequest]) -> RequestAnswer:
-        """Send the request that `make` returns for an id, and return its answer. Raises its refusal."""
+    async def ask(self, make: Callable[[int], CachePutRequest | CacheGetRequest], kind: type[T]) -> T:
+        """Send the request that `make` returns for an id, and return its answer, of this kind. Raises its refusal."""
         if self._is_closed:
             raise Invalid("the client of streams is not open", hint="async with StreamClient(…) as streams: …")
         self._number += 1
         answer: asyncio.Future[RequestAnswer] = asyncio.get_running_loop().create_future()
         request = CacheRequest(self._number, self._timing.deadline(), make(self._number), answer)
         min(self._lanes, key=len).ask(request)
-        return await answer
+        found = await answer
+        if not isinstance(found, kind):
+            raise EventdError("the answer is not that of a cache")
+        return found
 
     def close(self, error: EventdError) -> None:
         """Give the requests under way an error."""
@@ -90,13 +94,13 @@ class Cache:
 
         Raises `TooLarge` for more than 1 MiB, `NotFound` if the cache is not declared, `Forbidden`, `Unavailable`.
         """
-        if len(value) > MOST_VALUE:
-            raise TooLarge(f"the value has {len(value)} bytes, more than {MOST_VALUE}", hint="store smaller values")
+        if len(value) > MAX_VALUE:
+            raise TooLarge(f"the value has {len(value)} bytes, more than {MAX_VALUE}", hint="store smaller values")
         if ttl is not None and not (isfinite(ttl) and 0 <= ttl <= MOST_TTL):
             raise Invalid(f"{ttl} is not a valid time to live", hint="give seconds from 0 on, or None")
         text = write_bytes(value)
         ttl_ms = None if ttl is None else ceil(ttl * 1000)
-        answer = await self._requests.ask(
+        await self._requests.ask(
             lambda number: CachePutRequest(
                 tenant_id=self._name.tenant,
                 namespace=self._name.namespace,
@@ -105,10 +109,9 @@ class Cache:
                 value=text,
                 request_id=number,
                 ttl_ms=ttl_ms,
-            )
+            ),
+            CacheOk,
         )
-        if not isinstance(answer, CacheOk):
-            raise EventdError("the answer is not that of a cache")
 
     async def get(self, key: str) -> bytes | None:
         """Return the value of a key; None if there is none. Raises `NotFound`, `Forbidden` and `Unavailable`."""
@@ -119,10 +122,9 @@ class Cache:
                 cache=self._name.cache,
                 key=key,
                 request_id=number,
-            )
+            ),
+            CacheValue,
         )
-        if not isinstance(answer, CacheValue):
-            raise EventdError("the answer is not that of a cache")
         try:
             return None if answer.value is None else read_bytes(answer.value)
         except ValueError as error:

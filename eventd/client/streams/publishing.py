@@ -17,6 +17,7 @@ from eventd.errors import EventdError, Forbidden, NotFound, TooLarge, Unauthoriz
 from eventd.streams.base64_text import write_bytes
 from eventd.streams.frames import MAX_PAYLOAD, encode_frame
 from eventd.streams.layouts import PublishBatch, write_publish
+from eventd.streams.limits import MAX_RECORD, MAX_RECORDS
 from eventd.streams.messages import PublishBatchRequest, write_message
 from eventd.streams.names import StreamName
 
@@ -24,10 +25,6 @@ FULL: Final = 64
 """Maximum records of a frame that several publishes share."""
 FULL_BYTES: Final = 1 << 20
 """Maximum bytes of their payloads, unless a single publish has more."""
-MOST_RECORD: Final = 1 << 20
-"""Maximum bytes of a payload."""
-MOST_RECORDS: Final = 10_000
-"""Maximum number of records of a publish."""
 OVERHEAD: Final = 1024
 """Bytes of a frame that are not payloads: names, the id, the count."""
 WINDOW_BYTES: Final = 8 << 20
@@ -243,11 +240,11 @@ class Publishing:
 
 def require_size(payloads: Sequence[bytes]) -> int:
     """Return the bytes of payloads. Raises `TooLarge` if the node would refuse them."""
-    if (largest := max(map(len, payloads), default=0)) > MOST_RECORD:
-        raise TooLarge(f"a payload has {largest} bytes, more than {MOST_RECORD}", hint="publish it in several records")
+    if (largest := max(map(len, payloads), default=0)) > MAX_RECORD:
+        raise TooLarge(f"a payload has {largest} bytes, more than {MAX_RECORD}", hint="publish it in several records")
     size = sum(map(len, payloads))
-    if len(payloads) > MOST_RECORDS:
-        raise TooLarge(f"{len(payloads)} records are more than {MOST_RECORDS}", hint="publish several batches")
+    if len(payloads) > MAX_RECORDS:
+        raise TooLarge(f"{len(payloads)} records are more than {MAX_RECORDS}", hint="publish several batches")
     if size + 4 * len(payloads) + OVERHEAD > MAX_PAYLOAD:
         raise TooLarge(
             f"{size} bytes in {len(payloads)} records do not fit into a frame of {MAX_PAYLOAD}",
