@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 import eventd
 from eventd.audit.generate import GeneratorSettings
-from eventd.cli.audit.audit import generate
+from eventd.cli.audit.generate import generate
 from tests.support.source import ROOT, tracked_files
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -384,16 +384,16 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
         "Audit event delivery across all nodes.",
         {
             "run": Leaf(
-                "audit.audit.run",
+                "audit.run.run",
                 "Audit the delivery ledgers of all nodes in a lake; write findings to report.json, "
                 "report.html and tables.",
             ),
             "stream": Leaf(
-                "audit.audit.stream",
+                "audit.stream.stream",
                 "Keep the audit of a lake up to date as nodes ship data, until Ctrl-C or a condition of --fail-on.",
             ),
             "generate": Leaf(
-                "audit.audit.generate",
+                "audit.generate.generate",
                 "Generate the delivery ledgers of an imaginary federation, with known faults, to practise "
                 "the audit on.",
             ),

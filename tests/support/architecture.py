@@ -65,8 +65,8 @@ def read_rooms() -> dict[str, Room]:
 ROOMS = read_rooms()
 OPEN_TO_ALL = frozenset({"federation", "errors", _ROOT})
 """What every room may import without declaring it. `federation` itself imports nothing of the project."""
-IMPORTED_LATE = {"eventd/cli/audit/audit.py": "eventd.audit"}
-"""Commands that call optional code: they import it only when they are called, so that the others work without it."""
+IMPORTED_LATE = {"eventd/cli/audit/": "eventd.audit"}
+"""Folders of commands that call optional code: they import it only when called, so that the others work without it."""
 NEVER = {
     (
         "ingress",
@@ -142,7 +142,7 @@ def import_direction(source: Source) -> Found:
 
 
 def optional_code_is_imported_late(source: Source) -> Found:
-    optional = IMPORTED_LATE.get(source.path)
+    optional = next((room for folder, room in IMPORTED_LATE.items() if source.path.startswith(folder)), None)
     if optional is not None:
         at_top = {line for node in source.tree.body for line in range(node.lineno, (node.end_lineno or 0) + 1)}
         at_top -= {line for node in source.tree.body if _has_body(node) for line in _lines(node)}

@@ -1,0 +1,101 @@
+"""routerctl audit run."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from eventd.cli.audit.options import (
+    MEMORY,
+    SILENCE,
+    FailOption,
+    MasterOption,
+    MemoryOption,
+    RecheckOption,
+    SilenceOption,
+    SloOption,
+)
+from eventd.cli.gateway.lake_choice import LakeOption, lake_address
+from eventd.cli.gateway.session import Session, offline
+from eventd.cli.terminal.output import note
+from eventd.errors import CheckFailed
+from eventd.text.size import MIB
+
+if TYPE_CHECKING:
+    from eventd.audit.report.report import Report
+
+
+@offline("output")
+def run(
+    session: Session,
+    out: Annotated[
+        str, typer.Option("--out", metavar="DIR", help="Folder or address for the report; created if it is missing.")
+    ],
+    lake: LakeOption = "",
+    since: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Only events from TIME on, rounded down to a full hour: RFC 3339, or an age such as 36h.",
+        ),
+    ] = "",
+    until: Annotated[
+        str, typer.Option("--to", metavar="TIME", help="Only events before TIME, rounded up to a full hour.")
+    ] = "",
+    fail_on: FailOption = None,
+    slo: SloOption = "",
+    master: MasterOption = "",
+    memory: MemoryOption = MEMORY,
+    silence: SilenceOption = SILENCE,
+    recheck: RecheckOption = 5.0,
+    full: Annotated[bool, typer.Option("--full", help="Read all data again, not only new data.")] = False,
+) -> None:
+    """Audit the delivery ledgers of all nodes in a lake; write findings to report.json, report.html and tables."""
+    from eventd.audit.spark.extra import require
+
+    require()
+    from eventd.api.framework.moments import read_span
+    from eventd.audit.engine.run import AuditRequest, run_on
+    from eventd.audit.report.objectives import read_conditions, read_objectives
+    from eventd.runtime.clock import SystemClock
+
+    first, last = read_span(since, until, SystemClock().now(), names=("--from", "--to"))
+    request = AuditRequest(
+        lake=lake_address(lake),
+        out=out,
+        since=first,
+        until=last,
+        objectives=read_objectives(slo or None),
+        conditions=read_conditions(fail_on or []),
+        full=full,
+        master=master,
+        patience=silence,
+        recheck=recheck,
+    )
+    report = run_on(request, memory=f"{memory // MIB}m", progress=session.out.is_table and sys.stderr.isatty())
+    _show(session, report, out)
+    if report.failed:
+        raise CheckFailed(f"the audit fails on {', '.join(report.failed)}", hint=f"see report.html in {out}")
+
+
+def _show(session: Session, report: Report, out: str) -> None:
+    """Print the verdict and the findings; with a table, also name the files in `out`."""
+    if session.out.is_table:
+        from rich.console import Console
+
+        from eventd.audit.report.summary import summary
+
+        console = Console(highlight=False)
+        with console.capture() as shown:
+            console.print(summary(report))
+        session.out.line(shown.get().rstrip("\n"))  # `line` escapes what the stream cannot encode
+        session.out.flush()
+        note(f"written to {out}: report.html, report.json, tables")
+        return
+    import msgspec
+
+    document = msgspec.to_builtins(report)
+    session.out.value({name: document[name] for name in ("verdict", "headline", "failed", "totals", "findings")})
