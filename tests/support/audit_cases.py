@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from eventd.audit.report.findings import NOT_HELD, Finding, Kind
+from eventd.audit.report.findings import NOT_HELD, EventEvidence, Finding, Kind
 from eventd.audit.report.report import (
     Attempts,
     KeyUse,
@@ -135,6 +135,22 @@ def everything_broken() -> Report:
             "",
             51_001,
         ),
+        Finding(Kind.ERASED, "edge", "north", "", 11, 13, (), "no segment holds these seqs"),
+        Finding(
+            Kind.ALTERED,
+            "edge",
+            "west",
+            "south",
+            21,
+            21,
+            (event_id(21),),
+            "the peer's row has another subject than its source's",
+            evidence=(
+                EventEvidence(
+                    id=event_id(21), sender="west", batch="01a1f985-batch", fingerprints=("0f" * 8, "1e" * 8)
+                ),
+            ),
+        ),
         Finding(Kind.DUPLICATE, "edge", "north", "south", 5, 9, tuple(event_id(seq) for seq in range(5, 10))),
         Finding(
             Kind.FORGED,
@@ -168,6 +184,7 @@ def everything_broken() -> Report:
             ("south-1f3a-4f1d0c7a92be-00000000000000080000-00000000000000090000",),
             "its digest is not that of the manifest",
         ),
+        Finding(Kind.ROLLED_BACK, "", "east", "", 70_001, 71_000, (), "an earlier audit saw these rows of events"),
         Finding(Kind.EPOCH, "", "west", "", 0, 0, (), "from 4f1d0c7a92be to 99aa12bc0e5f at 2026-11-20 09:11:00 UTC"),
     ]
     by_name = {(p.source, p.peer): p for p in pairs}

@@ -12,7 +12,7 @@ from eventd.audit.engine.cells import SLOTS_PER_HOUR, Measure
 from eventd.audit.engine.coverage import Coverage
 from eventd.audit.engine.row_marks import PairKey
 from eventd.audit.engine.verdicts import DeliveryOutcome, Trail, judge
-from eventd.audit.report.findings import Discrepancy, Kind
+from eventd.audit.report.findings import Discrepancy, Evidence, Kind
 from eventd.audit.report.report import Attempts, Latency
 
 if TYPE_CHECKING:
@@ -130,7 +130,8 @@ class RowComparison:
         import pyarrow as pa
 
         rows = [
-            {**one.discrepancy._asdict(), "kind": one.discrepancy.kind.value, "slot": one.slot} for one in self.located
+            {**each._asdict(), **each.evidence._asdict(), "kind": each.kind.value, "slot": slot}
+            for each, slot in self.located
         ]
         changes = [
             {**key.pair._asdict(), "type": key.type, "hour": key.hour, "name": name, "n": n}
@@ -142,6 +143,8 @@ class RowComparison:
         text, number = pa.string(), pa.int64()
         pair = [("group", text), ("source", text), ("peer", text)]
         columns = [("kind", text), *pair, ("seq", number), ("id", text), ("detail", text), ("slot", number)]
+        columns += [(name, text) for name in ("sender", "batch", "receipt_digest", "key_id")]
+        columns += [("at", number), ("fingerprints", pa.list_(text))]
         changed = [*pair, ("type", text), ("hour", number), ("name", text), ("n", number)]
         return {
             "discrepancies": pa.Table.from_pylist(rows, pa.schema(columns)),
@@ -155,14 +158,20 @@ class RowComparison:
         """Return the sum of the comparisons that `to_tables` converted."""
         comparison = cls()
         for row in (row for table in parts.get("discrepancies", ()) for row in table.to_pylist()):
-            slot = row.pop("slot")
-            comparison.located.append(LocatedDiscrepancy(Discrepancy(**{**row, "kind": Kind(row["kind"])}), slot))
+            comparison.located.append(_located(row))
         for row in (row for table in parts.get("changes", ()) for row in table.to_pylist()):
             key = HourKey(PairKey(row["group"], row["source"], row["peer"]), row["type"], row["hour"])
             comparison.changes[key][row["name"]] += row["n"]
         comparison.waiting = read_waiting(row for table in parts.get("waiting", ()) for row in table.to_pylist())
         comparison.compared = sum(row["n"] for table in parts.get("compared", ()) for row in table.to_pylist())
         return comparison
+
+
+def _located(row: dict[str, Any]) -> LocatedDiscrepancy:
+    """Return a discrepancy from its row of `RowComparison.to_tables`."""
+    slot, kind, fingerprints = row.pop("slot"), Kind(row.pop("kind")), tuple(row.pop("fingerprints"))
+    known = {name: row.pop(name) for name in Evidence._fields if name != "fingerprints"}
+    return LocatedDiscrepancy(Discrepancy(kind, **row, evidence=Evidence(**known, fingerprints=fingerprints)), slot)
 
 
 def _add(counter: Counter[str], change: Mapping[str, int]) -> None:

@@ -32,7 +32,11 @@ def schemas() -> dict[str, Any]:
     return {
         "balance": pa.schema([*pair, *hour, *counts]),
         "findings": pa.schema(
-            [("kind", text), *pair, ("first", number), ("last", number), ("id", text), ("detail", text)]
+            [
+                *(("kind", text), *pair, ("first", number), ("last", number), ("id", text), ("detail", text)),
+                *((name, text) for name in ("sender", "at", "batch", "receipt_digest", "key_id")),
+                ("fingerprints", pa.list_(text)),
+            ]
         ),
         "pairs": pa.schema(
             [
@@ -116,7 +120,8 @@ def _balance(hours: Iterable[Hour]) -> list[dict[str, Any]]:
 
 def _finding(finding: Finding) -> list[dict[str, Any]]:
     row = {name: getattr(finding, name) for name in ("group", "source", "peer", "first", "last", "detail")}
-    return [{"kind": finding.kind.value, "id": one, **row} for one in finding.ids or ("",)]
+    known = {entry.id: msgspec.structs.asdict(entry) for entry in finding.evidence}
+    return [{"kind": finding.kind.value, "id": one, **row, **known.get(one, {})} for one in finding.ids or ("",)]
 
 
 def _pair(pair: Pair) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The findings of an audit: of runs of adjacent events, of batches, of corrupt segments, and of changes of epoch."""
+"""The findings of an audit: of runs of adjacent events, of batches, of segments, and of the histories of nodes."""
 
 from __future__ import annotations
 
@@ -9,19 +9,26 @@ from typing import NamedTuple
 
 import msgspec
 
+from federation.event import format_time
+
 MOST_IDS = 10_000
 """Maximum number of ids per finding in report.json; the table `findings` has all of them."""
+MOST_EVIDENCE = 100
+"""Maximum number of entries of evidence per finding in report.json; the table `findings` has all of them."""
 
 
 class Kind(StrEnum):
     """The kinds of findings, in the order in which a report lists them."""
 
     MISSING = "missing"  # due at the peer, which does not hold it; no ledger records a delivery
+    ERASED = "erased"  # a node recorded the row, and no segment holds it
+    ALTERED = "altered"  # one id with two contents, or a row that is not what its digest says
     DUPLICATE = "duplicate"  # delivered more than once by one sender to one peer
     FORGED = "forged"  # held by the peer but never recorded by its source; or a receipt that the peer never gave
     LOOP = "loop"  # delivered to its own source, or to one peer by two senders
     DISAGREEMENT = "disagreement"  # the ledger of one side has the delivery, the other's does not
     CORRUPT = "corrupt"  # a corrupt segment
+    ROLLED_BACK = "rolled_back"  # the ledgers of a node end before a place that they had reached already
     EPOCH = "epoch"  # the ledgers of a node have a second epoch
 
 
@@ -32,6 +39,22 @@ NO_ORIGIN = "the peer's ledger holds it; the ledger of its source does not"
 NO_BATCH = "the sender holds a receipt of a batch that is not in the peer's ledger"
 TO_SOURCE = "delivered to its own source"
 TWO_SENDERS = "delivered to one peer by several senders"
+
+
+class Evidence(NamedTuple):
+    """The rows that a discrepancy rests on. Unknown texts are empty, an unknown time is 0.
+
+    `sender` and `batch`: the node that delivered the event, and in which batch. `at`: when the event was observed; of a
+    batch, when its receipt was recorded (microseconds). `key_id`: the key that signed the receipt with this digest.
+    `fingerprints`: 16 hex digits each, of the event at its source and at the peer.
+    """
+
+    sender: str = ""
+    at: int = 0
+    batch: str = ""
+    receipt_digest: str = ""
+    key_id: str = ""
+    fingerprints: tuple[str, ...] = ()
 
 
 class Discrepancy(NamedTuple):
@@ -48,6 +71,19 @@ class Discrepancy(NamedTuple):
     seq: int = 0
     id: str = ""
     detail: str = ""
+    evidence: Evidence = Evidence()
+
+
+class EventEvidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The evidence of one id of a finding: see `Evidence`. `at` is RFC 3339 in UTC; empty if unknown."""
+
+    id: str = ""
+    sender: str = ""
+    at: str = ""
+    batch: str = ""
+    receipt_digest: str = ""
+    key_id: str = ""
+    fingerprints: tuple[str, ...] = ()
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -55,6 +91,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Of a CORRUPT finding, `first` and `last` are row numbers of the ledger; 0: unknown. `source` is the node in CORRUPT
     and EPOCH findings. `ids` are distinct, in the order of `seq`; `count` is their number if some were cut off, or 0.
+    `evidence` has one entry for each discrepancy with evidence, in the same order.
     """
 
     kind: Kind
@@ -66,6 +103,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     ids: tuple[str, ...]
     detail: str = ""
     count: int = 0
+    evidence: tuple[EventEvidence, ...] = ()
 
     @property
     def events(self) -> int:
@@ -73,10 +111,11 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.count or max(1, len(self.ids))
 
     def shortened(self, most: int = MOST_IDS) -> Finding:
-        """Return the finding with its first `most` ids, and with `count` set if that leaves out any."""
+        """Return the finding with its first `most` ids, with `count` set if that leaves out any, and less evidence."""
+        short = msgspec.structs.replace(self, evidence=self.evidence[:MOST_EVIDENCE])
         if len(self.ids) <= most:
-            return self
-        return msgspec.structs.replace(self, ids=self.ids[:most], count=self.events)
+            return short
+        return msgspec.structs.replace(short, ids=self.ids[:most], count=self.events)
 
 
 _ORDER = {kind: place for place, kind in enumerate(Kind)}
@@ -129,4 +168,13 @@ def _runs(discrepancies: Iterable[Discrepancy]) -> Iterable[list[Discrepancy]]:
 def _finding(run: list[Discrepancy]) -> Finding:
     head = run[0]
     ids = tuple(dict.fromkeys(one.id for one in run if one.id))
-    return Finding(head.kind, head.group, head.source, head.peer, head.seq, run[-1].seq, ids, head.detail)
+    evidence = tuple(_entry(one) for one in run if one.evidence != Evidence())
+    return Finding(
+        *(head.kind, head.group, head.source, head.peer, head.seq, run[-1].seq, ids, head.detail), evidence=evidence
+    )
+
+
+def _entry(discrepancy: Discrepancy) -> EventEvidence:
+    known = discrepancy.evidence._asdict()
+    at = format_time(discrepancy.evidence.at) if discrepancy.evidence.at else ""
+    return EventEvidence(id=discrepancy.id, **known | {"at": at})

@@ -22,6 +22,11 @@ NOTABLE_LAG = 60.0
 
 MEANINGS: dict[Kind, tuple[str, str]] = {
     Kind.MISSING: ("Missing", "Recorded at its source and due at the peer, which does not hold it."),
+    Kind.ERASED: (
+        "Erased rows",
+        "A node recorded them, and no segment holds them: removed before they were shipped, or from the lake.",
+    ),
+    Kind.ALTERED: ("Altered events", "One id with two contents, or a row that is not what its digest says."),
     Kind.DUPLICATE: ("Delivered twice", "Delivered more than once by one sender to one peer."),
     Kind.FORGED: (
         "Without an origin",
@@ -33,21 +38,29 @@ MEANINGS: dict[Kind, tuple[str, str]] = {
         "The ledger of one side has the delivery, the other's does not.",
     ),
     Kind.CORRUPT: ("Corrupt segments", "The events in them are unproven, and never count as complete."),
+    Kind.ROLLED_BACK: (
+        "Ledgers rolled back",
+        "The ledgers of a node end before a place that they had reached already, as an earlier audit or another node "
+        "shows.",
+    ),
     Kind.EPOCH: ("Changes of epoch", "A node's log began a new epoch, or two nodes use one name."),
 }
 """The heading of each kind of finding, and its meaning."""
 
 SHORT: dict[Kind, str] = {
     Kind.MISSING: "missing",
+    Kind.ERASED: "erased",
+    Kind.ALTERED: "altered",
     Kind.DUPLICATE: "twice",
     Kind.FORGED: "forged",
     Kind.LOOP: "loop",
     Kind.DISAGREEMENT: "disputed",
     Kind.CORRUPT: "corrupt",
+    Kind.ROLLED_BACK: "rolled back",
     Kind.EPOCH: "epoch",
 }
 
-_NOUNS = {Kind.FORGED: "case", Kind.CORRUPT: "segment", Kind.EPOCH: "change"}
+_NOUNS = {Kind.FORGED: "case", Kind.CORRUPT: "segment", Kind.ROLLED_BACK: "node", Kind.EPOCH: "change"}
 
 PROOFS = {
     "books": "the peer's own ledger",

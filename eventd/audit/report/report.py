@@ -257,6 +257,17 @@ class Limitation(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """Events that were handled again because an operator asked for it, such as a repair. It is not a fault."""
+
+    kind: str
+    group: str
+    source: str
+    peer: str
+    events: int
+    message: str
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The requested audit. `slo` has the objectives in seconds per group; '' is the default of all other groups.
 
@@ -334,6 +345,7 @@ class Report(msgspec.Struct, kw_only=True):
     keys: tuple[KeyUse, ...] = ()
     refusals: tuple[RefusedByReason, ...] = ()
     receipts: tuple[Receipts, ...] = ()
+    notices: tuple[Notice, ...] = ()
     troubles: tuple[Limitation, ...] = ()
     work: Work = msgspec.field(default_factory=Work)
 

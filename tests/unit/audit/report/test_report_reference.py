@@ -19,6 +19,7 @@ SECTIONS = {
     "figures": report.Figures,
     "totals": report.Totals,
     "findings": findings.Finding,
+    "evidence": findings.EventEvidence,
     "pairs": report.Pair,
     "oldest_open_gap": report.OpenGap,
     "attempts": report.Attempts,
@@ -32,6 +33,7 @@ SECTIONS = {
     "keys": report.KeyUse,
     "refusals": report.RefusedByReason,
     "receipts": report.Receipts,
+    "notices": report.Notice,
     "troubles": report.Limitation,
     "work": report.Work,
 }
