@@ -75,10 +75,16 @@ class PeerState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupState(msgspec.Struct, frozen=True, kw_only=True):
-    """One group of a node, with its link to each peer and callback."""
+    """One group of a node, with its link to each peer and callback.
+
+    `last_seq` is the last seq that the node has assigned in the group: `events` has its row. Retention of the node has
+    evicted the events up to `evicted_seq`, possibly before they were shipped. Both are -1 if unknown.
+    """
 
     group: str
     peers: tuple[PeerState, ...] = ()
+    last_seq: int = -1
+    evicted_seq: int = -1
 
 
 class SegmentRange(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,6 +69,11 @@ class EventsLedger:
             upto = int(self._position[one.end - 1] + self._sizes[one.end - 1]) - 1
             yield SegmentRows(Ledger.EVENTS, one.epoch_index, after, upto, int(times[one.begin]), self._tables(one))
 
+    def last_seq(self, group: int, epoch_index: int) -> int:
+        """Return the last seq that the node assigned in a group up to the end of an epoch (0 or 1); 0 for none."""
+        kept = (self._group == group) & (epochs_of(self._world, self._node, self._journal.at) <= epoch_index)
+        return int((self._seq + self._sizes - 1)[kept].max(initial=0))
+
     def _tables(self, one: SegmentRange) -> Iterator[Any]:
         for block in blocks(self._sizes, one):
             numbers = numbers_of(self._world, self._journal, block, self._starts, held=True)

@@ -29,7 +29,8 @@ def ship(world: World, catalogue: EventCatalogue, node: int, storage: Storage) -
     """Write all ledgers of a node, and its state in each epoch; return the segments. Raises LakeUnavailable."""
     closed = world.closed(node)
     segments: list[tuple[int, Segment]] = []
-    for part in _segments(world, catalogue, node):
+    events = EventsLedger(world, node, catalogue)
+    for part in _segments(world, catalogue, node, events):
         epoch = world.epoch(node, part.epoch_index)
         place = landing(part.book, world.names[node], epoch, part.after, part.upto, at=part.at)
         written = write_segment(
@@ -37,12 +38,13 @@ def ship(world: World, catalogue: EventCatalogue, node: int, storage: Storage) -
         )
         segments.append((part.epoch_index, written))
     for epoch_index in range(1 + (node in world.restarts)):
-        write_state(storage, _state(world, node, epoch_index, [one for at, one in segments if at == epoch_index]))
+        shipped = [one for at, one in segments if at == epoch_index]
+        write_state(storage, _state(world, node, epoch_index, shipped, events))
     return [segment for _, segment in segments]
 
 
-def _segments(world: World, catalogue: EventCatalogue, node: int) -> Iterator[SegmentRows]:
-    yield from EventsLedger(world, node, catalogue).segments()
+def _segments(world: World, catalogue: EventCatalogue, node: int, events: EventsLedger) -> Iterator[SegmentRows]:
+    yield from events.segments()
     sent = Batches(world, outbox_of(world, node))
     receipts = ReceiptsLedger(world, node, sent)
     yield from receipts.segments()
@@ -52,7 +54,7 @@ def _segments(world: World, catalogue: EventCatalogue, node: int) -> Iterator[Se
     yield from refusals_of(world, node)
 
 
-def _state(world: World, node: int, epoch_index: int, segments: list[Segment]) -> NodeState:
+def _state(world: World, node: int, epoch_index: int, segments: list[Segment], events: EventsLedger) -> NodeState:
     begun, closed = world.settings.start + int(world.skews[node]), world.closed(node)
     if node in world.restarts:
         moment = world.restarts[node] + int(world.skews[node])
@@ -72,7 +74,9 @@ def _state(world: World, node: int, epoch_index: int, segments: list[Segment]) -
         complete_until=closed - (0 if epoch_index == 0 and node in world.restarts else SECOND),
         books={book: reach.upto for book, reach in reaches.items()},
         segments=reaches,
-        groups=tuple(_group(world, node, group, head) for group in range(len(world.groups))),
+        groups=tuple(
+            _group(world, node, group, head, events.last_seq(group, epoch_index)) for group in range(len(world.groups))
+        ),
         payloads=world.payloads,
         closed_at=closed,  # the node is out of service
     )
@@ -86,9 +90,10 @@ def _head(world: World, node: int, epoch_index: int) -> int:
     return int(sizes_of(world, journal, world.emitters[node])[journal.at < world.restarts[node]].sum())
 
 
-def _group(world: World, node: int, group: int, head: int) -> GroupState:
+def _group(world: World, node: int, group: int, head: int, last_seq: int) -> GroupState:
     links = [link for link in world.links if (link.sender, link.group) == (node, group)]
-    return GroupState(group=world.groups[group], peers=tuple(_peer(world, link, head) for link in links))
+    peers = tuple(_peer(world, link, head) for link in links)
+    return GroupState(group=world.groups[group], peers=peers, last_seq=last_seq, evicted_seq=0)
 
 
 def _peer(world: World, link: Link, head: int) -> PeerState:

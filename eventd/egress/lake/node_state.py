@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
 
 from eventd.egress.lake.coverage import LakeCoverage
 from eventd.lake.extract import LedgerSnapshot, LinkSnapshot
@@ -15,6 +17,7 @@ def describe(
     node: str,
     coverage: LakeCoverage,
     positions: Mapping[Ledger, int] | None,
+    floors: Mapping[str, int],
     *,
     began_at: int,
     as_of: int,
@@ -24,7 +27,8 @@ def describe(
 ) -> NodeState:
     """Return the state of a node for the lake; nothing is written. `positions` are those of its ledgers' cursors.
 
-    With `positions` None, before anything was shipped, the state lists no positions and no groups.
+    With `positions` None, before anything was shipped, the state lists no positions and no groups. `floors`: by group,
+    the seq up to which its events were evicted; read after the last segment, because they may have been lost to it.
     """
     return NodeState(
         node=node,
@@ -37,7 +41,12 @@ def describe(
         books=dict(positions or {}),
         segments=segments_of(node, coverage),
         groups=tuple(
-            GroupState(group=group.group, peers=tuple(map(_peer, group.peers)))
+            GroupState(
+                group=group.group,
+                peers=tuple(map(_peer, group.peers)),
+                last_seq=group.last_seq,
+                evicted_seq=floors.get(group.group, -1),
+            )
             for group in state.groups
             if positions is not None and group.node == node
         ),
@@ -49,6 +58,11 @@ def describe(
 def segments_of(node: str, coverage: LakeCoverage) -> dict[Ledger, SegmentRange]:
     """Return, for each ledger of this node, the range that its segments in the lake cover."""
     return {kept.book: reach for kept, reach in coverage.reaches.items() if kept.node == node}
+
+
+def with_floors(groups: Sequence[GroupState], floors: Mapping[str, int]) -> tuple[GroupState, ...]:
+    """Return the groups with the seqs up to which their events are evicted by now."""
+    return tuple(replace(group, evicted_seq=floors.get(group.group, group.evicted_seq)) for group in groups)
 
 
 def _peer(link: LinkSnapshot) -> PeerState:

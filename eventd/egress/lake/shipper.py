@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec.structs import replace
 
 from eventd.egress.lake.coverage import LakeCoverage, read_coverage, read_states
-from eventd.egress.lake.node_state import describe, segments_of
+from eventd.egress.lake.node_state import describe, segments_of, with_floors
 from eventd.egress.lake.protocol import (
     SEGMENTS,
     Answer,
@@ -29,7 +29,7 @@ from eventd.egress.lake.protocol import (
 from eventd.egress.lake.rows import to_table
 from eventd.errors import EventdError, LakeUnusable, MissingExtra, Unavailable
 from eventd.lake.compaction import Done, compacting, retaining
-from eventd.lake.extract import Extract, LedgerSnapshot, Memory, read_ledger, read_state
+from eventd.lake.extract import Extract, LedgerSnapshot, Memory, read_floors, read_ledger, read_state
 from eventd.lake.layout import LedgerKey, landing
 from eventd.lake.manifest import NodeState, SegmentRange
 from eventd.lake.schema import OWN_TIME, Ledger
@@ -63,10 +63,14 @@ class AheadOfLog(LakeUnusable):
 
 
 class _StepSnapshot(NamedTuple):
-    """The log's epoch and the cursors of all ledgers, by name, in one snapshot at the beginning of a step."""
+    """The log's epoch and the cursors of all ledgers, by name, in one snapshot at the beginning of a step.
+
+    `floors`: by group, the seq up to which its events were evicted.
+    """
 
     epoch: str
     cursors: Mapping[str, Cursor]
+    floors: Mapping[str, int]
 
 
 @dataclass
@@ -179,7 +183,7 @@ class Shipper:
 
     def _first_state(self, state: LedgerSnapshot, node: str, coverage: LakeCoverage, now: int) -> NodeState:
         interval = self._terms.interval
-        return describe(state, node, coverage, None, began_at=now, as_of=now, complete_until=0, interval=interval)
+        return describe(state, node, coverage, None, {}, began_at=now, as_of=now, complete_until=0, interval=interval)
 
     # --- a round ----------------------------------------------------------------------------------------------
 
@@ -243,6 +247,7 @@ class Shipper:
             node,
             self._known,
             _positions(look, node),
+            look.floors,
             began_at=before.began_at,
             as_of=now,
             complete_until=until,
@@ -258,7 +263,11 @@ class Shipper:
             before = self._known.states[node]
             segments = segments_of(node, self._known)
             books = _positions(look, node)
-            self._write(replace(before, books=books, segments=segments, as_of=now, closed_at=0), now)
+            groups = with_floors(before.groups, look.floors)
+            self._write(
+                replace(before, books=books, segments=segments, groups=groups, as_of=now, closed_at=0),
+                now,
+            )
 
     def _is_time(self, node: str, now: int) -> bool:
         return abs(now - self._state_written_at.get(node, 0)) >= STATE_SECONDS * SECOND
@@ -344,7 +353,7 @@ def _positions(look: _StepSnapshot, node: str) -> dict[Ledger, int]:
 
 def _read_snapshot(conn: Connection) -> _StepSnapshot:
     cursors = {cursor.name: cursor for cursor in read_cursors(conn, SEGMENTS)}
-    return _StepSnapshot(read_head(conn).epoch, cursors)
+    return _StepSnapshot(read_head(conn).epoch, cursors, read_floors(conn))
 
 
 def _failed(error: EventdError) -> Failure:

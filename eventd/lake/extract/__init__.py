@@ -13,7 +13,15 @@ from eventd.lake.extract.block_columns import Memory
 from eventd.lake.extract.ledgers import read_ledger
 from eventd.lake.extract.lost_rows import note_lost
 from eventd.lake.extract.result import EvictedRows, Extract
-from eventd.lake.extract.state import GroupSnapshot, LedgerSnapshot, LinkSnapshot, SelectionPeriod, Span, read_state
+from eventd.lake.extract.state import (
+    GroupSnapshot,
+    LedgerSnapshot,
+    LinkSnapshot,
+    SelectionPeriod,
+    Span,
+    read_floors,
+    read_state,
+)
 from eventd.lake.schema import Ledger
 
 __all__ = [
@@ -27,6 +35,7 @@ __all__ = [
     "SelectionPeriod",
     "Span",
     "note_lost",
+    "read_floors",
     "read_ledger",
     "read_state",
 ]

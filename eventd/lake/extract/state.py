@@ -10,6 +10,7 @@ from eventd.lake.extract.ledgers import table_of
 from eventd.lake.extract.scope import Scope, read_groups, read_scope
 from eventd.lake.schema import Ledger
 from eventd.log.cursors.cursors import Cursor, read_cursors
+from eventd.log.core.topic_row import read_group_topics
 from eventd.log.cursors.trimmed import read_forgotten
 from eventd.log.delivery.states import read_versions
 from eventd.store.engine.database import Connection
@@ -49,11 +50,12 @@ class LinkSnapshot(NamedTuple):
 
 
 class GroupSnapshot(NamedTuple):
-    """A group, this node's name in it, and the links to its peers and callbacks."""
+    """A group, this node's name in it, the links to its peers and callbacks, and the last seq that it has assigned."""
 
     group: str
     node: str
     peers: Sequence[LinkSnapshot]
+    last_seq: int
 
 
 class Span(NamedTuple):
@@ -110,7 +112,16 @@ def _read_groups(conn: Connection, places: Scope) -> list[GroupSnapshot]:
         if cursor.kind in _REPAIRS and cursor.name in places.peers:
             link = places.peers[cursor.name]
             found.setdefault(link.place.group, []).append(_link(conn, link.peer, cursor, cursors))
-    return [GroupSnapshot(group, node, found.get(group, ())) for group, node in sorted(read_groups(conn).items())]
+    heads = {topic.group_name: topic.head_seq for topic in read_group_topics(conn)}
+    return [
+        GroupSnapshot(group, node, found.get(group, ()), heads.get(group, 0))
+        for group, node in sorted(read_groups(conn).items())
+    ]
+
+
+def read_floors(conn: Connection) -> dict[str, int]:
+    """Return the seq up to which retention has evicted the events of each group."""
+    return {topic.group_name: topic.evicted_seq for topic in read_group_topics(conn)}
 
 
 def _link(conn: Connection, receiver: str, cursor: Cursor, cursors: Sequence[Cursor]) -> LinkSnapshot:

@@ -68,6 +68,11 @@ class TopicRow(NamedTuple):
         return self.config.type == "queue"
 
     @property
+    def group_name(self) -> str:
+        """Return the name of the event group whose topic this is; only for such a topic."""
+        return self.name.removeprefix("group:")
+
+    @property
     def of_group(self) -> bool:
         """Return whether it is the topic of an event group."""
         return self.form == "event"

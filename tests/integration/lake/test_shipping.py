@@ -101,6 +101,7 @@ async def test_both_ends_of_a_link_tell_the_same(sites: MakeSites, tmp_path: Pat
     assert 0 < said.complete_until < said.as_of
     (group,) = said.groups
     assert (group.group, [peer.peer for peer in group.peers]) == ("edge", ["site-b"])
+    assert (group.last_seq, group.evicted_seq) == (25, 0)
     assert group.peers[0].selections[-1].version == (await a.cursor("site-b")).selector_version
 
 
