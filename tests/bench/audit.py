@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def main() -> None:
     if options.bare:
         print(json.dumps(scan_bare(options.bare, options.master, options.memory)))
         return
-    with _folder(options.lakes) as lakes:
+    with lakes_folder(options.lakes) as lakes:
         for rows in map(int, options.rows):
             truth, lake = make(lakes, rows, options)
             settings = {"rows": rows, "master": options.master, "memory": options.memory} | truth.totals
@@ -62,7 +62,7 @@ def _options() -> argparse.Namespace:
 
 
 @contextmanager
-def _folder(named: Path | None) -> Iterator[Path]:
+def lakes_folder(named: Path | None) -> Iterator[Path]:
     if named is not None:
         named.mkdir(parents=True, exist_ok=True)
         yield named
@@ -71,11 +71,11 @@ def _folder(named: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def make(lakes: Path, rows: int, options: argparse.Namespace) -> tuple[Truth, Path]:
+def make(lakes: Path, rows: int, options: argparse.Namespace, faults: Mapping[str, int] = FAULTS) -> tuple[Truth, Path]:
     """Return a lake with about this number of delivery rows, and its faults; it is generated if it is missing."""
     events = round(rows / (options.nodes - 1))
-    settings = FullSettings(nodes=options.nodes, events=events, seed=options.seed, **FAULTS)
-    lake = lakes / f"{rows:.0e}-{options.nodes}-{options.seed}"
+    settings = FullSettings(nodes=options.nodes, events=events, seed=options.seed, **faults)
+    lake = lakes / f"{rows:.0e}-{options.nodes}-{options.seed}-{len(faults)}"
     file = lakes / f"{lake.name}.json"
     if file.exists() and json.loads(file.read_bytes())["settings"] == msgspec.to_builtins(settings):
         return msgspec.json.decode(file.read_bytes(), type=Truth), lake
@@ -103,7 +103,7 @@ def measure(lake: Path, truth: Truth, options: argparse.Namespace) -> dict[str, 
         command = [str(Path(sys.executable).with_name("routerctl")), "audit", "run", "--lake", str(lake), "--out", out]
         audit = FinishedProcess([*command, "-o", "json", *spark])
         report = json.loads((Path(out) / "report.json").read_text())
-    _compare(report, truth)
+    compare_findings(report, truth)
     scans, job = json.loads(bare.output), report["work"]["seconds"]
     rows = truth.totals["deliveries"]
     return {
@@ -120,7 +120,7 @@ def measure(lake: Path, truth: Truth, options: argparse.Namespace) -> dict[str, 
     }
 
 
-def _compare(report: dict[str, Any], truth: Truth) -> None:
+def compare_findings(report: dict[str, Any], truth: Truth) -> None:
     """Exit if the audit's findings differ from the injected faults."""
     found = [msgspec.convert(one, Finding) for one in report["findings"]]
     wrong = Counter(map(_what, found))
