@@ -298,7 +298,12 @@ def places_of(bodies: Sequence[str], grain: Grain, since: int | None = None) -> 
 
 def add_up(bodies: Sequence[str], grain: Grain, totals: dict[int, int], *, since: int | None = None) -> None:
     """Add canonical events to `totals`, by the key of their buckets, except those observed before `since`."""
-    for key, number in zip(*places_of(bodies, grain, since), strict=True):
+    add_places(*places_of(bodies, grain, since), totals)
+
+
+def add_places(keys: Iterable[int], prints: Iterable[int], totals: dict[int, int]) -> None:
+    """Add events to `totals`, given as the two columns of `places_of`."""
+    for key, number in zip(keys, prints, strict=True):
         if key > LATE:
             totals[key] = totals.get(key, 0) + number + _ONE
 

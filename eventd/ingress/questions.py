@@ -43,6 +43,8 @@ PAGE_SECONDS = 1.0
 """Seconds after which a question is answered as far as it was processed."""
 PARALLEL_QUESTIONS = 2
 """Maximum number of questions that are processed at the same time, each of another node."""
+STEP_IDS = 250
+"""Number of ids that are looked up in one step: a few milliseconds if their records lie near each other."""
 MOST_GAPS = 100
 """How many of the latest gaps of a link are reported."""
 MOST_TEXT = 1 << 20
@@ -73,12 +75,21 @@ class Questions:
         if isinstance(question, StateQuery):
             return await read(_state, self._topic_id, node, self._log.clock.now())
         if isinstance(question, KnownQuery):
-            return await read(_known, self._topic_id, question)
+            return await self._known(question)
         await read(_require_history, question.history, question.upto)
         chosen = chosen_by(node, question.what)
         if isinstance(question, SumsQuery):
             return await self._sums(question, chosen)
         return await self._ids(question, chosen)
+
+    async def _known(self, question: KnownQuery) -> KnownEvents:
+        """Look up the ids in steps: each reads the records of its ids, which may lie in as many blocks."""
+        clock, found = self._log.clock, KnownEvents()
+        for start in range(0, len(question.ids), STEP_IDS):
+            begun = clock.monotonic()
+            found = await self._log.database.read(_look_up, self._topic_id, question, start, found)
+            await rest(clock.sleep, clock.monotonic() - begun)
+        return found
 
     async def _sums(self, question: SumsQuery, chosen: RecordFilter) -> Sums:
         totals: dict[int, int] = {}
@@ -161,18 +172,20 @@ def _mark(mark: StoredMark) -> Mark:
     return Mark(epoch=mark.epoch, incarnation=mark.incarnation, upto=mark.upto, base=mark.base)
 
 
-def _known(conn: Connection, topic_id: int, question: KnownQuery) -> KnownEvents:
-    ids = question.ids
+def _look_up(conn: Connection, topic_id: int, question: KnownQuery, start: int, before: KnownEvents) -> KnownEvents:
+    """Return `before` with the answer about the next `STEP_IDS` ids, from the index `start` on."""
+    ids = question.ids[start : start + STEP_IDS]
     places = read_placed(conn, topic_id, ids)
-    prints = read_prints(conn, places.values()) if question.fingerprints else {}
-    fingerprints = dict(enumerate(question.fingerprints))
-    return KnownEvents(
-        tuple(at for at, each in enumerate(ids) if each not in places),
-        tuple(at for at, each in enumerate(ids) if each in places and places[each] is None),
-        tuple(
-            at for at, each in fingerprints.items() if places.get(ids[at]) in prints and prints[places[ids[at]]] != each
-        ),
-    )
+    expected = question.fingerprints[start : start + STEP_IDS]
+    prints = read_prints(conn, places.values()) if expected else {}
+    unknown, gone, other = [*before.unknown], [*before.gone], [*before.other]
+    for at, each in enumerate(ids):
+        position = places.get(each)
+        if position is None:
+            (gone if each in places else unknown).append(start + at)
+        elif position in prints and prints[position] != expected[at]:
+            other.append(start + at)
+    return KnownEvents(tuple(unknown), tuple(gone), tuple(other))
 
 
 def _require_history(conn: Connection, history: str, upto: int) -> None:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from eventd.log.core.blocks import Block, pack
 from eventd.log.core.id_conflicts import IdConflict, Origin, note_conflicts
-from eventd.log.core.scan import blocks_at, pick
+from eventd.log.core.scan import blocks_at, pick_readable
 from eventd.log.core.values import NEVER, AppendResult, Drafts, Outcome
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import bulk_insert, execute_many, fetch, fetch_in, insert_numbered
@@ -213,8 +213,9 @@ def read_known(conn: Connection, topic_id: int, drafts: Sequence[Candidate]) -> 
         sizes.setdefault(draft.event_id, []).append(size_of(draft.body))
     known = {row[0]: KnownId(row[1], row[3], None, row[4]) for row in found}
     for block, places in blocks_at(conn, [row[1] for row in found if row[2] is None]):
-        for record in pick(block, places):
-            if record.event_id not in known:
+        for record in pick_readable(block, places):
+            before = known.get(record.event_id)
+            if before is None or before.position != record.position or record.topic_id != topic_id:
                 continue  # the block belongs to another topic or was changed by hand: the record of this id is lost
             # Only contents that a draft could equal are loaded: small drafts under the ids of large events must not
             # fill memory.

@@ -12,9 +12,12 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate, repeat
 from typing import NamedTuple, Self
+
+import msgspec
 
 from eventd.log.core.records import content_size
 from eventd.log.core.values import Drafts, Record
@@ -29,6 +32,9 @@ BLOCK_BYTES = 256 << 10
 It is low because a reader of one record reads its whole block."""
 MOST_NAMES = 16
 """Maximum number of names (types, sources or paths) that a block lists; with more, its lines must be read instead."""
+
+UNREADABLE = (ValueError, TypeError, OverflowError, msgspec.MsgspecError)
+"""Raised for text that is not what this node has stored: the database was damaged, or changed by hand."""
 
 NO_PATH = '[""]'
 """The column `paths` of a block whose records all entered the log at this node."""
@@ -226,6 +232,23 @@ def unpack(block: Block, wanted: Callable[[str], object] | None = None) -> list[
         _record(position, topic_id, position + shift, recorded_at, path, body, outline)
         for (position, (path, body)), outline in zip(entries, outlines, strict=True)
     ]
+
+
+def unpack_readable(block: Block) -> list[Record]:
+    """Return the events of a block like `unpack`, without those whose line is damaged: such a record is lost."""
+    try:
+        return unpack(block)
+    except UNREADABLE:
+        return [*_readable_lines(block)]
+
+
+def _readable_lines(block: Block) -> Iterator[Record]:
+    shift = block.seq - block.position
+    for position, row in enumerate(block.rows(), block.position):
+        with suppress(*UNREADABLE):
+            path, body = _split(row) if block.path is None else (block.path, row)
+            [outline] = read_outlines([body])
+            yield _record(position, block.topic_id, position + shift, block.recorded_at, path, body, outline)
 
 
 def _record(position: int, topic_id: int, seq: int, recorded_at: int, path: str, body: str, outline: Outline) -> Record:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from eventd.log.core.blocks import Block, unpack
+from eventd.log.core.blocks import Block, unpack, unpack_readable
 from eventd.log.core.values import Record
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch, fetch_in
@@ -185,3 +185,10 @@ def pick(block: Block, positions: Sequence[int]) -> list[Record]:
     part = block.within(positions[0] - 1, positions[-1])
     wanted = set(positions)
     return [record for record in unpack(part) if record.position in wanted] if part is not None else []
+
+
+def pick_readable(block: Block, positions: Sequence[int]) -> list[Record]:
+    """Return the events of `pick` whose lines are not damaged."""
+    part = block.within(positions[0] - 1, positions[-1])
+    wanted = set(positions)
+    return [record for record in unpack_readable(part) if record.position in wanted] if part is not None else []

@@ -10,16 +10,17 @@ import json
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from eventd.log.core.blocks import Block, names, unpack
-from eventd.log.core.scan import blocks_at, outlines, read_at
+from eventd.log.core.blocks import UNREADABLE, Block, names, unpack_readable
+from eventd.log.core.scan import blocks_at, outlines, pick_readable
 from eventd.log.core.values import Record
 from eventd.log.delivery.evidence import read_proof
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
-from federation.compare import LATE, Grain, add_up, places_of, show_print
+from federation.compare import LATE, Grain, add_places, places_of, show_print
 from federation.digest import fingerprint
 from federation.event import read_outlines
 from federation.selector import Selector
@@ -147,8 +148,9 @@ def sum_step(
     plan = _plan(conn, topic_id, after, until, chosen)
     for columns in _columns(conn, plan, after, until, chosen):
         kept = _keep(columns, left_out, reasons)
-        add_up(kept.bodies, grain, totals, since=chosen.since)
-        records += len(kept.bodies)
+        located = _locate(kept, grain, chosen.since)
+        add_places(located.keys, located.prints, totals)
+        records += len(located.keys)
     return DigestStep(plan.upto, records, reasons)
 
 
@@ -195,15 +197,43 @@ def list_step(
     held: list[ListedRecord] = []
     plan = _plan(conn, topic_id, after, until, chosen)
     for columns in _columns(conn, plan, after, until, chosen):
-        kept = _keep(columns, left_out, Counter())
-        places, numbers = places_of(kept.bodies, grain, chosen.since)
-        found = [at for at, key in enumerate(places) if key in keys or (late and key < LATE)]
-        outlines = read_outlines([kept.bodies[at] for at in found])
-        for at, outline in zip(found, outlines, strict=True):
-            position = kept.positions[at]
-            held.append(ListedRecord(number + at, position, position + kept.shift, outline.id, places[at], numbers[at]))
-        number += len(kept.bodies)
+        located = _locate(_keep(columns, left_out, Counter()), grain, chosen.since)
+        for at, key in enumerate(located.keys):
+            if key in keys or (late and key < LATE):
+                position = located.positions[at]
+                seq, event_id = position + columns.shift, located.ids[at]
+                held.append(ListedRecord(number + at, position, seq, event_id, key, located.prints[at]))
+        number += len(located.keys)
     return RecordList(held, plan.upto, number)
+
+
+class _Located(NamedTuple):
+    """Included records, as columns: positions, ids, the keys of their buckets, and fingerprints."""
+
+    positions: Sequence[int]
+    ids: Sequence[str]
+    keys: Sequence[int]
+    prints: Sequence[int]
+
+
+def _locate(columns: Columns, grain: Grain, since: int | None) -> _Located:
+    """Return the buckets of the records. A record whose line is damaged is lost: it is in no sum and in no list."""
+    try:
+        outlines = read_outlines(columns.bodies)
+        places = places_of(columns.bodies, grain, since)
+        return _Located(columns.positions, [each.id for each in outlines], *places)
+    except UNREADABLE:
+        return _locate_singly(columns, grain, since)
+
+
+def _locate_singly(columns: Columns, grain: Grain, since: int | None) -> _Located:
+    found: list[tuple[int, str, int, int]] = []
+    for position, body in zip(columns.positions, columns.bodies, strict=True):
+        with suppress(*UNREADABLE):
+            [outline] = read_outlines([body])
+            [key], [number] = places_of([body], grain, since)
+            found.append((position, outline.id, key, number))
+    return _Located(*map(list, zip(*found, strict=True))) if found else _Located([], [], [], [])
 
 
 def _keep(columns: Columns, left_out: Exclusions, reasons: Counter[str]) -> Columns:
@@ -246,29 +276,44 @@ def _columns(conn: Connection, plan: _Plan, after: int, until: int, chosen: Reco
         if part is None:
             continue
         if plan.whole[block.position]:
-            yield Columns(range(part.position, part.last + 1), part.bodies(), part.seq - part.position)
+            yield _whole(part)
         else:
-            taken = [record for record in unpack(part) if chosen.takes(record)]
+            taken = [record for record in unpack_readable(part) if chosen.takes(record)]
             shift = part.seq - part.position
             yield Columns([record.position for record in taken], [record.body for record in taken], shift)
 
 
+def _whole(part: Block) -> Columns:
+    """Return all records of a block; if lines are missing, or have no path, only those that can be read."""
+    shift = part.seq - part.position
+    with suppress(*UNREADABLE):
+        bodies = part.bodies()
+        if len(bodies) == part.records:
+            return Columns(range(part.position, part.last + 1), bodies, shift)
+    records = unpack_readable(part)
+    return Columns([record.position for record in records], [record.body for record in records], shift)
+
+
 def read_prints(conn: Connection, positions: Iterable[int | None]) -> dict[int | None, str]:
     """Return the fingerprints of the events still stored at these positions, as hexadecimal digits, by position."""
-    found = read_at(conn, [position for position in positions if position is not None])
-    return {record.position: show_print(fingerprint(record.body)) for record in found}
+    wanted = [position for position in positions if position is not None]
+    found = (pick_readable(block, places) for block, places in blocks_at(conn, wanted))
+    return {record.position: show_print(fingerprint(record.body)) for records in found for record in records}
 
 
 def oldest_kept(conn: Connection, topic_id: int, now: int) -> int | None:
-    """Return when the oldest stored record was recorded (microseconds), or `now` if none is stored.
+    """Return when the oldest stored record was recorded (microseconds), or `now` if retention has removed all.
 
-    None if retention has not removed any record.
+    None if retention has not removed any record; also if records after those that it removed are lost, because then the
+    time would hide their loss.
     """
-    found = fetch(conn, "SELECT evicted_seq FROM topics WHERE id = ?", (topic_id,))
+    found = fetch(conn, "SELECT evicted_seq, next_seq FROM topics WHERE id = ?", (topic_id,))
     if not found or not found[0][0]:
         return None
-    rows = fetch(conn, "SELECT recorded_at FROM blocks WHERE topic_id = ? ORDER BY seq LIMIT 1", (topic_id,))
-    return int(rows[0][0]) if rows else now
+    evicted, next_seq = found[0]
+    sql = "SELECT seq, recorded_at FROM blocks WHERE topic_id = ? ORDER BY seq LIMIT 1"
+    first, recorded_at = next(iter(fetch(conn, sql, (topic_id,))), (next_seq, now))
+    return int(recorded_at) if first <= evicted + 1 else None
 
 
 def taken_before(conn: Connection, cursor: str, time: int, leeway: int) -> int:

@@ -6,11 +6,11 @@ A repair is a cursor beside the peer's own, over a range of positions with an en
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from eventd.log.core.head import read_head
-from eventd.log.core.scan import read_at, stored_at
+from eventd.log.core.scan import blocks_at, pick_readable, read_at, stored_at
 from eventd.log.core.topic_row import find_topic_by_id
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import create_cursor, next_repair_name
@@ -25,16 +25,35 @@ MOST_POSITIONS = 10_000
 def read_placed(conn: Connection, topic_id: int, ids: Sequence[str]) -> dict[str, int | None]:
     """Return by id the position of the latest record of each known id; None if retention removed that record.
 
-    An id alone proves nothing: one whose record is lost, because the database was damaged, counts as unknown.
+    An id alone proves nothing: one whose record is lost, because the database was damaged, counts as unknown. So does
+    an id at whose position another event is stored, or a line that cannot be read.
     """
     sql = "SELECT event_id, position, gone_at FROM event_ids WHERE topic_id = ? AND event_id {in}"
     rows = fetch_in(conn, sql, (topic_id,), list(ids))
-    stored = stored_at(conn, topic_id, [position for _, position, gone_at in rows if gone_at is None])
+    is_stored = _lookup(conn, topic_id, [position for _, position, gone_at in rows if gone_at is None])
     return {
         event_id: position if gone_at is None else None
         for event_id, position, gone_at in rows
-        if gone_at is not None or position in stored
+        if gone_at is not None or is_stored(event_id, position)
     }
+
+
+def _lookup(conn: Connection, topic_id: int, positions: Sequence[int]) -> Callable[[str, int], bool]:
+    """Return a function that returns whether one of these positions holds the record with a given id.
+
+    The records of a topic that is not a group's contain no ids: there, any record at the position counts.
+    """
+    topic = find_topic_by_id(conn, topic_id)
+    if topic is None or not topic.of_group:
+        stored = stored_at(conn, topic_id, positions)
+        return lambda _id, position: position in stored
+    held = {
+        (record.event_id, record.position)
+        for block, places in blocks_at(conn, positions)
+        if block.topic_id == topic_id
+        for record in pick_readable(block, places)
+    }
+    return lambda event_id, position: (event_id, position) in held
 
 
 def read_refreshed(conn: Connection, topic_id: int, ids: Sequence[str]) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,11 +10,13 @@ import pytest
 from eventd.errors import Conflict, NotFound, Unavailable
 from eventd.log.delivery.digests import STEP_RECORDS
 from eventd.runtime.clock import SECOND
+from eventd.store.engine.statements import execute, fetch
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.declared import group, peer
 from tests.support.flaky_peer import Disconnect, FixedResponse, FlakyPeer, Forward
 from tests.support.ports import free_port
+from tests.support.postgres import PostgresServer
 from tests.support.sites import Site
 
 
@@ -61,8 +64,6 @@ async def _forget(b: Site, *ids: str) -> None:
     """Take single records out of the database behind the node's back, as damage would."""
 
     def remove(conn: Any) -> None:
-        from eventd.store.engine.statements import execute
-
         for each in ids:
             where = "position = (SELECT position FROM event_ids WHERE event_id = ?)"
             assert execute(conn, f"DELETE FROM blocks WHERE records = 1 AND {where}", (each,)) == 1
@@ -71,12 +72,24 @@ async def _forget(b: Site, *ids: str) -> None:
     await b.running.log.database.write(remove)
 
 
+async def _rewrite(node: Site, event_id: str, change: Callable[[str], str]) -> None:
+    """Change the text of the block that holds an event behind the node's back."""
+
+    def write(conn: Any) -> None:
+        where = (
+            "position = (SELECT max(position) FROM blocks WHERE position <="
+            " (SELECT position FROM event_ids WHERE event_id = ?))"
+        )
+        [(text,)] = fetch(conn, f"SELECT text FROM blocks WHERE {where}", (event_id,))
+        assert execute(conn, f"UPDATE blocks SET text = ? WHERE {where}", (change(text), event_id)) == 1
+
+    await node.running.log.database.write(write)
+
+
 async def _damage(node: Site, *ids: str) -> None:
     """Take records out of the database behind the node's back and leave their ids, as a hand in the tables would."""
 
     def remove(conn: Any) -> None:
-        from eventd.store.engine.statements import execute
-
         for each in ids:
             where = "position = (SELECT position FROM event_ids WHERE event_id = ?)"
             assert execute(conn, f"DELETE FROM blocks WHERE records = 1 AND {where}", (each,)) == 1
@@ -382,3 +395,115 @@ async def test_what_is_gone_from_our_own_log_is_what_the_peer_holds_beyond_it(si
     await _damage(a, "e2")
     events = await _events(a)
     assert (events["extra"], events["extraIds"], events["missing"]) == (1, ["e2"], 0)
+
+
+async def _repair(a: Site, *ids: str) -> None:
+    """Have `a` send these events again, and wait until `b` has answered."""
+    await a.ask("deliveries.redeliver", group="edge", peer="b", ids=list(ids))
+    await a.caught_up("b")
+
+
+async def _each_way(a: Site, b: Site) -> None:
+    for node in (a, b):
+        await node.start()
+        await node.join()
+    await a.apply(peer("b", b.port))
+    await b.apply(peer("a", a.port))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_deleted_blocks_of_many_events_are_reported_and_repaired_at_both_nodes(
+    sites: MakeSites, kind: str, request: pytest.FixtureRequest
+) -> None:
+    """401 events are gone at one node and 5 at the other; the ids of all of them are still in the tables."""
+    urls = None
+    if kind == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        urls = [server.create_database(), server.create_database()]
+    a, b = sites("a", "b", urls=urls)
+    await _each_way(a, b)
+    of_a = [[f"a{start + number:04}" for number in range(401)] for start in (0, 1000, 2000)]
+    of_b = [[f"b{start + number:04}" for number in range(5)] for start in (0, 10, 20)]
+    for ids in of_a:
+        await _send(a, *ids)
+    for ids in of_b:
+        await b.emit(*ids)
+        await b.caught_up("a")
+
+    def remove(first: str) -> Callable[[Any], int]:
+        sql = "DELETE FROM blocks WHERE position = (SELECT position FROM event_ids WHERE event_id = ?)"
+        return lambda conn: execute(conn, sql, (first,))
+
+    assert await b.running.log.database.write(remove(of_a[1][0])) == 1
+    assert await a.running.log.database.write(remove(of_b[0][0])) == 1
+    for sender, receiver, lost in ((a, b, of_a[1]), (b, a, of_b[0])):
+        events = await _events(sender, receiver.name)
+        assert (_missing(events), events["missing"], len(events["gaps"])) == (lost, len(lost), 1)
+        assert (events["extra"], events["other"], events["unresolved"]) == (0, 0, 0)
+        await sender.ask("deliveries.redeliver", group="edge", peer=receiver.name, ids=lost)
+        await sender.caught_up(receiver.name)
+        assert set(lost) <= set(await receiver.ids())
+        assert (await _report(sender, receiver.name))["clean"]
+
+
+@pytest.mark.parametrize(
+    ("change", "lost"),
+    [
+        (lambda text: "", ["e0", "e1", "e2"]),
+        (lambda text: text.replace('{"id":"e1"', '{"id":"e1'), ["e1"]),
+        (lambda text: text.replace('"type":"t"', '"type":t', 1), ["e0"]),
+        (lambda text: text.replace('"observedAt":"2', '"observedAt":"x'), ["e0", "e1", "e2"]),
+        (lambda text: text[: text.index('{"id":"e2"') + 40], ["e2"]),
+    ],
+    ids=["no text", "an id", "a value", "the times", "the end"],
+)
+async def test_records_with_damaged_bytes_are_missing_and_a_repair_brings_them_back(
+    sites: MakeSites, change: Callable[[str], str], lost: list[str]
+) -> None:
+    a, b = await _one_way(sites)
+    await _send(a, "e0", "e1", "e2")
+    await _send(a, "e3")
+    await _rewrite(b, "e0", change)
+    events = await _events(a)
+    assert (_missing(events), events["extra"], events["other"], events["unresolved"]) == (lost, 0, 0, 0)
+    await _repair(a, *lost)
+    assert (await _report(a))["clean"]
+    await _repair(a, "e0", "e1", "e2", "e3")
+    rows = await b.rows("SELECT sum(records) FROM blocks")
+    assert rows == [(4 + len(lost),)], "each lost one was stored once more"
+
+
+async def test_a_record_that_became_another_event_is_missing_under_its_own_id(sites: MakeSites) -> None:
+    a, b = await _one_way(sites)
+    await _send(a, "e0", "e1")
+    await _rewrite(b, "e0", lambda text: text.replace('"e1"', '"x1"'))
+    events = await _events(a)
+    assert (_missing(events), events["extraIds"], events["other"]) == (["e1"], ["x1"], 0)
+    await _repair(a, "e1")
+    assert (await _events(a))["missing"] == 0
+
+
+async def test_a_damaged_record_of_our_own_does_not_stop_the_comparison(sites: MakeSites) -> None:
+    a, _b = await _one_way(sites)
+    await _send(a, "e0", "e1", "e2")
+    await _rewrite(a, "e1", lambda text: text.replace('{"id":"e1"', '{"id":"e1'))
+    events = await _events(a)
+    assert (events["compared"], events["extraIds"], events["missing"]) == (2, ["e1"], 0)
+
+
+async def test_retention_does_not_hide_that_the_oldest_records_are_gone(sites: MakeSites) -> None:
+    """The peer keeps five events; of these, the first three are deleted by hand."""
+    a, b = await _one_way(sites)
+    await _send_one_by_one(a, *[f"e{number}" for number in range(8)])
+    await b.join(retention={"maxEvents": 5})
+    while (await b.ask("events.prune", group="edge"))["removed"]:
+        pass
+    kept = await b.ids()
+    assert len(kept) == 5
+    await _damage(b, *kept[:3])
+    events = await _events(a)
+    assert (_missing(events), events["setAside"]) == (kept[:3], {"held_once": 3})
+    await _damage(b, *kept[3:])
+    assert _missing(await _events(a)) == kept, "also when nothing is left"
+    await _repair(a, *kept)
+    assert (await _events(a))["missing"] == 0
