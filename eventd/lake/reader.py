@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventd.errors import NotFound
@@ -66,12 +67,16 @@ class Trouble(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """A lake at one moment: its head, the states of its nodes, segments that hold each row once, and problems."""
+    """A lake at one moment: its head, the states of its nodes, segments that hold each row once, and problems.
+
+    `digests` has the SHA-256 (hex) of each state and manifest, by path; also of those that cannot be decoded.
+    """
 
     head: LakeHead
     nodes: Sequence[NodeState]
     segments: Sequence[Segment]
     troubles: Sequence[Trouble]
+    digests: Mapping[str, str] = MappingProxyType({})
 
 
 class _InvalidSegment(NamedTuple):
@@ -105,8 +110,8 @@ def survey(storage: Storage) -> Survey:
     head = open_lake(storage)
     # This order prevents that shipping or compaction at the same time looks like a loss: the states promise less than
     # the segments listed later, and what left the landing has long been in the archive.
-    states, troubles = _read_states(storage)
-    ledgers = _read_ledgers(storage, [*storage.list(LANDING), *storage.list(ARCHIVE)])
+    states, troubles, digests = _read_states(storage)
+    ledgers, manifests = _read_ledgers(storage, [*storage.list(LANDING), *storage.list(ARCHIVE)])
     segments: list[Segment] = []
     known = {(slug(state.node), state.epoch) for state in states}
     names = {slug(state.node): state.node for state in states}
@@ -123,13 +128,17 @@ def survey(storage: Storage) -> Survey:
         shown: list[Segment | _InvalidSegment] = [*chosen] if (key.slug, key.epoch) in known else [*chosen, *files.bad]
         troubles += _troubles_of(key, node, files, chosen, _join(reaches.get(key), shown))
     troubles += [_stateless(*one) for one in sorted({(key.slug, key.epoch) for key in ledgers} - known)]
-    return Survey(head, states, segments, [*troubles, *_histories(states)])
+    return Survey(head, states, segments, [*troubles, *_histories(states)], digests | manifests)
 
 
 class StateFile(NamedTuple):
-    """The file of a node's state; the node as a slug. If the file cannot be decoded, `state` is the error."""
+    """The file of a node's state; the node as a slug. If the file cannot be decoded, `state` is the error.
+
+    `sha256` is the digest of the file, in hex.
+    """
 
     path: str
+    sha256: str
     slug: str
     epoch: str
     state: NodeState | Unreadable
@@ -140,10 +149,11 @@ def state_files(storage: Storage) -> Iterator[StateFile]:
     paths = [entry.path for entry in storage.list(NODES) if is_state(entry.path)]
     for path, text in sorted(storage.read_many(paths).items()):
         _, node, epoch = path.removesuffix(MANIFEST).split("/")
+        sha256 = hashlib.sha256(text).hexdigest()
         try:
-            yield StateFile(path, node, epoch, decode_state(text, node, epoch))
+            yield StateFile(path, sha256, node, epoch, decode_state(text, node, epoch))
         except Unreadable as error:
-            yield StateFile(path, node, epoch, error)
+            yield StateFile(path, sha256, node, epoch, error)
 
 
 def decode_state(text: bytes, slug_: str, epoch: str) -> NodeState:
@@ -163,15 +173,17 @@ def read_state(storage: Storage, node: str, epoch: str) -> NodeState | None:
         return None
 
 
-def _read_states(storage: Storage) -> tuple[list[NodeState], list[Trouble]]:
-    states, troubles = [], []
+def _read_states(storage: Storage) -> tuple[list[NodeState], list[Trouble], dict[str, str]]:
+    """Return the states that can be decoded, a problem for each other one, and the digests of all, by path."""
+    states, troubles, digests = [], [], {}
     for file in state_files(storage):
+        digests[file.path] = file.sha256
         if isinstance(file.state, NodeState):
             states.append(file.state)
         else:
             message = f"the state of the node {file.state}: it is unknown how far its ledgers reach"
             troubles.append(Trouble(TroubleKind.CORRUPT, file.slug, file.epoch, None, file.path, 0, 0, message))
-    return states, troubles
+    return states, troubles, digests
 
 
 def _stateless(node: str, epoch: str) -> Trouble:
@@ -180,7 +192,10 @@ def _stateless(node: str, epoch: str) -> Trouble:
     return Trouble(TroubleKind.CORRUPT, node, epoch, None, path, 0, 0, message)
 
 
-def _read_ledgers(storage: Storage, entries: Sequence[StoredFile]) -> dict[LedgerSlug, _LedgerFiles]:
+def _read_ledgers(
+    storage: Storage, entries: Sequence[StoredFile]
+) -> tuple[dict[LedgerSlug, _LedgerFiles], dict[str, str]]:
+    """Return the segments of each ledger, and the digests of all manifests, by path."""
     sizes: dict[str, int] = {}
     places: dict[str, SegmentName] = {}
     manifests: set[str] = set()
@@ -209,7 +224,7 @@ def _read_ledgers(storage: Storage, entries: Sequence[StoredFile]) -> dict[Ledge
     for files in ledgers.values():
         files.good = [one for one in files.good if one.place.name not in replaced]
         files.bad = [one for one in files.bad if one.place.name not in replaced]
-    return dict(ledgers)
+    return dict(ledgers), {path: hashlib.sha256(text).hexdigest() for path, text in texts.items()}
 
 
 def _judge(place: SegmentName, text: bytes | None, size: int | None) -> Segment | _InvalidSegment:

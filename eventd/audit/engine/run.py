@@ -13,6 +13,7 @@ from eventd.audit.engine.assemble import StageResults, make_hours, make_pairs, m
 from eventd.audit.engine.cells import HOUR
 from eventd.audit.engine.coverage import find_coverage
 from eventd.audit.engine.lake_reader import LakeReader
+from eventd.audit.engine.output_files import write_output
 from eventd.audit.engine.output_lock import hold_output
 from eventd.audit.engine.pair_figures import read_figures, read_senders, read_waiting
 from eventd.audit.engine.plan import make_plan
@@ -20,17 +21,16 @@ from eventd.audit.engine.reconcile import add_pairs
 from eventd.audit.engine.row_comparison import group_uneven
 from eventd.audit.engine.silence import PATIENCE, find_silences
 from eventd.audit.engine.state import State, forget_corrupt, keep, open_state, prepare_output
-from eventd.audit.engine.tables import write_tables
-from eventd.audit.report.findings import Finding, group_findings, in_order
-from eventd.audit.report.html import render
+from eventd.audit.report.findings import group_findings, in_order
 from eventd.audit.report.objectives import ANY, Condition, Objective, Objectives
-from eventd.audit.report.report import MOST_HOURS, Hour, Lake, Period, Report, Settings, Work, to_json
+from eventd.audit.report.report import MOST_HOURS, Hour, Lake, Period, Report, Settings, Work
 from eventd.errors import EventdError
 from eventd.lake.address import shown
+from eventd.lake.inventory import lake_state
 from eventd.lake.layout import MINUTE
 from eventd.lake.reader import Survey, survey
 from eventd.lake.schema import SCHEMA_VERSION
-from eventd.lake.storage import Storage, connect, open_lake
+from eventd.lake.storage import connect, open_lake
 from eventd.runtime.clock import SECOND, Clock, SystemClock
 from federation.event import format_time
 
@@ -54,6 +54,7 @@ class AuditRequest:
     discard the state of earlier audits, and read all segments of these hours. `master`: the Spark master, empty for
     this machine. `patience`: up to this age (microseconds), a node's last report is no silence, see `find_silences`.
     `recheck`: the percentage, by bytes, of known segments of these hours whose digests are checked again.
+    `memory`: what Spark may take on this machine, as Spark writes it.
     """
 
     lake: str
@@ -66,6 +67,7 @@ class AuditRequest:
     master: str = ""
     patience: int = PATIENCE
     recheck: float = RECHECK
+    memory: str = "2g"
 
     @property
     def hours(self) -> tuple[int, int]:
@@ -120,7 +122,7 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
         report, hours = _report(found, reader, request, clock)
         report.work.stages, report.work.rows_compared = watch.stages, found.comparison.compared
         report.work.seconds = round(clock.monotonic() - begun, 3)
-        _write(out, report, found.findings, hours)
+        write_output(out, report, found.findings, hours, found.survey.digests)
     return Audit(report, hours, found)
 
 
@@ -138,7 +140,7 @@ def _read_with_retry(
     raise AssertionError("the second try neither returned nor raised")
 
 
-def run_on(request: AuditRequest, *, memory: str = "2g", progress: bool = False) -> Report:
+def run_on(request: AuditRequest, *, progress: bool = False) -> Report:
     """Audit a lake like `audit`, on a Spark session that is opened for it, and return the report.
 
     Raises like `audit` and `open_session`, and Conflict if another process writes to the output; a failure inside of
@@ -151,7 +153,7 @@ def run_on(request: AuditRequest, *, memory: str = "2g", progress: bool = False)
     with (
         hold_output(out),
         open_session(
-            request.master or None, app="routerctl audit", memory=memory, progress=progress, conf=QUICK
+            request.master or None, app="routerctl audit", memory=request.memory, progress=progress, conf=QUICK
         ) as spark,
         quiet(spark),
     ):
@@ -230,6 +232,8 @@ def _report(found: StageResults, reader: LakeReader, request: AuditRequest, cloc
             rows=sum(one.rows for one in segments),
             bytes=sum(one.bytes for one in segments),
             schema=SCHEMA_VERSION,
+            id=found.survey.head.id,
+            state=lake_state(found.survey.digests),
         ),
         period=_period(found, request),
         settings=_settings(request),
@@ -268,6 +272,9 @@ def _settings(request: AuditRequest) -> Settings:
         until=None if request.until is None else format_time(request.until),
         master=request.master,
         patience=request.patience / SECOND,
+        recheck=request.recheck,
+        out=shown(request.out),
+        memory=request.memory,
         incremental=not request.full,
     )
 
@@ -282,12 +289,6 @@ def _work(reader: LakeReader) -> Work:
         spark=f"{reader.spark.version} on {reader.spark.sparkContext.master}",
         version=eventd.__version__,
     )
-
-
-def _write(out: Storage, report: Report, findings: Sequence[Finding], hours: Sequence[Hour]) -> None:
-    write_tables(out, report, findings, hours)
-    out.put("report.html", render(report).encode())
-    out.put("report.json", to_json(report))  # written last: its presence means that the other files are complete
 
 
 __all__ = ["QUICK", "Audit", "AuditRequest", "audit", "own_session", "run_on"]

@@ -91,7 +91,7 @@ class Listener(Protocol):
         ...
 
 
-def stream_on(request: StreamRequest, listener: Listener, *, memory: str = "2g") -> None:
+def stream_on(request: StreamRequest, listener: Listener) -> None:
     """Audit a lake continuously on a Spark session opened for it, until the listener ends the stream.
 
     With `once`, audit the present lake and return. Raises CheckFailed as soon as a failure condition is met; NotFound,
@@ -105,7 +105,11 @@ def stream_on(request: StreamRequest, listener: Listener, *, memory: str = "2g")
     with (
         hold_output(out),
         open_session(
-            request.audit.master or None, app="routerctl audit stream", memory=memory, progress=False, conf=QUICK
+            request.audit.master or None,
+            app="routerctl audit stream",
+            memory=request.audit.memory,
+            progress=False,
+            conf=QUICK,
         ) as spark,
     ):
         listener.listen()

@@ -271,7 +271,8 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The requested audit. `slo` has the objectives in seconds per group; '' is the default of all other groups.
 
-    A node that does not report for `patience` seconds, or 3 shipping intervals if longer, counts as silent.
+    A node that does not report for `patience` seconds, or 3 shipping intervals if longer, counts as silent. `recheck`
+    is the percentage, by bytes, of known segments whose digests were to be checked again.
     """
 
     slo: dict[str, dict[str, int]]
@@ -281,6 +282,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     master: str = ""
     incremental: bool = True
     patience: float = 0.0
+    recheck: float = 0.0
+    out: str = ""
+    memory: str = ""
 
 
 class Lake(msgspec.Struct, frozen=True, kw_only=True):
@@ -291,6 +295,12 @@ class Lake(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     bytes: int
     schema: int
+    id: str = ""
+    """The random id of the lake, from its head."""
+    state: str = ""
+    """The SHA-256 of the inventory: all states and manifests that the audit read, with their digests."""
+    signatures: Literal["none"] = "none"
+    """The signatures of manifests and states: `none`, so write access to the lake suffices to write any ledger."""
 
 
 class Period(msgspec.Struct, frozen=True, kw_only=True):

@@ -74,8 +74,9 @@ def run(
         master=master,
         patience=silence,
         recheck=recheck,
+        memory=f"{memory // MIB}m",
     )
-    report = run_on(request, memory=f"{memory // MIB}m", progress=session.out.is_table and sys.stderr.isatty())
+    report = run_on(request, progress=session.out.is_table and sys.stderr.isatty())
     _show(session, report, out)
     if report.failed:
         raise CheckFailed(f"the audit fails on {', '.join(report.failed)}", hint=f"see report.html in {out}")

@@ -97,6 +97,7 @@ def stream(
         master=master,
         patience=silence,
         recheck=recheck,
+        memory=f"{memory // MIB}m",
     )
     continuous = StreamRequest(
         request,
@@ -107,7 +108,7 @@ def stream(
         once=once,
     )
     with StopFlag() as stopping:
-        stream_on(continuous, _Listener(session, stopping), memory=f"{memory // MIB}m")
+        stream_on(continuous, _Listener(session, stopping))
 
 
 def _number(name: str) -> Callable[[Mapping[str, Any]], str]:

@@ -5,6 +5,8 @@ Most tests use lakes of a few thousand rows and one Spark session, which the com
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import shutil
 from contextlib import nullcontext
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+from eventd.audit.engine.run import AuditRequest
 from eventd.audit.generate import GeneratorSettings, generate
 from eventd.audit.report.findings import Kind
 from eventd.audit.spark import session
@@ -153,6 +156,20 @@ def test_a_second_run_reads_only_what_is_new_and_says_the_same(audit: Audit, lak
     assert hour["totals"]["expected"] == sum(one["expected"] for one in hour["hours"]) > 0
 
 
+def test_a_report_states_which_lake_it_is_about_and_all_settings(audit: Audit, lakes: Path) -> None:
+    report = audit(lakes / "sound", "--recheck", "7", "--memory", "1GiB")
+    inventory = (audit.out / "lake.sha256").read_bytes()
+    assert report["lake"]["state"] == hashlib.sha256(inventory).hexdigest()
+    assert report["lake"]["id"] == json.loads((lakes / "sound" / "eventd-lake.json").read_text())["id"]
+    assert report["lake"]["signatures"] == "none"
+    asked = {field.name for field in dataclasses.fields(AuditRequest)} - {"lake"}
+    renamed = {"objectives": "slo", "conditions": "fail_on", "full": "incremental"}
+    assert {renamed.get(name, name) for name in asked} == set(report["settings"])
+    assert report["settings"]["recheck"] == 7
+    assert report["settings"]["memory"] == "1024m"
+    assert report["settings"]["out"] == str(audit.out)
+
+
 def test_it_fails_on_what_is_found_and_on_nothing_else(on_spark: Audit, lakes: Path) -> None:
     asked = ["--fail-on", "missing, forged", "--fail-on", "completeness<99.99", "--fail-on", ",".join(EVERYTHING)]
     ended = on_spark.ends(lakes / "lossy", *asked, "-o", "json", code=4)
@@ -195,7 +212,7 @@ def test_books_that_do_not_reach_are_not_called_complete(
 @pytest.mark.parametrize("asked", ["lost", "Missing", " ,", "missing,lost", "completeness<101", "completeness>99"])
 def test_what_is_no_condition_is_refused_with_what_is_one(unstarted: Audit, lakes: Path, asked: str) -> None:
     told = unstarted.refuses(lakes / "sound", "--fail-on", asked)
-    assert "is not a condition (write one of missing, duplicate, " in told
+    assert "is not a condition (write one of missing, erased, " in told
     assert told.endswith("unproven, or completeness<99.99)")
 
 
