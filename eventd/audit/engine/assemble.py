@@ -13,6 +13,7 @@ from eventd.audit.engine.cells import HOUR, Measure
 from eventd.audit.engine.coverage import Coverage
 from eventd.audit.engine.ledger_summaries import LedgerSummary
 from eventd.audit.engine.link_rows import ENDLESS
+from eventd.audit.engine.mentions import Mentions
 from eventd.audit.engine.pair_figures import (
     COUNTED,
     HourKey,
@@ -57,6 +58,7 @@ class StageResults:
     waiting: Mapping[PairKey, OldestPending]
     """The events that the cells count as pending."""
     senders: Mapping[PairKey, tuple[str, ...]]
+    mentions: Mentions = field(default_factory=Mentions)
     comparison: RowComparison = field(default_factory=RowComparison)
     findings: list[Finding] = field(default_factory=list)
     rewritten: Mapping[str, int] = field(default_factory=dict)

@@ -37,7 +37,7 @@ class Measure(IntEnum):
     # by slot; `total` is the sum of fingerprints
     DUE = 1  # events at their sender that the peer should have received
     AHEAD = 2  # events that the link has not reached yet
-    SENT = 3  # deliveries that were acknowledged
+    SENT = 3  # deliveries that were acknowledged; `high`: when the last attempt of any began
     ASIDE = 4  # deliveries that ended otherwise: expired, in the path, refused
     HELD = 5  # events at the peer
     # by type and hour
@@ -190,7 +190,7 @@ def sum_deliveries(segment: str, table: Columns, skews: Mapping[str, HourlySkew]
     done, fingerprint = kept.numbers("done_at"), kept.numbers("fingerprint")
     for what, rows in ((Measure.SENT, delivered), (Measure.ASIDE, ~delivered)):
         if rows.any():
-            _add_sums(cells, what, slots, rows, fingerprint, done)
+            _add_sums(cells, what, slots, rows, fingerprint, done, kept.numbers("attempt_at"))
     _add_figures(
         cells, kept, _Grid.of({**by_slot, "type": kept.words("type")}, slot // SLOTS_PER_HOUR), delivered, skews
     )
@@ -213,15 +213,17 @@ class _Rows:
         return found if self._rows is None else found[self._rows]
 
 
-def _add_sums(cells: _Cells, what: Measure, grid: _Grid, rows: Mask, fingerprint: Numbers, time: Numbers) -> None:
-    whole = bool(rows.all())
-    sums = add_up(
-        grid.key if whole else grid.key.at(rows),
-        fingerprint if whole else fingerprint[rows],
-        time if whole else time[rows],
-    )
+def _add_sums(
+    cells: _Cells, what: Measure, grid: _Grid, rows: Mask, fingerprint: Numbers, done: Numbers, begun: Numbers
+) -> None:
+    """Add the cells of deliveries: `low` is when the first was acknowledged, `high` when the last attempt had begun."""
+    if rows.all():
+        key = grid.key
+    else:
+        key, fingerprint, done, begun = grid.key.at(rows), fingerprint[rows], done[rows], begun[rows]
+    sums = add_up(key, fingerprint, done)
     words, slots, _ = grid.split(sums.keys)
-    cells.add(what, words, slots, sums.rows, total=sums.total, low=sums.low, high=sums.high)
+    cells.add(what, words, slots, sums.rows, total=sums.total, low=sums.low, high=_highest(key, begun, sums.keys))
 
 
 def _add_figures(cells: _Cells, rows: _Rows, grid: _Grid, delivered: Mask, skews: Mapping[str, HourlySkew]) -> None:

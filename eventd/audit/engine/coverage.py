@@ -110,6 +110,19 @@ class Coverage:
         last = self.plan.skew_between(node, peer, times[1] // HOUR)
         return times[0] + min(first.low, first.high), times[1] + max(last.low, last.high)
 
+    def ends_by_sender(self) -> dict[tuple[str, str], int]:
+        """Return, by sender and peer, when the peer's ledgers end, at the earliest, by the clock of the sender.
+
+        Peers without ledgers are left out. Times are in microseconds.
+        """
+        ends = {}
+        for owner, links in self.plan.links.items():
+            for peer in (link.peer for link in links if self.has_ledgers(link.peer)):
+                until = self.until[peer]
+                offset = self.plan.skew_between(peer, owner.node, until // HOUR)
+                ends[owner.node, peer] = until + min(offset.low, offset.high)
+        return ends
+
     @property
     def margin(self) -> int:
         """Return the largest known bound of the difference of two clocks, plus one second, in microseconds."""
@@ -129,7 +142,7 @@ def find_coverage(
     """
     coverage = Coverage(plan)
     for states in states_by_node(survey):
-        coverage.until[states[-1].node] = states[-1].complete_until
+        coverage.until[states[-1].node] = min(states[-1].complete_until, states[-1].as_of)
         if states[-1].closed_at:
             coverage.closed.add(states[-1].node)
         for before, after in pairwise(states):

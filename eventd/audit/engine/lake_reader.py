@@ -173,12 +173,13 @@ class LakeReader:
             weights[at] += job.manifest.bytes + 1
         return shares
 
-    def reconcile(self, reach: Mapping[str, int]) -> dict[str, list[pa.Table]]:
+    def reconcile(self, coverage: Coverage) -> dict[str, list[pa.Table]]:
         """Return, by name, the tables of `reconcile.reconcile` of all parts, for the cells of the requested hours."""
         near = {one.place.name for one in self.survey.segments if self._is_near(one)}
         files = [(file, [name for name in names if name in near]) for file, names in self.state.files().items()]
         cells = reconcile.CellFiles(self.out, [one for one in files if one[1]], self.state.cells, self.hours)
-        work = partial(reconcile.reconcile, reach=dict(reach))
+        reach = {node: until + coverage.margin for node, until in coverage.until.items()}
+        work = partial(reconcile.reconcile, reach=reach, covered=coverage.ends_by_sender())
         return group_pieces(self.spark, cells, len(cells.files), reconcile.keys, work, self.parts)
 
     def compare(self, uneven: UnevenSlots, jobs: Sequence[SegmentJob], coverage: Coverage) -> RowComparison:

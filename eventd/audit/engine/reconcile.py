@@ -17,7 +17,7 @@ import numpy as np
 
 from eventd.audit.engine.bins import edges_of
 from eventd.audit.engine.cells import SLOTS_PER_HOUR, Measure
-from eventd.audit.engine.columns import Columns, Mask, Numbers, grouped, with_texts
+from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, grouped, with_texts
 from eventd.audit.engine.row_marks import PairKey
 from eventd.audit.engine.spark_tasks import keys_of
 from eventd.lake.extra import parquet, pyarrow
@@ -92,11 +92,13 @@ def keys(cells: Columns) -> Numbers:
     return keys_of(cells, PAIR, np.where(of_batch, cells.numbers("total"), hours_of(cells)))
 
 
-def reconcile(cells: pa.Table, reach: Mapping[str, int]) -> dict[str, pa.Table]:
-    """Return the tables of a part: `uneven`, `waiting`, `senders`, `unknown`, `pairs` and `hours`.
+def reconcile(
+    cells: pa.Table, reach: Mapping[str, int], covered: Mapping[tuple[str, str], int] | None = None
+) -> dict[str, pa.Table]:
+    """Return the tables of a part: `uneven`, `waiting`, `senders`, `latest`, `unknown`, `pairs` and `hours`.
 
     `reach`: up to when at most (microseconds by any clock of the lake) the ledgers of each node are complete; later
-    deliveries are not expected in them.
+    deliveries are not expected in them. `covered`: see `latest`.
     """
     cells = cells.combine_chunks()  # with a single dictionary for each column of words
     what = Columns(cells).numbers("what")
@@ -106,6 +108,7 @@ def reconcile(cells: pa.Table, reach: Mapping[str, int]) -> dict[str, pa.Table]:
         "uneven": uneven_slots(slots, reach),
         "waiting": _waiting(slots),
         "senders": _senders(slots),
+        "latest": latest(slots, covered or {}),
         "unknown": unknown_batches(cells.filter(what >= Measure.RECEIPT)),
         "pairs": add_pairs([figures]),
         "hours": by_hour(figures),
@@ -180,6 +183,26 @@ def _senders(slots: pa.Table) -> pa.Table:
     """Return the nodes (`node`) whose links had events for the peer, for each pair."""
     what = Columns(slots).numbers("what")
     return grouped(slots.filter((what == Measure.DUE) | (what == Measure.AHEAD)), (*PAIR, "node"), [])
+
+
+def latest(slots: pa.Table, covered: Mapping[tuple[str, str], int]) -> pa.Table:
+    """Return, for each pair and node, the last time (`high`, microseconds by its clock) at which it saw the other end.
+
+    Of a sender (`what` is SENT), when the last attempt of an acknowledged delivery began, and how many deliveries (`n`)
+    may have been acknowledged at or after the time in `covered`, by sender and peer: 0 if that has none. Of a peer
+    (HELD), when it recorded the last event.
+    """
+    import pyarrow as pa
+
+    table = Columns(slots)
+    what, node, peer = table.numbers("what"), table.words("node"), table.words("peer")
+    ends = [[covered.get((one, other), NEVER) for other in peer.values] for one in node.values]
+    end = np.array(ends, np.int64)[node.codes, peer.codes] if slots.num_rows else what
+    later = (end != NEVER) & (np.maximum(table.numbers("low"), table.numbers("high")) >= end)
+    counted = np.where((what == Measure.SENT) & later, table.numbers("n"), 0)
+    slots = slots.set_column(slots.schema.get_field_index("n"), "n", pa.array(counted))
+    slots = slots.filter((what == Measure.SENT) | (what == Measure.HELD))
+    return grouped(slots, (*PAIR, "node", "what"), [("n", "sum"), ("high", "max")])
 
 
 def unknown_batches(batches: pa.Table) -> pa.Table:

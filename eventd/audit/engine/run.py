@@ -13,6 +13,7 @@ from eventd.audit.engine.assemble import StageResults, make_hours, make_pairs, m
 from eventd.audit.engine.cells import HOUR
 from eventd.audit.engine.coverage import find_coverage
 from eventd.audit.engine.lake_reader import LakeReader
+from eventd.audit.engine.mentions import find_mentions
 from eventd.audit.engine.output_files import write_output
 from eventd.audit.engine.output_lock import hold_output
 from eventd.audit.engine.pair_figures import read_figures, read_senders, read_waiting
@@ -116,7 +117,14 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
         surveyed = survey(connect(request.lake))
         state = State(lake=surveyed.head.id) if request.full else open_state(out, surveyed.head)
     reader, found = _read_with_retry(session, request, surveyed, state, watch)
-    found.coverage.silences = find_silences(surveyed, now=clock.now(), until=request.end, patience=request.patience)
+    found.coverage.silences = find_silences(
+        surveyed,
+        now=clock.now(),
+        until=request.end,
+        patience=request.patience,
+        clocks=found.plan.clocks,
+        mentions=found.mentions.latest,
+    )
     keep(out, state)
     with watch.stage("report"):
         report, hours = _report(found, reader, request, clock)
@@ -187,8 +195,7 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
         coverage = find_coverage(reader.survey, plan, summaries, reader.unreadable)
         coverage.since = reader.hours[0] * HOUR
     with watch.stage("balance"):
-        reach = {node: until + coverage.margin for node, until in coverage.until.items()}
-        parts = reader.reconcile(reach)
+        parts = reader.reconcile(coverage)
         found = StageResults(
             survey=reader.survey,
             plan=plan,
@@ -198,6 +205,9 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
             hours=[row for table in parts.get("hours", ()) for row in _rows(table)],
             waiting=read_waiting(row for table in parts.get("waiting", ()) for row in _rows(table)),
             senders=read_senders(row for table in parts.get("senders", ()) for row in _rows(table)),
+            mentions=find_mentions(
+                (row for table in parts.get("latest", ()) for row in _rows(table)), summaries, coverage
+            ),
         )
     found.rewritten = reader.state.rewritten
     with watch.stage("rows"):
@@ -225,7 +235,11 @@ def _report(found: StageResults, reader: LakeReader, request: AuditRequest, cloc
         made_at=format_time(clock.now()),
         verdict=verdict,  # type: ignore[arg-type]
         headline=report_details.headline(totals, found.findings, sure=sure, doubts=report_details.make_doubts(found)),
-        failed=tuple(one.text for one in request.conditions if one.is_met(totals, found.findings)),
+        failed=tuple(
+            one.text
+            for one in request.conditions
+            if one.is_met(totals, found.findings, stale=bool(found.coverage.silences))
+        ),
         lake=Lake(
             url=shown(request.lake),
             segments=len(segments),

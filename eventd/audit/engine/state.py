@@ -22,7 +22,7 @@ from eventd.lake.storage import Storage, Written
 
 FOLDER: Final = "state"
 INDEX: Final = f"{FOLDER}/index.msgpack"
-VERSION: Final = 5
+VERSION: Final = 6
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
 
 

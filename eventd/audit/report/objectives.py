@@ -18,6 +18,8 @@ ANY: Final = ""
 """The key in `Objectives` of the objective for all groups without their own."""
 UNPROVEN: Final = "unproven"
 """The condition that the ledgers do not reach far enough to prove completeness."""
+STALE: Final = "stale"
+"""The condition that the ledgers of a node end too early: it is silent or behind, or its state is dated wrong."""
 _SHARE: Final = re.compile(r"completeness\s*<\s*(\d{1,3}(?:\.\d+)?)\s*%?")
 
 
@@ -93,7 +95,7 @@ def judge_pair(pair: Pair, objective: Objective, *, late: int, sure: bool) -> Sl
 
 
 class Condition(NamedTuple):
-    """A condition on which a run fails: a kind of finding, a completeness below a share, or `unproven`.
+    """A condition on which a run fails: a kind of finding, a completeness below a share, `unproven`, or `stale`.
 
     `text` is how `--fail-on` names it.
     """
@@ -102,21 +104,23 @@ class Condition(NamedTuple):
     kind: Kind | None = None
     share: float | None = None
 
-    def is_met(self, totals: Totals, findings: Iterable[Finding]) -> bool:
+    def is_met(self, totals: Totals, findings: Iterable[Finding], *, stale: bool = False) -> bool:
         """Return whether the run fails on the condition. An unproven completeness is below every share.
 
         Ledgers that do not reach far enough may hide a loss: a run with the verdict `incomplete` can fail on `unproven`
-        as well.
+        as well. `stale`: a node is silent or behind, or its state is dated wrong.
         """
         if self.text == UNPROVEN:
             return totals.completeness is None
+        if self.text == STALE:
+            return stale
         if self.share is not None:
             return totals.completeness is None or totals.completeness < self.share
         return any(finding.kind is self.kind for finding in findings)
 
 
 def read_conditions(texts: Sequence[str]) -> list[Condition]:
-    """Return the conditions in texts of `--fail-on`: kinds of findings, `unproven`, `completeness<99.99`, with commas.
+    """Return the conditions in texts of `--fail-on`, with commas: kinds of findings, the words, `completeness<99.99`.
 
     Raises Invalid for an unknown or empty condition.
     """
@@ -134,10 +138,10 @@ def _parts(text: str) -> list[str]:
 def _condition(text: str) -> Condition:
     if text in set(Kind):
         return Condition(text, kind=Kind(text))
-    if text == UNPROVEN:
+    if text in (UNPROVEN, STALE):
         return Condition(text)
     share = _SHARE.fullmatch(text)
     if share is not None and float(share[1]) <= 100:
         return Condition(text, share=float(share[1]))
-    known = ", ".join([*Kind, UNPROVEN])
+    known = ", ".join([*Kind, UNPROVEN, STALE])
     raise Invalid(f"--fail-on {text!r} is not a condition", hint=f"write one of {known}, or completeness<99.99")

@@ -18,7 +18,7 @@ FailOption = Annotated[
     typer.Option(
         "--fail-on",
         metavar="CONDITION",
-        help="Exit with status 4 on this: a kind of finding, unproven, or completeness<99.99; repeatable.",
+        help="Exit with status 4 on this: a kind of finding, unproven, stale, or completeness<99.99; repeatable.",
     ),
 ]
 SloOption = Annotated[

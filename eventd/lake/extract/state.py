@@ -9,8 +9,8 @@ from eventd.lake.extract.batches import shown_selection
 from eventd.lake.extract.ledgers import table_of
 from eventd.lake.extract.scope import Scope, read_groups, read_scope
 from eventd.lake.schema import Ledger
-from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.log.core.topic_row import read_group_topics
+from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.log.cursors.trimmed import read_forgotten
 from eventd.log.delivery.states import read_versions
 from eventd.store.engine.database import Connection

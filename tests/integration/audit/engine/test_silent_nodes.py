@@ -49,8 +49,8 @@ def report_idle(lake: str, *nodes: str, now: int) -> None:
             write_state(connect(lake), msgspec.structs.replace(state, as_of=now, complete_until=now - 10 * SECOND))
 
 
-def audit(lake: str, *, now: int, until: int | None = None) -> Report:
-    conditions = read_conditions(["unproven"])
+def audit(lake: str, *, now: int, until: int | None = None, fail_on: str = "unproven") -> Report:
+    conditions = read_conditions([fail_on])
     asked = AuditRequest(lake, f"{lake}-out", until=until, conditions=conditions)
     return run_audit(asked, clock=ManualClock(now))
 
@@ -95,6 +95,34 @@ def test_a_node_that_is_out_of_service_is_not_waited_for(lake: str) -> None:
     report = audit(lake, now=LATER)
     assert (report.verdict, report.troubles) == ("complete", ())
     assert [node.closed_at for node in report.nodes] == [None, None, "2026-01-05T05:00:00Z"]
+
+
+def cut(lake: str, node: str, *, seconds: int, closed_at: int) -> None:
+    """The state of a node whose last rows were not shipped."""
+    (state,) = (one for one in survey(connect(lake)).nodes if one.node == node)
+    until = BOOKS.end - seconds * SECOND
+    write_state(connect(lake), msgspec.structs.replace(state, complete_until=until, closed_at=closed_at))
+
+
+def test_a_node_that_was_closed_before_it_had_shipped_its_last_rows_is_behind(lake: str) -> None:
+    report_idle(lake, "site-01", "site-02", now=LATER)
+    cut(lake, "site-03", seconds=1800, closed_at=LATER)
+    report = audit(lake, now=LATER, fail_on="stale")
+    assert (report.verdict, report.failed, report.totals.completeness) == ("unproven", ("stale",), None)
+    (trouble,) = report.troubles
+    assert (trouble.kind, trouble.where) == ("behind", "site-03")
+    assert trouble.message == (
+        "behind: it is closed, but its ledger ends at 2026-01-05 01:30:00 UTC, before it acknowledged a batch of "
+        "site-02 at 2026-01-05 01:38:15 UTC"
+    )
+    assert "start the node once more" in trouble.hint
+
+
+def test_what_others_have_from_a_node_after_the_requested_time_is_not_asked_for(lake: str) -> None:
+    cut(lake, "site-03", seconds=3000, closed_at=LATER)
+    report_idle(lake, "site-01", "site-02", now=LATER)
+    report = audit(lake, now=LATER, until=BOOKS.start + HOUR, fail_on="stale")
+    assert (report.verdict, report.troubles, report.failed) == ("complete", (), ())
 
 
 class Heard:
