@@ -31,7 +31,7 @@ from eventd.lake.layout import (
 )
 from eventd.lake.manifest import LakeHead, Manifest, NodeState, Unreadable, decode
 from eventd.lake.schema import Ledger, arrow_schema
-from eventd.lake.storage import Storage, StoredFile, open_lake
+from eventd.lake.storage import FileReader, Storage, StoredFile, open_lake
 from eventd.lake.writer import Segment
 from eventd.runtime.clock import SECOND
 
@@ -325,7 +325,7 @@ class BadSegment(Exception):
     """A segment differs from its manifest; the text gives the reason, with "its" for the segment's."""
 
 
-def read_segment(storage: Storage, segment: Segment, columns: Sequence[str] | None = None) -> pa.Table:
+def read_segment(storage: FileReader, segment: Segment, columns: Sequence[str] | None = None) -> pa.Table:
     """Return the rows of a segment, with all columns or with these.
 
     Raises like `open_segment`, and BadSegment for rows of another node or epoch than the manifest's, if those columns
@@ -340,7 +340,7 @@ def read_segment(storage: Storage, segment: Segment, columns: Sequence[str] | No
     return table
 
 
-def open_segment(storage: Storage, segment: Segment) -> parquet_type.ParquetFile:
+def open_segment(storage: FileReader, segment: Segment) -> parquet_type.ParquetFile:
     """Read the Parquet file of a segment into memory, and verify its size, digest, columns and number of rows.
 
     Raises BadSegment and LakeUnavailable.

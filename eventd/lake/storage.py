@@ -40,7 +40,15 @@ class Written(NamedTuple):
     sha256: str
 
 
-class Storage(Protocol):
+class FileReader(Protocol):
+    """The interface to files that are only read whole."""
+
+    def read(self, path: str) -> bytes:
+        """Return the whole content of a file. Raises NotFound."""
+        ...
+
+
+class Storage(FileReader, Protocol):
     """The interface to the files of a lake. Every method but `locate` raises LakeUnavailable when the store fails."""
 
     url: str
@@ -52,10 +60,6 @@ class Storage(Protocol):
 
     def unfinished(self, folder: str) -> Sequence[str]:
         """Return paths of incomplete files below a folder, being written or left over; none in an object store."""
-        ...
-
-    def read(self, path: str) -> bytes:
-        """Return the whole content of a file. Raises NotFound."""
         ...
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
@@ -107,6 +111,20 @@ class FileDraft:
     def written(self) -> Written:
         """Return the size and digest of the data written until now."""
         return Written(self._bytes, self._hash.hexdigest())
+
+
+class FileInMemory:
+    """One file, whose content has been read already."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self._path = path
+        self._data = data
+
+    def read(self, path: str) -> bytes:
+        """Return the content. Raises NotFound for another path."""
+        if path != self._path:
+            raise NotFound(f"{path} is not in memory")
+        return self._data
 
 
 def connect(url: str) -> Storage:

@@ -44,7 +44,7 @@ class LocalSpark:
 
     @property
     def conf(self) -> SimpleNamespace:
-        return SimpleNamespace(set=lambda name, value: None)
+        return SimpleNamespace(set=lambda name, value: None, get=lambda name: "local[2]")
 
     def range(self, start: int, end: int, step: int, partitions: int) -> LocalFrame:
         numbers = list(range(start, end, step))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from eventd.audit.engine import reconcile, row_comparison
+from eventd.audit.engine.cell_files import write_cells
 from eventd.audit.engine.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
 from eventd.audit.engine.columns import NEVER
 from eventd.audit.engine.coverage import Coverage
@@ -18,15 +19,15 @@ from eventd.audit.engine.ledger_summaries import LedgerSummary, hash_of
 from eventd.audit.engine.pair_figures import RowComparison
 from eventd.audit.engine.plan import LakePlan, NodeEpoch
 from eventd.audit.engine.row_marks import PairKey, UnevenSlots, concerns
-from eventd.audit.engine.segment_jobs import SMALL, SegmentJob, Task, TaskResult, recheck_task, run_task
-from eventd.audit.engine.spark_tasks import group_pieces, run_pieces
-from eventd.audit.engine.state import FOLDER, State
+from eventd.audit.engine.segment_jobs import SMALL, CellMaker, DigestCheck, SegmentJob, SegmentJobs
+from eventd.audit.engine.spark_tasks import FileShares, group_files, run_on_files
+from eventd.audit.engine.state import State
 from eventd.audit.report.findings import NO_BATCH, OTHER_RECEIPT, Discrepancy, Kind
+from eventd.audit.spark.locations import Location
+from eventd.audit.spark.session import cores_of
 from eventd.lake.reader import Survey, read_segment
 from eventd.lake.schema import Ledger
-from eventd.lake.storage import connect
 from eventd.lake.writer import Segment
-from eventd.runtime.chance import SYSTEM
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,13 +46,14 @@ _MOST_PARTS: Final = 2_000
 class LakeReader:
     """Reads the lake through Spark. `hours` [first, last) are the requested hours since 1970 of the events' own time.
 
-    `now` is in microseconds. `rechecked` is the number of known segments whose digests were checked again. `unreadable`
-    has the reason why a segment could not be read, by name; `read` are the jobs that this run executed.
+    `out` has the state. `now` is in microseconds. `rechecked` is the number of known segments whose digests were
+    checked again. `unreadable` has the reason why a segment could not be read, by name; `read` are the jobs that this
+    run executed.
     """
 
     spark: SparkSession
-    lake: str
-    out: str
+    lake: Location
+    out: Location
     survey: Survey
     state: State
     hours: tuple[int, int]
@@ -75,11 +77,8 @@ class LakeReader:
             elif entry is not None and self._is_near(segment):  # others are not read by this run
                 known.append((entry.read_at, segment))
         jobs = oldest_jobs(known, percent)
-        tasks = [Task(lake=self.lake, out=self.out, file="", jobs=tuple(part)) for part in self.shares(jobs)]
         changed: set[str] = set()
-        for text in run_pieces(
-            self.spark, _TaskWork([msgspec.msgpack.encode(task) for task in tasks], recheck_task), len(tasks)
-        ):
+        for text in run_on_files(self.spark, self.shares(jobs), DigestCheck(SegmentJobs(jobs))):
             changed.update(msgspec.msgpack.decode(text, type=list[str]))
         for job in jobs:
             if job.name in changed:
@@ -144,58 +143,58 @@ class LakeReader:
 
     def _run(self, jobs: Sequence[SegmentJob]) -> None:
         """Run the jobs in Spark's tasks; keep their results in the state, and their errors in `unreadable`."""
-        tasks = [
-            Task(lake=self.lake, out=self.out, file=f"{FOLDER}/cells-{SYSTEM.token(8).hex()}.parquet", jobs=tuple(part))
-            for part in self.shares(jobs)
-        ]
         done = {job.name: job for job in jobs}
-        for text in run_pieces(
-            self.spark, _TaskWork([msgspec.msgpack.encode(task) for task in tasks], run_task), len(tasks)
-        ):
-            result = msgspec.msgpack.decode(text, type=TaskResult)
+        for result in write_cells(self.spark, self.shares(jobs), CellMaker(SegmentJobs(jobs)), self.out):
             self.unreadable |= result.errors
             for name in {*result.rows, *result.errors}:
                 self.state.learn(done[name], result, self.now)
                 self.read.append(done[name])
 
-    def shares(self, jobs: Sequence[SegmentJob]) -> list[list[SegmentJob]]:
-        """Return the jobs in shares of about the same size, one per task."""
+    def shares(self, jobs: Sequence[SegmentJob]) -> FileShares:
+        """Return the files of the jobs' segments in shares of about the same size, one per task."""
         if not jobs:
-            return []
+            return FileShares(self.lake, ())
         total = sum(job.manifest.bytes for job in jobs)
-        least = self.spark.sparkContext.defaultParallelism * _TASKS
+        least = self.cores * _TASKS
         pieces = min(len(jobs), max(least, total // _PER_TASK))
-        shares: list[list[SegmentJob]] = [[] for _ in range(pieces)]
+        shares: list[list[str]] = [[] for _ in range(pieces)]
         weights = [0] * pieces
         for job in sorted(jobs, key=lambda job: -job.manifest.bytes):
             at = weights.index(min(weights))
-            shares[at].append(job)
+            shares[at].append(job.segment.place.data)
             weights[at] += job.manifest.bytes + 1
-        return shares
+        return FileShares(self.lake, shares)
 
     def reconcile(self, coverage: Coverage) -> dict[str, list[pa.Table]]:
         """Return, by name, the tables of `reconcile.reconcile` of all parts, for the cells of the requested hours."""
         near = {one.place.name for one in self.survey.segments if self._is_near(one)}
-        files = [(file, [name for name in names if name in near]) for file, names in self.state.files().items()]
-        cells = reconcile.CellFiles(self.out, [one for one in files if one[1]], self.state.cells, self.hours)
+        named = {file: [name for name in names if name in near] for file, names in self.state.files().items()}
+        segments = {file: names for file, names in named.items() if names}
+        files = FileShares(self.out, [[file] for file in segments])
+        cells = reconcile.CellFilter(segments, self.state.cells, self.hours)
         reach = {node: until + coverage.margin for node, until in coverage.until.items()}
         work = partial(reconcile.reconcile, reach=reach, covered=coverage.ends_by_sender())
-        return group_pieces(self.spark, cells, len(cells.files), reconcile.keys, work, self.parts)
+        return group_files(self.spark, files, cells, reconcile.keys, work, self.parts)
 
     def compare(self, uneven: UnevenSlots, jobs: Sequence[SegmentJob], coverage: Coverage) -> RowComparison:
         """Return the comparison of the rows of uneven slots, read from these jobs' segments that may hold some."""
         near = [job for job in jobs if concerns(uneven, job.segment, job.links)]
-        marks = row_comparison.Marks(self.lake, self.shares(near), uneven)
+        marks = row_comparison.MarkMaker(SegmentJobs(near), uneven)
         work = partial(row_comparison.compare, coverage=coverage)
         return RowComparison.from_tables(
-            group_pieces(self.spark, marks, len(marks.shares), row_comparison.keys, work, self.parts)
+            group_files(self.spark, self.shares(near), marks, row_comparison.keys, work, self.parts)
         )
+
+    @cached_property
+    def cores(self) -> int:
+        """Return the number of cores on which Spark runs tasks."""
+        return cores_of(self.spark)
 
     @property
     def parts(self) -> int:
         """Return the number of parts into which cells and marks are divided by key."""
         rows = sum(entry.rows for entry in self.state.entries.values())
-        return min(max(self.spark.sparkContext.defaultParallelism, rows // _ROWS_OF_A_PART), _MOST_PARTS)
+        return min(max(self.cores, rows // _ROWS_OF_A_PART), _MOST_PARTS)
 
     def receipt_discrepancies(self, unknown: Iterable[Mapping[str, Any]], coverage: Coverage) -> Iterator[Discrepancy]:
         """Yield a discrepancy for each receipt whose batch the peer's ledger lacks, or has with another receipt.
@@ -216,23 +215,12 @@ class LakeReader:
                 yield from self._named(segment, wanted)
 
     def _named(self, segment: Segment, wanted: Mapping[tuple[str, str, int], str]) -> Iterator[Discrepancy]:
-        table = read_segment(connect(self.lake), segment, ["group", "peer", "batch_id"])
+        table = read_segment(self.lake.open(self.spark), segment, ["group", "peer", "batch_id"])
         for row in table.to_pylist():
             detail = wanted.get((row["group"], row["peer"], hash_of(row["batch_id"])))
             if detail is not None:
                 kind = Kind.FORGED if detail == NO_BATCH else Kind.DISAGREEMENT
                 yield Discrepancy(kind, row["group"], segment.manifest.node, row["peer"], 0, row["batch_id"], detail)
-
-
-class _TaskWork:
-    """The work of a Spark task: called with the index of a task, it returns the encoded result of `work`."""
-
-    def __init__(self, tasks: Sequence[bytes], work: Callable[[Task], Any]) -> None:
-        self._tasks = tasks
-        self._work = work
-
-    def __call__(self, piece: int) -> bytes:
-        return msgspec.msgpack.encode(self._work(msgspec.msgpack.decode(self._tasks[piece], type=Task)))
 
 
 def oldest_jobs(known: Sequence[tuple[int, Segment]], percent: float) -> list[SegmentJob]:

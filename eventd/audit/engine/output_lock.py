@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from eventd.audit.spark.locations import Location
 from eventd.errors import Conflict, LakeUnavailable
 from eventd.lake.storage import Storage
 
@@ -44,3 +45,8 @@ def hold_output(out: Storage) -> Iterator[None]:
         file.flush()
         yield
         file.truncate(0)
+
+
+def hold_location(out: Location) -> contextlib.AbstractContextManager[None]:
+    """Lock an output like `hold_output`; one that only Spark reaches has no lock."""
+    return contextlib.nullcontext() if out.by_spark else hold_output(out.open())

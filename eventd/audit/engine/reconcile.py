@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from eventd.audit.engine.bins import edges_of
+from eventd.audit.engine.cell_files import read_cells
 from eventd.audit.engine.cells import SLOTS_PER_HOUR, Measure
 from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, grouped, with_texts
 from eventd.audit.engine.row_marks import PairKey
-from eventd.audit.engine.spark_tasks import keys_of
+from eventd.audit.engine.spark_tasks import OpenFile, keys_of
 from eventd.lake.extra import parquet, pyarrow
-from eventd.lake.storage import Written, connect
+from eventd.lake.storage import Written
 from eventd.runtime.clock import SECOND
 
 if TYPE_CHECKING:
@@ -51,33 +52,34 @@ class CorruptState(Exception):
 
 
 @dataclass(frozen=True)
-class CellFiles:
-    """Files of cells in the state at `out`, the segments that count in each, and the requested hours [first, last).
+class CellFilter:
+    """Reads files of cells. `segments` has those that count in each file, `hours` the requested hours [first, last).
 
-    `written` has the digest of each file. Called with the index of a file, it yields that file's cells of these
-    segments and hours. Raises CorruptState for a file with another digest, and NotFound.
+    `written` has the digest of each file. Called with the files of a task, it yields their cells of these segments and
+    hours. Raises CorruptState for a file with another digest, and NotFound.
     """
 
-    out: str
-    files: Sequence[tuple[str, Sequence[str]]]
+    segments: Mapping[str, Sequence[str]]
     written: Mapping[str, Written]
     hours: tuple[int, int]
 
-    def __call__(self, piece: int) -> Iterator[pa.Table]:
+    def __call__(self, files: Iterator[OpenFile]) -> Iterator[pa.Table]:
         from pyarrow import compute
 
         arrow = pyarrow()
-        file, segments = self.files[piece]
-        data = connect(self.out).read(file)
-        if hashlib.sha256(data).hexdigest() != self.written[file].sha256:
-            raise CorruptState(
-                f"the file {file} in the state of the audit has changed since it was written; check the disk of --out"
-            )
-        table = parquet().read_table(arrow.BufferReader(data)).unify_dictionaries()
-        wanted = compute.is_in(table["segment"].cast(arrow.string()), arrow.array(segments, arrow.string()))
-        hour = hours_of(Columns(table))
-        inside = arrow.array((self.hours[0] <= hour) & (hour < self.hours[1]))
-        yield table.filter(compute.and_(wanted, inside)).drop_columns(["segment"])
+        for file, storage in files:
+            data = read_cells(storage, file)
+            if hashlib.sha256(data).hexdigest() != self.written[file].sha256:
+                raise CorruptState(
+                    f"the file {file} in the state of the audit has changed since it was written; check the disk of"
+                    " --out"
+                )
+            table = parquet().read_table(arrow.BufferReader(data)).unify_dictionaries()
+            wanted = arrow.array(self.segments[file], arrow.string())
+            counts = compute.is_in(table["segment"].cast(arrow.string()), wanted)
+            hour = hours_of(Columns(table))
+            inside = arrow.array((self.hours[0] <= hour) & (hour < self.hours[1]))
+            yield table.filter(compute.and_(counts, inside)).drop_columns(["segment"])
 
 
 def hours_of(cells: Columns) -> Numbers:

@@ -28,12 +28,11 @@ from eventd.audit.engine.row_marks import (
     mark_deliveries,
     mark_events,
 )
-from eventd.audit.engine.segment_jobs import SegmentJob
-from eventd.audit.engine.spark_tasks import keys_of
+from eventd.audit.engine.segment_jobs import SegmentJobs
+from eventd.audit.engine.spark_tasks import OpenFile, keys_of
 from eventd.audit.engine.verdicts import Trail
 from eventd.lake.reader import open_segment
 from eventd.lake.schema import Ledger
-from eventd.lake.storage import connect
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,20 +62,19 @@ def group_uneven(tables: Sequence[pa.Table]) -> UnevenSlots:
 
 
 @dataclass(frozen=True)
-class Marks:
-    """Makes the marks of one share of a lake's segments: of their rows in the slots whose sums differ (uneven ones).
+class MarkMaker:
+    """Makes the marks of segments: of their rows in the slots whose sums differ (uneven ones).
 
-    Called with the index of a share, it yields tables with the marks of that share's rows in these slots. Raises
-    BadSegment and LakeUnavailable.
+    Called with the files of a task, it yields tables with the marks of their rows in these slots. Raises BadSegment and
+    LakeUnavailable.
     """
 
-    lake: str
-    shares: Sequence[Sequence[SegmentJob]]
+    jobs: SegmentJobs
     uneven: UnevenSlots
 
-    def __call__(self, piece: int) -> Iterator[pa.Table]:
-        lake = connect(self.lake)
-        for job in self.shares[piece]:
+    def __call__(self, files: Iterator[OpenFile]) -> Iterator[pa.Table]:
+        for path, lake in files:
+            job = self.jobs.at(path)
             file, book = open_segment(lake, job.segment), job.segment.place.book
             keys, rest = (
                 (EVENT_KEYS, event_columns(job.links)) if book is Ledger.EVENTS else (DELIVERY_KEYS, DELIVERY_ROWS)

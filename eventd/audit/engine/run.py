@@ -15,7 +15,7 @@ from eventd.audit.engine.coverage import find_coverage
 from eventd.audit.engine.lake_reader import LakeReader
 from eventd.audit.engine.mentions import find_mentions
 from eventd.audit.engine.output_files import write_output
-from eventd.audit.engine.output_lock import hold_output
+from eventd.audit.engine.output_lock import hold_location
 from eventd.audit.engine.pair_figures import read_figures, read_senders, read_waiting
 from eventd.audit.engine.plan import make_plan
 from eventd.audit.engine.reconcile import add_pairs
@@ -25,13 +25,15 @@ from eventd.audit.engine.state import State, forget_corrupt, keep, open_state, p
 from eventd.audit.report.findings import group_findings, in_order
 from eventd.audit.report.objectives import ANY, Condition, Objective, Objectives
 from eventd.audit.report.report import MOST_HOURS, Hour, Lake, Period, Report, Settings, Work
+from eventd.audit.spark.locations import Access, Location
+from eventd.audit.spark.session import expected_master, last_cause, master_of, open_session, own_session, quiet
 from eventd.errors import EventdError
 from eventd.lake.address import shown
 from eventd.lake.inventory import lake_state
 from eventd.lake.layout import MINUTE
 from eventd.lake.reader import Survey, survey
 from eventd.lake.schema import SCHEMA_VERSION
-from eventd.lake.storage import connect, open_lake
+from eventd.lake.storage import open_lake
 from eventd.runtime.clock import SECOND, Clock, SystemClock
 from federation.event import format_time
 
@@ -56,6 +58,7 @@ class AuditRequest:
     this machine. `patience`: up to this age (microseconds), a node's last report is no silence, see `find_silences`.
     `recheck`: the percentage, by bytes, of known segments of these hours whose digests are checked again.
     `memory`: what Spark may take on this machine, as Spark writes it.
+    `access`: how the files of lake and output are reached.
     """
 
     lake: str
@@ -69,6 +72,11 @@ class AuditRequest:
     patience: int = PATIENCE
     recheck: float = RECHECK
     memory: str = "2g"
+    access: Access = Access.AUTO
+
+    def places(self, master: str) -> Places:
+        """Return where lake and output are, for the Spark of this master."""
+        return Places(self.access.at(self.lake, master), self.access.at(self.out, master))
 
     @property
     def hours(self) -> tuple[int, int]:
@@ -96,6 +104,18 @@ class _Stopwatch:
         self.stages[name] = round(self.clock.monotonic() - begun, 3)
 
 
+class Places(NamedTuple):
+    """Where the lake and the output of an audit are."""
+
+    lake: Location
+    out: Location
+
+    @property
+    def by_spark(self) -> bool:
+        """Return whether one of them is reached only once Spark runs."""
+        return self.lake.by_spark or self.out.by_spark
+
+
 class Audit(NamedTuple):
     """The result of an audit: the report, all hours (the report may leave some out), and the results of the stages."""
 
@@ -111,12 +131,13 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
     LakeUnusable for one with another schema or a corrupt head, LakeUnavailable if lake or output cannot be reached, and
     Conflict if the output holds an audit of another lake (unless `full`). Errors of Spark pass through unchanged.
     """
-    watch, out = _Stopwatch(clock), connect(request.out)
-    begun = clock.monotonic()
+    watch, begun = _Stopwatch(clock), clock.monotonic()
+    places = request.places(master_of(session))
+    out = places.out.open(session)
     with watch.stage("survey"):
-        surveyed = survey(connect(request.lake))
+        surveyed = survey(places.lake.open(session))
         state = State(lake=surveyed.head.id) if request.full else open_state(out, surveyed.head)
-    reader, found = _read_with_retry(session, request, surveyed, state, watch)
+    reader, found = _read_with_retry(session, request, places, surveyed, state, watch)
     found.coverage.silences = find_silences(
         surveyed,
         now=clock.now(),
@@ -135,15 +156,15 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
 
 
 def _read_with_retry(
-    session: SparkSession, request: AuditRequest, survey: Survey, state: State, watch: _Stopwatch
+    session: SparkSession, request: AuditRequest, places: Places, survey: Survey, state: State, watch: _Stopwatch
 ) -> tuple[LakeReader, StageResults]:
     """Return a reader of the lake, and the results of `_read`; it is retried once if files of cells are corrupt."""
     for retried in (False, True):
-        reader = LakeReader(session, request.lake, request.out, survey, state, request.hours, watch.clock.now())
+        reader = LakeReader(session, places.lake, places.out, survey, state, request.hours, watch.clock.now())
         try:
             return reader, _read(reader, watch, request.recheck)
         except Exception:  # Spark's exceptions have no common base class
-            if retried or not forget_corrupt(connect(request.out), state):
+            if retried or not forget_corrupt(places.out.open(session), state):
                 raise
     raise AssertionError("the second try neither returned nor raised")
 
@@ -154,12 +175,11 @@ def run_on(request: AuditRequest, *, progress: bool = False) -> Report:
     Raises like `audit` and `open_session`, and Conflict if another process writes to the output; a failure inside of
     Spark is an EventdError with a message of one line.
     """
-    from eventd.audit.spark.session import last_cause, open_session, quiet
-
-    out = connect(request.out)
-    prepare_output(out, open_lake(connect(request.lake)), full=request.full)  # report errors before Spark starts
+    places = request.places(expected_master(request.master))
+    if not places.by_spark:  # report errors before Spark starts
+        prepare_output(places.out.open(), open_lake(places.lake.open()), full=request.full)
     with (
-        hold_output(out),
+        hold_location(places.out),
         open_session(
             request.master or None, app="routerctl audit", memory=request.memory, progress=progress, conf=QUICK
         ) as spark,
@@ -171,16 +191,6 @@ def run_on(request: AuditRequest, *, progress: bool = False) -> Report:
             raise
         except Exception as error:  # Spark's exceptions have no common base class
             raise EventdError(f"the audit failed in Spark: {last_cause(str(error))}") from None
-
-
-def own_session(spark: SparkSession) -> SparkSession:
-    """Return a new session on the same Spark, with settings that affect no other session. Spark never frees it."""
-    session = spark.newSession()
-    session.conf.set("spark.sql.session.timeZone", "UTC")
-    # Sums are computed outside of the JVM, which only moves rows; compiling its plans would take longer than it saves.
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.adaptive.enabled", "false")
-    return session
 
 
 def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults:
@@ -300,7 +310,7 @@ def _work(reader: LakeReader) -> Work:
         segments_rechecked=reader.rechecked,
         oldest_read=None if reader.oldest is None else format_time(reader.oldest),
         rows_read=sum(job.manifest.rows for job in reader.read),
-        spark=f"{reader.spark.version} on {reader.spark.sparkContext.master}",
+        spark=f"{reader.spark.version} on {master_of(reader.spark)}",
         version=eventd.__version__,
     )
 

@@ -1,10 +1,12 @@
 """The work of one Spark task in stage 1: read some segments, and write their cells to one file.
 
-Nothing here depends on Spark. A corrupt segment is reported as such; its rows count nowhere.
+A corrupt segment is reported as such; its rows count nowhere.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,13 +22,14 @@ from eventd.audit.engine.cells import (
 from eventd.audit.engine.columns import NEVER, Columns
 from eventd.audit.engine.ledger_summaries import LedgerSummary, columns_of, sum_batches, summarize
 from eventd.audit.engine.link_rows import LinkRow
+from eventd.audit.engine.spark_tasks import OpenFile
 from eventd.errors import Invalid
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.layout import parse_name
 from eventd.lake.manifest import Manifest
 from eventd.lake.reader import BadSegment, open_segment, read_segment
 from eventd.lake.schema import Ledger
-from eventd.lake.storage import Storage, Written, connect
+from eventd.lake.storage import FileDraft, FileReader, Written
 from eventd.lake.writer import Segment
 
 if TYPE_CHECKING:
@@ -55,63 +58,80 @@ class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):
         return Segment(place, self.manifest)
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """Segments of the lake whose cells go into one file of the state; `file` is empty if they are only rechecked."""
-
-    lake: str
-    out: str
-    file: str
-    jobs: tuple[SegmentJob, ...]
-
-
 class TaskResult(msgspec.Struct, kw_only=True):
     """The result of a task, by name of the segment: number of rows, errors of corrupt ones, summaries of small ledgers.
 
-    `written`: size and digest of the file of cells.
+    `file` has the cells; `written`: its size and digest.
     """
 
-    file: str
+    file: str = ""
     written: Written = Written(0, "")
     rows: dict[str, int] = {}
     errors: dict[str, str] = {}
     summaries: dict[str, LedgerSummary] = {}
 
 
-def run_task(task: Task) -> TaskResult:
-    """Read the segments of a task, write their cells to its file, and return the result.
+class SegmentJobs:
+    """The jobs of some segments, found by the path of the segment's file. It is small when pickled for a task."""
 
-    Raises LakeUnavailable if the lake or the state cannot be reached.
+    def __init__(self, jobs: Iterable[SegmentJob]) -> None:
+        self._jobs = {job.segment.place.data: msgspec.msgpack.encode(job) for job in jobs}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def at(self, path: str) -> SegmentJob:
+        """Return the job of the segment whose file has this path."""
+        return msgspec.msgpack.decode(self._jobs[path], type=SegmentJob)
+
+
+@dataclass(frozen=True)
+class CellMaker:
+    """Makes the cells of a task's segments. Called with the files of the segments, it writes their cells to a draft.
+
+    Raises LakeUnavailable if the lake or the draft's storage cannot be reached.
     """
-    lake, result = connect(task.lake), TaskResult(file=task.file)
-    with (
-        connect(task.out).create(task.file) as draft,
-        parquet().ParquetWriter(draft, cell_schema(), compression="zstd", compression_level=1) as writer,
-    ):
-        for job in task.jobs:
+
+    jobs: SegmentJobs
+
+    def __call__(self, files: Iterator[OpenFile], draft: FileDraft) -> TaskResult:
+        result = TaskResult()
+        with parquet().ParquetWriter(draft, cell_schema(), compression="zstd", compression_level=1) as writer:
+            for path, lake in files:
+                job = self.jobs.at(path)
+                try:
+                    table = _cells(lake, job, result)
+                except (BadSegment, pyarrow().ArrowException) as error:
+                    result.errors[job.name] = str(error)
+                    continue
+                if table.num_rows:
+                    writer.write_table(table)
+                result.rows[job.name] = job.manifest.rows
+        result.written = draft.written
+        return result
+
+
+@dataclass(frozen=True)
+class DigestCheck:
+    """Called with the files of segments, it returns the encoded names of those that do not match their manifests.
+
+    Raises LakeUnavailable.
+    """
+
+    jobs: SegmentJobs
+
+    def __call__(self, files: Iterator[OpenFile]) -> bytes:
+        changed = []
+        for path, lake in files:
+            job = self.jobs.at(path)
             try:
-                table = _cells(lake, job, result)
-            except (BadSegment, pyarrow().ArrowException) as error:
-                result.errors[job.name] = str(error)
-                continue
-            if table.num_rows:
-                writer.write_table(table)
-            result.rows[job.name] = job.manifest.rows
-    result.written = draft.written
-    return result
+                open_segment(lake, job.segment)
+            except (BadSegment, pyarrow().ArrowException):
+                changed.append(job.name)
+        return msgspec.msgpack.encode(changed)
 
 
-def recheck_task(task: Task) -> list[str]:
-    """Return the names of the task's segments that do not match their manifests. Raises LakeUnavailable."""
-    lake, changed = connect(task.lake), []
-    for job in task.jobs:
-        try:
-            open_segment(lake, job.segment)
-        except (BadSegment, pyarrow().ArrowException):
-            changed.append(job.name)
-    return changed
-
-
-def _cells(lake: Storage, job: SegmentJob, result: TaskResult) -> pa.Table:
+def _cells(lake: FileReader, job: SegmentJob, result: TaskResult) -> pa.Table:
     segment = job.segment
     book = segment.place.book
     if book is Ledger.EVENTS:
@@ -125,5 +145,5 @@ def _cells(lake: Storage, job: SegmentJob, result: TaskResult) -> pa.Table:
     return cell_schema().empty_table()
 
 
-def _read(lake: Storage, segment: Segment, columns: tuple[str, ...]) -> Columns:
+def _read(lake: FileReader, segment: Segment, columns: tuple[str, ...]) -> Columns:
     return Columns(read_segment(lake, segment, [*dict.fromkeys(("node", "epoch", *columns))]))

@@ -1,4 +1,4 @@
-"""Distributes work to Spark's tasks, and rows by key.
+"""Distributes files to Spark's tasks, and rows by key.
 
 Spark distributes, moves and retries. Each row that it moves is a whole Arrow table, whose rows are made, divided and
 summed outside of the JVM, which would need ten times as long per row.
@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import numpy as np
 
 from eventd.audit.engine.columns import Columns, Numbers
+from eventd.audit.spark.locations import Location
+from eventd.audit.spark.spark_storage import path_below
 from eventd.lake.extra import pyarrow
+from eventd.lake.storage import FileInMemory, FileReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,38 +32,79 @@ _MOST_ROWS: Final = 262_144
 _PRIME: Final = 0x9E3779B97F4A7C15 - (1 << 64)
 
 
-def run_pieces(spark: SparkSession, work: Callable[[int], bytes], pieces: int) -> list[bytes]:
-    """Return the results of `work` for the numbers below `pieces`, each in its own task, in no particular order."""
+class OpenFile(NamedTuple):
+    """A file that a task is to read: its path, and where it is read from."""
+
+    path: str
+    storage: FileReader
+
+
+@dataclass(frozen=True)
+class FileShares:
+    """Files at a location, by path, in shares of about the same size: one for each task.
+
+    If Spark reads the files, it makes shares of its own.
+    """
+
+    at: Location
+    shares: Sequence[Sequence[str]]
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Return a frame of the shares' numbers, or of files and their contents if Spark reads them."""
+        if not self.at.by_spark:
+            return spark.range(0, len(self.shares), 1, len(self.shares))
+        paths = [self.at.for_spark(path) for share in self.shares for path in share]
+        return spark.read.format("binaryFile").load(paths).select("path", "content")
+
+    def open(self, batches: Iterator[pa.RecordBatch]) -> Iterator[OpenFile]:
+        """Yield the files of a task, which has these batches of the frame. A file is in memory only while it is used.
+
+        Raises like `Location.open`.
+        """
+        if not self.at.by_spark:
+            storage = self.at.open()
+            for batch in batches:
+                for share in batch.column(0).to_pylist():
+                    yield from (OpenFile(path, storage) for path in self.shares[share])
+            return
+        folder = urlsplit(self.at.spark_url).path
+        for batch in batches:
+            for address, content in zip(*batch.columns, strict=True):
+                path = path_below(folder, address.as_py())
+                yield OpenFile(path, FileInMemory(path, content.as_py()))
+
+
+def run_on_files(spark: SparkSession, files: FileShares, work: Callable[[Iterator[OpenFile]], bytes]) -> list[bytes]:
+    """Return the results of `work`, one for each task that has files, in no particular order. It must be picklable."""
 
     def carry(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         arrow = pyarrow()
-        for piece in _pieces(batches):
-            yield arrow.record_batch([arrow.array([work(piece)], arrow.binary())], names=["result"])
+        if (opened := not_empty(files.open(batches))) is not None:
+            yield arrow.record_batch([arrow.array([work(opened)], arrow.binary())], names=["result"])
 
-    if not pieces:
+    if not files.shares:
         return []
-    return [bytes(row.result) for row in _numbers(spark, pieces).mapInArrow(carry, "result binary").collect()]
+    return [bytes(row.result) for row in files.frame(spark).mapInArrow(carry, "result binary").collect()]
 
 
-def group_pieces(
+def group_files(
     spark: SparkSession,
-    make: Callable[[int], Iterable[pa.Table]],
-    pieces: int,
+    files: FileShares,
+    make: Callable[[Iterator[OpenFile]], Iterable[pa.Table]],
     keys: Callable[[Columns], Numbers],
     work: Callable[[pa.Table], Mapping[str, pa.Table]],
     parts: int,
 ) -> dict[str, list[pa.Table]]:
     """Return the tables that `work` makes of each part: by name, one for each part that has rows.
 
-    `make` makes the rows, for each number below `pieces` in its own task. `keys` returns a number for each row, and all
-    rows with the same number are in one of the `parts` parts. `make`, `keys` and `work` must be picklable. A part has
-    to fit into the memory of a task.
+    `make` makes the rows of a task's files. `keys` returns a number for each row, and all rows with the same number are
+    in one of the `parts` parts. `make`, `keys` and `work` must be picklable. A part has to fit into the memory of a
+    task.
     """
 
     def parted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for piece in _pieces(batches):
-            for table in make(piece):
-                yield from _in_parts(table, keys(Columns(table)), parts)
+        for table in make(files.open(batches)):
+            yield from _in_parts(table, keys(Columns(table)), parts)
 
     def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         arrow = pyarrow()
@@ -69,22 +116,19 @@ def group_pieces(
                 [arrow.array([*made], arrow.string()), arrow.array(texts, arrow.binary())], _names(_NAMED)
             )
 
-    if not pieces:
+    if not files.shares:
         return {}
-    moved = _numbers(spark, pieces).mapInArrow(parted, _PARTED).repartitionById(parts, "part")
+    moved = files.frame(spark).mapInArrow(parted, _PARTED).repartitionById(parts, "part")
     found: dict[str, list[pa.Table]] = {}
     for row in moved.mapInArrow(joined, _NAMED).collect():
         found.setdefault(row.name, []).append(from_bytes(bytes(row.data)))
     return found
 
 
-def _numbers(spark: SparkSession, pieces: int) -> DataFrame:
-    return spark.range(0, pieces, 1, pieces)
-
-
-def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
-    for batch in batches:
-        yield from batch.column(0).to_pylist()
+def not_empty(files: Iterator[OpenFile]) -> Iterator[OpenFile] | None:
+    """Return an iterator of the same files; None if there are none."""
+    first = next(files, None)
+    return None if first is None else chain([first], files)
 
 
 def _names(columns: str) -> list[str]:

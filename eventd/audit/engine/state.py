@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from eventd.audit.engine.cell_files import FOLDER, read_cells
 from eventd.audit.engine.ledger_summaries import LedgerSummary
 from eventd.audit.engine.plan import ClockOffsets
 from eventd.audit.engine.segment_jobs import SegmentJob, TaskResult
@@ -20,7 +21,6 @@ from eventd.lake.manifest import LakeHead
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, Written
 
-FOLDER: Final = "state"
 INDEX: Final = f"{FOLDER}/index.msgpack"
 VERSION: Final = 6
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
@@ -139,7 +139,7 @@ def forget_corrupt(out: Storage, state: State) -> bool:
 
 def _is_whole(out: Storage, file: str, written: Written) -> bool:
     try:
-        return hashlib.sha256(out.read(file)).hexdigest() == written.sha256
+        return hashlib.sha256(read_cells(out, file)).hexdigest() == written.sha256
     except NotFound:
         return False
 

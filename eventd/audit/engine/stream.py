@@ -17,14 +17,24 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from eventd.audit.engine.final_hours import FinalHours, final_rows, first_hour, open_final
-from eventd.audit.engine.output_lock import hold_output
-from eventd.audit.engine.run import QUICK, AuditRequest, audit, own_session
+from eventd.audit.engine.output_lock import hold_location
+from eventd.audit.engine.run import QUICK, AuditRequest, audit
 from eventd.audit.engine.state import open_state
 from eventd.audit.report.report import Report
 from eventd.audit.source.options import STATES
-from eventd.audit.spark.session import last_cause, open_session, quiet
+from eventd.audit.spark.session import (
+    expected_master,
+    last_cause,
+    master_of,
+    open_session,
+    own_session,
+    quiet,
+    silence_log,
+)
 from eventd.errors import CheckFailed, Conflict, EventdError, Invalid, LakeUnavailable, LakeUnusable, NotFound
-from eventd.lake.storage import connect, open_lake
+from eventd.lake.manifest import NodeState
+from eventd.lake.reader import state_files
+from eventd.lake.storage import Storage, connect, open_lake
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND, Clock, SystemClock
@@ -98,12 +108,13 @@ def stream_on(request: StreamRequest, listener: Listener) -> None:
     LakeUnusable and Conflict like `run_on`; Invalid if no checkpoint can be kept; LakeUnavailable with `once`, or if
     the output cannot be locked (otherwise, it is retried); EventdError for a failure inside of Spark.
     """
-    out = connect(request.audit.out)
+    places = request.audit.places(expected_master(request.audit.master))
     place = checkpoint_of(request)
-    with contextlib.suppress(*(() if request.once else (LakeUnavailable,))):
-        _check(request.audit)  # report errors of the lake before Spark starts
+    if not places.by_spark:  # report errors of the lake before Spark starts
+        with contextlib.suppress(*(() if request.once else (LakeUnavailable,))):
+            _check(places.lake.open(), places.out.open())
     with (
-        hold_output(out),
+        hold_location(places.out),
         open_session(
             request.audit.master or None,
             app="routerctl audit stream",
@@ -120,23 +131,27 @@ def stream_on(request: StreamRequest, listener: Listener) -> None:
 def checkpoint_of(request: StreamRequest) -> str:
     """Return the address of the checkpoint in Spark's form: as requested, or a folder in the output.
 
-    Raises Invalid if none is requested and the output is not a local folder.
+    Raises Invalid if none is requested and the output is an address that Spark does not write to.
     """
     if request.checkpoint:
         given = request.checkpoint
         return given if "://" in given else f"file://{connect(given).locate('')}".rstrip("/")
-    place = connect(request.audit.out).locate(CHECKPOINT)
+    out = request.audit.places(expected_master(request.audit.master)).out
+    if out.by_spark:
+        return out.for_spark(CHECKPOINT)
+    storage = out.open()
+    place = storage.locate(CHECKPOINT)
     if "://" in place:
         raise Invalid(
-            f"--out {connect(request.audit.out).url} is an address, where Spark may not be able to keep its checkpoint",
+            f"--out {storage.url} is an address, where Spark may not be able to keep its checkpoint",
             hint="add --checkpoint DIR: a folder, or an address that Spark can write to",
         )
     return f"file://{place}"
 
 
-def _check(request: AuditRequest) -> FinalHours:
+def _check(lake: Storage, out: Storage) -> FinalHours:
     """Open the final hours of a lake, and check that lake and output belong together. Raises like `stream_on`."""
-    out, head = connect(request.out), open_lake(connect(request.lake))
+    head = open_lake(lake)
     try:
         open_state(out, head)
     except Conflict as error:
@@ -151,6 +166,8 @@ class Stream:
         self, spark: SparkSession, request: StreamRequest, listener: Listener, *, clock: Clock | None = None
     ) -> None:
         self._session = own_session(spark)
+        self._places = request.audit.places(master_of(spark))
+        self._reports: dict[tuple[str, str], int] = {}
         self._request = request
         self._listener = listener
         self._clock = clock or SystemClock()
@@ -218,7 +235,7 @@ class Stream:
 
     def _opened(self) -> FinalHours:
         try:
-            found = _check(self._request.audit)
+            found = _check(self._places.lake.open(self._session), self._places.out.open(self._session))
         except NotFound as error:
             raise self._as_unavailable(error) from None
         self._found_before = True
@@ -226,22 +243,43 @@ class Stream:
         return found
 
     def _start(self) -> StreamingQuery:
-        if find_spec("pyspark_eventd") is None:  # only our code was sent to the cluster
-            from eventd.audit.source import register
-
-            register(self._session)
-        rows = self._session.readStream.format("eventd").option("book", STATES).option("onGap", "skip")
-        writer = rows.load(self._request.audit.lake).writeStream.foreachBatch(self._on_batch)
+        writer = self._rows().writeStream.foreachBatch(self._on_batch)
         writer = writer.option("checkpointLocation", self._request.checkpoint)
         if self._request.once:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{self._request.every // 1000} milliseconds").start()
 
+    def _rows(self) -> DataFrame:
+        """Return a stream with a batch whenever a node has reported.
+
+        If Spark reads the lake, Python cannot read the reports while it plans a batch. Then there is a batch at every
+        interval, and `_on_batch` looks for new reports.
+        """
+        if self._places.lake.by_spark:
+            return self._session.readStream.format("rate").option("rowsPerSecond", 1).load()
+        if find_spec("pyspark_eventd") is None:  # only our code was sent to the cluster
+            from eventd.audit.source import register
+
+            register(self._session)
+        rows = self._session.readStream.format("eventd").option("book", STATES).option("onGap", "skip")
+        return rows.load(self._request.audit.lake)
+
+    def _has_news(self) -> bool:
+        """Return whether a node has reported since the last call; True if Spark looks for reports itself."""
+        if not self._places.lake.by_spark:
+            return True
+        files = state_files(self._places.lake.open(self._session))
+        found = {
+            (file.slug, file.epoch): file.state.as_of if isinstance(file.state, NodeState) else 0 for file in files
+        }
+        news, self._reports = found != self._reports, found
+        return news
+
     def _stop(self, query: StreamingQuery) -> None:
         """End the query. A running batch is abandoned; the files it has written are complete."""
         with contextlib.suppress(Exception):
             if query.isActive:
-                self._session.sparkContext.setLogLevel("OFF")  # do not log the tasks that are cancelled
+                silence_log(self._session)  # do not log the tasks that are cancelled
                 query.stop()
 
     def _on_batch(self, rows: DataFrame, number: int) -> None:
@@ -252,7 +290,8 @@ class Stream:
         """
         try:
             if not self._listener.ended:
-                self._audit()
+                if self._has_news():
+                    self._audit()
                 return
         except BaseException as error:
             self._failure = error

@@ -1,4 +1,4 @@
-"""Spark sessions: Java, logging, and the packages for a cluster.
+"""Spark sessions and Spark's file systems: Java, logging, and the packages for a cluster.
 
-May import: settings.
+May import: lake, settings.
 """

@@ -91,7 +91,7 @@ def open_session(
         running.conf.set("spark.sql.session.timeZone", "UTC")
         yield running
         return
-    submitted = "PYSPARK_GATEWAY_PORT" in java_environment()
+    submitted = _is_submitted()
     with contextlib.ExitStack() as stack:
         settings = {**_ALWAYS, "spark.app.name": app, "spark.ui.showConsoleProgress": str(progress).lower()}
         if not submitted:
@@ -190,6 +190,53 @@ def _start(kind: type[SparkSession], settings: Mapping[str, str]) -> SparkSessio
         raise SparkUnavailable(f"Spark did not start: {last_cause(str(error))}") from None
 
 
+def own_session(spark: SparkSession) -> SparkSession:
+    """Return a new session on the same Spark, with settings that affect no other session. Spark never frees it."""
+    session = spark.newSession()
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        # Sums are computed outside of the JVM, which only moves rows; compiling its plans would take longer than it
+        # saves.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.adaptive.enabled": "false",
+        # Where Spark reads files, each is a row: small ones are put together in a task, and one at a time is in memory.
+        "spark.sql.files.maxPartitionBytes": str(48 << 20),
+        "spark.sql.files.openCostInBytes": str(64 << 10),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
+    }
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    return session
+
+
+def expected_master(given: str) -> str:
+    """Return the master that a session will have, as far as it is known: `given`, or a name that is no local one.
+
+    Under `spark-submit`, Spark itself chooses it.
+    """
+    return given or ("spark-submit" if _is_submitted() else "")
+
+
+def master_of(spark: SparkSession) -> str:
+    """Return the master of a running Spark, such as `local[*]`."""
+    return spark.conf.get("spark.master") or ""
+
+
+def cores_of(spark: SparkSession) -> int:
+    """Return the number of cores on which a running Spark runs tasks."""
+    context = getattr(spark, "sparkContext", None)  # not there with Spark Connect
+    if context is not None:
+        return int(context.defaultParallelism)
+    from pyspark.sql.functions import spark_partition_id
+
+    # Spark makes a range of as many partitions.
+    return spark.range(0, 1 << 16).select(spark_partition_id().alias("part")).distinct().count()
+
+
+def _is_submitted() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in java_environment()
+
+
 @contextlib.contextmanager
 def quiet(spark: SparkSession) -> Iterator[None]:
     """Suppress the log output about failed queries; we report these in one line.
@@ -198,9 +245,11 @@ def quiet(spark: SparkSession) -> Iterator[None]:
     """
     bridge = [logging.getLogger(name) for name in ("py4j.clientserver", "py4j.java_gateway")]
     before = [one.level for one in bridge]
-    log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
-    for name in _NOISY:
-        log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
+    context = getattr(spark, "sparkContext", None)
+    if context is not None:  # the log of Spark Connect is on its server
+        log4j: Any = context._jvm.org.apache.logging.log4j
+        for name in _NOISY:
+            log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
     for one in bridge:
         one.setLevel(logging.CRITICAL + 1)
     try:
@@ -208,6 +257,13 @@ def quiet(spark: SparkSession) -> Iterator[None]:
     finally:
         for one, level in zip(bridge, before, strict=True):
             one.setLevel(level)
+
+
+def silence_log(spark: SparkSession) -> None:
+    """Switch off the log of a Spark that is about to stop; with Spark Connect, the log is the server's."""
+    context = getattr(spark, "sparkContext", None)
+    if context is not None:
+        context.setLogLevel("OFF")
 
 
 def last_cause(text: str) -> str:

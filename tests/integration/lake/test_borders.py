@@ -4,19 +4,21 @@ folders."""
 from __future__ import annotations
 
 import os
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from eventd.audit.engine.segment_jobs import SegmentJob, Task, run_task
+from eventd.audit.engine.segment_jobs import CellMaker, SegmentJob, SegmentJobs
+from eventd.audit.engine.spark_tasks import OpenFile
 from eventd.errors import LakeUnavailable
 from eventd.lake.compaction import DAY, retaining
 from eventd.lake.layout import ARCHIVE, LANDING, archived, day_of, landing, state_path
 from eventd.lake.manifest import encode
 from eventd.lake.reader import TroubleKind, survey
 from eventd.lake.schema import Ledger
-from eventd.lake.storage import connect
+from eventd.lake.storage import FileDraft, connect
 from eventd.lake.writer import Segment, write_segment
 from tests.support.lakes import EPOCH, NOON, numbered, ship, ship_state, table
 
@@ -104,7 +106,8 @@ def test_rows_of_another_node_or_epoch_are_not_counted(lake: str, book: Ledger, 
     place = landing(book, "site-b", EPOCH, 10, 12, at=NOON)
     segment = write_segment(connect(lake), place, table(book, rows), node="site-b", now=NOON)
     job = SegmentJob(name=place.name, manifest=segment.manifest)
-    outcome = run_task(Task(lake=lake, out=str(tmp_path / "out"), file="state/cells.parquet", jobs=(job,)))
+    file = OpenFile(segment.place.data, connect(lake))
+    outcome = CellMaker(SegmentJobs([job]))(iter([file]), FileDraft(BytesIO()))
     assert outcome.rows == {}
     assert outcome.errors == {place.name: f"its rows are of another {column} than its manifest"}
 

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from msgspec.structs import replace
 
 from eventd.audit.engine.lake_reader import LakeReader
 from eventd.audit.engine.state import KnownSegment, State
+from eventd.audit.spark.locations import Location
 from eventd.lake.layout import MINUTE
 from eventd.lake.reader import survey
 from eventd.lake.storage import connect
 from tests.support.lakes import NOON, ship, ship_state
+from tests.support.local_spark import LocalSpark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 HOUR = 60 * MINUTE
 ALL = (-(1 << 40), 1 << 40)
 
 
 @pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def lake(tmp_path: Path) -> str:
     """Four segments, each of another hour; what Spark's tasks would do is done here."""
 
-    def run_pieces(spark: Any, work: Callable[[int], bytes], pieces: int) -> list[bytes]:
-        return [work(piece) for piece in range(pieces)]
-
-    monkeypatch.setattr("eventd.audit.engine.lake_reader.run_pieces", run_pieces)
     storage = connect(str(tmp_path / "lake"))
     for number in range(4):
         ship(storage, 10 * number, 10 * number + 10, at=NOON + number * HOUR)
@@ -43,8 +42,8 @@ def reader(lake: str, *read_at: int, hours: tuple[int, int] = ALL) -> LakeReader
         segment.place.name: KnownSegment(sha256=segment.manifest.sha256, rows=10, file="f", read_at=time)
         for segment, time in zip(found.segments, read_at, strict=True)
     }
-    spark = cast("Any", SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)))
-    return LakeReader(spark, lake, "out", found, State(lake="l", entries=entries), hours, now=100)
+    spark = cast("SparkSession", LocalSpark())
+    return LakeReader(spark, Location(lake), Location("out"), found, State(lake="l", entries=entries), hours, now=100)
 
 
 def times(of: LakeReader) -> list[int]:

@@ -1,0 +1,81 @@
+"""Decides how the files of a lake and of an audit's output are reached: by Python through fsspec, or by Spark.
+
+On one machine, Python opens them. On a cluster, Spark does: its executors then need no package for an object store, and
+there is one set of credentials, that of Spark.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from eventd.audit.spark.spark_storage import SparkStorage
+from eventd.errors import Invalid
+from eventd.lake.address import shown
+from eventd.lake.storage import Storage, connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_GLOB: Final = re.compile(r"[*?\[\]{}\\]")
+"""Characters of a pattern in Spark's paths."""
+_ONE_MACHINE: Final = re.compile(r"local(\[.*)?$")
+
+
+class Access(StrEnum):
+    """How files are reached; AUTO: through Spark if an address is read on a cluster, otherwise through fsspec."""
+
+    AUTO = "auto"
+    FSSPEC = "fsspec"
+    SPARK = "spark"
+
+    def at(self, url: str, master: str) -> Location:
+        """Return the location of a path or an address, for the Spark of this master (empty: this machine).
+
+        A path is one that every machine has, so Python opens it, unless SPARK asks for the other way.
+        """
+        is_address = "://" in url and not url.startswith("file://")
+        on_cluster = bool(master) and _ONE_MACHINE.match(master) is None
+        return Location(url, self is Access.SPARK or (self is Access.AUTO and is_address and on_cluster))
+
+
+@dataclass(frozen=True)
+class Location:
+    """A path or an address, and whether Spark reads and writes there. It may hold a secret and must not be shown."""
+
+    url: str
+    by_spark: bool = False
+
+    def open(self, spark: SparkSession | None = None) -> Storage:
+        """Return the storage, for this process; `spark` is needed if Spark reads and writes there.
+
+        Raises MissingExtra, LakeUnusable for an address without a file system, and Invalid like `spark_url`.
+        """
+        if not self.by_spark:
+            return connect(self.url)
+        if spark is None:
+            raise ValueError("a location that Spark reads cannot be opened without Spark")
+        return SparkStorage(spark, self.spark_url)
+
+    @property
+    def spark_url(self) -> str:
+        """Return the address as Spark takes it: `file://` before a path, and `s3a` for `s3`.
+
+        Raises Invalid for an address with characters that Spark takes for a pattern.
+        """
+        if _GLOB.search(self.url):
+            raise Invalid(
+                f"{shown(self.url)} has a character that Spark takes for a pattern",
+                hint="use an address without *, ?, [, ], {, } and \\",
+            )
+        scheme, separator, rest = self.url.rstrip("/").partition("://")
+        if not separator:
+            return f"file://{Path(self.url).expanduser().absolute()}"
+        return f"s3a://{rest}" if scheme == "s3" else f"{scheme}://{rest}"
+
+    def for_spark(self, path: str) -> str:
+        """Return the address of a file or folder there, for Spark."""
+        return f"{self.spark_url}/{path}"
