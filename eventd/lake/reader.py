@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventd.errors import NotFound
+from eventd.lake.copies import copies
 from eventd.lake.coverage import Span, choose, holes
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.layout import (
@@ -46,6 +47,7 @@ class TroubleKind(StrEnum):
     CORRUPT = "corrupt"  # rows are missing or cannot be trusted: a result that involves them is incomplete
     EPOCHS = "epochs"  # a node began a new history: it was restored from a backup, or set up anew
     TWO_NODES = "two nodes"  # two databases ship under one name at the same time
+    TWO_NAMES = "two names"  # one database, or a copy of it, ships one group under two names
 
 
 class Trouble(NamedTuple):
@@ -53,7 +55,7 @@ class Trouble(NamedTuple):
 
     It concerns the row numbers in (after, upto] of `book`; for a problem of a whole node, these are 0, 0 and None.
     `node` is the slug if the name is unknown. `epoch` of EPOCHS and TWO_NODES problems is the later one; `message`
-    names both and their times.
+    names both and their times. `node` of TWO_NAMES is the name that was used later; `message` has both.
     """
 
     kind: TroubleKind
@@ -70,6 +72,7 @@ class Survey(NamedTuple):
     """A lake at one moment: its head, the states of its nodes, segments that hold each row once, and problems.
 
     `digests` has the SHA-256 (hex) of each state and manifest, by path; also of those that cannot be decoded.
+    `strays` are the paths of files in the folders of segments that do not have a segment's name. They do not count.
     """
 
     head: LakeHead
@@ -77,6 +80,7 @@ class Survey(NamedTuple):
     segments: Sequence[Segment]
     troubles: Sequence[Trouble]
     digests: Mapping[str, str] = MappingProxyType({})
+    strays: Sequence[str] = ()
 
 
 class _InvalidSegment(NamedTuple):
@@ -111,9 +115,11 @@ def survey(storage: Storage) -> Survey:
     # This order prevents that shipping or compaction at the same time looks like a loss: the states promise less than
     # the segments listed later, and what left the landing has long been in the archive.
     states, troubles, digests = _read_states(storage)
-    ledgers, manifests = _read_ledgers(storage, [*storage.list(LANDING), *storage.list(ARCHIVE)])
+    entries = [*storage.list(LANDING), *storage.list(ARCHIVE)]
+    ledgers, manifests = _read_ledgers(storage, entries)
     segments: list[Segment] = []
     known = {(slug(state.node), state.epoch) for state in states}
+    damaged = {(trouble.node, trouble.epoch) for trouble in troubles}
     names = {slug(state.node): state.node for state in states}
     reaches = {
         LedgerSlug(slug(s.node), s.epoch, book): Span(r.after, r.upto) for s in states for book, r in s.segments.items()
@@ -127,8 +133,14 @@ def survey(storage: Storage) -> Survey:
         # the node has written them since.
         shown: list[Segment | _InvalidSegment] = [*chosen] if (key.slug, key.epoch) in known else [*chosen, *files.bad]
         troubles += _troubles_of(key, node, files, chosen, _join(reaches.get(key), shown))
-    troubles += [_stateless(*one) for one in sorted({(key.slug, key.epoch) for key in ledgers} - known)]
-    return Survey(head, states, segments, [*troubles, *_histories(states)], digests | manifests)
+    troubles += [_stateless(*one) for one in sorted({(key.slug, key.epoch) for key in ledgers} - known - damaged)]
+    troubles += [*_histories(states), *_two_names(states)]
+    strays = sorted(path for path, _ in entries if _is_stray(path))
+    return Survey(head, states, segments, troubles, digests | manifests, strays)
+
+
+def _is_stray(path: str) -> bool:
+    return path.endswith((DATA, MANIFEST)) and parse_path(path) is None
 
 
 class StateFile(NamedTuple):
@@ -315,6 +327,17 @@ def _histories(states: Sequence[NodeState]) -> Iterator[Trouble]:
             span = f"epoch {before.epoch} from {_iso(before.began_at)} to {_iso(before.as_of)}"
             message = f"{words}: {span}, and epoch {after.epoch} since {_iso(after.began_at)}"
             yield Trouble(kind, node, after.epoch, None, state_path(node, after.epoch), 0, 0, message)
+
+
+def _two_names(states: Sequence[NodeState]) -> Iterator[Trouble]:
+    for before, after in copies(states):
+        shared = "instance" if before.instance == after.instance else "epoch"
+        message = (
+            f"one database under two names: {before.node} and {after.node} ship the same group with the {shared} "
+            f"{getattr(after, shared)}"
+        )
+        path = state_path(after.node, after.epoch)
+        yield Trouble(TroubleKind.TWO_NAMES, after.node, after.epoch, None, path, 0, 0, message)
 
 
 def _iso(micros: int) -> str:

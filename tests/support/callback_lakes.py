@@ -15,8 +15,8 @@ from eventd.lake.storage import Storage, make_lake
 from eventd.lake.writer import write_segment, write_state
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND
-from federation.digest import fingerprint
-from tests.support.lakes import EPOCH, NOON, table
+from federation.digest import digest, fingerprint
+from tests.support.lakes import NOON, table
 
 Row = dict[str, Any]
 ALL: Mapping[str, Any] = {"relay": True}
@@ -35,6 +35,10 @@ class NodeLedgers:
     callbacks: dict[str, PeerState] = field(default_factory=dict)
     deliveries: list[Row] = field(default_factory=list)
     receipts: list[Row] = field(default_factory=list)
+
+    @property
+    def epoch(self) -> str:
+        return f"{self.node:a>16}"
 
     def declare(
         self, name: str, *selections: Mapping[str, Any], begins: int = 0, cursor: int | None = None, version: int = 1
@@ -63,7 +67,7 @@ class NodeLedgers:
         sent = outcome != "expired"
         at = NOON + (position + number) * SECOND
         shared = {"number": number, "peer": receiver, "protocol": "callback", "key_id": "k1", "batch_id": f"m-{number}"}
-        shared |= {"node": self.node, "epoch": EPOCH, "group": "g", "attempts": 1, "status": 204 if sent else 0}
+        shared |= {"node": self.node, "epoch": self.epoch, "group": "g", "attempts": 1, "status": 204 if sent else 0}
         shared |= {"repair": False, "selector_version": 1, "receipt_digest": "", "peer_recorded_at": None} | more
         row = {"position": position, "seq": position, "id": id, "source": source, "type": type, "outcome": outcome}
         times = {"event_at": NOON, "recorded_at": NOON + position * SECOND, "attempt_at": at, "done_at": at + 1000}
@@ -73,7 +77,7 @@ class NodeLedgers:
         unknown = ("accepted", "duplicates", "refused", "peer_upto", "receipt_key_id", "receipt_alg")
         answer = {
             **dict.fromkeys(unknown),
-            **{"link_epoch": EPOCH, "after": position - 1 if after is None else after, "upto": position},
+            **{"link_epoch": self.epoch, "after": position - 1 if after is None else after, "upto": position},
             **{"selection": json.dumps(known.get(version, ALL)), "sent_at": at, "acked_at": at + 1000},
             **{"receipt": '{"requests":1}', "exceptions": "[]", "sent": 1},
         }
@@ -84,10 +88,22 @@ class NodeLedgers:
         make_lake(lake, NOON, SYSTEM)
         held = [
             {
-                **{"node": self.node, "epoch": EPOCH, "group": "g", "number": at, "position": at, "seq": at, "id": id},
-                **{"source": source, "type": type, "subject": "", "own": source == self.node, "event_at": NOON},
-                **{"path": "" if source == self.node else source, "expires_at": None, "fingerprint": fingerprint(id)},
-                **{"recorded_at": NOON + at * SECOND, "payload": None},
+                **{"node": self.node, "epoch": self.epoch, "group": "g", "number": at, "position": at, "seq": at},
+                **{
+                    "id": id,
+                    "source": source,
+                    "type": type,
+                    "subject": "",
+                    "own": source == self.node,
+                    "event_at": NOON,
+                },
+                **{"path": "" if source == self.node else source, "event_at": NOON, "expires_at": None},
+                **{
+                    "fingerprint": fingerprint(id),
+                    "digest": digest(id),
+                    "recorded_at": NOON + at * SECOND,
+                    "payload": None,
+                },
             }
             for at, (id, source, type) in enumerate(self.events, start=1)
         ]
@@ -96,11 +112,11 @@ class NodeLedgers:
         for book, rows in books.items():
             ends[book] = SegmentRange(after=0, upto=len(rows))
             if rows:
-                place = landing(book, self.node, EPOCH, 0, len(rows), at=NOON)
+                place = landing(book, self.node, self.epoch, 0, len(rows), at=NOON)
                 write_segment(lake, place, table(book, rows), node=self.node, now=NOON)
         state = NodeState(
             node=self.node,
-            epoch=EPOCH,
+            epoch=self.epoch,
             instance=self.node,
             began_at=NOON,
             as_of=NOON + 3600 * SECOND,

@@ -13,6 +13,7 @@ from eventd.audit.engine.cells import HOUR
 from eventd.audit.engine.ledger_summaries import LedgerSummary
 from eventd.audit.engine.plan import LakePlan, NodeEpoch, lost_ranges, states_by_node
 from eventd.audit.engine.silence import Silence
+from eventd.lake.copies import copies
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.schema import Ledger
 from eventd.runtime.clock import SECOND
@@ -50,8 +51,9 @@ class Coverage:
     """The coverage of the ledgers of every node. Times are in microseconds.
 
     `until`: the time before which a node's ledgers are complete, by its clock, apart from `blind_spots`. `contested`:
-    nodes under whose name two databases ship, or of whose ledgers the reach is unknown. `since`: the begin of the
-    requested period. `silences`: see `find_silences`. `closed`: the nodes whose ledgers an operator closed.
+    nodes under whose name two databases ship, or whose database ships under two names, or of whose ledgers the reach is
+    unknown. `since`: the begin of the requested period. `silences`: see `find_silences`. `closed`: the nodes whose
+    ledgers an operator closed.
     """
 
     plan: LakePlan
@@ -153,6 +155,7 @@ def find_coverage(
             for book in (Ledger.EVENTS, Ledger.DELIVERIES, Ledger.INBOUND):
                 coverage.blind_spots[before.node, book].append(between)
     coverage.contested = {one.node for one in survey.troubles if one.kind is TroubleKind.TWO_NODES}
+    coverage.contested |= {state.node for pair in copies(survey.nodes) for state in pair}
     _add_beginnings(coverage, survey)
     _add_troubles(coverage, survey, unreadable)
     for owner, book, _, *lost, noted in lost_ranges(summaries):

@@ -229,6 +229,22 @@ def rewritten(segments: Mapping[str, int]) -> list[Limitation]:
     ]
 
 
+def strays(paths: Sequence[str]) -> list[Limitation]:
+    """Return a limitation for the files that do not have a segment's name, such as those of a copied folder, if any."""
+    if not paths:
+        return []
+    files = counted(len(paths), "file does not have", "files do not have")
+    them = "it" if len(paths) == 1 else "them"
+    return [
+        Limitation(
+            kind="stray",
+            where=paths[0],
+            message=f"{files} a segment's name for the folder; the audit did not read {them}",
+            hint="find out who put it there; a copy of a folder belongs outside of the lake",
+        )
+    ]
+
+
 def headline(totals: Totals, findings: Sequence[Finding], *, sure: bool, doubts: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the verdict in a few sentences, the figures first; `sure`: the completeness of the whole lake is known."""
     due = totals.delivered + totals.missing + totals.disputed + totals.unproven

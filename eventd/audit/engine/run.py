@@ -271,7 +271,11 @@ def _report(found: StageResults, reader: LakeReader, request: AuditRequest, cloc
         keys=tuple(report_details.make_keys(found)),
         refusals=tuple(report_details.make_refusals(found)),
         receipts=tuple(report_details.make_receipts(found)),
-        troubles=(*report_details.make_limitations(found), *report_details.rewritten(found.rewritten)),
+        troubles=(
+            *report_details.make_limitations(found),
+            *report_details.rewritten(found.rewritten),
+            *report_details.strays(found.survey.strays),
+        ),
         work=_work(reader),
     )
     return report, hours

@@ -6,13 +6,15 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from eventd.errors import Invalid, LakeUnusable, NotFound
 from eventd.lake.layout import HEAD, archived, landing, slug, state_path
+from eventd.lake.manifest import GroupState
 from eventd.lake.reader import BadSegment, Survey, Trouble, TroubleKind, read_segment, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, make_lake
-from eventd.lake.writer import Segment, write_segment
+from eventd.lake.writer import Segment, write_segment, write_state
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND
 from tests.support.lakes import EPOCH, NOON, numbered, ship, ship_state
@@ -275,6 +277,49 @@ def test_two_nodes_with_one_name(storage: Storage) -> None:
     trouble = only_trouble(survey(storage))
     assert trouble.kind is TroubleKind.TWO_NODES
     assert trouble.message.startswith("two nodes under one name: ")
+
+
+def with_group(storage: Storage, node: str, group: str, **known: Any) -> None:
+    """Ship the state of a node that is in one group."""
+    write_state(storage, replace(ship_state(storage, 0, node=node, **known), groups=(GroupState(group=group),)))
+
+
+@pytest.mark.parametrize("known", [{"epoch": "b" * 16}, {"instance": "j"}], ids=["another epoch", "another instance"])
+def test_one_database_under_two_names(storage: Storage, known: dict[str, Any]) -> None:
+    with_group(storage, "site-a", "g")
+    with_group(storage, "site-b", "g", began_at=NOON + HOUR, **known)
+    trouble = only_trouble(survey(storage))
+    assert (trouble.kind, trouble.node) == (TroubleKind.TWO_NAMES, "site-b")
+    assert trouble.message.startswith("one database under two names: site-a and site-b ship the same group with the ")
+
+
+def test_a_node_with_another_name_in_each_group_is_fine(storage: Storage) -> None:
+    with_group(storage, "site-a", "g")
+    with_group(storage, "site-b", "h")
+    assert survey(storage).troubles == []
+
+
+def test_a_state_that_was_copied_to_another_node_is_one_trouble(storage: Storage) -> None:
+    ship(storage, 0, 4)
+    ship_state(storage, 4)
+    storage.put(state_path("site-b", EPOCH), storage.read(state_path("site-a", EPOCH)))
+    assert "belongs to another node" in only_trouble(survey(storage)).message
+
+
+def test_a_state_that_cannot_be_read_is_one_trouble_although_its_node_has_segments(storage: Storage) -> None:
+    ship(storage, 0, 4)
+    storage.put(state_path("site-a", EPOCH), b"{")
+    assert "is not JSON" in only_trouble(survey(storage)).message
+
+
+def test_files_of_a_copied_folder_are_strays(storage: Storage) -> None:
+    segment = ship(storage, 0, 4)
+    ship_state(storage, 4)
+    copied = [path.replace("node=", "node=copy-") for path in (segment.place.manifest, segment.place.data)]
+    for path in copied:
+        storage.put(path, b"")
+    found = survey(storage)
+    assert (ranges(found), found.troubles, found.strays) == ([(0, 4)], [], copied)
 
 
 def test_two_nodes_with_their_own_names_are_fine(storage: Storage) -> None:
