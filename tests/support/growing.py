@@ -57,7 +57,7 @@ class GrowingLake:
 
 
 def _cut(state: NodeState, segments: Sequence[Segment]) -> NodeState:
-    """Return the state with the tables that are present."""
+    """Return the state with the tables that are present; which seq its groups have reached is not known."""
     ends: dict[Ledger, int] = {}
     for place, manifest in segments:
         if (manifest.node, manifest.epoch) == (state.node, state.epoch):
@@ -67,4 +67,5 @@ def _cut(state: NodeState, segments: Sequence[Segment]) -> NodeState:
         for book, reach in state.segments.items()
         if book in ends
     }
-    return replace(state, books=ends, segments=reaches)
+    groups = tuple(replace(group, last_seq=-1) for group in state.groups)
+    return replace(state, books=ends, segments=reaches, groups=groups)

@@ -11,11 +11,14 @@ from typing import Any, Final, TypeVar
 
 from eventd.audit.engine.cells import HOUR, Measure
 from eventd.audit.engine.coverage import Coverage
+from eventd.audit.engine.erasures import Erasures
+from eventd.audit.engine.hidden_events import HiddenEvents, hidden_events
 from eventd.audit.engine.ledger_summaries import LedgerSummary
 from eventd.audit.engine.link_rows import ENDLESS
 from eventd.audit.engine.mentions import Mentions
 from eventd.audit.engine.pair_figures import (
     COUNTED,
+    HIDDEN,
     HourKey,
     OldestPending,
     PairFigures,
@@ -60,6 +63,9 @@ class StageResults:
     senders: Mapping[PairKey, tuple[str, ...]]
     mentions: Mentions = field(default_factory=Mentions)
     comparison: RowComparison = field(default_factory=RowComparison)
+    erasures: Erasures = field(default_factory=Erasures)
+    damaged: Mapping[str, int] = field(default_factory=dict)
+    """See `count_damaged`."""
     findings: list[Finding] = field(default_factory=list)
     rewritten: Mapping[str, int] = field(default_factory=dict)
     """Segments whose digest changed after an audit had read them, with the time of discovery (microseconds)."""
@@ -68,6 +74,20 @@ class StageResults:
     def open_slots(self) -> dict[tuple[Kind, PairKey], list[int]]:
         """Return the slot (minute since 1970) of each MISSING and DISAGREEMENT of an event, by kind and pair."""
         return self.comparison.slots(Kind.MISSING, Kind.DISAGREEMENT)
+
+    @cached_property
+    def changes(self) -> Mapping[PairKey, Counter[str]]:
+        """Return how the comparison of rows changes the counts of each pair."""
+        return changes_by_pair(self.comparison.changes)
+
+    def senders_of(self, key: PairKey) -> tuple[str, ...]:
+        """Return the senders of a pair; the source of one without links."""
+        return self.senders.get(key) or (key.source,)
+
+    def hidden(self, key: PairKey) -> list[HiddenEvents]:
+        """Return the events of a pair that were erased, or are in a damaged part of a ledger: see `hidden_events`."""
+        delivered = self.changes.get(key, Counter())[HIDDEN]
+        return hidden_events(key, self.senders_of(key), self.damaged, self.erasures, delivered)
 
 
 def completeness_of(figures: Figures, *, sure: bool) -> float | None:
@@ -83,18 +103,16 @@ def completeness_of(figures: Figures, *, sure: bool) -> float | None:
 
 def make_pairs(results: StageResults, objectives: Objectives) -> list[Pair]:
     """Return, sorted, the report's figures of each pair with expected events or a declared link from source to peer."""
-    changes = changes_by_pair(results.comparison.changes)
     states = {(state.node, group, peer.peer): (state, peer) for state, group, peer in _links(results.survey)}
     declared = {PairKey(group, node, peer) for node, group, peer in states}
     pairs = []
-    for key in sorted({*results.figures, *changes, *declared}):
+    for key in sorted({*results.figures, *results.changes, *declared}):
         figures = results.figures.get(key, PairFigures())
         counts = counts_of(figures)
-        for name, n in changes.get(key, Counter()).items():
+        for name, n in results.changes.get(key, Counter()).items():
             counts[name] += n
         if key.peer and (counts["expected"] or key in declared):
-            senders = results.senders.get(key) or (key.source,)
-            pairs.append(_pair(results, key, figures, counts, senders, states, objectives))
+            pairs.append(_pair(results, key, figures, counts, results.senders_of(key), states, objectives))
     return pairs
 
 
@@ -114,7 +132,11 @@ def _pair(
     objectives: Objectives,
 ) -> Pair:
     link = next((states[at] for at in ((node, key.group, key.peer) for node in senders) if at in states), None)
+    hidden = results.hidden(key)
+    for name in ("expected", "unproven"):
+        counts[name] += sum(one.events for one in hidden)
     notes = (*_notes(results.coverage, key, senders), *_silence_notes(results.coverage, key, senders))
+    notes += tuple(one.note for one in hidden)
     pair = Pair(
         group=key.group,
         source=key.source,
@@ -230,8 +252,8 @@ def _proven_until(results: StageResults, key: PairKey) -> int:
 
     -ENDLESS if none can, ENDLESS if no node of the pair has a silence.
     """
-    senders = results.senders.get(key) or (key.source,)
-    if any(True for _ in _notes(results.coverage, key, senders)):
+    senders = results.senders_of(key)
+    if results.hidden(key) or any(True for _ in _notes(results.coverage, key, senders)):
         return -ENDLESS
     nodes = (key.source, *senders, key.peer)
     ends = [silence.covered for node, silence in results.coverage.silences.items() if node in nodes]

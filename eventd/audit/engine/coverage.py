@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from eventd.audit.engine.cells import HOUR
+from eventd.audit.engine.holes import Hole
 from eventd.audit.engine.ledger_summaries import LedgerSummary
 from eventd.audit.engine.plan import LakePlan, NodeEpoch, lost_ranges, states_by_node
 from eventd.audit.engine.silence import Silence
@@ -53,7 +54,7 @@ class Coverage:
     `until`: the time before which a node's ledgers are complete, by its clock, apart from `blind_spots`. `contested`:
     nodes under whose name two databases ship, or whose database ships under two names, or of whose ledgers the reach is
     unknown. `since`: the begin of the requested period. `silences`: see `find_silences`. `closed`: the nodes whose
-    ledgers an operator closed.
+    ledgers an operator closed. `holes`: the erased rows of `events`, by node and group.
     """
 
     plan: LakePlan
@@ -63,6 +64,17 @@ class Coverage:
     since: int = _ALWAYS[0]
     silences: Mapping[str, Silence] = field(default_factory=dict)
     closed: set[str] = field(default_factory=set)
+    holes: Mapping[tuple[str, str], Sequence[Hole]] = field(default_factory=dict)
+
+    def hole_with(self, node: str, group: str, seq: int) -> Hole | None:
+        """Return the hole in a node's ledger that includes a seq of the node; None if there is none."""
+        holes = self.holes.get((node, group), ())
+        return next((hole for hole in holes if hole.first <= seq <= hole.last), None)
+
+    def hole_during(self, node: str, group: str, times: tuple[int, int]) -> Hole | None:
+        """Return the first hole that may hold an event that the node recorded between two times, by its clock."""
+        holes = self.holes.get((node, group), ())
+        return next((hole for hole in holes if hole.times[0] <= times[1] and times[0] <= hole.times[1]), None)
 
     def has_ledgers(self, node: str) -> bool:
         """Return whether the lake has a readable state of the node, which says how far its ledgers reach."""
@@ -88,6 +100,10 @@ class Coverage:
         if not self.has_ledgers(node) or node in self.contested or times[1] >= self.until[node]:
             return False
         return not any(spot.hides(slot, times, position) for spot in self.blind_spots.get((node, book), ()))
+
+    def is_damaged(self, node: str, book: Ledger, slot: int, times: tuple[int, int]) -> bool:
+        """Return whether the row of an event of the slot, recorded between two times, may be in a damaged part."""
+        return any(spot.why and spot.hides(slot, times, None) for spot in self.blind_spots.get((node, book), ()))
 
     def damage_of(self, node: str) -> str:
         """Return a reason of the blind spots of the node's ledgers `events` and `deliveries`; empty for none."""

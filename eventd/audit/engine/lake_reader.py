@@ -20,6 +20,7 @@ from eventd.audit.engine.pair_figures import RowComparison
 from eventd.audit.engine.plan import LakePlan, NodeEpoch
 from eventd.audit.engine.row_marks import PairKey, UnevenSlots, concerns
 from eventd.audit.engine.segment_jobs import SMALL, CellMaker, DigestCheck, SegmentJob, SegmentJobs
+from eventd.audit.engine.seq_runs import SeqRun
 from eventd.audit.engine.spark_tasks import FileShares, group_files, run_on_files
 from eventd.audit.engine.state import State
 from eventd.audit.report.findings import NO_BATCH, OTHER_RECEIPT, Discrepancy, Kind
@@ -134,6 +135,12 @@ class LakeReader:
         self._run([job for job in jobs if not self.state.knows(job, plan.clocks)])
         self.state.keep_only([one.place.name for one in self.survey.segments])
         return [job for job in jobs if job.name not in self.unreadable]
+
+    @property
+    def runs(self) -> dict[str, list[SeqRun]]:
+        """Return the runs of seqs of the segments of `events` that this or an earlier run has read, by name."""
+        known = ((name, entry.runs) for name, entry in self.state.entries.items())
+        return {name: runs for name, runs in known if runs is not None and name not in self.unreadable}
 
     def _is_near(self, segment: Segment) -> bool:
         slots = segment.manifest.slots

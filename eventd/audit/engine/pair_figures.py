@@ -24,6 +24,10 @@ FOREIGN.
 """
 
 
+HIDDEN = "hidden"
+"""The name of a count beside those of a report: events that are known by their delivery alone, see `Verdict`."""
+
+
 class HourKey(NamedTuple):
     """One pair, one type of event, one hour since 1970."""
 
@@ -73,10 +77,11 @@ class PairFigures:
 
 
 class LocatedDiscrepancy(NamedTuple):
-    """A discrepancy, and the slot of its event."""
+    """A discrepancy, the slot of its event, and the first seq of a hole in which an ERASED event may lie (0: none)."""
 
     discrepancy: Discrepancy
     slot: int
+    hole: int = 0
 
 
 class OldestPending(NamedTuple):
@@ -106,9 +111,12 @@ class RowComparison:
         """Judge an event at one peer, and add its discrepancies and its changes to the counts."""
         verdict = judge(trail, coverage)
         self.compared += 1
-        self.located += [LocatedDiscrepancy(discrepancy, trail.slot) for discrepancy in verdict.discrepancies]
+        self.located += [
+            LocatedDiscrepancy(discrepancy, trail.slot, verdict.hole) for discrepancy in verdict.discrepancies
+        ]
         pair = PairKey(trail.group, trail.source, trail.peer)
-        _add(self.changes[HourKey(pair, trail.type, trail.slot // SLOTS_PER_HOUR)], _change(trail, verdict.outcome))
+        change = _change(trail, verdict.outcome) | {HIDDEN: int(verdict.hidden)}
+        _add(self.changes[HourKey(pair, trail.type, trail.slot // SLOTS_PER_HOUR)], change)
         if verdict.outcome is DeliveryOutcome.PENDING and trail.restored:
             _keep_oldest(self.waiting, pair, OldestPending(trail.restored_at, trail.slot))
 
@@ -120,7 +128,7 @@ class RowComparison:
     def slots(self, *kinds: Kind) -> dict[tuple[Kind, PairKey], list[int]]:
         """Return the slot of each discrepancy of these kinds, by kind and pair; a slot occurs once per discrepancy."""
         found: dict[tuple[Kind, PairKey], list[int]] = defaultdict(list)
-        for discrepancy, slot in self.located:
+        for discrepancy, slot, _ in self.located:
             if discrepancy.kind in kinds:
                 found[discrepancy.kind, PairKey(*discrepancy[1:4])].append(slot)
         return found
@@ -130,8 +138,8 @@ class RowComparison:
         import pyarrow as pa
 
         rows = [
-            {**each._asdict(), **each.evidence._asdict(), "kind": each.kind.value, "slot": slot}
-            for each, slot in self.located
+            {**each._asdict(), **each.evidence._asdict(), "kind": each.kind.value, "slot": slot, "hole": hole}
+            for each, slot, hole in self.located
         ]
         changes = [
             {**key.pair._asdict(), "type": key.type, "hour": key.hour, "name": name, "n": n}
@@ -142,7 +150,15 @@ class RowComparison:
         waiting = [{**key._asdict(), "low": one.recorded_at, "time": one.slot} for key, one in self.waiting.items()]
         text, number = pa.string(), pa.int64()
         pair = [("group", text), ("source", text), ("peer", text)]
-        columns = [("kind", text), *pair, ("seq", number), ("id", text), ("detail", text), ("slot", number)]
+        columns = [
+            ("kind", text),
+            *pair,
+            ("seq", number),
+            ("id", text),
+            ("detail", text),
+            ("slot", number),
+            ("hole", number),
+        ]
         columns += [(name, text) for name in ("sender", "batch", "receipt_digest", "key_id")]
         columns += [("at", number), ("fingerprints", pa.list_(text))]
         changed = [*pair, ("type", text), ("hour", number), ("name", text), ("n", number)]
@@ -169,9 +185,12 @@ class RowComparison:
 
 def _located(row: dict[str, Any]) -> LocatedDiscrepancy:
     """Return a discrepancy from its row of `RowComparison.to_tables`."""
-    slot, kind, fingerprints = row.pop("slot"), Kind(row.pop("kind")), tuple(row.pop("fingerprints"))
+    slot, hole = row.pop("slot"), row.pop("hole")
+    kind, fingerprints = Kind(row.pop("kind")), tuple(row.pop("fingerprints"))
     known = {name: row.pop(name) for name in Evidence._fields if name != "fingerprints"}
-    return LocatedDiscrepancy(Discrepancy(kind, **row, evidence=Evidence(**known, fingerprints=fingerprints)), slot)
+    return LocatedDiscrepancy(
+        Discrepancy(kind, **row, evidence=Evidence(**known, fingerprints=fingerprints)), slot, hole
+    )
 
 
 def _add(counter: Counter[str], change: Mapping[str, int]) -> None:

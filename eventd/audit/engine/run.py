@@ -12,6 +12,9 @@ from eventd.audit.engine import report_details
 from eventd.audit.engine.assemble import StageResults, make_hours, make_pairs, make_totals
 from eventd.audit.engine.cells import HOUR
 from eventd.audit.engine.coverage import find_coverage
+from eventd.audit.engine.erasures import find_erasures
+from eventd.audit.engine.hidden_events import count_damaged
+from eventd.audit.engine.holes import find_holes, holes_by_ledger
 from eventd.audit.engine.lake_reader import LakeReader
 from eventd.audit.engine.mentions import find_mentions
 from eventd.audit.engine.output_files import write_output
@@ -204,6 +207,7 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
         jobs = reader.read_large(plan)
         coverage = find_coverage(reader.survey, plan, summaries, reader.unreadable)
         coverage.since = reader.hours[0] * HOUR
+        coverage.holes = holes_by_ledger(find_holes(reader.survey, reader.runs, summaries))
     with watch.stage("balance"):
         parts = reader.reconcile(coverage)
         found = StageResults(
@@ -220,12 +224,15 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
             ),
         )
     found.rewritten = reader.state.rewritten
+    found.damaged = count_damaged(reader.survey, reader.unreadable)
     with watch.stage("rows"):
         found.comparison = reader.compare(group_uneven(parts.get("uneven", ())), jobs, coverage)
         unknown = [row for table in parts.get("unknown", ()) for row in _rows(table)]
-        discrepancies = [*found.comparison.discrepancies, *reader.receipt_discrepancies(unknown, coverage)]
+        first, last = (hour * HOUR for hour in reader.hours)
+        found.erasures = find_erasures(coverage.holes, found.comparison.located, (first, last))
+        discrepancies = [*found.erasures.others, *reader.receipt_discrepancies(unknown, coverage)]
         lake = report_details.lake_findings(reader.survey, reader.unreadable)
-        found.findings = in_order([*group_findings(discrepancies), *lake])
+        found.findings = in_order([*group_findings(discrepancies), *found.erasures.findings, *lake])
     return found
 
 

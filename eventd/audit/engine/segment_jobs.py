@@ -22,6 +22,7 @@ from eventd.audit.engine.cells import (
 from eventd.audit.engine.columns import NEVER, Columns
 from eventd.audit.engine.ledger_summaries import LedgerSummary, columns_of, sum_batches, summarize
 from eventd.audit.engine.link_rows import LinkRow
+from eventd.audit.engine.seq_runs import RUN_COLUMNS, SeqRun, seq_runs
 from eventd.audit.engine.spark_tasks import OpenFile
 from eventd.errors import Invalid
 from eventd.lake.extra import parquet, pyarrow
@@ -61,7 +62,7 @@ class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):
 class TaskResult(msgspec.Struct, kw_only=True):
     """The result of a task, by name of the segment: number of rows, errors of corrupt ones, summaries of small ledgers.
 
-    `file` has the cells; `written`: its size and digest.
+    `file` has the cells; `written`: its size and digest; `runs`: those of segments of `events`.
     """
 
     file: str = ""
@@ -69,6 +70,7 @@ class TaskResult(msgspec.Struct, kw_only=True):
     rows: dict[str, int] = {}
     errors: dict[str, str] = {}
     summaries: dict[str, LedgerSummary] = {}
+    runs: dict[str, list[SeqRun]] = {}
 
 
 class SegmentJobs:
@@ -135,7 +137,9 @@ def _cells(lake: FileReader, job: SegmentJob, result: TaskResult) -> pa.Table:
     segment = job.segment
     book = segment.place.book
     if book is Ledger.EVENTS:
-        return sum_events(job.name, _read(lake, segment, event_columns(job.links)), job.links, job.since)
+        rows = _read(lake, segment, (*event_columns(job.links), *RUN_COLUMNS))
+        result.runs[job.name] = seq_runs(rows)
+        return sum_events(job.name, rows, job.links, job.since)
     if book is Ledger.DELIVERIES:
         return sum_deliveries(job.name, _read(lake, segment, DELIVERY_COLUMNS), job.skews, job.since)
     table = _read(lake, segment, columns_of(book))

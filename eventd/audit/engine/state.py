@@ -16,6 +16,7 @@ from eventd.audit.engine.cell_files import FOLDER, read_cells
 from eventd.audit.engine.ledger_summaries import LedgerSummary
 from eventd.audit.engine.plan import ClockOffsets
 from eventd.audit.engine.segment_jobs import SegmentJob, TaskResult
+from eventd.audit.engine.seq_runs import SeqRun
 from eventd.errors import Conflict, NotFound
 from eventd.lake.manifest import LakeHead
 from eventd.lake.schema import Ledger
@@ -29,7 +30,7 @@ VERSION: Final = 6
 class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
     """A segment that was read: its digest, the file with its cells, and their parameters.
 
-    `read_at`: when its bytes were last compared with its digest (microseconds).
+    `read_at`: when its bytes were last compared with its digest (microseconds). `runs`: those of a segment of `events`.
     """
 
     sha256: str
@@ -39,6 +40,7 @@ class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
     links: str = ""
     skews: dict[str, dict[int, int]] = {}
     summary: LedgerSummary | None = msgspec.field(default=None, name="facts")
+    runs: list[SeqRun] | None = None
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -77,6 +79,7 @@ class State(msgspec.Struct, kw_only=True):
             links=_basis(job),
             skews=_used(job),
             summary=result.summaries.get(job.name),
+            runs=result.runs.get(job.name),
         )
 
     def written(self, file: str) -> Written:

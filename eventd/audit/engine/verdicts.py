@@ -12,7 +12,17 @@ from typing import Final, NamedTuple
 
 from eventd.audit.engine.coverage import Coverage
 from eventd.audit.engine.plan import NodeEpoch
-from eventd.audit.report.findings import NO_ORIGIN, NOT_HELD, NOT_SENT, TO_SOURCE, TWO_SENDERS, Discrepancy, Kind
+from eventd.audit.report.findings import (
+    NO_ORIGIN,
+    NO_ROW,
+    NO_ROW_AT_PEER,
+    NOT_HELD,
+    NOT_SENT,
+    TO_SOURCE,
+    TWO_SENDERS,
+    Discrepancy,
+    Kind,
+)
 from eventd.lake.layout import MINUTE
 from eventd.lake.receivers import is_callback
 from eventd.lake.schema import Ledger
@@ -82,23 +92,53 @@ class Trail(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """How an event counts at one peer, and its discrepancies."""
+    """How an event counts at one peer, and its discrepancies.
+
+    An ERASED event without a seq may lie in the hole that begins with the seq `hole` of the node that lost the row.
+    `hidden`: its delivery shows that a sender had it for the peer; the row that says so is in a damaged part.
+    """
 
     outcome: DeliveryOutcome
     discrepancies: tuple[Discrepancy, ...]
+    hole: int = 0
+    hidden: bool = False
 
 
 def judge(trail: Trail, coverage: Coverage) -> Verdict:
     """Judge one event at one peer: how it counts, and which discrepancies its rows show."""
     found = [*_repeats(trail)]
-    if trail.held and not trail.origin and _source_would_hold(trail, coverage):
-        found.append(_discrepancy(trail, Kind.FORGED, NO_ORIGIN, seq=0))
-    outcome, disputed = _outcome(trail, coverage)
+    unrecorded, hole = _unrecorded(trail, coverage)
+    found += [unrecorded] if unrecorded is not None else []
+    erased = unrecorded is not None and unrecorded.kind is Kind.ERASED and unrecorded.seq > 0
+    hidden = not trail.selected and not erased and _is_hidden(trail, coverage)
+    outcome, disputed = _outcome(trail, coverage, selected=trail.selected or erased or hidden)
     if outcome is DeliveryOutcome.MISSING:
         found.append(_discrepancy(trail, Kind.MISSING))
-    if disputed:
+    if disputed == NO_ROW_AT_PEER:
+        found.append(_discrepancy(trail, Kind.ERASED, disputed, seq=0))
+        lost = coverage.hole_during(trail.peer, trail.group, _arrival(trail, coverage))
+        hole = lost.first if lost is not None else 0
+    elif disputed:
         found.append(_discrepancy(trail, Kind.DISAGREEMENT, disputed))
-    return Verdict(outcome, tuple(found))
+    return Verdict(outcome, tuple(found), hole, hidden)
+
+
+def _unrecorded(trail: Trail, coverage: Coverage) -> tuple[Discrepancy | None, int]:
+    """Return the discrepancy of an event that its source's ledger does not hold, and the first seq of a hole for it.
+
+    If the source itself delivered the event, or lost rows of that time, its row was erased; otherwise it is forged.
+    """
+    if trail.origin or not (trail.held or trail.seq):
+        return None, 0
+    times = _origin_times(trail, coverage)
+    would_hold = coverage.covers(trail.source, Ledger.EVENTS, trail.slot, times)
+    if trail.seq:  # from the source's own delivery
+        hole = coverage.hole_with(trail.source, trail.group, trail.seq)
+        erased = hole is not None or would_hold
+        return (_discrepancy(trail, Kind.ERASED, NO_ROW) if erased else None), 0
+    if hole := coverage.hole_during(trail.source, trail.group, times):
+        return _discrepancy(trail, Kind.ERASED, NO_ROW), hole.first
+    return (_discrepancy(trail, Kind.FORGED, NO_ORIGIN) if would_hold else None), 0
 
 
 def _discrepancy(trail: Trail, kind: Kind, detail: str = "", *, seq: int | None = None) -> Discrepancy:
@@ -116,16 +156,17 @@ def _repeats(trail: Trail) -> Iterator[Discrepancy]:
         yield _discrepancy(trail, Kind.LOOP, TWO_SENDERS)
 
 
-def _outcome(trail: Trail, coverage: Coverage) -> tuple[DeliveryOutcome, str]:
-    """Return how the event counts, and the detail of a disagreement between sender and peer; empty without one."""
+def _outcome(trail: Trail, coverage: Coverage, *, selected: bool) -> tuple[DeliveryOutcome, str]:
+    """Return how the event counts, and the detail of a disagreement between sender and peer; empty without one.
+
+    `selected`: a sender had the event for the peer.
+    """
     if trail.sent:
-        denied = not trail.held and trail.source != trail.peer and _would_hold(trail, coverage)
-        if not trail.selected:
-            return DeliveryOutcome.FOREIGN, NOT_HELD if denied else ""
-        return (DeliveryOutcome.DISPUTED, NOT_HELD) if denied else (DeliveryOutcome.DELIVERED, "")
+        outcome, detail = _outcome_at_peer(trail, coverage)
+        return outcome if selected else DeliveryOutcome.FOREIGN, detail
     for count, outcome in _ASIDE:
         if getattr(trail, count):
-            return outcome if trail.selected else DeliveryOutcome.FOREIGN, ""
+            return outcome if selected else DeliveryOutcome.FOREIGN, ""
     if trail.ahead or trail.restored:
         return DeliveryOutcome.PENDING, ""
     if not trail.due:
@@ -140,6 +181,29 @@ def _outcome(trail: Trail, coverage: Coverage) -> tuple[DeliveryOutcome, str]:
     return DeliveryOutcome.MISSING, ""
 
 
+def _outcome_at_peer(trail: Trail, coverage: Coverage) -> tuple[DeliveryOutcome, str]:
+    """Return how a delivered event counts, and the detail of a disagreement with the peer, if there is one."""
+    if trail.held or trail.source == trail.peer:
+        return DeliveryOutcome.DELIVERED, ""
+    times = _arrival(trail, coverage)
+    if coverage.covers(trail.peer, Ledger.EVENTS, trail.slot, times):
+        if coverage.hole_during(trail.peer, trail.group, times):
+            return DeliveryOutcome.UNPROVEN, NO_ROW_AT_PEER
+        return DeliveryOutcome.DISPUTED, NOT_HELD
+    # Where the peer's ledger is damaged, the proof is lost; where it has not begun or has ended, receipts count.
+    damaged = coverage.is_damaged(trail.peer, Ledger.EVENTS, trail.slot, times)
+    return DeliveryOutcome.UNPROVEN if damaged else DeliveryOutcome.DELIVERED, ""
+
+
+def _is_hidden(trail: Trail, coverage: Coverage) -> bool:
+    """Return whether the event's row at its sender is in a damaged part, so that what the sender had is not known."""
+    if not (trail.sent or trail.expired or trail.in_path or trail.refused):
+        return False
+    node = trail.sent_node or trail.source
+    times = (trail.slot * MINUTE, max(trail.slot * MINUTE, trail.sent_at))
+    return coverage.is_damaged(node, Ledger.EVENTS, trail.slot, times)
+
+
 _ASIDE: Final = (
     ("refused", DeliveryOutcome.REFUSED),
     ("in_path", DeliveryOutcome.IN_PATH),
@@ -147,13 +211,11 @@ _ASIDE: Final = (
 )
 
 
-def _would_hold(trail: Trail, coverage: Coverage) -> bool:
-    """Return whether the peer's ledger is sure to hold the event if the deliveries that senders recorded took place."""
+def _arrival(trail: Trail, coverage: Coverage) -> tuple[int, int]:
+    """Return the times, by the peer's clock, between which the peer recorded an event that was delivered to it."""
     if trail.arrived_at is not None:
-        times = (trail.arrived_at, trail.arrived_at)
-    else:
-        times = coverage.peer_times(trail.sent_node, trail.peer, (trail.sent_at, trail.done_at))
-    return coverage.covers(trail.peer, Ledger.EVENTS, trail.slot, times)
+        return trail.arrived_at, trail.arrived_at
+    return coverage.peer_times(trail.sent_node, trail.peer, (trail.sent_at, trail.done_at))
 
 
 def _would_have_sent(trail: Trail, coverage: Coverage) -> bool:
@@ -180,12 +242,16 @@ def _would_show(trail: Trail, coverage: Coverage) -> bool:
     )
     # In the regular way it can only have arrived before the ledgers end.
     last = min(times[1], max(times[0], coverage.until[trail.peer] - 1))
+    if coverage.hole_during(trail.peer, trail.group, (times[0], last)):
+        return False
     return coverage.covers(trail.peer, Ledger.EVENTS, trail.slot, (times[0], last))
 
 
-def _source_would_hold(trail: Trail, coverage: Coverage) -> bool:
-    """Return whether the ledger of the source is sure to hold the event, if the source emitted it."""
-    _, last = coverage.peer_times(trail.peer, trail.source, (trail.held_at, trail.held_at))
+def _origin_times(trail: Trail, coverage: Coverage) -> tuple[int, int]:
+    """Return the times, by the source's clock, between which the source recorded an event, if it emitted it."""
+    if trail.held:
+        _, last = coverage.peer_times(trail.peer, trail.source, (trail.held_at, trail.held_at))
+    else:
+        _, last = coverage.peer_times(trail.sent_node, trail.source, (trail.sent_at, trail.sent_at))
     # Events are emitted soon after they occur: one from before the ledger begins may lie in its evicted part.
-    first = min(trail.slot * MINUTE, last)
-    return coverage.covers(trail.source, Ledger.EVENTS, trail.slot, (first, last))
+    return min(trail.slot * MINUTE, last), last

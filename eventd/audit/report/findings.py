@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from itertools import groupby
 from typing import NamedTuple
@@ -36,6 +36,8 @@ NOT_HELD = "the sender's ledger says delivered; the peer's ledger does not hold 
 NOT_SENT = "the peer's ledger holds it; the sender's ledger has no delivery of it"
 OTHER_RECEIPT = "the sender's receipt is not the one the peer gave"
 NO_ORIGIN = "the peer's ledger holds it; the ledger of its source does not"
+NO_ROW = "a delivery or a peer shows that it was recorded; the ledger of its source does not hold it"
+NO_ROW_AT_PEER = "the sender's ledger says delivered; the peer's ledger has lost the row"
 NO_BATCH = "the sender holds a receipt of a batch that is not in the peer's ledger"
 TO_SOURCE = "delivered to its own source"
 TWO_SENDERS = "delivered to one peer by several senders"
@@ -90,8 +92,9 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """Discrepancies of one kind, group, source, peer and detail with adjacent seqs, `first` to `last` inclusive.
 
     Of a CORRUPT finding, `first` and `last` are row numbers of the ledger; 0: unknown. `source` is the node in CORRUPT
-    and EPOCH findings. `ids` are distinct, in the order of `seq`; `count` is their number if some were cut off, or 0.
-    `evidence` has one entry for each discrepancy with evidence, in the same order.
+    and EPOCH findings, and the node that lost the rows in ERASED findings without a peer. `ids` are distinct, in the
+    order of `seq`; `count` is the number of events if `ids` does not name all of them, or 0. `evidence` has one entry
+    for each discrepancy with evidence, in the same order.
     """
 
     kind: Kind
@@ -107,7 +110,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def events(self) -> int:
-        """Return the number of ids before `ids` was shortened; 1 for a finding without ids."""
+        """Return the number of events: of ids before `ids` was shortened, or of erased rows; at least 1."""
         return self.count or max(1, len(self.ids))
 
     def shortened(self, most: int = MOST_IDS) -> Finding:
@@ -124,6 +127,25 @@ _ORDER = {kind: place for place, kind in enumerate(Kind)}
 def corrupt_segment(node: str, name: str, after: int, upto: int, detail: str) -> Finding:
     """Return the finding for a node's corrupt or missing segment, rows (after, upto], or corrupt or missing state."""
     return Finding(Kind.CORRUPT, "", node, "", after + 1, upto, (name,) if name else (), detail)
+
+
+def erased_rows(
+    node: str, group: str, seqs: tuple[int, int], count: int, known: Sequence[Discrepancy], detail: str
+) -> Finding:
+    """Return the finding for `count` rows with seqs from the first to the last of `seqs` that a node's ledger lost.
+
+    `known` are the events of these rows that other rows name, in the order of their seqs.
+    """
+    made = _finding([*known]) if known else Finding(Kind.ERASED, group, node, "", 0, 0, ())
+    return msgspec.structs.replace(
+        made,
+        source=node,
+        peer="",
+        first=seqs[0],
+        last=seqs[1],
+        detail=detail,
+        count=0 if len(made.ids) == count else count,
+    )
 
 
 def epoch_change(node: str, detail: str) -> Finding:
