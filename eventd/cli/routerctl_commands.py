@@ -392,6 +392,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
                 "audit.stream.stream",
                 "Keep the audit of a lake up to date as nodes ship data, until Ctrl-C or a condition of --fail-on.",
             ),
+            "sql": Leaf("audit.sql.sql", "Query the ledgers of all nodes in a lake with SQL."),
             "generate": Leaf(
                 "audit.generate.generate",
                 "Generate the delivery ledgers of an imaginary federation, with known faults, to practise "

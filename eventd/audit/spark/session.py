@@ -241,9 +241,13 @@ def _is_submitted() -> bool:
 def quiet(spark: SparkSession) -> Iterator[None]:
     """Suppress the log output about failed queries; we report these in one line.
 
-    The log of the bridge from Python to Java is restored at the end of the block, the loggers of Java stay off.
+    The logs of the bridge from Python to Java, and of refused queries, are restored at the end of the block, the
+    loggers of Java stay off.
     """
+    from pyspark.logger import PySparkLogger
+
     bridge = [logging.getLogger(name) for name in ("py4j.clientserver", "py4j.java_gateway")]
+    bridge.append(PySparkLogger.getLogger("SQLQueryContextLogger"))  # of its own kind, or Spark cannot use it
     before = [one.level for one in bridge]
     context = getattr(spark, "sparkContext", None)
     if context is not None:  # the log of Spark Connect is on its server

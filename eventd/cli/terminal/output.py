@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +13,8 @@ from typing import Any, Literal, TextIO
 from eventd.text.invisible import printable, spelled_out
 
 Format = Literal["table", "wide", "json", "yaml", "name"]
+RecordsFormat = Literal["table", "csv", "json", "yaml"]
+"""The forms of a result whose columns the command does not know in advance."""
 
 GAP = "  "
 ZERO_TIME = "0001-01-01T00:00:00Z"
@@ -84,7 +88,9 @@ def write_json(value: Any, *, indent: int | None = None) -> str:
 class Output:
     """The output of a command and its form. `colour` allows styles; they still need a terminal."""
 
-    def __init__(self, format: Format, *, headers: bool, colour: bool, stream: TextIO | None = None) -> None:
+    def __init__(
+        self, format: Format | RecordsFormat, *, headers: bool, colour: bool, stream: TextIO | None = None
+    ) -> None:
         self.format = format
         self._headers = headers
         self._stream = stream or sys.stdout
@@ -141,6 +147,25 @@ class Output:
             self._print([column.header for column in shown], widths, header=True)
         for line in cells:
             self._print(line, widths)
+
+    def records(self, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Print rows of plain values under these column names: as a table, CSV, or a list of objects.
+
+        In CSV an absent value is an empty cell, in a table `-`. JSON and YAML show only the last of columns that share
+        a name.
+        """
+        if self.is_table:
+            columns = [Column(name, _shown_at(at)) for at, name in enumerate(names)]
+            self.table(columns, [{str(at): value for at, value in enumerate(row)} for row in rows])
+        elif self.format == "csv":
+            text = io.StringIO()
+            lines = csv.writer(text, lineterminator="\n")
+            if self._headers:
+                lines.writerow(names)
+            lines.writerows([_shown(value, "") for value in row] for row in rows)
+            self._write(text.getvalue())
+        else:
+            self.value([dict(zip(names, row, strict=True)) for row in rows])
 
     def _shown(self, columns: Sequence[Column]) -> list[Column]:
         return [column for column in columns if self.format == "wide" or not column.wide]
@@ -222,6 +247,15 @@ class Output:
         # Not every stream can encode every character, and no stream a lone surrogate.
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         self._stream.write(content.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _shown_at(at: int) -> Callable[[Mapping[str, Any]], str]:
+    return lambda row: _shown(row[str(at)], "-")
+
+
+def _shown(value: Any, absent: str) -> str:
+    """Return a plain value as a cell: a text as it is, all others as JSON."""
+    return absent if value is None else value if isinstance(value, str) else write_json(value)
 
 
 def _style(cell: str, *, header: bool) -> str:

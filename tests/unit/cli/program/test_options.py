@@ -17,7 +17,7 @@ from eventd.cli import routerctl_commands, routerd_eventd_commands
 from eventd.cli.gateway.options import NODE, SHARED
 from eventd.cli.program.command_line import Branch, Leaf, make
 
-TABLES = {"rows", "one", "table", "stream_rows"}
+TABLES = {"rows", "one", "table", "records", "stream_rows"}
 WAYS_TO_A_NODE = {"call", "client", "gateway", "node"}
 MACHINERY = ("eventd.cli.terminal", "eventd.cli.program", "eventd.cli.gateway.session")
 """Code that offers all of it to every command."""
