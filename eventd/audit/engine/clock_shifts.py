@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from eventd.audit.engine.cells import HOUR
-from eventd.audit.engine.plan import ClockOffset, ClockOffsets
+from eventd.audit.engine.plan import ClockOffset, ClockOffsets, states_by_node
 from eventd.lake.manifest import NodeState
+from eventd.lake.reader import Survey
 from eventd.runtime.clock import SECOND
 
 _NEAR: Final = 24
@@ -20,13 +21,12 @@ _NEAR: Final = 24
 have been set since an older one was measured."""
 
 
-def clock_shifts(states: Sequence[NodeState], clocks: ClockOffsets, now: int, allowed: int) -> dict[str, int]:
+def clock_shifts(survey: Survey, clocks: ClockOffsets, now: int, allowed: int) -> dict[str, int]:
     """Return, by node, how far its clock is ahead of the audit's (microseconds): 0 if it is unknown, or below a second.
 
-    `states` are the latest of each node, `now` is the time by the audit's clock. Reports that are no older than
-    `allowed` count as new.
+    `now` is the time by the audit's clock. Reports that are no older than `allowed` count as new.
     """
-    by_node = {state.node: state for state in states}
+    by_node = {state.node: state for *_, state in states_by_node(survey)}
     shifts = dict.fromkeys(by_node, 0)
     known: set[str] = set()
     for root in by_node:

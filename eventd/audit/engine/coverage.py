@@ -54,7 +54,8 @@ class Coverage:
     `until`: the time before which a node's ledgers are complete, by its clock, apart from `blind_spots`. `contested`:
     nodes under whose name two databases ship, or whose database ships under two names, or of whose ledgers the reach is
     unknown. `since`: the begin of the requested period. `silences`: see `find_silences`. `closed`: the nodes whose
-    ledgers an operator closed. `holes`: the erased rows of `events`, by node and group.
+    ledgers an operator closed. `holes`: the erased rows of `events`, by node and group. `shifts`: by node, the error of
+    its clock, see `clock_shifts`.
     """
 
     plan: LakePlan
@@ -64,6 +65,7 @@ class Coverage:
     since: int = _ALWAYS[0]
     silences: Mapping[str, Silence] = field(default_factory=dict)
     closed: set[str] = field(default_factory=set)
+    shifts: Mapping[str, int] = field(default_factory=dict)
     holes: Mapping[tuple[str, str], Sequence[Hole]] = field(default_factory=dict)
 
     def hole_with(self, node: str, group: str, seq: int) -> Hole | None:
@@ -79,6 +81,22 @@ class Coverage:
     def has_ledgers(self, node: str) -> bool:
         """Return whether the lake has a readable state of the node, which says how far its ledgers reach."""
         return node in self.until
+
+    def proven_until(self, nodes: Iterable[str] | None = None) -> int:
+        """Return up to when the ledgers of these nodes (None: all) are complete, corrected by clocks; 0 if unknown.
+
+        Nodes without ledgers are left out. So are closed ones that shipped all that others have from them, if a node
+        in service is left.
+        """
+        known = [node for node in dict.fromkeys(self.until if nodes is None else nodes) if self.has_ledgers(node)]
+        if self.contested.intersection(known):
+            return 0
+        open_ = [node for node in known if node not in self.closed or node in self.silences]
+        ends = [self.silences[node].covered if node in self.silences else self._end(node) for node in open_ or known]
+        return max(min(ends, default=0), 0)
+
+    def _end(self, node: str) -> int:
+        return self.until[node] - self.shifts.get(node, 0)
 
     def ends_before(self, node: str) -> bool:
         """Return whether the ledgers of the node end before the requested period, without an excuse.

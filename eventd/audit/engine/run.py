@@ -11,6 +11,7 @@ import eventd
 from eventd.audit.engine import report_details
 from eventd.audit.engine.assemble import StageResults, make_hours, make_pairs, make_totals
 from eventd.audit.engine.cells import HOUR
+from eventd.audit.engine.clock_shifts import clock_shifts
 from eventd.audit.engine.coverage import find_coverage
 from eventd.audit.engine.erasures import find_erasures
 from eventd.audit.engine.hidden_events import count_damaged
@@ -21,6 +22,7 @@ from eventd.audit.engine.output_files import write_output
 from eventd.audit.engine.output_lock import hold_location
 from eventd.audit.engine.pair_figures import read_figures, read_senders, read_waiting
 from eventd.audit.engine.plan import make_plan
+from eventd.audit.engine.reach import add_reach, words_of_reach
 from eventd.audit.engine.reconcile import add_pairs
 from eventd.audit.engine.row_comparison import group_uneven
 from eventd.audit.engine.silence import PATIENCE, find_silences
@@ -141,14 +143,7 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
         surveyed = survey(places.lake.open(session))
         state = State(lake=surveyed.head.id) if request.full else open_state(out, surveyed.head)
     reader, found = _read_with_retry(session, request, places, surveyed, state, watch)
-    found.coverage.silences = find_silences(
-        surveyed,
-        now=clock.now(),
-        until=request.end,
-        patience=request.patience,
-        clocks=found.plan.clocks,
-        mentions=found.mentions.latest,
-    )
+    _add_silences(found, request, clock.now())
     keep(out, state)
     with watch.stage("report"):
         report, hours = _report(found, reader, request, clock)
@@ -156,6 +151,19 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
         report.work.seconds = round(clock.monotonic() - begun, 3)
         write_output(out, report, found.findings, hours, found.survey.digests)
     return Audit(report, hours, found)
+
+
+def _add_silences(found: StageResults, request: AuditRequest, now: int) -> None:
+    coverage, patience = found.coverage, request.patience
+    coverage.shifts = clock_shifts(found.survey, found.plan.clocks, now, patience)
+    coverage.silences = find_silences(
+        found.survey,
+        now=now,
+        until=request.end,
+        patience=patience,
+        shifts=coverage.shifts,
+        mentions=found.mentions.latest,
+    )
 
 
 def _read_with_retry(
@@ -242,16 +250,23 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
 
 def _report(found: StageResults, reader: LakeReader, request: AuditRequest, clock: Clock) -> tuple[Report, list[Hour]]:
     pairs, hours = make_pairs(found, request.objectives), make_hours(found)
+    add_reach(found, pairs)
     totals = make_totals(found, pairs)
     sure = totals.completeness is not None
     verdict = (
         "incomplete" if found.findings or totals.missing or totals.disputed else "complete" if sure else "unproven"
     )
     segments = [one.manifest for one in found.survey.segments]
+    now = clock.now()
     report = Report(
-        made_at=format_time(clock.now()),
+        made_at=format_time(now),
         verdict=verdict,  # type: ignore[arg-type]
-        headline=report_details.headline(totals, found.findings, sure=sure, doubts=report_details.make_doubts(found)),
+        headline=report_details.headline(
+            totals,
+            found.findings,
+            sure=sure,
+            doubts=[*report_details.make_doubts(found), *words_of_reach(found, pairs, now)],
+        ),
         failed=tuple(
             one.text
             for one in request.conditions
@@ -266,6 +281,7 @@ def _report(found: StageResults, reader: LakeReader, request: AuditRequest, cloc
             id=found.survey.head.id,
             state=lake_state(found.survey.digests),
         ),
+        proven_until=format_time(until) if (until := found.coverage.proven_until()) else None,
         period=_period(found, request),
         settings=_settings(request),
         totals=totals,

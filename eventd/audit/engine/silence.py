@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from eventd.audit.engine.clock_shifts import clock_shifts
-from eventd.audit.engine.plan import ClockOffsets, states_by_node
+from eventd.audit.engine.plan import states_by_node
 from eventd.audit.report.report import Limitation
 from eventd.lake.manifest import NodeState
 from eventd.lake.reader import Survey
@@ -103,21 +102,19 @@ def find_silences(
     now: int,
     until: int | None,
     patience: int = PATIENCE,
-    clocks: ClockOffsets | None = None,
+    shifts: Mapping[str, int] | None = None,
     mentions: Mapping[str, Mention] | None = None,
 ) -> dict[str, Silence]:
     """Return, by node, a `Silence` if its ledgers do not reach `until` (None: `now`), or its state is dated wrong.
 
     Delays up to the patience, or 3 shipping intervals if longer, are allowed. The ledgers of a node must also reach its
-    last mention in those of others; of a closed node, which ships nothing more, without a delay. `clocks`: known
-    differences of clocks, by which the times of states are corrected. Times are in microseconds.
+    last mention in those of others; of a closed node, which ships nothing more, without a delay. `shifts`: by
+    node, the error of its clock, see `clock_shifts`. Times are in microseconds.
     """
-    states = [state for *_, state in states_by_node(survey)]
-    shifts = clock_shifts(states, clocks or {}, now, patience)
     found = {}
-    for state in states:
-        mention = (mentions or {}).get(state.node)
-        silence = _silence(state, now, until, patience, shifts[state.node], mention)
+    for *_, state in states_by_node(survey):
+        ahead, mention = (shifts or {}).get(state.node, 0), (mentions or {}).get(state.node)
+        silence = _silence(state, now, until, patience, ahead, mention)
         if silence is not None:
             found[state.node] = silence
     return found

@@ -45,6 +45,8 @@ def schemas() -> dict[str, Any]:
                 ("senders", pa.list_(text)),
                 ("state", text),
                 ("proof", text),
+                ("proven_until", pa.timestamp("us", tz="UTC")),
+                *((name, number) for name in ("receipts_after", "claims_after")),
                 ("lag", real),
                 *attempts,
                 *spread,
@@ -94,7 +96,7 @@ def _table(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
 def _times(values: Sequence[Any]) -> Any:
     pa = pyarrow()
     return (
-        pa.array([str(value).removesuffix("Z") for value in values], pa.string())
+        pa.array([None if value is None else str(value).removesuffix("Z") for value in values], pa.string())
         .cast(pa.timestamp("us"))
         .cast(pa.timestamp("us", tz="UTC"))
     )
@@ -127,6 +129,7 @@ def _finding(finding: Finding) -> list[dict[str, Any]]:
 def _pair(pair: Pair) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(pair, name) for name in ("group", "source", "peer", *_COUNTS, "completeness")}
     row |= {"senders": list(pair.senders), "state": pair.state, "proof": pair.proof, "lag": pair.lag}
+    row |= {name: getattr(pair, name) for name in ("proven_until", "receipts_after", "claims_after")}
     row |= {"attempts_p50": pair.attempts.p50, "attempts_p95": pair.attempts.p95}
     for leg in _LEGS:
         latency = getattr(pair.latencies, leg)

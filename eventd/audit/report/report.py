@@ -147,6 +147,12 @@ class Pair(Figures, kw_only=True):
     """The state of the link in its sender's last report: running, paused, backing-off, blocked, failed."""
     proof: str = ""
     """The evidence of deliveries: the ledger of the peer (`books`), its `receipts`, or the sender's `claims` alone."""
+    proven_until: str | None = None
+    """Of the proof `books`: up to when the ledgers of the source, the senders and the peer are complete."""
+    receipts_after: int = 0
+    """Of the proof `books`: the deliveries acknowledged after the end of the peer's ledger that its receipts prove."""
+    claims_after: int = 0
+    """The other deliveries acknowledged after the end of the peer's ledger: the sender's claim alone."""
     notes: tuple[str, ...] = ()
     """Reasons why deliveries are unproven."""
     receiver: Literal["node", "callback"] = "node"
@@ -342,6 +348,8 @@ class Report(msgspec.Struct, kw_only=True):
     failed: tuple[str, ...] = ()
     """The conditions of `settings.fail_on` that are met."""
     lake: Lake
+    proven_until: str | None = None
+    """Up to when the ledgers of all nodes are complete, corrected by the differences of clocks; None if unknown."""
     period: Period
     settings: Settings
     totals: Totals

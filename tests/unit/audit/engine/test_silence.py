@@ -11,7 +11,7 @@ from eventd.audit.engine.clock_shifts import clock_shifts
 from eventd.audit.engine.coverage import Coverage
 from eventd.audit.engine.ledger_summaries import KeyRequests, LedgerSummary
 from eventd.audit.engine.mentions import find_mentions
-from eventd.audit.engine.plan import ClockOffset, LakePlan, NodeEpoch
+from eventd.audit.engine.plan import ClockOffset, ClockOffsets, LakePlan, NodeEpoch
 from eventd.audit.engine.row_marks import PairKey
 from eventd.audit.engine.silence import PATIENCE, Mention, find_silences, limitation_of
 from eventd.lake.manifest import LakeHead, NodeState
@@ -32,9 +32,15 @@ def state(node: str = "site-a", *, as_of: int = NOON, lag: int = 10 * SECOND, **
     )
 
 
-def silences(*states: NodeState, now: int = NOON, until: int | None = None, **known: Any) -> dict[str, str]:
-    survey = Survey(LakeHead(id="l", made_at=0), states, (), ())
-    return {name: one.words for name, one in find_silences(survey, now=now, until=until, **known).items()}
+def lake(*states: NodeState) -> Survey:
+    return Survey(LakeHead(id="l", made_at=0), states, (), ())
+
+
+def silences(
+    *states: NodeState, now: int = NOON, until: int | None = None, clocks: ClockOffsets | None = None, **known: Any
+) -> dict[str, str]:
+    known["shifts"] = clock_shifts(lake(*states), clocks or {}, now, PATIENCE)
+    return {name: one.words for name, one in find_silences(lake(*states), now=now, until=until, **known).items()}
 
 
 def measured(ahead: int, at: int = NOON) -> dict[tuple[str, str], list[ClockOffset]]:
@@ -97,7 +103,7 @@ def test_the_latest_epoch_speaks_for_the_node() -> None:
 
 
 def test_each_is_a_trouble_that_says_what_to_do() -> None:
-    survey = Survey(LakeHead(id="l", made_at=0), [state("dead", as_of=NOON - HOUR), state("slow", lag=HOUR)], (), ())
+    survey = lake(state("dead", as_of=NOON - HOUR), state("slow", lag=HOUR))
     troubles = [limitation_of(one) for one in find_silences(survey, now=NOON, until=None).values()]
     assert [(one.kind, one.where) for one in troubles] == [("silent", "dead"), ("behind", "slow")]
     assert "routerctl lake close --node NODE" in troubles[0].hint
@@ -139,7 +145,7 @@ def test_a_clock_that_is_ahead_hides_no_silence_if_receipts_show_its_error() -> 
 
 
 def test_a_difference_of_clocks_that_was_measured_long_ago_counts_no_more() -> None:
-    states = [state(), state("site-b")]
+    states = lake(state(), state("site-b"))
     old = measured(5 * HOUR, at=NOON - 72 * HOUR)
     assert clock_shifts(states, old, NOON, PATIENCE) == {"site-a": 0, "site-b": 0}
     assert clock_shifts(states, measured(2 * SECOND), NOON, PATIENCE)["site-b"] == 2 * SECOND
@@ -151,7 +157,7 @@ def test_the_errors_of_clocks_add_up_over_a_hub() -> None:
         (one.replace("b", "c").replace("site-a", "site-b"), other.replace("b", "c").replace("site-a", "site-b")): hours
         for (one, other), hours in second.items()
     }
-    states = [state(), state("site-b", as_of=NOON + HOUR), state("site-c", as_of=NOON + 2 * HOUR)]
+    states = lake(state(), state("site-b", as_of=NOON + HOUR), state("site-c", as_of=NOON + 2 * HOUR))
     found = clock_shifts(states, chain, NOON, PATIENCE)
     assert found == {"site-a": 0, "site-b": HOUR, "site-c": 2 * HOUR}
 
