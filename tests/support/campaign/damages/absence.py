@@ -1,0 +1,212 @@
+"""Rows that somebody removes from the files of the lake, with manifests that fit what is left."""
+
+from __future__ import annotations
+
+from tests.support.campaign.damage import Damage, Scene
+
+OWN = "SELECT id FROM before.events WHERE node = '{node}' AND source = '{node}' AND \"group\" = 'edge' ORDER BY seq"
+"""The events that a node emitted."""
+HELD = "SELECT id FROM before.events WHERE node = '{node}' AND source = '{source}' AND \"group\" = 'edge' ORDER BY seq"
+
+GONE_EVENTS = """
+    SELECT node, "group", seq, id, source FROM before.events
+    ANTI JOIN after.events USING (node, epoch, "group", seq)
+"""
+GONE_DELIVERIES = """
+    SELECT node, peer, "group", id, source, batch_id FROM before.deliveries
+    ANTI JOIN after.deliveries USING (node, peer, batch_id, id)
+"""
+GONE_RECEIPTS = "SELECT node, peer, batch_id FROM before.receipts ANTI JOIN after.receipts USING (node, peer, batch_id)"
+GONE_INBOUND = "SELECT node, peer, batch_id FROM before.inbound ANTI JOIN after.inbound USING (node, peer, batch_id)"
+BOUNDS_OF_HOLES = f"""
+    SELECT 'erased', node, min(seq) || '-' || max(seq)
+    FROM (SELECT node, "group", seq, seq - row_number() OVER (PARTITION BY node, "group" ORDER BY seq) AS run
+          FROM ({GONE_EVENTS}))
+    GROUP BY node, "group", run
+"""
+"""The holes that the removed events leave, each as a range of seqs."""
+
+
+def _events_at_peer(scene: Scene) -> None:
+    ids = scene.pick_run(HELD.format(node="b", source="a"), 2)
+    scene.lake.remove("events", "b", lambda row: row["id"] in ids)
+
+
+def _events_at_source(scene: Scene) -> None:
+    ids = scene.pick_run(OWN.format(node="a"), 3)
+    scene.lake.remove("events", "a", lambda row: row["id"] in ids)
+
+
+def _events_everywhere(scene: Scene) -> None:
+    ids = scene.pick_run(OWN.format(node="b"), 2)
+    for node in ("a", "b", "c"):
+        scene.lake.remove("events", node, lambda row: row["id"] in ids)
+    scene.lake.remove("deliveries", "b", lambda row: row["id"] in ids)
+
+
+def _events_with_their_batches(scene: Scene) -> None:
+    """Remove an event that had a batch of its own at each peer, so that no count of a receipt is left to betray it."""
+    alone = scene.pick("""
+        SELECT id FROM before.deliveries WHERE "group" = 'edge'
+            AND batch_id IN (SELECT batch_id FROM before.deliveries GROUP BY ALL HAVING count(*) = 1)
+        GROUP BY id HAVING count(*) = 2
+    """)
+    batches = set(scene.ledgers.column("SELECT batch_id FROM before.deliveries WHERE id = $1", alone))
+    source = scene.ledgers.column("SELECT source FROM before.events WHERE id = $1", alone)[0]
+    for node in ("a", "b", "c"):
+        scene.lake.remove("events", node, lambda row: row["id"] == alone)
+        if node != source:
+            scene.lake.remove("inbound", node, lambda row: row["batch_id"] in batches)
+    for ledger in ("deliveries", "receipts"):
+        scene.lake.remove(ledger, source, lambda row: row["batch_id"] in batches)
+
+
+def _first_events(scene: Scene) -> None:
+    scene.lake.remove("events", "a", lambda row: row["group"] == "edge" and row["seq"] <= 3)
+
+
+def _deliveries(scene: Scene) -> None:
+    ids = scene.pick_run(OWN.format(node="a"), 2)
+    scene.lake.remove("deliveries", "a", lambda row: row["peer"] == "b" and row["id"] in ids and not row["repair"])
+
+
+def _batches_at_sender(scene: Scene) -> None:
+    batch = scene.pick("""SELECT batch_id FROM before.receipts WHERE node = 'a' AND peer = 'b' AND "group" = 'edge'
+                          AND NOT repair""")
+    for ledger in ("deliveries", "receipts"):
+        scene.lake.remove(ledger, "a", lambda row: row["batch_id"] == batch)
+
+
+def _receipts_alone(scene: Scene) -> None:
+    batch = scene.pick("""SELECT batch_id FROM before.receipts WHERE node = 'b' AND peer = 'c' AND "group" = 'edge'""")
+    scene.lake.remove("receipts", "b", lambda row: row["batch_id"] == batch)
+
+
+def _inbound(scene: Scene) -> None:
+    batch = scene.pick("""SELECT batch_id FROM before.inbound WHERE node = 'c' AND peer = 'b' AND "group" = 'edge'""")
+    scene.lake.remove("inbound", "c", lambda row: row["batch_id"] == batch)
+
+
+def _delivered_called_expired(scene: Scene) -> None:
+    name = scene.pick(OWN.format(node="c"))
+
+    def expire(row: dict[str, object]) -> dict[str, object]:
+        return row | {"outcome": "expired", "status": 0}
+
+    scene.lake.change("deliveries", "c", lambda row: row["peer"] == "a" and row["id"] == name, expire)
+
+
+def _relayed_at_hub(scene: Scene) -> None:
+    name = scene.pick("SELECT id FROM before.events WHERE node = 'b' AND \"group\" = 'line'")
+    scene.lake.remove("events", "b", lambda row: row["id"] == name)
+
+
+ABSENCE = (
+    Damage(
+        "events-gone-at-peer",
+        "rows of events are removed from a peer's ledger",
+        "the hole in its seqs, and the sender's deliveries",
+        _events_at_peer,
+        wanted=f"SELECT 'erased', node, id FROM ({GONE_EVENTS})",
+        allowed=f"SELECT 'disagreement', node, id FROM ({GONE_EVENTS})",
+        unknown="holes in the ledgers are not looked for",
+    ),
+    Damage(
+        "events-gone-at-source",
+        "rows of events are removed from their source's ledger",
+        "the hole in its seqs; the peers' ledgers have the ids",
+        _events_at_source,
+        wanted=f"SELECT 'erased', node, id FROM ({GONE_EVENTS})",
+        unknown="holes in the ledgers are not looked for",
+    ),
+    Damage(
+        "events-gone-everywhere",
+        "events are removed from the ledgers of all nodes, with their deliveries",
+        "the holes in the seqs of all nodes, and the counts of receipts",
+        _events_everywhere,
+        wanted=BOUNDS_OF_HOLES,
+        allowed=f"""
+            SELECT 'erased', node, batch_id FROM ({GONE_DELIVERIES})
+            UNION SELECT 'erased', node, id FROM ({GONE_DELIVERIES})
+        """,
+        unknown="holes in the ledgers are not looked for",
+    ),
+    Damage(
+        "events-gone-with-their-batches",
+        "an event is removed from all ledgers, with its batches and receipts",
+        "the holes in the seqs and in the numbers of all nodes",
+        _events_with_their_batches,
+        wanted=BOUNDS_OF_HOLES,
+        unknown="holes in the ledgers are not looked for",
+    ),
+    Damage(
+        "first-events-gone",
+        "the first rows of a ledger are removed",
+        "its state, which promises rows from the beginning",
+        _first_events,
+        wanted=f"SELECT 'erased', node, id FROM ({GONE_EVENTS})",
+        unknown="holes in the ledgers are not looked for",
+    ),
+    Damage(
+        "relayed-event-gone-at-hub",
+        "an event is removed from the ledger of the node that relays it",
+        "the hole in its seqs, and its own deliveries of that event",
+        _relayed_at_hub,
+        wanted=f"SELECT 'erased', node, id FROM ({GONE_EVENTS})",
+        allowed=f"SELECT 'disagreement', node, id FROM ({GONE_EVENTS})",
+        unknown="holes in the ledgers are not looked for",
+    ),
+    Damage(
+        "deliveries-gone",
+        "rows of deliveries are removed, the receipts stay",
+        "the receipts, which count more events than the ledger has deliveries",
+        _deliveries,
+        wanted=f"""
+            SELECT 'disagreement', node, id FROM ({GONE_DELIVERIES})
+            UNION SELECT 'erased', node, batch_id FROM ({GONE_DELIVERIES})
+        """,
+        unknown="holes in the ledgers are not looked for",
+    ),
+    Damage(
+        "batches-gone-at-sender",
+        "a batch is removed from the sender's ledgers, deliveries and receipt",
+        "the peer's ledger, which has the events and the batch",
+        _batches_at_sender,
+        wanted=f"SELECT 'disagreement', node, id FROM ({GONE_DELIVERIES})",
+        allowed=f"SELECT 'erased', node, batch_id FROM ({GONE_RECEIPTS})",
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "receipts-gone",
+        "a receipt is removed, its deliveries stay",
+        "the deliveries, which name the batch",
+        _receipts_alone,
+        wanted=f"SELECT 'erased', node, batch_id FROM ({GONE_RECEIPTS})",
+        unknown="holes in the ledgers are not looked for",
+    ),
+    Damage(
+        "inbound-gone",
+        "the receiver's row of a batch is removed",
+        "the sender's receipt of that batch",
+        _inbound,
+        wanted=f"SELECT 'erased', node, batch_id FROM ({GONE_INBOUND})",
+        unknown="holes in the ledgers are not looked for",
+    ),
+    Damage(
+        "delivered-called-expired",
+        "a delivery is turned into an expired one",
+        "the receipt's counts, and the event, which never expires",
+        _delivered_called_expired,
+        wanted="""
+            SELECT 'disagreement', node, id
+            FROM before.deliveries JOIN after.deliveries USING (node, peer, batch_id, id)
+            WHERE before.deliveries.outcome <> after.deliveries.outcome
+        """,
+        allowed="""
+            SELECT 'erased', node, batch_id
+            FROM before.deliveries JOIN after.deliveries USING (node, peer, batch_id, id)
+            WHERE before.deliveries.outcome <> after.deliveries.outcome
+        """,
+        unknown="outcomes are not compared with the peer's ledger",
+    ),
+)

@@ -1,0 +1,238 @@
+"""Rows of events and deliveries whose content somebody edits in the files of the lake."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.support.campaign.damage import Damage, Scene
+from tests.support.campaign.damages.absence import HELD, OWN
+
+YEAR_2100 = datetime(2100, 1, 1, tzinfo=UTC)
+_SAME = 'before.events b JOIN after.events a USING (node, epoch, "group", seq)'
+EDITED = f"SELECT 'altered', node, b.id FROM {_SAME} WHERE b IS DISTINCT FROM a AND b.id = a.id"
+"""The events of which a node's row is not what it was."""
+BY_ANY = f"""
+    SELECT DISTINCT 'altered', n.node, b.id FROM {_SAME}, (VALUES ('a'), ('b'), ('c')) n(node)
+    WHERE b IS DISTINCT FROM a
+"""
+"""The same events at any node: findings about a pair name both of its nodes."""
+
+
+def _edit(node: str, source: str, **changes: Any) -> Callable[[Scene], None]:
+    """Return a damage: one event of `source` is edited at `node`; a callable is given the old value."""
+
+    def inflict(scene: Scene) -> None:
+        name = scene.pick(HELD.format(node=node, source=source))
+        scene.lake.change("events", node, lambda row: row["id"] == name, lambda row: row | _edited(row, changes))
+
+    return inflict
+
+
+def _edited(row: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: change(row[name]) if callable(change) else change for name, change in changes.items()}
+
+
+def _other_content(scene: Scene) -> None:
+    """Make a peer's row that of another content: digest and fingerprint fit each other."""
+    name = scene.pick(HELD.format(node="c", source="a"))
+    digest = hashlib.sha256(b"another event").digest()
+    change = {"digest": digest, "fingerprint": int.from_bytes(digest[:8], signed=True)}
+    scene.lake.change("events", "c", lambda row: row["id"] == name, lambda row: row | change)
+
+
+def _everywhere(scene: Scene) -> None:
+    name = scene.pick(OWN.format(node="b"))
+    for node in ("a", "b", "c"):
+        scene.lake.change("events", node, lambda row: row["id"] == name, lambda row: row | {"subject": "10.9.9.9/32"})
+
+
+def _renamed(scene: Scene) -> None:
+    name = scene.pick(HELD.format(node="c", source="b"))
+    scene.lake.change("events", "c", lambda row: row["id"] == name, lambda row: row | {"id": f"{name}-x"})
+
+
+def _invented(scene: Scene) -> None:
+    """Append an event that its source never recorded to a peer's ledger."""
+    segment = scene.lake.segments("events", "b")[-1]
+    rows = segment.rows()
+    last = max((row for row in rows if row["group"] == "edge" and row["source"] == "a"), key=lambda row: row["seq"])
+    segment.write([row if row is not last else row | {"id": "invented"} for row in rows])
+
+
+def _delivery(scene: Scene) -> None:
+    name = scene.pick(OWN.format(node="a"))
+    scene.lake.change(
+        "deliveries", "a", lambda row: row["id"] == name and row["peer"] == "c", lambda row: row | {"fingerprint": 7}
+    )
+
+
+def _repair_flag(scene: Scene) -> None:
+    scene.lake.change("deliveries", "a", lambda row: row["repair"], lambda row: row | {"repair": False})
+
+
+_OF_EVENT = ("id", "source", "type", "fingerprint", "event_at", "bytes")
+
+
+def _add_delivery(scene: Scene, event: str, peer: str) -> None:
+    """Add a delivery of an event of `a` to the last batch that `b` sent to a peer."""
+    rows = (row for segment in scene.lake.segments("deliveries", "a") for row in segment.rows())
+    about = next(row for row in rows if row["id"] == event)
+    other = scene.lake.segments("deliveries", "b")[-1]
+    batch = [row for row in other.rows() if row["peer"] == peer and row["group"] == "edge"][-1]
+    scene.lake.add("deliveries", "b", [batch | {name: about[name] for name in _OF_EVENT}])
+
+
+def _second_sender(scene: Scene) -> None:
+    name = scene.pick("""SELECT id FROM before.deliveries WHERE node = 'a' AND peer = 'c' AND outcome = 'delivered'
+                         AND id LIKE 'a-3-%'""")
+    _add_delivery(scene, name, "c")
+
+
+def _back_to_source(scene: Scene) -> None:
+    name = scene.pick("SELECT id FROM before.deliveries WHERE node = 'a' AND peer = 'b' AND id LIKE 'a-3-%'")
+    _add_delivery(scene, name, "a")
+
+
+_COUNTED_TOO = "SELECT DISTINCT 'erased', node, batch_id FROM after.deliveries WHERE node = 'b'"
+_ADDED = """
+    SELECT 'loop', peer, id FROM after.deliveries ANTI JOIN before.deliveries USING (node, peer, batch_id, id)
+"""
+
+CONTENT = (
+    Damage(
+        "subject-edited-at-peer",
+        "the subject of an event is edited at a peer that ships no payloads; digest and fingerprint stay",
+        "the comparison of the content columns of both nodes",
+        _edit("c", "a", subject="10.6.6.6/32"),
+        wanted=EDITED,
+        unknown="contents are not compared",
+    ),
+    Damage(
+        "type-edited-at-source",
+        "the type of an event is edited at its source",
+        "its digest and the payload; the content columns of the peers",
+        _edit("a", "a", type="w"),
+        wanted=EDITED,
+        unknown="contents are not compared",
+    ),
+    Damage(
+        "time-edited-at-peer",
+        "the time of an event is moved by two hours at a peer",
+        "its row at the source, which has another time",
+        _edit("c", "b", event_at=lambda at: at - timedelta(hours=2)),
+        wanted=EDITED,
+        unknown="contents are not compared",
+    ),
+    Damage(
+        "expiry-added-at-source",
+        "an event is given an expiry that it did not have",
+        "its digest and the payload; the content columns of the peers",
+        _edit("c", "c", expires_at=YEAR_2100),
+        wanted=EDITED,
+        unknown="contents are not compared",
+    ),
+    Damage(
+        "payload-edited-at-peer",
+        "the payload of an event is edited at a peer; digest and fingerprint stay",
+        "the digest, computed again from the payload in the lake",
+        _edit("b", "a", payload='{"n":"666"}'),
+        wanted=EDITED,
+        unknown="contents are not compared",
+    ),
+    Damage(
+        "payload-edited-at-source",
+        "the payload of an event is edited at its source; digest and fingerprint stay",
+        "the digest, computed again from the payload in the lake",
+        _edit("a", "a", payload='{"n":"666"}'),
+        wanted=EDITED,
+        unknown="contents are not compared",
+    ),
+    Damage(
+        "other-content-at-peer",
+        "digest and fingerprint of an event are replaced at a peer, as if it held another content",
+        "the fingerprints of both nodes",
+        _other_content,
+        wanted=EDITED,
+        unknown="contents are not compared",
+    ),
+    Damage(
+        "fingerprint-edited",
+        "the fingerprint of an event is edited, its digest stays",
+        "the digest, of which the fingerprint must be the beginning",
+        _edit("c", "c", fingerprint=12345),
+        wanted=EDITED,
+        allowed=BY_ANY,
+        unknown="contents are not compared",
+    ),
+    Damage(
+        "edited-everywhere",
+        "the subject of an event is edited at all nodes alike; digest and fingerprint stay",
+        "the digest, computed again where the payload is in the lake",
+        _everywhere,
+        wanted=f"{EDITED} AND node IN ('a', 'b')",
+        allowed=BY_ANY,
+        unknown="contents are not compared",
+    ),
+    Damage(
+        "event-renamed-at-peer",
+        "an event at a peer is given another id",
+        "the id, which its source never recorded; the delivery, which the peer no longer holds",
+        _renamed,
+        wanted=f"""
+            SELECT 'forged', node, a.id FROM {_SAME} WHERE a.id <> b.id
+            UNION SELECT 'disagreement', node, b.id FROM {_SAME} WHERE a.id <> b.id
+        """,
+        unknown="contents are not compared",
+    ),
+    Damage(
+        "event-invented-at-peer",
+        "the last event at a peer is replaced by one that its source never recorded",
+        "the ledger of its source; the delivery, which the peer no longer holds",
+        _invented,
+        wanted=f"""
+            SELECT 'forged', node, a.id FROM {_SAME} WHERE a.id <> b.id
+            UNION SELECT 'disagreement', node, b.id FROM {_SAME} WHERE a.id <> b.id
+        """,
+        unknown="contents are not compared",
+    ),
+    Damage(
+        "delivery-fingerprint-edited",
+        "the fingerprint in a delivery is edited",
+        "the fingerprint of the event at the source",
+        _delivery,
+        wanted="""
+            SELECT 'altered', node, id FROM before.deliveries b JOIN after.deliveries a USING (node, peer, batch_id, id)
+            WHERE a.fingerprint <> b.fingerprint
+        """,
+        unknown="contents are not compared",
+    ),
+    Damage(
+        "repair-called-delivery",
+        "the mark of a repair that an operator asked for is removed",
+        "the second delivery of the same event",
+        _repair_flag,
+        wanted="SELECT 'duplicate', node, id FROM before.deliveries WHERE repair",
+        allowed="SELECT 'forged', node, batch_id FROM before.deliveries WHERE repair",
+    ),
+    Damage(
+        "second-sender",
+        "a delivery is added to the ledger of a node that never sent the event",
+        "the delivery of the node that did; the receipt's counts",
+        _second_sender,
+        wanted=_ADDED,
+        allowed=_COUNTED_TOO,
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "delivered-to-its-source",
+        "a delivery of an event to its own source is added",
+        "the source in the row itself; the receipt's counts",
+        _back_to_source,
+        wanted=_ADDED,
+        allowed=_COUNTED_TOO,
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+)

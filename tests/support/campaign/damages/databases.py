@@ -1,0 +1,251 @@
+"""Databases of nodes that somebody edits with SQL, between a commit and the next shipping."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+from tests.support.campaign.damage import Damage, Scene
+from tests.support.campaign.damages.absence import BOUNDS_OF_HOLES, GONE_DELIVERIES, GONE_EVENTS, GONE_INBOUND
+from tests.support.campaign.damages.content import EDITED
+from tests.support.campaign.damages.receipts import CHANGED
+
+_TOPIC = "(SELECT id FROM topics WHERE name = 'group:edge')"
+
+
+def _late_blocks(scene: Scene, node: str, source: str) -> list[tuple[int, str]]:
+    """Return position and text of the blocks of the last round with events of one source, except the last block."""
+    query = f"SELECT position, text FROM blocks WHERE topic_id = {_TOPIC} AND sources = :sources ORDER BY position"
+    rows = scene.sql(node, query, sources=json.dumps([source]))
+    return [(position, text) for position, text in rows if f'"{source}-3-' in text][:-1]
+
+
+def _blocks_deleted(scene: Scene) -> None:
+    position, _ = scene.chance.choice(_late_blocks(scene, "b", "a"))
+    scene.sql("b", "DELETE FROM blocks WHERE position = :position", position=position)
+
+
+def _edit_block(scene: Scene, node: str) -> None:
+    position, text = scene.chance.choice(_late_blocks(scene, node, "a"))
+    value = re.search(r'"n":"(\d+)"', text)
+    assert value is not None
+    digit = "8" if value[1].endswith("9") else "9"
+    edited = f"{text[: value.end(1) - 1]}{digit}{text[value.end(1) :]}"
+    scene.sql(node, "UPDATE blocks SET text = :text WHERE position = :position", text=edited, position=position)
+
+
+def _append(scene: Scene, node: str, source: str, name: str) -> int:
+    """Append an event under a new id to a node's log, a copy of the last one of its source; return its position."""
+    columns = "topic_id, records, bytes, recorded_at, own, expires_first, types, sources, paths, text"
+    query = f"""
+        SELECT {columns} FROM blocks
+        WHERE topic_id = {_TOPIC} AND sources = :sources AND types = '["t"]' AND records = 1 ORDER BY position DESC
+    """
+    row = scene.sql(node, query, sources=json.dumps([source]))[0]
+    found = dict(zip(columns.split(", "), row, strict=True))
+    old = json.loads(found["text"])["id"]
+    found["text"] = found["text"].replace(old, name)
+    found["bytes"] += len(name) - len(old)
+    ((position, seq),) = scene.sql(
+        node, f"SELECT next_position, next_seq FROM log_heads, topics WHERE topics.id = {_TOPIC}"
+    )
+    found |= {"position": position, "seq": seq}
+    names = ", ".join(found)
+    scene.sql(node, f"INSERT INTO blocks ({names}) VALUES ({', '.join(f':{each}' for each in found)})", **found)
+    scene.sql(node, "UPDATE log_heads SET next_position = next_position + 1")
+    scene.sql(node, f"UPDATE topics SET next_seq = next_seq + 1 WHERE id = {_TOPIC}")
+    return int(position)
+
+
+def _block_invented(scene: Scene) -> None:
+    _append(scene, "b", "a", "invented")
+
+
+def _cursor_advanced(scene: Scene) -> None:
+    """Append an event at its source, and move the cursors of both peers over it."""
+    position = _append(scene, "a", "a", "skipped")
+    scene.sql("a", "UPDATE cursors SET position = :position WHERE name LIKE 'peer:edge/%'", position=position)
+
+
+def _batch_feigned(scene: Scene) -> None:
+    """Append an event at its source, and note that a batch had nothing to send in its place."""
+    position = _append(scene, "a", "a", "skipped")
+    scene.sql("a", "UPDATE cursors SET position = :position WHERE name = 'peer:edge/b'", position=position)
+    query = "SELECT * FROM batches WHERE cursor = 'peer:edge/b' ORDER BY id DESC LIMIT 1"
+    columns = [name for _, name, *_ in scene.sql("a", "PRAGMA table_info(batches)")]
+    row = dict(zip(columns, scene.sql("a", query)[0], strict=True))
+    row |= {"batch_id": f"{row['batch_id'][:-4]}0000", "after": row["upto"], "upto": position, "events": 0, "bytes": 0}
+    row |= {"status": 0, "receipt": "", "picked": "", "key_id": ""}
+    del row["id"]
+    scene.sql("a", f"INSERT INTO batches ({', '.join(row)}) VALUES ({', '.join(f':{name}' for name in row)})", **row)
+
+
+def _last_batches(scene: Scene) -> list[int]:
+    rows = scene.sql("a", "SELECT id FROM batches WHERE cursor = 'peer:edge/b' AND picked = '' ORDER BY id")
+    return [id for (id,) in rows][-3:-1]
+
+
+def _batches_deleted(scene: Scene) -> None:
+    for id in _last_batches(scene):
+        scene.sql("a", "DELETE FROM batches WHERE id = :id", id=id)
+
+
+def _inbound_deleted(scene: Scene) -> None:
+    rows = scene.sql("b", "SELECT id FROM inbound_batches WHERE node = 'a' ORDER BY id")
+    scene.sql("b", "DELETE FROM inbound_batches WHERE id = :id", id=rows[-4][0])
+
+
+def _receipt_edited(scene: Scene) -> None:
+    id = _last_batches(scene)[0]
+    ((text,),) = scene.sql("a", "SELECT receipt FROM batches WHERE id = :id", id=id)
+    edited = text.replace('\\"duplicates\\":0', '\\"duplicates\\":7')
+    assert edited != text
+    scene.sql("a", "UPDATE batches SET receipt = :text WHERE id = :id", text=edited, id=id)
+
+
+def _false_retention(scene: Scene) -> None:
+    """Delete the newest events that no one has shipped, and note it as retention does."""
+    ((position, seq, records),) = scene.sql(
+        "b", f"SELECT position, seq, records FROM blocks WHERE topic_id = {_TOPIC} ORDER BY position DESC LIMIT 1"
+    )
+    scene.sql("b", f"DELETE FROM blocks WHERE topic_id = {_TOPIC}")
+    scene.sql(
+        "b",
+        f"UPDATE topics SET evicted_seq = :seq, evicted_position = :position WHERE id = {_TOPIC}",
+        seq=seq + records - 1,
+        position=position + records - 1,
+    )
+
+
+def _restored(scene: Scene) -> None:
+    """Replace a database by its backup of an earlier round, as `db restore` does: it begins a new epoch."""
+    _take_back(scene)
+    scene.sql("b", "UPDATE log_heads SET epoch = 'eeeeeeeeeeeeeeee'")
+    # What the nodes had shipped before stays in the lake.
+    shutil.rmtree(scene.lake.root)
+    shutil.copytree(scene.federation.lake, scene.lake.root)
+
+
+def _take_back(scene: Scene) -> None:
+    shutil.copyfile(scene.federation.backup("b"), scene.database("b"))
+
+
+DATABASES = (
+    Damage(
+        "blocks-deleted",
+        "`DELETE FROM blocks` at a peer; the ids of the events stay",
+        "the hole in its seqs, and the sender's deliveries",
+        _blocks_deleted,
+        wanted=f"SELECT 'erased', node, id FROM ({GONE_EVENTS})",
+        allowed=f"SELECT 'disagreement', node, id FROM ({GONE_EVENTS})",
+        in_databases=True,
+    ),
+    Damage(
+        "block-edited-at-peer",
+        "`UPDATE blocks` changes the payload of an event at a peer",
+        "the fingerprints of both nodes",
+        lambda scene: _edit_block(scene, "c"),
+        wanted=EDITED,
+        in_databases=True,
+        unknown="contents are not compared",
+    ),
+    Damage(
+        "block-edited-at-source",
+        "`UPDATE blocks` changes the payload of an event at its source, after it was delivered",
+        "the fingerprints of all nodes",
+        lambda scene: _edit_block(scene, "a"),
+        wanted=EDITED,
+        in_databases=True,
+        unknown="contents are not compared",
+    ),
+    Damage(
+        "block-invented",
+        "`INSERT INTO blocks` adds an event at a peer that its source never recorded",
+        "the ledger of its source",
+        _block_invented,
+        wanted="SELECT 'forged', 'b', 'invented'",
+        in_databases=True,
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "cursor-advanced",
+        "`UPDATE cursors` moves links over an event that was never sent",
+        "the ledgers of the peers, which do not hold it",
+        _cursor_advanced,
+        wanted="SELECT 'missing', node, 'skipped' FROM (VALUES ('b'), ('c')) n(node)",
+        in_databases=True,
+        unknown="a cursor without receipts proves nothing",
+    ),
+    Damage(
+        "batch-feigned",
+        "`INSERT INTO batches` notes that there was nothing to send where there was an event",
+        "the selection of the link, and the ledger of the peer",
+        _batch_feigned,
+        wanted="SELECT 'missing', 'b', 'skipped'",
+        in_databases=True,
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "batches-deleted",
+        "`DELETE FROM batches` at the sender",
+        "the peer's ledger, which has the events and the batch",
+        _batches_deleted,
+        wanted=f"SELECT 'disagreement', node, id FROM ({GONE_DELIVERIES})",
+        allowed=f"SELECT 'erased', node, batch_id FROM ({GONE_DELIVERIES})",
+        in_databases=True,
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "inbound-deleted",
+        "`DELETE FROM inbound_batches` at the receiver",
+        "the sender's receipt of that batch",
+        _inbound_deleted,
+        wanted=f"SELECT 'erased', node, batch_id FROM ({GONE_INBOUND})",
+        in_databases=True,
+        unknown="holes in the ledgers are not looked for",
+    ),
+    Damage(
+        "receipt-edited-in-database",
+        "`UPDATE batches` changes the counts in a receipt",
+        "the digest of the receipt's body",
+        _receipt_edited,
+        wanted=CHANGED,
+        allowed=CHANGED.replace("forged", "disagreement"),
+        in_databases=True,
+        unknown="bodies and signatures of receipts are not checked",
+    ),
+    Damage(
+        "retention-feigned",
+        "events are deleted before they were shipped, and noted as evicted",
+        "the declared gap: not known to be a fault, so it is not called one",
+        _false_retention,
+        unproven="evicted",
+        in_databases=True,
+        unknown="events of damaged segments are not expected",
+    ),
+    Damage(
+        "database-restored",
+        "a database is replaced by an earlier backup and begins a new epoch",
+        "the state of its second epoch",
+        _restored,
+        wanted="SELECT 'epoch', 'b', '*'",
+        in_databases=True,
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "database-taken-back",
+        "a database is replaced by an earlier copy, in the same epoch",
+        "the receipts and batches of the other nodes, which name later positions",
+        _take_back,
+        wanted="SELECT 'rolled_back', 'b', '*'",
+        allowed=f"""
+            SELECT 'disagreement', node, id FROM ({GONE_EVENTS}) UNION SELECT 'erased', node, id FROM ({GONE_EVENTS})
+            UNION {BOUNDS_OF_HOLES} UNION SELECT 'disagreement', node, id FROM ({GONE_DELIVERIES})
+            UNION SELECT 'erased', node, batch_id FROM ({GONE_INBOUND})
+            UNION SELECT 'forged', node, batch_id FROM ({GONE_INBOUND})
+        """,
+        in_databases=True,
+        unknown="a ledger's end is not compared with what it was",
+    ),
+)

@@ -1,0 +1,207 @@
+"""Receipts that somebody edits or invents, at the sender or at the receiver."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.support.campaign.damage import Damage, Scene
+
+EDGE = "SELECT batch_id FROM before.receipts WHERE node = 'a' AND peer = 'b' AND \"group\" = 'edge' AND NOT repair"
+LINE = "SELECT batch_id FROM before.receipts WHERE node = 'a' AND peer = 'b' AND \"group\" = 'line'"
+CHANGED = """
+    SELECT 'forged', node, batch_id FROM before.receipts b JOIN after.receipts a USING (node, peer, batch_id)
+    WHERE a IS DISTINCT FROM b
+"""
+_DISAGREES = CHANGED.replace("forged", "disagreement")
+_DIFFERS = f"{CHANGED} UNION {_DISAGREES}"
+
+Row = Mapping[str, Any]
+
+
+def _change(query: str, change: Callable[[Row, Scene], dict[str, Any]]) -> Callable[[Scene], None]:
+    """Return a damage: one receipt of `a` is changed."""
+
+    def inflict(scene: Scene) -> None:
+        batch = scene.pick(query)
+        scene.lake.change("receipts", "a", lambda row: row["batch_id"] == batch, lambda row: row | change(row, scene))
+
+    return inflict
+
+
+def _body(row: Row, **fields: Any) -> dict[str, Any]:
+    """Return the receipt with another body, its signature as it was."""
+    receipt = json.loads(row["receipt"])
+    receipt["body"] = json.dumps(json.loads(receipt["body"]) | fields, separators=(",", ":"))
+    return {"receipt": json.dumps(receipt, separators=(",", ":"))}
+
+
+def _with_digest(changed: dict[str, Any]) -> dict[str, Any]:
+    """Return the changed receipt with the digests that fit its body, in the row and in the header."""
+    receipt = json.loads(changed["receipt"])
+    digest = hashlib.sha256(receipt["body"].encode()).digest()
+    receipt["headers"]["content-digest"] = f"sha-256=:{base64.b64encode(digest).decode()}:"
+    return changed | {"receipt": json.dumps(receipt, separators=(",", ":")), "receipt_digest": digest.hex()}
+
+
+def _more(row: Row, scene: Scene) -> dict[str, Any]:
+    return _body(row, accepted=row["accepted"] + 5)
+
+
+def _more_with_digest(row: Row, scene: Scene) -> dict[str, Any]:
+    return _with_digest(_body(row, accepted=row["accepted"] + 5)) | {"accepted": row["accepted"] + 5}
+
+
+def _counts(row: Row, scene: Scene) -> dict[str, Any]:
+    return {"accepted": row["accepted"] + 5, "sent": row["sent"] + 5}
+
+
+def _signature(row: Row, scene: Scene) -> dict[str, Any]:
+    receipt = json.loads(row["receipt"])
+    wrong = base64.b64encode(hashlib.sha512(b"no key").digest()).decode()
+    receipt["headers"]["signature"] = f"eventd=:{wrong}:"
+    return {"receipt": json.dumps(receipt, separators=(",", ":"))}
+
+
+def _other_range(row: Row, scene: Scene) -> dict[str, Any]:
+    return {"upto": row["upto"] + 3}
+
+
+def _signed_by_sender(row: Row, scene: Scene) -> dict[str, Any]:
+    """The sender shares the secret, so it can sign whatever it likes in the name of its peer."""
+    changed = _more_with_digest(row, scene)
+    receipt = json.loads(changed["receipt"])
+    secret = (scene.federation.keys / "line.secret").read_bytes().strip()
+    params = receipt["headers"]["signature-input"].removeprefix("eventd=")
+    base = (
+        f'"@status": {receipt["status"]}\n'
+        f'"content-type": {receipt["headers"]["content-type"]}\n'
+        f'"content-digest": {receipt["headers"]["content-digest"]}\n'
+        f'"signature";req;key="eventd": {receipt["request"]}\n'
+        f'"@signature-params": {params}'
+    )
+    made = base64.b64encode(hmac.digest(secret, base.encode(), "sha256")).decode()
+    receipt["headers"]["signature"] = f"eventd=:{made}:"
+    return changed | {"receipt": json.dumps(receipt, separators=(",", ":"))}
+
+
+def _invented(scene: Scene) -> None:
+    """Name a batch in receipt and deliveries that the peer never answered; the body fits."""
+    batch = scene.pick(EDGE)
+    new = f"{batch[:-4]}0000"
+
+    def rename(row: Row) -> dict[str, Any]:
+        return {**row, **_with_digest(_body(row, batch=new)), "batch_id": new}
+
+    scene.lake.change("receipts", "a", lambda row: row["batch_id"] == batch, rename)
+    scene.lake.change("deliveries", "a", lambda row: row["batch_id"] == batch, lambda row: row | {"batch_id": new})
+
+
+def _at_receiver(scene: Scene) -> None:
+    batch = scene.pick("SELECT batch_id FROM before.inbound WHERE node = 'b' AND peer = 'a' AND \"group\" = 'edge'")
+
+    def edit(row: Row) -> dict[str, Any]:
+        body = json.loads(row["receipt"]) | {"accepted": row["accepted"] + 1}
+        return {**row, "receipt": json.dumps(body, separators=(",", ":"))}
+
+    scene.lake.change("inbound", "b", lambda row: row["batch_id"] == batch, edit)
+
+
+_INBOUND_CHANGED = """
+    SELECT 'forged', node, batch_id FROM before.inbound b JOIN after.inbound a USING (node, peer, batch_id)
+    WHERE a IS DISTINCT FROM b
+"""
+_NEW_BATCH = "SELECT 'forged', node, batch_id FROM after.receipts ANTI JOIN before.receipts USING (node, batch_id)"
+_OLD_BATCH = """
+    SELECT 'erased', node, batch_id FROM before.receipts ANTI JOIN after.receipts USING (node, batch_id)
+    UNION SELECT 'disagreement', node, batch_id FROM before.receipts ANTI JOIN after.receipts USING (node, batch_id)
+    UNION SELECT 'erased', node, batch_id FROM after.receipts ANTI JOIN before.receipts USING (node, batch_id)
+"""
+
+RECEIPTS = (
+    Damage(
+        "receipt-body-edited",
+        "the counts in a receipt are edited, its digest stays",
+        "the digest of the receipt's body",
+        _change(EDGE, _more),
+        wanted=CHANGED,
+        unknown="bodies and signatures of receipts are not checked",
+    ),
+    Damage(
+        "receipt-and-digest-edited",
+        "the counts in a receipt are edited, with digests that fit; the audit has no keys",
+        "the peer's ledger, which has another digest for the batch",
+        _change(EDGE, _more_with_digest),
+        wanted=_DISAGREES,
+        allowed=f"{CHANGED} UNION {CHANGED.replace('forged', 'erased')}",
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "receipt-edited-under-keys",
+        "the counts in a receipt are edited, with digests that fit; the audit has the keys",
+        "the signature of the receipt",
+        _change(EDGE, _more_with_digest),
+        wanted=CHANGED,
+        allowed=f"{_DIFFERS} UNION {CHANGED.replace('forged', 'erased')}",
+        keys=True,
+        unknown="bodies and signatures of receipts are not checked",
+    ),
+    Damage(
+        "receipt-counts-edited",
+        "the counts in the row of a receipt are edited, the receipt stays",
+        "the body of the receipt",
+        _change(EDGE, _counts),
+        wanted=CHANGED,
+        allowed=CHANGED.replace("forged", "erased"),
+        unknown="bodies and signatures of receipts are not checked",
+    ),
+    Damage(
+        "receipt-range-edited",
+        "the range in the row of a receipt is edited, the receipt stays",
+        "the body of the receipt",
+        _change(EDGE, _other_range),
+        wanted=CHANGED,
+        allowed=_DIFFERS,
+        unknown="bodies and signatures of receipts are not checked",
+    ),
+    Damage(
+        "receipt-signature-replaced",
+        "the signature of a receipt is replaced; the audit has the keys",
+        "the signature of the receipt",
+        _change(EDGE, _signature),
+        wanted=CHANGED,
+        keys=True,
+        unknown="bodies and signatures of receipts are not checked",
+    ),
+    Damage(
+        "receipt-signed-by-sender",
+        "the sender signs a receipt of its peer with the secret that both share",
+        "the peer's ledger, which has another digest for the batch; the signature proves nothing to others",
+        _change(LINE, _signed_by_sender),
+        wanted=_DISAGREES,
+        allowed=f"{CHANGED} UNION {CHANGED.replace('forged', 'erased')}",
+        keys=True,
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "receipt-invented",
+        "a receipt names a batch that the peer never answered",
+        "the peer's ledger, which has no such batch",
+        _invented,
+        wanted=_NEW_BATCH,
+        allowed=_OLD_BATCH,
+        unknown="bodies and signatures of receipts are not checked",
+    ),
+    Damage(
+        "inbound-receipt-edited",
+        "the receipt in the receiver's own ledger is edited",
+        "its digest",
+        _at_receiver,
+        wanted=_INBOUND_CHANGED,
+        unknown="bodies and signatures of receipts are not checked",
+    ),
+)

@@ -1,0 +1,250 @@
+"""Files of segments that somebody deletes, cuts, swaps or rewrites."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+from tests.support.campaign.damage import Damage, Scene
+from tests.support.campaign.lake_files import SegmentFile
+
+
+def _corrupt(*ledgers: tuple[str, str]) -> str:
+    """Return the query for a corrupt finding of the middle segment of these ledgers, by (ledger, node)."""
+    return " UNION ".join(f"SELECT 'corrupt', '{node}', '*'" for _, node in ledgers)
+
+
+def _on_middle(ledger: str, node: str, act: Callable[[SegmentFile], None]) -> Callable[[Scene], None]:
+    """Return a damage of the middle one of a node's three segments of a ledger."""
+
+    def inflict(scene: Scene) -> None:
+        act(scene.lake.segments(ledger, node)[1])
+
+    return inflict
+
+
+def _cut(segment: SegmentFile) -> None:
+    segment.data.write_bytes(segment.data.read_bytes()[:-100])
+
+
+def _flip(segment: SegmentFile) -> None:
+    data = bytearray(segment.data.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    segment.data.write_bytes(data)
+
+
+def _garble(segment: SegmentFile) -> None:
+    segment.manifest.write_text('{"schema": 1,')
+
+
+def _miscount(segment: SegmentFile) -> None:
+    segment.describe(rows=segment.facts["rows"] - 1)
+
+
+def _stranger(scene: Scene) -> None:
+    """Put the rows of another node into a segment, and make the manifest fit."""
+    mine, theirs = scene.lake.segments("deliveries", "a")[1], scene.lake.segments("deliveries", "b")[1]
+    shutil.copyfile(theirs.data, mine.data)
+    mine.describe(rows=theirs.facts["rows"], **mine.sums())
+
+
+def _last(ledger: str, node: str) -> Callable[[Scene], None]:
+    """Return a damage: the last segment of a ledger is gone, and the state is lowered as if it had never been."""
+
+    def inflict(scene: Scene) -> None:
+        before, last = scene.lake.segments(ledger, node)[-2:]
+        last.remove()
+        upto = before.facts["upto"]
+
+        def lower(state: dict[str, Any]) -> None:
+            state["books"][ledger] = upto
+            state["segments"][ledger] = {"after": 0, "upto": upto}
+            if ledger == "events":
+                state["head"] = upto
+                for group in state["groups"]:
+                    seqs = (row["seq"] for row in before.rows() if row["group"] == group["group"])
+                    group["last_seq"] = max(seqs)
+
+        scene.lake.set_state(node, lower)
+
+    return inflict
+
+
+def _last_file(scene: Scene) -> None:
+    scene.lake.segments("events", "c")[-1].remove()
+
+
+def _copied_folder(scene: Scene) -> None:
+    """Copy all files of `a` into the folder of a node of another name; nothing in them is changed."""
+    for folder in [*scene.lake.root.glob("landing/*/dt=*/node=a-*"), *scene.lake.root.glob("nodes/a-*")]:
+        shutil.copytree(folder, folder.with_name(folder.name.replace("a-ca978112", "z-12345678")))
+
+
+def _taken_back(scene: Scene) -> None:
+    scene.lake.take_back("b", scene.federation.early)
+
+
+def _all_taken_back(scene: Scene) -> None:
+    for node in ("a", "b", "c"):
+        scene.lake.take_back(node, scene.federation.early)
+
+
+_UNPROVEN = r"missing or corrupt"
+
+SEGMENTS = (
+    Damage(
+        "events-file-gone",
+        "the file of a segment is deleted, its manifest stays",
+        "its manifest",
+        _on_middle("events", "a", lambda segment: segment.data.unlink()),
+        wanted=_corrupt(("events", "a")),
+        unproven=_UNPROVEN,
+        unknown="events of damaged segments are not expected",
+    ),
+    Damage(
+        "events-segment-gone",
+        "a segment is deleted with its manifest",
+        "the numbers that no other segment contains",
+        _on_middle("events", "b", SegmentFile.remove),
+        wanted=_corrupt(("events", "b")),
+        unproven=_UNPROVEN,
+        unknown="events of damaged segments are not expected",
+    ),
+    Damage(
+        "events-manifest-gone",
+        "the manifest of a segment is deleted",
+        "the numbers that no segment with a manifest contains",
+        _on_middle("events", "c", lambda segment: segment.manifest.unlink()),
+        wanted=_corrupt(("events", "c")),
+        unproven=_UNPROVEN,
+        unknown="events of damaged segments are not expected",
+    ),
+    Damage(
+        "deliveries-segment-gone",
+        "a segment of deliveries is deleted with its manifest",
+        "the numbers that no other segment contains",
+        _on_middle("deliveries", "a", SegmentFile.remove),
+        wanted=_corrupt(("deliveries", "a")),
+        unproven=_UNPROVEN,
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "receipts-segment-gone",
+        "a segment of receipts is deleted with its manifest",
+        "the numbers that no other segment contains",
+        _on_middle("receipts", "c", SegmentFile.remove),
+        wanted=_corrupt(("receipts", "c")),
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "inbound-segment-gone",
+        "a segment of the receiver's batches is deleted with its manifest",
+        "the numbers that no other segment contains",
+        _on_middle("inbound", "a", SegmentFile.remove),
+        wanted=_corrupt(("inbound", "a")),
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "segment-cut",
+        "the end of a file is cut off",
+        "its size in the manifest",
+        _on_middle("deliveries", "b", _cut),
+        wanted=_corrupt(("deliveries", "b")),
+        unproven=_UNPROVEN,
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "bit-flipped",
+        "one bit of a file is flipped",
+        "its digest in the manifest",
+        _on_middle("events", "b", _flip),
+        wanted=_corrupt(("events", "b")),
+        unproven=_UNPROVEN,
+        unknown="events of damaged segments are not expected",
+    ),
+    Damage(
+        "manifest-garbled",
+        "a manifest is no longer JSON",
+        "reading it",
+        _on_middle("deliveries", "c", _garble),
+        wanted=_corrupt(("deliveries", "c")),
+        unproven=_UNPROVEN,
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "manifest-miscounts",
+        "a manifest states fewer rows than its file has",
+        "the number of rows in the file",
+        _on_middle("events", "a", _miscount),
+        wanted=_corrupt(("events", "a")),
+        unproven=_UNPROVEN,
+        unknown="events of damaged segments are not expected",
+    ),
+    Damage(
+        "rows-of-another-node",
+        "a segment is replaced by that of another node, with a manifest that fits",
+        "the node in the rows",
+        _stranger,
+        wanted=_corrupt(("deliveries", "a")),
+        unproven=_UNPROVEN,
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "last-segment-gone",
+        "the last segment of a ledger is deleted, the state stays",
+        "the state, which promises its numbers",
+        _last_file,
+        wanted=_corrupt(("events", "c")),
+        unproven=_UNPROVEN,
+        unknown="events of damaged segments are not expected",
+    ),
+    Damage(
+        "last-events-dropped",
+        "the last segment of events is deleted, and the state lowered to fit",
+        "the receipts and batches of the other nodes, which name later positions",
+        _last("events", "a"),
+        wanted="SELECT 'rolled_back', 'a', '*'",
+        allowed="SELECT 'erased', 'a', '*'",
+        unknown="a ledger's end is not compared with what it was",
+    ),
+    Damage(
+        "last-deliveries-dropped",
+        "the last segment of deliveries is deleted, and the state lowered to fit",
+        "the peers, which hold the events and the batches",
+        _last("deliveries", "b"),
+        wanted="SELECT 'rolled_back', 'b', '*'",
+        allowed="""
+            SELECT 'erased', node, batch_id FROM before.receipts WHERE node = 'b'
+            UNION SELECT 'erased', node, id FROM before.deliveries WHERE node = 'b'
+            UNION SELECT 'disagreement', node, id FROM before.deliveries WHERE node = 'b'
+        """,
+        unknown="a ledger's end is not compared with what it was",
+    ),
+    Damage(
+        "node-taken-back",
+        "all files of one node are replaced by those of an earlier day, its state included",
+        "the receipts and batches of the other nodes, which name later positions",
+        _taken_back,
+        wanted="SELECT 'rolled_back', 'b', '*'",
+        unknown="a ledger's end is not compared with what it was",
+    ),
+    Damage(
+        "lake-taken-back",
+        "the whole lake is replaced by that of an earlier day",
+        "what an earlier audit remembers in its folder",
+        _all_taken_back,
+        wanted="SELECT 'rolled_back', node, '*' FROM (VALUES ('a'), ('b'), ('c')) n(node)",
+        remembers=True,
+        unknown="a ledger's end is not compared with what it was",
+    ),
+    Damage(
+        "folder-copied",
+        "the files of a node are copied into a folder for another name",
+        "the node's name in manifests and states",
+        _copied_folder,
+        wanted="SELECT 'corrupt', 'z-12345678', '*'",
+        allowed="SELECT 'corrupt', 'a', '*'",
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+)

@@ -1,0 +1,206 @@
+"""States and clocks: what a node promises, and when it says that it did."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from tests.support.campaign.damage import Damage, Scene
+from tests.support.campaign.federation import HOUR
+
+State = dict[str, Any]
+
+
+def _state(node: str, change: Callable[[State], None]) -> Callable[[Scene], None]:
+    return lambda scene: scene.lake.set_state(node, change)
+
+
+def _gone(scene: Scene) -> None:
+    for file in scene.lake.states("b"):
+        file.unlink()
+
+
+def _garbled(scene: Scene) -> None:
+    for file in scene.lake.states("b"):
+        file.write_text("{}")
+
+
+def _later(state: State) -> None:
+    state["complete_until"] += 3 * HOUR
+    state["as_of"] += 3 * HOUR
+
+
+def _complete_too_far(state: State) -> None:
+    state["complete_until"] += 3 * HOUR
+
+
+def _behind(state: State) -> None:
+    state["complete_until"] -= 2 * HOUR
+
+
+def _silent(state: State) -> None:
+    state["complete_until"] -= 2 * HOUR
+    state["as_of"] -= 2 * HOUR
+
+
+def _closed(state: State) -> None:
+    """An operator closes the node that has been silent for two hours, to have it no longer reported."""
+    _silent(state)
+    state["closed_at"] = state["as_of"]
+
+
+def _cursor(state: State) -> None:
+    """Take the cursor of a link back, as if its events were still to be sent."""
+    (link,) = (
+        peer for group in state["groups"] if group["group"] == "edge" for peer in group["peers"] if peer["peer"] == "b"
+    )
+    link["cursor"] = 40
+
+
+def _copied(scene: Scene) -> None:
+    """Give a state to a node that has none, with all of another's but the name."""
+    (file,) = scene.lake.states("a")
+    folder = scene.lake.root / "nodes" / "z-594e519a"
+    folder.mkdir()
+    shutil.copyfile(file, folder / file.name)
+    copy = folder / file.name
+    copy.write_text(copy.read_text().replace('"node": "a"', '"node": "z"'))
+
+
+def _two_epochs(scene: Scene) -> None:
+    """Add the state of a second database that ships under the same name at the same time."""
+    (file,) = scene.lake.states("c")
+    state = scene.lake.state("c")
+    second = file.with_name("ffffffffffffffff.json")
+    shutil.copyfile(file, second)
+    ending = state["epoch"]
+    second.write_text(second.read_text().replace(ending, "ffffffffffffffff"))
+
+
+def _shift(node: str, hours: int) -> Callable[[Scene], None]:
+    """Return a damage: the clock of a node was off, in all its rows and its state."""
+
+    def inflict(scene: Scene) -> None:
+        own = ("recorded_at", "attempt_at", "done_at", "sent_at", "acked_at")
+        by = timedelta(hours=hours)
+        for ledger in ("events", "deliveries", "receipts", "inbound"):
+            scene.lake.change(
+                ledger,
+                node,
+                lambda row: True,
+                lambda row: row | {name: row[name] + by for name in own if row.get(name) is not None},
+            )
+
+        def move(state: State) -> None:
+            for name in ("as_of", "complete_until", "began_at"):
+                state[name] += hours * HOUR
+
+        scene.lake.set_state(node, move)
+
+    return inflict
+
+
+STATES = (
+    Damage(
+        "state-gone",
+        "the state of a node is deleted",
+        "its segments, which have no state",
+        _gone,
+        wanted="SELECT 'corrupt', 'b', '*'",
+        unproven="state",
+        unknown="events of damaged segments are not expected",
+    ),
+    Damage(
+        "state-garbled",
+        "the state of a node has no content",
+        "reading it",
+        _garbled,
+        wanted="SELECT 'corrupt', 'b', '*'",
+        unproven="state",
+        unknown="events of damaged segments are not expected",
+    ),
+    Damage(
+        "state-in-the-future",
+        "a state is dated hours ahead, with ledgers complete up to then",
+        "the clock of the audit",
+        _state("a", _later),
+        unproven="ahead",
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "complete-in-the-future",
+        "a state says that its ledgers are complete up to a time after it was written",
+        "the time of the state itself",
+        _state("a", _complete_too_far),
+        unproven="complete_until|complete|ahead",
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "node-behind",
+        "a node reports, but ships no rows for hours",
+        "the time up to which its ledgers are complete",
+        _state("c", _behind),
+        unproven="behind",
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "node-silent",
+        "a node no longer reports",
+        "the age of its last report",
+        _state("c", _silent),
+        unproven="silent since",
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "silent-node-closed",
+        "a node that had stopped shipping hours ago is closed, although it has sent events since",
+        "the receipts and batches of the other nodes, which are later",
+        _state("c", _closed),
+        unproven="silent|behind|later|ends at",
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "cursor-taken-back",
+        "the cursor of a link is taken back, as if its events were pending",
+        "the receipts of that link",
+        _state("a", _cursor),
+        wanted="SELECT 'rolled_back', 'a', '*'",
+        unknown="a ledger's end is not compared with what it was",
+    ),
+    Damage(
+        "state-copied",
+        "the state of a node is copied for another name",
+        "the instance of its database, which two names have",
+        _copied,
+        wanted="SELECT 'epoch', 'z', '*'",
+        allowed="SELECT 'corrupt', 'z', '*' UNION SELECT 'epoch', 'a', '*' UNION SELECT 'corrupt', 'a', '*'",
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "two-databases",
+        "two databases ship under one name",
+        "two epochs that are reported at the same time",
+        _two_epochs,
+        wanted="SELECT 'epoch', 'c', '*'",
+        allowed="SELECT 'corrupt', 'c', '*'",
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "clock-hours-ahead",
+        "the clock of a node was three hours ahead, in all rows and its state",
+        "the clock of the audit, and the receipts of both directions",
+        _shift("c", 3),
+        unproven="ahead",
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "clock-hours-behind",
+        "the clock of a node was three hours behind, in all rows and its state",
+        "the age of its last report",
+        _shift("b", -3),
+        unproven="silent since|behind",
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+)
