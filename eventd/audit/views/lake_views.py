@@ -6,7 +6,6 @@ the nodes and days that a query selects. No digest is checked: the audit and the
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,11 +15,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyspark.sql import functions, types
 
 from eventd.audit.source.spark_columns import spark_schema
-from eventd.errors import LakeUnusable
+from eventd.audit.spark.locations import Location
 from eventd.lake.layout import ARCHIVE, LANDING, SegmentName
 from eventd.lake.reader import Trouble, TroubleKind, survey
 from eventd.lake.schema import Ledger
-from eventd.lake.storage import Storage, connect
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -33,7 +31,6 @@ _HEX: Final = "0123456789abcdef"
 _LISTING: Final = "spark.sql.sources.parallelPartitionDiscovery"
 """How Spark looks up files: from `threshold` files on in a job of up to `parallelism` tasks, by default one a file."""
 _LISTING_TASKS: Final = 100
-_UNKNOWN_STORE: Final = re.compile(r"No FileSystem for scheme|ClassNotFoundException: Class org\.apache\.hadoop\.fs")
 
 
 class LakeViews(NamedTuple):
@@ -50,41 +47,37 @@ class LakeViews(NamedTuple):
 def register_views(spark: SparkSession, lake: str) -> LakeViews:
     """Create, or replace, a temporary view for each ledger of a lake, named like the ledger.
 
-    The views hold the rows that the lake has now: call this again to see later ones. `lake` is a path or an address; an
-    object store is read through Spark's own file systems (`s3://` as `s3a://`), with the credentials that Spark has.
+    The views hold the rows that the lake has now: call this again to see later ones. `lake` is a path or an address. An
+    address is read through Spark's own file systems (`s3://` as `s3a://`), with the credentials that Spark has.
 
-    Raises NotFound if there is no lake, LakeUnusable for one that this program or Spark cannot read, and
-    LakeUnavailable.
+    Raises NotFound if there is no lake, LakeUnusable for one that this program or Spark cannot read, Invalid for an
+    address with characters that Spark takes for a pattern, and LakeUnavailable.
     """
-    storage = connect(lake)
-    surveyed = survey(storage)
+    location = locate(lake)
+    surveyed = survey(location.open(spark))
     nodes = {segment.place.slug: segment.manifest.node for segment in surveyed.segments}
     places: defaultdict[Ledger, list[SegmentName]] = defaultdict(list)
     for segment in surveyed.segments:
         places[segment.place.book].append(segment.place)
-    try:
-        with _fast_listing(spark, storage):
-            for book in Ledger:
-                _read(spark, storage, book, places[book], nodes).createOrReplaceTempView(book.value)
-    except Exception as error:  # Java's errors have no common base class
-        if _UNKNOWN_STORE.search(str(error)) is None:
-            raise
-        raise LakeUnusable(
-            f"Spark cannot read the lake at {storage.url}: it has no file system for this kind of address",
-            hint='add the jar of that store to Spark, such as hadoop-aws, or read the lake with the format "eventd"',
-        ) from None
+    with _fast_listing(spark, location):
+        for book in Ledger:
+            _read(spark, location, book, places[book], nodes).createOrReplaceTempView(book.value)
     troubles = [trouble for trouble in surveyed.troubles if trouble.kind is TroubleKind.CORRUPT]
     return LakeViews([book.value for book in Ledger], len(surveyed.segments), troubles)
 
 
+def locate(lake: str) -> Location:
+    """Return the location of a lake whose rows Spark reads: Spark lists an address, too, and reads its manifests."""
+    return Location(lake, by_spark="://" in lake and not lake.startswith("file://"))
+
+
 @contextmanager
-def _fast_listing(spark: SparkSession, storage: Storage) -> Iterator[None]:
+def _fast_listing(spark: SparkSession, location: Location) -> Iterator[None]:
     """Have Spark look up the files of segments without a task for each, which takes longer than reading them.
 
     Those of a local lake it looks up from here; those of an object store in `_LISTING_TASKS` tasks.
     """
-    is_local = "://" not in storage.locate("")
-    name, value = ("threshold", 1 << 30) if is_local else ("parallelism", _LISTING_TASKS)
+    name, value = ("parallelism", _LISTING_TASKS) if location.by_spark else ("threshold", 1 << 30)
     before = spark.conf.get(f"{_LISTING}.{name}")
     spark.conf.set(f"{_LISTING}.{name}", str(value))
     try:
@@ -94,16 +87,16 @@ def _fast_listing(spark: SparkSession, storage: Storage) -> Iterator[None]:
 
 
 def _read(
-    spark: SparkSession, storage: Storage, book: Ledger, places: Sequence[SegmentName], nodes: Mapping[str, str]
+    spark: SparkSession, location: Location, book: Ledger, places: Sequence[SegmentName], nodes: Mapping[str, str]
 ) -> DataFrame:
     """Return the rows of these segments: the columns of the ledger, and `DAY`."""
     schema = types.StructType([*spark_schema(book), types.StructField(DAY, types.DateType())])
     frames = []
     for tree in (ARCHIVE, LANDING):
-        files = [spark_address(storage, place.data) for place in places if place.tree == tree]
+        files = [_address(location, place.data) for place in places if place.tree == tree]
         if files:
             # Spark takes the value of a partition column from the path, also if the file has a column of this name.
-            base = spark_address(storage, f"{tree}/{book.value}")
+            base = _address(location, f"{tree}/{book.value}")
             reader = spark.read.schema(schema).option("basePath", base).option("__globPaths__", "false")
             frames.append(reader.parquet(*files))
     if not frames:
@@ -132,14 +125,6 @@ def _node_name(nodes: Mapping[str, str]) -> Column:
     return functions.coalesce(functions.element_at(functions.element_at(maps, digit), folder), own)
 
 
-def spark_address(storage: Storage, path: str) -> str:
-    """Return the address of a file or folder of a lake for Spark: without user, password and query.
-
-    Spark's plans show addresses, and it has credentials of its own.
-    """
-    address = storage.locate(path)
-    if "://" not in address:
-        return f"file://{address}"
-    scheme, _, rest = address.rpartition("::")[2].partition("://")
-    rest = re.sub(r"\?[^/]*", "", re.sub(r"^[^/@]*@", "", rest)) if scheme not in ("abfs", "abfss") else rest
-    return f"{'s3a' if scheme == 's3' else scheme}://{rest}"
+def _address(location: Location, path: str) -> str:
+    """Return the address of a file or folder of a lake for Spark; that of a path may have any characters."""
+    return location.for_spark(path) if location.by_spark else f"file://{location.open().locate(path)}"

@@ -9,10 +9,10 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from eventd.audit.spark.session import last_cause, open_session, quiet
-from eventd.audit.views.lake_views import LakeViews, register_views
+from eventd.audit.views.lake_views import LakeViews, locate, register_views
 from eventd.errors import EventdError, Invalid
 from eventd.lake.schema import Ledger
-from eventd.lake.storage import connect, open_lake
+from eventd.lake.storage import open_lake
 from federation.event import format_time, micros
 
 _CONF: Final = {"spark.sql.shuffle.partitions": "8"}
@@ -38,7 +38,8 @@ def query_lake(lake: str, sql: str, *, master: str = "", memory: str = "2g", pro
     """
     from pyspark.errors import AnalysisException, PySparkException
 
-    open_lake(connect(lake))  # report errors before Spark starts
+    if not (location := locate(lake)).by_spark:
+        open_lake(location.open())  # report errors before Spark starts
     with (
         open_session(master or None, app="routerctl audit sql", memory=memory, progress=progress, conf=_CONF) as spark,
         quiet(spark),

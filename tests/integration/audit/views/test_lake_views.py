@@ -11,6 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eventd.audit.source.spark_columns import spark_schema
+from eventd.audit.spark import locations
+from eventd.audit.spark.locations import Location
 from eventd.audit.views import lake_views, register_views
 from eventd.errors import LakeUnusable, NotFound
 from eventd.lake.compaction import compacting
@@ -156,32 +158,20 @@ def test_a_place_without_a_lake_is_reported(session: SparkSession, tmp_path: Pat
         register_views(session, str(tmp_path))
 
 
-def test_a_store_that_spark_cannot_read_is_reported_with_a_way_out(session: SparkSession) -> None:
-    url = "memory://views/lake"
-    ship(connect(url), 0, 1)
-    with pytest.raises(LakeUnusable, match="Spark cannot read the lake at memory://views/lake") as refused:
-        register_views(session, url)
-    assert 'the format "eventd"' in refused.value.hint
+def test_an_address_is_listed_and_read_by_spark_alone(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory stands in for a store."""
+    ship(connect(str(tmp_path / "lake")), 0, 10)
+    monkeypatch.setattr(lake_views, "locate", lambda lake: Location(lake, by_spark=True))
+    monkeypatch.setattr(locations, "connect", lambda url: pytest.fail("Python opens the lake"))
+    assert register_views(session, str(tmp_path / "lake")).segments == 1
+    assert rows(session, "SELECT node, count(*), max(number) FROM events GROUP BY node") == [("site-a", 10, 10)]
 
 
-@pytest.mark.parametrize(
-    ("given", "wanted"),
-    [
-        ("s3://KEY:SECRET@bucket/lake?versionId=SECRET", "s3a://bucket/lake/landing"),
-        ("simplecache::s3://bucket/lake", "s3a://bucket/lake/landing"),
-        ("gs://bucket/lake", "gs://bucket/lake/landing"),
-        (
-            "abfs://container@account.dfs.core.windows.net/lake",
-            "abfs://container@account.dfs.core.windows.net/lake/landing",
-        ),
-    ],
-)
-def test_addresses_for_spark_hold_no_secrets(given: str, wanted: str) -> None:
-    class Named:
-        def locate(self, path: str) -> str:
-            return f"{given}/{path}"
-
-    assert lake_views.spark_address(Named(), "landing") == wanted  # type: ignore[arg-type]
+def test_an_address_that_spark_cannot_read_is_reported(session: SparkSession) -> None:
+    with pytest.raises(LakeUnusable, match="memory://views/lake"):
+        register_views(session, "memory://views/lake")
 
 
 # --- plain Parquet, as the page shows it ----------------------------------------------------------------------------
