@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from eventd.audit.source.filters import may_hold
 from eventd.audit.source.options import OnGap, SourceOptions
 from eventd.audit.source.origin import LedgerExtent, LedgerPartition, Snapshot, UnreadableRows, rows_gone
 from eventd.errors import Invalid
@@ -63,6 +64,8 @@ class LakeOrigin:
         partitions: list[list[Segment]] = []
         rows = 0
         for segment in self._between(ledger, after, upto):
+            if not may_hold(segment.manifest, self._options.conditions):
+                continue
             rows += segment.manifest.rows
             if not partitions or rows > self._options.rows_per_partition:
                 partitions.append([])

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeVar
 
+from eventd.audit.source.filters import RowCondition
 from eventd.errors import Invalid
 from eventd.lake.schema import Ledger
 
@@ -47,7 +48,8 @@ class SourceOptions(NamedTuple):
     `rows_per_partition` is about how many rows a task reads, `rows_per_batch` about how many a stream's batch takes
     (0: no limit). `places` are lakes, addresses of nodes or databases, as `where` says; with `in_files`, files that
     hold the address of a database. Tasks read secrets from files, because Spark sends options in clear text.
-    `states`: read the states of nodes instead of the ledger `book`.
+    `states`: read the states of nodes instead of the ledger `book`. `conditions` are those of a query, which no option
+    names: rows that do not meet them need not be read.
     """
 
     where: OriginKind
@@ -63,10 +65,14 @@ class SourceOptions(NamedTuple):
     starting: Starting = Starting.EARLIEST
     payloads: bool = False
     states: bool = False
+    conditions: tuple[RowCondition, ...] = ()
 
     def wants(self, node: str, epoch: str) -> bool:
-        """Return whether this epoch of this node is selected."""
-        return (not self.nodes or node in self.nodes) and (not self.epochs or epoch in self.epochs)
+        """Return whether this epoch of this node is selected, and may have rows that meet the conditions."""
+        if (self.nodes and node not in self.nodes) or (self.epochs and epoch not in self.epochs):
+            return False
+        named = {"node": node, "epoch": epoch}
+        return all(one.accepts(named[one.column]) for one in self.conditions if one.column in named)
 
 
 NAMES: Final = (

@@ -6,12 +6,13 @@ the checkpoint, and requests the same numbers again after a crash: rows never ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from eventd.audit.source.filters import number_bounds, read_conditions
 from eventd.audit.source.open import open_origin
 from eventd.audit.source.options import OnGap, SourceOptions, Starting
 from eventd.audit.source.origin import LedgerExtent, LedgerPartition, Snapshot, UnreadableRows, rows_gone
@@ -39,7 +40,11 @@ Offset = dict[str, int]
 
 
 class LedgerReader(DataSourceReader):
-    """Reads once all rows of the selected ledgers that exist when the query is planned."""
+    """Reads once all rows of the selected ledgers that exist when the query is planned.
+
+    With `spark.sql.python.filterPushdown.enabled`, from Spark 4.1 on, it leaves out ledgers, segments and rows that do
+    not meet the conditions of the query.
+    """
 
     def __init__(self, options: SourceOptions, schema: types.StructType) -> None:
         check_columns(options.book, schema)
@@ -52,13 +57,41 @@ class LedgerReader(DataSourceReader):
             snapshot = origin.snapshot()
             _fail_on(self._options, snapshot.losses)
             return [
-                partition for ledger, after, upto in snapshot.extents for partition in origin.split(ledger, after, upto)
+                partition
+                for ledger, *span in snapshot.extents
+                for partition in origin.split(ledger, *number_bounds(self._options.conditions, *span))
             ]
         finally:
             origin.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, self._schema, partition)
+
+    @property
+    def pushFilters(self) -> _FilterPush:
+        return _FilterPush(self)
+
+    def use_filters(self, filters: Iterable[Any]) -> None:
+        """Leave out rows that do not meet these filters of Spark, as far as they can be used."""
+        conditions = tuple(read_conditions(filters, self._schema.names))
+        self._options = self._options._replace(conditions=conditions)
+
+
+class _FilterPush:
+    """The method `pushFilters` of a reader.
+
+    Spark refuses a reader with a method of its own while the setting is off, instead of not calling it, and
+    recognizes the inherited one by `__func__`. So this passes for the inherited one.
+    """
+
+    def __init__(self, reader: LedgerReader) -> None:
+        self._reader = reader
+        self.__func__ = getattr(DataSourceReader, "pushFilters", None)
+
+    def __call__(self, filters: Collection[Any]) -> Collection[Any]:
+        """Have the reader use the filters, and return all of them: Spark is to check them again."""
+        self._reader.use_filters(filters)
+        return filters
 
 
 class LedgerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -154,6 +187,8 @@ def _read(options: SourceOptions, schema: types.StructType, partition: InputPart
     origin = open_origin(options)
     try:
         for table in origin.read(partition, arrow_names(schema)):
+            for condition in options.conditions:
+                table = condition.select(table)
             yield from batches(table, schema, partition.after, partition.upto)
     finally:
         origin.close()

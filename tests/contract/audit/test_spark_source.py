@@ -19,6 +19,7 @@ from eventd.lake.storage import Storage, connect, make_lake
 from eventd.lake.writer import write_segment
 from eventd.runtime.chance import SYSTEM
 from tests.support.lakes import EPOCH, NOON, table
+from tests.support.spark_plans import scanned
 
 EVENTS = 400
 
@@ -73,6 +74,44 @@ def test_a_program_that_was_only_sent_along_registers_it(spark: SparkSession, la
     register(other)
     rows = other.read.format(EventdSource.name()).schema("number long, node string").option("node", "site-b").load(lake)
     assert numbers(rows) == [("site-b", number) for number in range(1, 51)]
+
+
+CONDITIONS = [
+    ("node = 'site-b'", 50),
+    ("node IN ('site-b', 'site-c') AND number > 45", 5),
+    ("number BETWEEN 101 AND 110", 10),
+    ("number = 7 AND own = false", 2),
+    ("node LIKE '%-a' AND NOT number < 399", 2),
+    ("recorded_at > TIMESTAMP'2026-11-20 12:00:00'", 0),
+    ("event_at = TIMESTAMP'2026-11-20 12:00:00' AND subject IS NOT NULL", 450),
+    ("expires_at <=> NULL OR number = 1", 2),
+    ("digest = X'00'", 0),
+]
+
+
+@pytest.mark.parametrize(("condition", "count"), CONDITIONS)
+def test_conditions_that_are_pushed_down_select_the_same_rows(
+    spark: SparkSession, lake: str, condition: str, count: int
+) -> None:
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+    assert spark.read.format("eventd").load(lake).where(condition).count() == count
+
+
+def test_a_session_without_push_down_reads_every_row(spark: SparkSession, lake: str) -> None:
+    own = spark.newSession()
+    own.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    rows = own.read.format("eventd").load(lake).where("node = 'site-b' AND number > 45")
+    assert scanned(rows, "numOutputRows") == EVENTS + 50
+    assert numbers(rows) == [("site-b", number) for number in range(46, 51)]
+
+
+def test_what_a_query_excludes_is_not_read(spark: SparkSession, lake: str) -> None:
+    rows = spark.read.format("eventd").option("rowsPerPartition", "100").load(lake)
+    assert rows.rdd.getNumPartitions() == 5
+    assert rows.where("node = 'site-b'").rdd.getNumPartitions() == 1
+    assert rows.where("number > 100 AND number <= 250 AND node = 'site-a'").rdd.getNumPartitions() == 2
+    assert scanned(rows.where("number = 7"), "numOutputRows") == 2
+    assert scanned(rows.where("group = 'w' AND id = 'nothing'"), "numOutputRows") == 0
 
 
 def test_what_is_available_is_taken_in_batches_and_only_once(spark: SparkSession, lake: str, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger, arrow_schema
 from eventd.lake.storage import Storage, connect
 from tests.support.lakes import EPOCH, NOON, ship, ship_state
+from tests.support.spark_plans import scanned
 
 DAY = 86_400_000_000
 ODD = "Site_C:1@edge.example"
@@ -60,20 +60,7 @@ def rows(session: SparkSession, query: str) -> list[tuple[Any, ...]]:
 
 def files_read(session: SparkSession, query: str) -> int:
     """Return the number of files that a query opened."""
-    frame: Any = session.sql(query)
-    frame.collect()
-    return sum(scan.metrics().apply("numFiles").value() for scan in scans(frame._jdf.queryExecution().executedPlan()))
-
-
-def scans(plan: Any) -> Sequence[Any]:
-    """Return the scans of an executed plan, also inside of adaptive stages."""
-    for inner in ("finalPhysicalPlan", "plan"):
-        if inner in dir(plan):
-            return scans(getattr(plan, inner)())
-    if "Scan" in plan.nodeName():
-        return [plan]
-    children = plan.children()
-    return [scan for at in range(children.size()) for scan in scans(children.apply(at))]
+    return scanned(session.sql(query), "numFiles")
 
 
 def test_each_row_is_there_once_while_the_landing_still_holds_what_is_archived(
