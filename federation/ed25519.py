@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
+from hashlib import sha256
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
 
 from federation.errors import BadKey
 
@@ -43,6 +49,12 @@ def read_public(id: str, material: str | bytes) -> Ed25519PublicKey:
 
 def _raw(text: bytes) -> bytes:
     return b64decode(text.strip(), validate=True)
+
+
+def pin(public: Ed25519PublicKey) -> str:
+    """Return the pin of a key, as curl writes it: `sha256//` and the SHA-256 of its SubjectPublicKeyInfo in base64."""
+    info = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return f"sha256//{b64encode(sha256(info).digest()).decode()}"
 
 
 def verifies(public: Ed25519PublicKey, signature: bytes, data: bytes) -> bool:

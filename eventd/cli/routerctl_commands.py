@@ -393,6 +393,10 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
                 "Keep the audit of a lake up to date as nodes ship data, until Ctrl-C or a condition of --fail-on.",
             ),
             "sql": Leaf("audit.sql.sql", "Query the ledgers of all nodes in a lake with SQL."),
+            "verify-report": Leaf(
+                "audit.verify_report.verify_report",
+                "Verify the signature of a report offline: exits with status 4 if a file is not as it was signed.",
+            ),
             "generate": Leaf(
                 "audit.generate.generate",
                 "Generate the delivery ledgers of an imaginary federation, with known faults, to practise "

@@ -1,16 +1,19 @@
-"""Writes the files of a report to the output folder."""
+"""Writes the files of a report to the output folder, and reads them again."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from eventd.audit.engine.tables import write_tables
+from eventd.audit.engine.tables import FOLDER, write_tables
 from eventd.audit.report.findings import Finding
 from eventd.audit.report.html import render
 from eventd.audit.report.report import Hour, Report, to_json
+from eventd.audit.report.signature import SIGNATURE, sign_report
 from eventd.lake.inventory import write_inventory
 from eventd.lake.storage import Storage
+from federation.keys import Key
 
 REPORT: Final = "report.json"
 PAGE: Final = "report.html"
@@ -19,13 +22,29 @@ INVENTORY: Final = "lake.sha256"
 
 
 def write_output(
-    out: Storage, report: Report, findings: Sequence[Finding], hours: Sequence[Hour], digests: Mapping[str, str]
+    out: Storage,
+    report: Report,
+    findings: Sequence[Finding],
+    hours: Sequence[Hour],
+    digests: Mapping[str, str],
+    *,
+    key: Key | None = None,
 ) -> None:
-    """Write all files of a report over those of an earlier run; `digests` are those of the survey.
+    """Write all files of a report over those of an earlier run, and sign them with `key`.
 
-    Raises LakeUnavailable.
+    `digests` are those of the survey. Raises LakeUnavailable.
     """
+    out.delete([SIGNATURE])  # it is that of the earlier run
     write_tables(out, report, findings, hours)
-    out.put(INVENTORY, write_inventory(digests))
-    out.put(PAGE, render(report).encode())
-    out.put(REPORT, to_json(report))  # written last: its presence means that the other files are complete
+    # report.json is last: its presence means that the other files are complete.
+    contents = {INVENTORY: write_inventory(digests), PAGE: render(report).encode(), REPORT: to_json(report)}
+    for name, content in contents.items():
+        out.put(name, content)
+    if key is not None:
+        files = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+        out.put(SIGNATURE, sign_report(key, files | digests_of_tables(out)))
+
+
+def digests_of_tables(out: Storage) -> dict[str, str]:
+    """Return the SHA-256 (hex) of every file of the tables, by path. Raises LakeUnavailable."""
+    return {file.path: hashlib.sha256(out.read(file.path)).hexdigest() for file in out.list(FOLDER)}

@@ -41,6 +41,7 @@ from eventd.lake.schema import SCHEMA_VERSION
 from eventd.lake.storage import open_lake
 from eventd.runtime.clock import SECOND, Clock, SystemClock
 from federation.event import format_time
+from federation.keys import Key
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +64,7 @@ class AuditRequest:
     this machine. `patience`: up to this age (microseconds), a node's last report is no silence, see `find_silences`.
     `recheck`: the percentage, by bytes, of known segments of these hours whose digests are checked again.
     `memory`: what Spark may take on this machine, as Spark writes it.
-    `access`: how the files of lake and output are reached.
+    `access`: how the files of lake and output are reached. `signing_key`: signs the report.
     """
 
     lake: str
@@ -78,6 +79,7 @@ class AuditRequest:
     recheck: float = RECHECK
     memory: str = "2g"
     access: Access = Access.AUTO
+    signing_key: Key | None = None
 
     def places(self, master: str) -> Places:
         """Return where lake and output are, for the Spark of this master."""
@@ -149,7 +151,7 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
         report, hours = _report(found, reader, request, clock)
         report.work.stages, report.work.rows_compared = watch.stages, found.comparison.compared
         report.work.seconds = round(clock.monotonic() - begun, 3)
-        write_output(out, report, found.findings, hours, found.survey.digests)
+        write_output(out, report, found.findings, hours, found.survey.digests, key=request.signing_key)
     return Audit(report, hours, found)
 
 
@@ -326,6 +328,8 @@ def _settings(request: AuditRequest) -> Settings:
         recheck=request.recheck,
         out=shown(request.out),
         memory=request.memory,
+        access=request.access.value,
+        signing_key=request.signing_key.id if request.signing_key else "",
         incremental=not request.full,
     )
 

@@ -291,6 +291,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     recheck: float = 0.0
     out: str = ""
     memory: str = ""
+    access: str = ""
+    signing_key: str = ""
+    """The pin of the key that the report is signed with; empty if it is not signed."""
 
 
 class Lake(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eventd.cli.gateway.lake_choice import LakeOption, lake_address
+from eventd.cli.program.declaring import declare
+from eventd.cli.program.key_files import read_signing_key
 from eventd.cli.program.values import Duration, Size
 from eventd.runtime.clock import SECOND
 from eventd.text.size import MIB
+
+if TYPE_CHECKING:
+    from eventd.audit.engine.run import AuditRequest
 
 SILENCE = Duration.read("15m")
 MEMORY = Size.read("2GiB")
@@ -44,6 +54,10 @@ RecheckOption = Annotated[
         help="Share of the data of earlier runs whose digests are checked again.",
     ),
 ]
+SignOption = Annotated[
+    Path | None,
+    typer.Option("--sign", metavar="KEY", help="Sign the report with the Ed25519 private key in this file."),
+]
 MasterOption = Annotated[
     str, typer.Option("--master", metavar="MASTER", help="Spark master (default: all cores of this machine).")
 ]
@@ -51,3 +65,49 @@ MemoryOption = Annotated[
     Size,
     typer.Option("--memory", metavar="SIZE", min=MIB, help="Memory that Spark may take on this machine, such as 2GiB."),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """The options that every command has which audits a lake."""
+
+    lake: LakeOption = ""
+    fail_on: FailOption = None
+    slo: SloOption = ""
+    master: MasterOption = ""
+    memory: MemoryOption = MEMORY
+    silence: SilenceOption = SILENCE
+    sign: SignOption = None
+
+
+def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
+    """Return the requested audit; `own` are fields of the request that a command sets itself.
+
+    Raises Invalid for an option that is not valid, and SecretUnreadable.
+    """
+    from eventd.audit.engine.run import AuditRequest
+    from eventd.audit.report.objectives import read_conditions, read_objectives
+
+    return AuditRequest(
+        lake=lake_address(options.lake),
+        out=out,
+        objectives=read_objectives(options.slo or None),
+        conditions=read_conditions(options.fail_on or []),
+        master=options.master,
+        memory=f"{options.memory // MIB}m",
+        patience=options.silence,
+        signing_key=read_signing_key(options.sign) if options.sign is not None else None,
+        **own,
+    )
+
+
+def with_audit_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a command with a parameter `options`: it gets the fields of `AuditOptions` as options instead."""
+    own = [*inspect.signature(command, eval_str=True).parameters.values()]
+    fields = inspect.signature(AuditOptions, eval_str=True).parameters
+
+    def run(*session: Any, **given: Any) -> None:
+        chosen = {name: given.pop(name) for name in fields}
+        command(*session, options=AuditOptions(**chosen), **given)
+
+    return declare(run, command, [*(one for one in own if one.name != "options"), *fields.values()])

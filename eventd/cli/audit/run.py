@@ -7,33 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eventd.cli.audit.options import (
-    MEMORY,
-    SILENCE,
-    FailOption,
-    MasterOption,
-    MemoryOption,
-    RecheckOption,
-    SilenceOption,
-    SloOption,
-)
-from eventd.cli.gateway.lake_choice import LakeOption, lake_address
+from eventd.cli.audit.options import AuditOptions, RecheckOption, request_of, with_audit_options
 from eventd.cli.gateway.session import Session, offline
 from eventd.cli.terminal.output import note
 from eventd.errors import CheckFailed
-from eventd.text.size import MIB
 
 if TYPE_CHECKING:
     from eventd.audit.report.report import Report
 
 
 @offline("output")
+@with_audit_options
 def run(
     session: Session,
+    options: AuditOptions,
     out: Annotated[
         str, typer.Option("--out", metavar="DIR", help="Folder or address for the report; created if it is missing.")
     ],
-    lake: LakeOption = "",
     since: Annotated[
         str,
         typer.Option(
@@ -45,11 +35,6 @@ def run(
     until: Annotated[
         str, typer.Option("--to", metavar="TIME", help="Only events before TIME, rounded up to a full hour.")
     ] = "",
-    fail_on: FailOption = None,
-    slo: SloOption = "",
-    master: MasterOption = "",
-    memory: MemoryOption = MEMORY,
-    silence: SilenceOption = SILENCE,
     recheck: RecheckOption = 5.0,
     full: Annotated[bool, typer.Option("--full", help="Read all data again, not only new data.")] = False,
 ) -> None:
@@ -58,24 +43,11 @@ def run(
 
     require()
     from eventd.api.framework.moments import read_span
-    from eventd.audit.engine.run import AuditRequest, run_on
-    from eventd.audit.report.objectives import read_conditions, read_objectives
+    from eventd.audit.engine.run import run_on
     from eventd.runtime.clock import SystemClock
 
     first, last = read_span(since, until, SystemClock().now(), names=("--from", "--to"))
-    request = AuditRequest(
-        lake=lake_address(lake),
-        out=out,
-        since=first,
-        until=last,
-        objectives=read_objectives(slo or None),
-        conditions=read_conditions(fail_on or []),
-        full=full,
-        master=master,
-        patience=silence,
-        recheck=recheck,
-        memory=f"{memory // MIB}m",
-    )
+    request = request_of(options, out, since=first, until=last, recheck=recheck, full=full)
     report = run_on(request, progress=session.out.is_table and sys.stderr.isatty())
     _show(session, report, out)
     if report.failed:

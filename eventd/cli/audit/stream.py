@@ -7,24 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eventd.cli.audit.options import (
-    MEMORY,
-    SILENCE,
-    FailOption,
-    MasterOption,
-    MemoryOption,
-    RecheckOption,
-    SilenceOption,
-    SloOption,
-)
-from eventd.cli.gateway.lake_choice import LakeOption, lake_address
+from eventd.cli.audit.options import AuditOptions, RecheckOption, request_of, with_audit_options
 from eventd.cli.gateway.options import SHOW
 from eventd.cli.gateway.session import Session, offline
 from eventd.cli.program.stopping import StopFlag
 from eventd.cli.program.values import Duration
 from eventd.cli.terminal.output import Column, moment, note, text
 from eventd.runtime.clock import SECOND
-from eventd.text.size import MIB
 
 if TYPE_CHECKING:
     from eventd.audit.engine.stream import StreamBatch
@@ -49,12 +38,13 @@ WatermarkOption = Annotated[
 
 
 @offline(*SHOW)
+@with_audit_options
 def stream(
     session: Session,
+    options: AuditOptions,
     out: Annotated[
         str, typer.Option("--out", metavar="DIR", help="Folder or address for the findings; created if it is missing.")
     ],
-    lake: LakeOption = "",
     every: EveryOption = EVERY,
     watermark: WatermarkOption = WATERMARK,
     since: Annotated[
@@ -65,15 +55,10 @@ def stream(
             help="Only events from TIME on, rounded down to a full hour: RFC 3339, or a moving window such as 48h.",
         ),
     ] = "",
-    fail_on: FailOption = None,
-    slo: SloOption = "",
     checkpoint: Annotated[
         str,
         typer.Option("--checkpoint", metavar="DIR", help="Where Spark keeps its progress (default: in --out)."),
     ] = "",
-    master: MasterOption = "",
-    memory: MemoryOption = MEMORY,
-    silence: SilenceOption = SILENCE,
     recheck: RecheckOption = 0.1,
     once: Annotated[bool, typer.Option("--once", help="Audit the present data, then exit.")] = False,
 ) -> None:
@@ -82,25 +67,13 @@ def stream(
 
     require()
     from eventd.api.framework.moments import read_moment
-    from eventd.audit.engine.run import AuditRequest
     from eventd.audit.engine.stream import StreamRequest, stream_on
-    from eventd.audit.report.objectives import read_conditions, read_objectives
     from eventd.runtime.clock import SystemClock
 
     clock = SystemClock()
     read_moment("--from", since, clock.now())
-    request = AuditRequest(
-        lake=lake_address(lake),
-        out=out,
-        objectives=read_objectives(slo or None),
-        conditions=read_conditions(fail_on or []),
-        master=master,
-        patience=silence,
-        recheck=recheck,
-        memory=f"{memory // MIB}m",
-    )
     continuous = StreamRequest(
-        request,
+        request_of(options, out, recheck=recheck),
         since=lambda: read_moment("--from", since, clock.now()),
         every=every,
         watermark=watermark,

@@ -1,4 +1,4 @@
 """Parsing the command line, and exiting.
 
-May import: cli.terminal, settings, text.
+May import: cli.terminal, runtime, settings, text.
 """

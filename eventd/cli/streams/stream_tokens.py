@@ -11,17 +11,14 @@ import typer
 
 from eventd.cli.federation.links import user
 from eventd.cli.gateway.session import Session, offline
+from eventd.cli.program.key_files import read_private_key
 from eventd.cli.program.values import Duration
-from eventd.errors import Conflict, Invalid, SecretUnreadable, Unavailable
+from eventd.errors import Conflict, Invalid, Unavailable
 from eventd.runtime.chance import SYSTEM
-from eventd.runtime.regular_files import NotRegular, read_regular
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     from eventd.streams.permissions import Permission
 
-LONGEST_KEY_FILE = 64 << 10
 USUAL_TTL = Duration(900_000_000)
 
 SubjectOption = Annotated[
@@ -66,7 +63,7 @@ def token(
     from eventd.streams.tokens import LONGEST, StreamToken, sign
 
     permissions = _read_permissions(perm, _read_tenant(tenant))
-    key = _read_key(signing_key)
+    key = read_private_key(signing_key, hint="create one with routerctl stream keygen")
     now = SystemClock().now() // SECOND
     about = StreamToken(subject or user(), tenant, now + ttl // SECOND, permissions, key_id or thumbprint(key))
     signed = sign(key, about.key_id, about, now)
@@ -137,24 +134,6 @@ def _read_permissions(texts: Sequence[str], tenant: str) -> tuple[Permission, ..
             raise Invalid(f"--perm: {text[:80]!r} matches no {kind} of tenant {tenant}", hint=hint)
         found += read
     return tuple(found)
-
-
-def _read_key(file: Path) -> Ed25519PrivateKey:
-    """Return the key in a file. Raises `SecretUnreadable`, which shows nothing of the content."""
-    from federation.ed25519 import read_private
-    from federation.errors import BadKey
-
-    try:
-        return read_private(file.name, read_regular(file, LONGEST_KEY_FILE).content)
-    except NotRegular:
-        raise SecretUnreadable(f"{file} is not a file", hint="name the file of the signing key") from None
-    except OSError as error:
-        raise SecretUnreadable(f"cannot read {file}: {error.strerror}") from None
-    except BadKey:
-        raise SecretUnreadable(
-            f"{file} does not hold an unencrypted Ed25519 private key as PEM",
-            hint="create one with routerctl stream keygen",
-        ) from None
 
 
 def _store(path: Path, content: bytes) -> None:

@@ -1,0 +1,52 @@
+"""routerctl audit verify-report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from eventd.cli.gateway.options import SHOW
+from eventd.cli.gateway.session import Session, offline
+from eventd.cli.program.key_files import read_public_keys
+from eventd.cli.terminal.output import Column, note, text
+from eventd.errors import CheckFailed
+from eventd.text.invisible import printable
+from eventd.text.plural import counted
+
+FILES = (Column("FILE", text("path")), Column("STATE", text("state")))
+
+
+@offline(*SHOW)
+def verify_report(
+    session: Session,
+    report: Annotated[
+        str,
+        typer.Argument(
+            metavar="REPORT", help="Folder or address of a signed report, or its report.json, to check that file alone."
+        ),
+    ],
+    keys: Annotated[
+        list[Path],
+        typer.Option("--keys", metavar="FILE", help="File with public keys of auditors that you trust; repeatable."),
+    ],
+) -> None:
+    """Verify the signature of a report offline: exits with status 4 if a file is not as it was signed."""
+    from eventd.audit.engine.verification import verify_report as verify
+
+    found = verify(report, read_public_keys(keys))
+    files = [{"path": file.path, "state": file.state.value} for file in found.files]
+    answer = {"key": found.key, "made_at": found.report.made_at, "verdict": found.report.verdict}
+    if session.out.is_table or session.out.format == "name":
+        session.out.rows(FILES, files, name=lambda row: str(row["path"]))
+    else:
+        session.out.value({"valid": not found.faults, **answer, "lake": found.report.lake.state, "files": files})
+    if found.faults:
+        names = ", ".join(f"{printable(file.path)} is {file.state.value}" for file in found.faults)
+        raise CheckFailed(f"the report is not as it was signed: {names}", hint="fetch it again from the auditor")
+    if session.out.is_table:
+        note(
+            f"valid: signed with {found.key}, {counted(len(files), 'file')}; the report of {found.report.made_at} "
+            f"is {found.report.verdict}"
+        )

@@ -1,0 +1,80 @@
+"""Reads Ed25519 keys from files that the command line names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from eventd.errors import SecretUnreadable
+from eventd.runtime.regular_files import NotRegular, read_regular
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from federation.keys import Key
+
+LONGEST_KEY_FILE: Final = 64 << 10
+_PEM: Final = re.compile(rb"-----BEGIN [^-]+-----.*?-----END [^-]+-----", re.DOTALL)
+
+
+def read_private_key(file: Path, *, hint: str) -> Ed25519PrivateKey:
+    """Return the private key in a file: PEM, or 32 bytes in base64.
+
+    Raises `SecretUnreadable` with `hint`; it shows nothing of the content.
+    """
+    from federation.ed25519 import read_private
+    from federation.errors import BadKey
+
+    try:
+        return read_private(file.name, _read(file))
+    except BadKey:
+        raise SecretUnreadable(f"{file} does not hold an unencrypted Ed25519 private key as PEM", hint=hint) from None
+
+
+def read_signing_key(file: Path) -> Key:
+    """Return the private key in a file as a key that signs; its id is the pin of its public part.
+
+    Raises `SecretUnreadable`.
+    """
+    from federation.ed25519 import pin
+    from federation.keys import Key
+    from federation.peers import ANY
+
+    private = read_private_key(file, hint="create one with openssl genpkey -algorithm ed25519")
+    return Key.ed25519(pin(private.public_key()), private=_read(file), owner=ANY)
+
+
+def read_public_keys(files: Sequence[Path]) -> list[Key]:
+    """Return the public keys in files, each of which holds one or several: PEM, or 32 bytes in base64.
+
+    The id of each is its pin. Raises `SecretUnreadable`.
+    """
+    from federation.ed25519 import pin, read_public
+    from federation.errors import BadKey
+    from federation.keys import Key
+    from federation.peers import ANY
+
+    keys = []
+    for file in files:
+        content = _read(file)
+        for part in _PEM.findall(content) or [content]:
+            try:
+                public = read_public(file.name, part)
+            except BadKey:
+                raise SecretUnreadable(
+                    f"{file} does not hold Ed25519 public keys as PEM",
+                    hint="write the public part of a key with openssl pkey -in KEY -pubout",
+                ) from None
+            keys.append(Key.ed25519(pin(public), public=part, owner=ANY))
+    return keys
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return read_regular(file, LONGEST_KEY_FILE).content
+    except NotRegular:
+        raise SecretUnreadable(f"{file} is not a file", hint="name the file of the key") from None
+    except OSError as error:
+        raise SecretUnreadable(f"cannot read {file}: {error.strerror}", hint="check its path and permissions") from None

@@ -1,0 +1,178 @@
+"""`routerctl audit run --sign` and `audit verify-report`: every change of a signed report is found, also by OpenSSL."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventd.audit.engine.output_files import write_output
+from eventd.audit.generate import GeneratorSettings, generate
+from eventd.audit.spark import session
+from eventd.cli.program.key_files import read_signing_key
+from eventd.lake.storage import connect
+from eventd.runtime.clock import SECOND
+from eventd.streams.key_pairs import make_key, pem_of
+from tests.integration.cli.conftest import Control
+from tests.support.audit_cases import MADE
+from tests.support.local_spark import LocalSpark
+
+PARTS = ["lake.sha256", "report.html", "report.json"]
+TABLES = [f"tables/{name}/part-0.parquet" for name in ("balance", "findings", "hours", "keys", "pairs")]
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    """The file of an auditor's private key, beside which its public part is `auditor.pub`."""
+    file = tmp_path / "auditor.pem"
+    file.write_bytes(pem_of(make_key(bytes(32))))
+    subprocess.run(["openssl", "pkey", "-in", str(file), "-pubout", "-out", str(tmp_path / "auditor.pub")], check=True)
+    return file
+
+
+@pytest.fixture
+def folder(key: Path, tmp_path: Path) -> Path:
+    """The folder of a signed report with findings."""
+    report = MADE["three missing"]()
+    out = tmp_path / "out"
+    signing = read_signing_key(key)
+    write_output(connect(str(out)), report, report.findings, report.hours, {"nodes/a/b.json": "0" * 64}, key=signing)
+    return out
+
+
+@pytest.fixture
+def verify(control: Control, tmp_path: Path) -> Callable[..., Any]:
+    """Runs the command with the auditor's public key."""
+
+    def run(report: Path, *more: str, code: int = 0) -> Any:
+        keys = () if "--keys" in more else ("--keys", str(tmp_path / "auditor.pub"))
+        return control("audit", "verify-report", str(report), *keys, *more, code=code)
+
+    return run
+
+
+def append(file: Path) -> None:
+    file.write_bytes(file.read_bytes() + b"\n")
+
+
+def test_a_signed_report_is_valid(verify: Callable[..., Any], folder: Path) -> None:
+    ended = verify(folder, "-o", "json")
+    told = ended.json
+    assert told["valid"]
+    assert told["verdict"] == "incomplete"
+    assert told["key"].startswith("sha256//")
+    assert told["files"] == [{"path": path, "state": "unchanged"} for path in [*PARTS, *TABLES]]
+    shown = verify(folder)
+    assert f"valid: signed with {told['key']}, 8 files; the report of {told['made_at']} is incomplete" in shown.err
+
+
+@pytest.mark.parametrize("path", ["lake.sha256", "report.html", *TABLES])
+def test_a_changed_or_missing_file_is_named(verify: Callable[..., Any], folder: Path, path: str) -> None:
+    append(folder / path)
+    ended = verify(folder, code=4)
+    assert f"error: the report is not as it was signed: {path} is changed (fetch it again" in ended.err
+    (folder / path).unlink()
+    ended = verify(folder, "-o", "json", code=4)
+    assert f"{path} is missing" in ended.err
+    assert not ended.json["valid"]
+    assert [file["path"] for file in ended.json["files"] if file["state"] != "unchanged"] == [path]
+
+
+def test_an_added_table_is_named(verify: Callable[..., Any], folder: Path) -> None:
+    (folder / "tables" / "findings" / "part-1.parquet").write_bytes(b"PAR1")
+    assert "tables/findings/part-1.parquet is not signed" in verify(folder, code=4).err
+
+
+def test_a_changed_report_is_not_shown(verify: Callable[..., Any], folder: Path) -> None:
+    text = (folder / "report.json").read_text()
+    (folder / "report.json").write_text(text.replace('"incomplete"', '"complete"', 1))
+    for named in (folder, folder / "report.json"):
+        ended = verify(named, code=4)
+        assert "report.json is not the one that was signed" in ended.err
+        assert ended.out == ""
+
+
+def test_the_report_alone_is_checked_without_the_other_files(verify: Callable[..., Any], folder: Path) -> None:
+    (folder / "report.html").unlink()
+    ended = verify(folder / "report.json", "-o", "json")
+    assert ended.json["files"] == [{"path": "report.json", "state": "unchanged"}]
+
+
+def test_no_byte_of_the_signature_can_be_changed(verify: Callable[..., Any], folder: Path) -> None:
+    text = (folder / "report.sig").read_bytes()
+    for place in range(0, len(text), 7):
+        changed = bytes([*text[:place], text[place] ^ 1, *text[place + 1 :]])
+        (folder / "report.sig").write_bytes(changed)
+        assert "report.sig" in verify(folder, code=4).err
+    lines = text.splitlines(keepends=True)
+    for shorter in (lines[:-1], lines[1:], [*lines[:2], *lines[3:]], []):
+        (folder / "report.sig").write_bytes(b"".join(shorter))
+        assert "report.sig" in verify(folder, code=4).err
+    (folder / "report.sig").write_bytes(text)
+    verify(folder)
+
+
+def test_another_key_does_not_verify_it(verify: Callable[..., Any], folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.pub"
+    public = make_key(bytes([7] * 32)).public_key().public_bytes_raw()
+    other.write_bytes(base64.b64encode(public))
+    ended = verify(folder, "--keys", str(other), code=4)
+    assert "which is none of the given keys" in ended.err
+    verify(folder, "--keys", str(other), "--keys", str(tmp_path / "auditor.pub"))
+    both = tmp_path / "both.pub"
+    openssl = ["openssl", "pkey", "-pubout", "-in", "/dev/stdin"]
+    pem = subprocess.run(openssl, input=pem_of(make_key(bytes([7] * 32))), capture_output=True, check=True).stdout
+    both.write_bytes(pem + (tmp_path / "auditor.pub").read_bytes())
+    verify(folder, "--keys", str(both))
+
+
+def test_what_is_not_there_exits_with_status_3(verify: Callable[..., Any], folder: Path, tmp_path: Path) -> None:
+    (folder / "report.sig").unlink()
+    assert "is not signed: report.sig is missing (run the audit with --sign KEY)" in verify(folder, code=3).err
+    assert f"there is no report in {tmp_path / 'none'}" in verify(tmp_path / "none", code=3).err
+
+
+def test_a_file_without_a_public_key_is_refused(verify: Callable[..., Any], folder: Path, key: Path) -> None:
+    ended = verify(folder, "--keys", str(key), code=1)
+    assert f"error: {key} does not hold Ed25519 public keys as PEM (write the public part" in ended.err
+    assert key.read_text().splitlines()[1] not in ended.err
+    assert "cannot read" in verify(folder, "--keys", str(folder / "none"), code=1).err
+
+
+def test_coreutils_and_openssl_verify_it(folder: Path, tmp_path: Path) -> None:
+    check = ["sha256sum", "--check", "--strict", "--quiet", "report.sig"]
+    assert subprocess.run(check, cwd=folder, capture_output=True).returncode == 0
+    steps = """
+        head -n -1 report.sig > statement
+        tail -n 1 report.sig | cut -d ' ' -f 3 | base64 -d > signature
+        openssl pkeyutl -verify -rawin -pubin -inkey ../auditor.pub -in statement -sigfile signature
+    """
+    done = subprocess.run(steps, shell=True, cwd=folder, capture_output=True, text=True)
+    assert done.stdout == "Signature Verified Successfully\n"
+    pin = "openssl pkey -pubin -in ../auditor.pub -outform DER | openssl dgst -sha256 -binary | base64"
+    told = subprocess.run(pin, shell=True, cwd=folder, capture_output=True, text=True).stdout.strip()
+    assert (folder / "report.sig").read_text().splitlines()[1] == f"# key sha256//{told}"
+
+
+def test_an_audit_signs_and_the_next_one_without_a_key_leaves_no_signature(
+    control: Control, verify: Callable[..., Any], key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "open_session", lambda *_, **__: nullcontext(LocalSpark()))
+    monkeypatch.setattr(session, "quiet", nullcontext)
+    lake, out = str(tmp_path / "lake"), tmp_path / "signed"
+    generate(GeneratorSettings(nodes=2, events=40, span=3600 * SECOND, seed=2), lake)
+    audit = ("audit", "run", "--lake", lake, "--out", str(out))
+    refused = control(*audit, "--sign", str(tmp_path / "auditor.pub"), code=1)
+    assert "does not hold an unencrypted Ed25519 private key" in refused.err
+    assert not out.exists()
+    control(*audit, "--sign", str(key), code=0)
+    signed = verify(out, "-o", "json").json
+    assert signed["verdict"] == "complete"
+    assert f'"signing_key": "{signed["key"]}"' in (out / "report.json").read_text()
+    control(*audit, code=0)
+    verify(out, code=3)
