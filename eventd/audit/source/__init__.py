@@ -1,8 +1,9 @@
 """The Spark data source "eventd": ledgers from lakes, nodes and databases.
 
 `spark.read.format("eventd")` and `spark.readStream.format("eventd")` read one ledger of one or many nodes, or the
-states that nodes write to a lake. Spark finds the format by itself if this package is installed; `register(spark)`
-registers it if only the code was sent to the cluster. All options: `docs/reference/spark-source.md`.
+states that nodes write to a lake. Spark finds the format if this package is installed for the Python that it starts
+(`PYSPARK_PYTHON`); `register(spark)` registers it if only the code was sent to the cluster. All options:
+`docs/reference/spark-source.md`.
 
 May import: client.refusals, lake, lake.extract, log.core, net, runtime, store.engine, store.schema.
 """
