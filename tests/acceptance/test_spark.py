@@ -33,6 +33,7 @@ from tests.support.spark_cluster import (
     start_program,
     without_java,
 )
+from tests.support.spark_mounts import mount_settings
 from tests.support.waiting import wait_for
 
 SEGMENTS = 20
@@ -104,7 +105,7 @@ def test_workers_that_are_killed_in_the_middle_of_jobs_cost_nothing(
 ) -> None:
     """A stream, and the audit as it is submitted: each loses one of two workers.
 
-    The stream is killed as well, and resumed.
+    The stream is killed as well, and resumed. The audit reads and writes addresses that only Spark can resolve.
     """
     cluster, sink, report = Cluster(processes), tmp_path / "sink", tmp_path / "report"
     cluster.fill_up(2)
@@ -118,7 +119,7 @@ def test_workers_that_are_killed_in_the_middle_of_jobs_cost_nothing(
     assert len(list(sink.glob("rows/_spark_metadata/[0-9]*"))) < SEGMENTS
 
     cluster.fill_up(2)
-    run = ["--lake", books.url, "--out", str(report), "--fail-on", "missing"]
+    run = ["--lake", "viewfs://audit/data/books", "--out", "viewfs://audit/data/report", "--fail-on", "missing"]
     submitted = submit(processes, cluster, tmp_path, *run, env=quick_spark(tmp_path))
     cluster.kill_a_worker_of(submitted, there(submitted, report, "state/cells-*"))
     follow_to_the_end(spark, lake, sink)  # not before: the submitted one has the machine to itself and may end
@@ -139,6 +140,7 @@ def submit(processes: Processes, cluster: Cluster, folder: Path, *run: str, env:
     """Start the audit through spark-submit, on executors whose Python has only the packages that are sent along."""
     write_code(folder / CODE)
     link_environment(folder / "environment.tar.gz")
+    (mount,) = mount_settings("audit", folder).items()
     options = {
         "--master": cluster.address,
         "--py-files": str(folder / CODE),
@@ -150,6 +152,7 @@ def submit(processes: Processes, cluster: Cluster, folder: Path, *run: str, env:
     bare = os.path.realpath(sys.executable)
     around = {**cluster.env, **env, "PYSPARK_PYTHON": bare, "PYSPARK_DRIVER_PYTHON": sys.executable}
     words = [word for option in options.items() for word in option]
+    words += ["--conf", "spark.hadoop.{}={}".format(*mount)]
     program = str(ROOT / "deploy" / "spark" / "audit.py")
     command = [str(installed_spark() / "bin" / "spark-submit"), *words, program, "run", *run]
     return processes.start("submitted", command, env=around)

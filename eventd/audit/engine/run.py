@@ -30,7 +30,8 @@ from eventd.audit.engine.state import State, forget_corrupt, keep, open_state, p
 from eventd.audit.report.findings import group_findings, in_order
 from eventd.audit.report.objectives import ANY, Condition, Objective, Objectives
 from eventd.audit.report.report import MOST_HOURS, Hour, Lake, Period, Report, Settings, Work
-from eventd.audit.spark.locations import Access, Location
+from eventd.audit.spark.access import Access
+from eventd.audit.spark.locations import Location
 from eventd.audit.spark.session import expected_master, last_cause, master_of, open_session, own_session, quiet
 from eventd.errors import EventdError
 from eventd.lake.address import shown
@@ -83,7 +84,8 @@ class AuditRequest:
 
     def places(self, master: str) -> Places:
         """Return where lake and output are, for the Spark of this master."""
-        return Places(self.access.at(self.lake, master), self.access.at(self.out, master))
+        lake, out = (Location(url, self.access.is_by_spark(url, master)) for url in (self.lake, self.out))
+        return Places(lake, out)
 
     @property
     def hours(self) -> tuple[int, int]:

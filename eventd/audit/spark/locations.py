@@ -1,4 +1,4 @@
-"""Decides how the files of a lake and of an audit's output are reached: by Python through fsspec, or by Spark.
+"""The locations of a lake and of an audit's output, which Python reaches through fsspec, or Spark does.
 
 On one machine, Python opens them. On a cluster, Spark does: its executors then need no package for an object store, and
 there is one set of credentials, that of Spark.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,24 +21,6 @@ if TYPE_CHECKING:
 
 _GLOB: Final = re.compile(r"[*?\[\]{}\\]")
 """Characters of a pattern in Spark's paths."""
-_ONE_MACHINE: Final = re.compile(r"local(\[.*)?$")
-
-
-class Access(StrEnum):
-    """How files are reached; AUTO: through Spark if an address is read on a cluster, otherwise through fsspec."""
-
-    AUTO = "auto"
-    FSSPEC = "fsspec"
-    SPARK = "spark"
-
-    def at(self, url: str, master: str) -> Location:
-        """Return the location of a path or an address, for the Spark of this master (empty: this machine).
-
-        A path is one that every machine has, so Python opens it, unless SPARK asks for the other way.
-        """
-        is_address = "://" in url and not url.startswith("file://")
-        on_cluster = bool(master) and _ONE_MACHINE.match(master) is None
-        return Location(url, self is Access.SPARK or (self is Access.AUTO and is_address and on_cluster))
 
 
 @dataclass(frozen=True)

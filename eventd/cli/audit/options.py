@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -65,6 +65,14 @@ MemoryOption = Annotated[
     Size,
     typer.Option("--memory", metavar="SIZE", min=MIB, help="Memory that Spark may take on this machine, such as 2GiB."),
 ]
+StorageOption = Annotated[
+    Literal["auto", "fsspec", "spark"],
+    typer.Option(
+        "--storage",
+        help="How the files of lake and report are reached: fsspec, or spark: Spark's file systems and credentials."
+        " auto: spark for an address on a cluster.",
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +84,7 @@ class AuditOptions:
     slo: SloOption = ""
     master: MasterOption = ""
     memory: MemoryOption = MEMORY
+    storage: StorageOption = "auto"
     silence: SilenceOption = SILENCE
     sign: SignOption = None
 
@@ -87,6 +96,7 @@ def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
     """
     from eventd.audit.engine.run import AuditRequest
     from eventd.audit.report.objectives import read_conditions, read_objectives
+    from eventd.audit.spark.access import Access
 
     return AuditRequest(
         lake=lake_address(options.lake),
@@ -95,6 +105,7 @@ def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
         conditions=read_conditions(options.fail_on or []),
         master=options.master,
         memory=f"{options.memory // MIB}m",
+        access=Access(options.storage),
         patience=options.silence,
         signing_key=read_signing_key(options.sign) if options.sign is not None else None,
         **own,

@@ -1,0 +1,26 @@
+"""The choice how an audit reaches the files of its lake and output: by Python through fsspec, or by Spark."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Final
+
+_ONE_MACHINE: Final = re.compile(r"local(\[.*)?$")
+
+
+class Access(StrEnum):
+    """How files are reached; AUTO: through Spark if an address is read on a cluster, otherwise through fsspec."""
+
+    AUTO = "auto"
+    FSSPEC = "fsspec"
+    SPARK = "spark"
+
+    def is_by_spark(self, url: str, master: str) -> bool:
+        """Return whether Spark reads and writes at a path or an address, with this master (empty: this machine).
+
+        A path is one that every machine has, so Python opens it, unless SPARK asks for the other way.
+        """
+        is_address = "://" in url and not url.startswith("file://")
+        on_cluster = bool(master) and _ONE_MACHINE.match(master) is None
+        return self is Access.SPARK or (self is Access.AUTO and is_address and on_cluster)
