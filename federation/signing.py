@@ -134,6 +134,15 @@ class SignedRequest:
     signature: str
 
 
+class StoredAnswer(NamedTuple):
+    """An answer with what its signature covers; `request` is the signature of the request, as text `:…:`."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    request: str
+
+
 @dataclass(frozen=True, slots=True)
 class VerifiedRequest:
     """A request that is proven to come from `header.from_node`, once its body has the `digest`.
@@ -258,12 +267,19 @@ def verify_answer(
 
     Raises BadAnswer, the exact cause in `.reason`.
     """
-    values = {"@status": str(status), _REQUEST_SIGNATURE: request.signature} | _lower(headers)
-    peer = request.header.to_node
+    return verify_stored(StoredAnswer(status, _lower(headers), body, request.signature), request.header.to_node, keys)
+
+
+def verify_stored(answer: StoredAnswer, peer: str, keys: KeyRing) -> Key:
+    """Verify that `peer` has signed an answer, of which only this is left. Returns the key that signed the answer.
+
+    That its body answers the sender's request, the caller has to check. Raises BadAnswer, the exact cause in `.reason`.
+    """
+    values = {"@status": str(answer.status), _REQUEST_SIGNATURE: answer.request} | _lower(answer.headers)
     try:
         signed = _read_signature(values, _ANSWER_PARTS, _ANSWER_PARAMS, ANSWER_TAG)
         key, digest = _check_signature(signed, values, keys)
-        if digest != hashlib.sha256(body).digest():
+        if digest != hashlib.sha256(answer.body).digest():
             raise _other_body()
     except Unauthorized as error:
         raise BadAnswer(f"the answer of {peer} proves nothing: {error.message}", reason=error.reason) from None

@@ -227,6 +227,11 @@ def effective(stored: Iterable[StoredResource]) -> dict[str, GroupConfig]:
     return {name: _group(name, spec, peers) for name, spec in groups.items()}
 
 
+def group_of(name: str, spec: EventGroupSpec) -> GroupConfig:
+    """Return the configuration of one group without its peers."""
+    return _group(name, spec, {})
+
+
 def specs_of(stored: Iterable[StoredResource], kind: Kind, of: type[S]) -> dict[str, S]:
     """Return the specs of one kind by name. Raises Invalid for a row this program cannot read."""
     read = ((row.name, from_stored(row).spec) for row in stored if row.kind == kind.name)

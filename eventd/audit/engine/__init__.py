@@ -1,4 +1,5 @@
 """The stages of an audit, from the survey of the lake to the report.
 
-May import: audit.report, audit.report.html, audit.source, audit.spark, lake, runtime, text.
+May import: audit.report, audit.report.html, audit.source, audit.spark, lake, resources, resources.kinds,
+    runtime, text.
 """

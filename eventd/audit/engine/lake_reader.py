@@ -18,6 +18,7 @@ from eventd.audit.engine.coverage import Coverage
 from eventd.audit.engine.ledger_summaries import LedgerSummary, hash_of
 from eventd.audit.engine.pair_figures import RowComparison
 from eventd.audit.engine.plan import LakePlan, NodeEpoch
+from eventd.audit.engine.receipt_terms import ReceiptTerms
 from eventd.audit.engine.row_marks import PairKey, UnevenSlots, concerns
 from eventd.audit.engine.segment_jobs import SMALL, CellMaker, DigestCheck, SegmentJob, SegmentJobs
 from eventd.audit.engine.seq_runs import SeqRun
@@ -47,9 +48,9 @@ _MOST_PARTS: Final = 2_000
 class LakeReader:
     """Reads the lake through Spark. `hours` [first, last) are the requested hours since 1970 of the events' own time.
 
-    `out` has the state. `now` is in microseconds. `rechecked` is the number of known segments whose digests were
-    checked again. `unreadable` has the reason why a segment could not be read, by name; `read` are the jobs that this
-    run executed.
+    `out` has the state. `now` is in microseconds. `receipts`: the terms by which receipts are checked. `rechecked` is
+    the number of known segments whose digests were checked again. `unreadable` has the reason why a segment could not
+    be read, by name; `read` are the jobs that this run executed.
     """
 
     spark: SparkSession
@@ -59,6 +60,7 @@ class LakeReader:
     state: State
     hours: tuple[int, int]
     now: int
+    receipts: ReceiptTerms = field(default_factory=ReceiptTerms)
     rechecked: int = 0
     unreadable: dict[str, str] = field(default_factory=dict)
     read: list[SegmentJob] = field(default_factory=list)
@@ -101,7 +103,11 @@ class LakeReader:
         """Return a summary of each readable segment of receipts, inbound, gaps and refusals, by node and epoch."""
         limits = self._limits()
         jobs = [
-            _job(one, limit=min(limits.get(_owner(one), 0), one.place.upto))
+            _job(
+                one,
+                limit=min(limits.get(_owner(one), 0), one.place.upto),
+                receipts=self.receipts.digest(one.place.book),
+            )
             for one in self.survey.segments
             if one.place.book in SMALL
         ]
@@ -151,7 +157,7 @@ class LakeReader:
     def _run(self, jobs: Sequence[SegmentJob]) -> None:
         """Run the jobs in Spark's tasks; keep their results in the state, and their errors in `unreadable`."""
         done = {job.name: job for job in jobs}
-        for result in write_cells(self.spark, self.shares(jobs), CellMaker(SegmentJobs(jobs)), self.out):
+        for result in write_cells(self.spark, self.shares(jobs), CellMaker(SegmentJobs(jobs), self.receipts), self.out):
             self.unreadable |= result.errors
             for name in {*result.rows, *result.errors}:
                 self.state.learn(done[name], result, self.now)

@@ -13,6 +13,7 @@ import numpy as np
 
 from eventd.audit.engine.cells import HOUR, Measure, batch_cells
 from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, Words
+from eventd.audit.engine.receipt_checks import ReceiptResults
 from eventd.lake.layout import MINUTE
 from eventd.lake.receivers import is_callback
 from eventd.lake.schema import Ledger
@@ -108,6 +109,7 @@ class LedgerSummary(msgspec.Struct):
     algorithms: dict[str, int] = {}
     gaps: list[DeclaredGap] = []
     refused: list[RefusalCount] = []
+    receipts: ReceiptResults = msgspec.field(default_factory=ReceiptResults)
 
 
 def summarize(book: Ledger, table: Columns, *, limit: int) -> LedgerSummary:

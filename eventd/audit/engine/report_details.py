@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from eventd.audit.engine.assemble import StageResults
-from eventd.audit.engine.ledger_summaries import CALLBACK, KeyRequests, RefusalCount
+from eventd.audit.engine.ledger_summaries import KeyRequests, RefusalCount
 from eventd.audit.engine.pair_figures import runs
 from eventd.audit.engine.plan import LOST, states_by_node
 from eventd.audit.engine.silence import Silence, limitation_of
 from eventd.audit.report.findings import Finding, Kind, corrupt_segment, epoch_change
-from eventd.audit.report.report import KeyUse, Limitation, LostSpan, NodeReport, Receipts, RefusedByReason, Skew, Totals
+from eventd.audit.report.report import KeyUse, Limitation, LostSpan, NodeReport, RefusedByReason, Skew, Totals
 from eventd.lake.layout import MINUTE
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.receivers import is_callback
@@ -23,22 +23,8 @@ from eventd.runtime.clock import SECOND
 from eventd.text.plural import counted
 from federation.event import format_time
 
-_NOTES: Final = {
-    "ed25519": (True, "Anyone with the public key can check it."),
-    "hmac-sha256": (
-        False,
-        "Proves the delivery to the two nodes that share the key, and to no third party: either could have made it.",
-    ),
-    "": (False, "The older protocol has no receipts: the only evidence is the peer's status code."),
-    CALLBACK: (
-        False,
-        "The endpoint of a callback signs no receipt: that it answered 2xx, as the sender recorded, is all the proof "
-        "there is.",
-    ),
-}
 MOST_SILENT: Final = 3
 """Maximum number of silent nodes that the headline names."""
-_UNKNOWN: Final = (False, "An unknown algorithm.")
 
 
 def lake_findings(survey: Survey, unreadable: Mapping[str, str]) -> list[Finding]:
@@ -177,19 +163,6 @@ def make_refusals(results: StageResults) -> list[RefusedByReason]:
     ]
 
 
-def make_receipts(results: StageResults) -> list[Receipts]:
-    """Return the number of receipts by the algorithm of their signature, and whether it proves a delivery to others."""
-    counted: Counter[str] = Counter()
-    for each in results.summaries.values():
-        for summary in each:
-            counted.update(summary.algorithms)
-    made = []
-    for algorithm, count in sorted(counted.items(), reverse=True):
-        proves, note = _NOTES.get(algorithm, _UNKNOWN)
-        made.append(Receipts(algorithm=algorithm, count=count, proves_to_others=proves, note=note))
-    return made
-
-
 def make_limitations(results: StageResults) -> list[Limitation]:
     """Return the limitations of the verdict by silences, and by nodes of pairs that have no ledgers in the lake.
 
@@ -245,8 +218,13 @@ def strays(paths: Sequence[str]) -> list[Limitation]:
     ]
 
 
-def headline(totals: Totals, findings: Sequence[Finding], *, sure: bool, doubts: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the verdict in a few sentences, the figures first; `sure`: the completeness of the whole lake is known."""
+def headline(
+    totals: Totals, findings: Sequence[Finding], *, sure: bool, doubts: Sequence[str] = (), receipts: str = ""
+) -> tuple[str, ...]:
+    """Return the verdict in a few sentences, the figures first; `sure`: the completeness of the whole lake is known.
+
+    `receipts`: a sentence about their verification.
+    """
     due = totals.delivered + totals.missing + totals.disputed + totals.unproven
     if not (totals.expected or findings or sure):
         return ("Nothing to reconcile: the ledgers in the lake expect no delivery in that period.", *doubts)
@@ -271,6 +249,7 @@ def headline(totals: Totals, findings: Sequence[Finding], *, sure: bool, doubts:
             f"{aside:,} were not due: {totals.expired:,} expired, {totals.in_path:,} had the peer in their path, "
             f"{totals.dead_lettered:,} refused by the peer."
         )
+    rest += [receipts] if receipts else []
     return (f"{first}.", *rest)
 
 

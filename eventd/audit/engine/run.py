@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import eventd
-from eventd.audit.engine import report_details
+from eventd.audit.engine import receipt_report, report_details
 from eventd.audit.engine.assemble import StageResults, make_hours, make_pairs, make_totals
 from eventd.audit.engine.cells import HOUR
 from eventd.audit.engine.clock_shifts import clock_shifts
@@ -23,6 +23,7 @@ from eventd.audit.engine.output_lock import hold_location
 from eventd.audit.engine.pair_figures import read_figures, read_senders, read_waiting
 from eventd.audit.engine.plan import make_plan
 from eventd.audit.engine.reach import add_reach, words_of_reach
+from eventd.audit.engine.receipt_terms import ReceiptKey, ReceiptTerms
 from eventd.audit.engine.reconcile import add_pairs
 from eventd.audit.engine.row_comparison import group_uneven
 from eventd.audit.engine.silence import PATIENCE, find_silences
@@ -63,7 +64,8 @@ class AuditRequest:
     `since` and `until` are microseconds of the events' own time, widened to whole hours (None: no bound). `full`:
     discard the state of earlier audits, and read all segments of these hours. `master`: the Spark master, empty for
     this machine. `patience`: up to this age (microseconds), a node's last report is no silence, see `find_silences`.
-    `recheck`: the percentage, by bytes, of known segments of these hours whose digests are checked again.
+    `recheck`: the percentage, by bytes, of known segments of these hours whose digests are checked again. `receipts`:
+    the percentage of the receipts that are checked, `keys` the keys to verify them with.
     `memory`: what Spark may take on this machine, as Spark writes it.
     `access`: how the files of lake and output are reached. `signing_key`: signs the report.
     """
@@ -81,6 +83,13 @@ class AuditRequest:
     memory: str = "2g"
     access: Access = Access.AUTO
     signing_key: Key | None = None
+    receipts: float = 100.0
+    keys: tuple[ReceiptKey, ...] = ()
+
+    @property
+    def receipt_terms(self) -> ReceiptTerms:
+        """Return the terms by which receipts are checked."""
+        return ReceiptTerms(self.receipts, self.keys)
 
     def places(self, master: str) -> Places:
         """Return where lake and output are, for the Spark of this master."""
@@ -175,7 +184,8 @@ def _read_with_retry(
 ) -> tuple[LakeReader, StageResults]:
     """Return a reader of the lake, and the results of `_read`; it is retried once if files of cells are corrupt."""
     for retried in (False, True):
-        reader = LakeReader(session, places.lake, places.out, survey, state, request.hours, watch.clock.now())
+        terms, now = request.receipt_terms, watch.clock.now()
+        reader = LakeReader(session, places.lake, places.out, survey, state, request.hours, now, terms)
         try:
             return reader, _read(reader, watch, request.recheck)
         except Exception:  # Spark's exceptions have no common base class
@@ -242,7 +252,9 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
         unknown = [row for table in parts.get("unknown", ()) for row in _rows(table)]
         first, last = (hour * HOUR for hour in reader.hours)
         found.erasures = find_erasures(coverage.holes, found.comparison.located, (first, last))
-        discrepancies = [*found.erasures.others, *reader.receipt_discrepancies(unknown, coverage)]
+        forged = [*receipt_report.faults(summaries)]
+        batches = receipt_report.without_repeats(reader.receipt_discrepancies(unknown, coverage), forged)
+        discrepancies = [*found.erasures.others, *forged, *batches]
         lake = report_details.lake_findings(reader.survey, reader.unreadable)
         found.findings = in_order([*group_findings(discrepancies), *found.erasures.findings, *lake])
     return found
@@ -257,6 +269,7 @@ def _report(found: StageResults, reader: LakeReader, request: AuditRequest, cloc
     add_reach(found, pairs)
     totals = make_totals(found, pairs)
     sure = totals.completeness is not None
+    receipts = receipt_report.make_check(found.summaries, request.receipt_terms)
     verdict = (
         "incomplete" if found.findings or totals.missing or totals.disputed else "complete" if sure else "unproven"
     )
@@ -270,6 +283,7 @@ def _report(found: StageResults, reader: LakeReader, request: AuditRequest, cloc
             found.findings,
             sure=sure,
             doubts=[*report_details.make_doubts(found), *words_of_reach(found, pairs, now)],
+            receipts=receipts.statement,
         ),
         failed=tuple(
             one.text
@@ -297,7 +311,8 @@ def _report(found: StageResults, reader: LakeReader, request: AuditRequest, cloc
         gaps=tuple(report_details.make_gaps(found)),
         keys=tuple(report_details.make_keys(found)),
         refusals=tuple(report_details.make_refusals(found)),
-        receipts=tuple(report_details.make_receipts(found)),
+        receipts=tuple(receipt_report.make_receipts(found.summaries)),
+        receipt_check=receipts,
         troubles=(
             *report_details.make_limitations(found),
             *report_details.rewritten(found.rewritten),
@@ -328,6 +343,8 @@ def _settings(request: AuditRequest) -> Settings:
         master=request.master,
         patience=request.patience / SECOND,
         recheck=request.recheck,
+        receipts=request.receipts,
+        keys=request.receipt_terms.names,
         out=shown(request.out),
         memory=request.memory,
         access=request.access.value,

@@ -6,7 +6,7 @@ A corrupt segment is reported as such; its rows count nowhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,6 +22,8 @@ from eventd.audit.engine.cells import (
 from eventd.audit.engine.columns import NEVER, Columns
 from eventd.audit.engine.ledger_summaries import LedgerSummary, columns_of, sum_batches, summarize
 from eventd.audit.engine.link_rows import LinkRow
+from eventd.audit.engine.receipt_checks import check_receipts, texts_of
+from eventd.audit.engine.receipt_terms import CHECKED, ReceiptTerms
 from eventd.audit.engine.seq_runs import RUN_COLUMNS, SeqRun, seq_runs
 from eventd.audit.engine.spark_tasks import OpenFile
 from eventd.errors import Invalid
@@ -41,7 +43,10 @@ SMALL: frozenset[Ledger] = frozenset({Ledger.RECEIPTS, Ledger.INBOUND, Ledger.GA
 
 
 class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One segment, and the parameters to read it: see `sum_events`, `sum_deliveries`, `summarize`."""
+    """One segment, and the parameters to read it: see `sum_events`, `sum_deliveries`, `summarize`.
+
+    `receipts`: the digest of the terms by which its receipts are checked, see `ReceiptTerms.digest`.
+    """
 
     name: str
     manifest: Manifest
@@ -49,6 +54,7 @@ class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):
     skews: dict[str, HourlySkew] = {}
     since: int = NEVER
     limit: int = 0
+    receipts: str = ""
 
     @property
     def segment(self) -> Segment:
@@ -95,6 +101,7 @@ class CellMaker:
     """
 
     jobs: SegmentJobs
+    receipts: ReceiptTerms = field(default_factory=ReceiptTerms)
 
     def __call__(self, files: Iterator[OpenFile], draft: FileDraft) -> TaskResult:
         result = TaskResult()
@@ -102,7 +109,7 @@ class CellMaker:
             for path, lake in files:
                 job = self.jobs.at(path)
                 try:
-                    table = _cells(lake, job, result)
+                    table = _cells(lake, job, self.receipts, result)
                 except (BadSegment, pyarrow().ArrowException) as error:
                     result.errors[job.name] = str(error)
                     continue
@@ -133,7 +140,7 @@ class DigestCheck:
         return msgspec.msgpack.encode(changed)
 
 
-def _cells(lake: FileReader, job: SegmentJob, result: TaskResult) -> pa.Table:
+def _cells(lake: FileReader, job: SegmentJob, terms: ReceiptTerms, result: TaskResult) -> pa.Table:
     segment = job.segment
     book = segment.place.book
     if book is Ledger.EVENTS:
@@ -142,9 +149,10 @@ def _cells(lake: FileReader, job: SegmentJob, result: TaskResult) -> pa.Table:
         return sum_events(job.name, rows, job.links, job.since)
     if book is Ledger.DELIVERIES:
         return sum_deliveries(job.name, _read(lake, segment, DELIVERY_COLUMNS), job.skews, job.since)
-    table = _read(lake, segment, columns_of(book))
-    result.summaries[job.name] = summarize(book, table, limit=job.limit)
-    if book in (Ledger.RECEIPTS, Ledger.INBOUND):
+    table = _read(lake, segment, (*columns_of(book), *texts_of(book)))
+    summary = result.summaries[job.name] = summarize(book, table, limit=job.limit)
+    if book in CHECKED:
+        summary.receipts = check_receipts(book, table, terms)
         return sum_batches(job.name, book, table)
     return cell_schema().empty_table()
 

@@ -23,7 +23,7 @@ from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, Written
 
 INDEX: Final = f"{FOLDER}/index.msgpack"
-VERSION: Final = 6
+VERSION: Final = 8
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
 
 
@@ -176,9 +176,9 @@ def keep(out: Storage, state: State) -> None:
 
 
 def _basis(job: SegmentJob) -> str:
-    """Return a digest of the job's links, `since` and `limit`, on which its cells depend."""
+    """Return a digest of the job's links, `since`, `limit` and `receipts`, on which its cells and summary depend."""
     # The peers are part of the cells, so the links count with their names.
-    terms = msgspec.msgpack.encode((job.links, job.since, job.limit))
+    terms = msgspec.msgpack.encode((job.links, job.since, job.limit, job.receipts))
     return hashlib.sha256(terms).hexdigest()[:16]
 
 

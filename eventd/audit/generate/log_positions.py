@@ -154,6 +154,8 @@ def _find_ranges(world: World, flows: Sequence[Flow]) -> None:
     for one in flows:
         if one.alone or one.repair:
             one.mark = np.append(0, ranks)[np.searchsorted(known, one.recorded, "right")]
+        if one.alone and not one.repair:  # the peer accepts no batch that begins after its mark
+            one.mark = np.maximum(one.mark, one.upto)
 
 
 def _whole(flow: Flow, at: Ints) -> Journal:

@@ -6,13 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from eventd.audit.report.documents import read_documents, require_none
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Pair, Slo, Totals
 from eventd.errors import Invalid
 from eventd.resources.kinds.federation_slo import LAG_FAIL, LAG_WARN, FederationSloSpec
-from eventd.resources.reading.documents import read_sources
-from eventd.resources.validation.check import check_draft
-from eventd.resources.validation.resource import Resource
 
 ANY: Final = ""
 """The key in `Objectives` of the objective for all groups without their own."""
@@ -43,22 +41,14 @@ def read_objectives(path: str | None) -> dict[str, Objective]:
     found = {ANY: Objective()}
     if path is None:
         return found
-    loaded = read_sources([path])
-    problems = list(loaded.problems)
-    for draft in loaded.drafts:
-        checked = check_draft(draft)
-        if isinstance(checked, list):
-            problems += checked
-        elif isinstance(checked, Resource) and isinstance(checked.spec, FederationSloSpec):
-            bounds, group = checked.spec.delivery, checked.spec.group_ref
-            if group in found:
-                message = f"group {group} has two FederationSLOs"
-                problems.append(draft.problem(("spec", "groupRef"), message, "keep one"))
-            found[group] = Objective(bounds.lag_warn_seconds, bounds.lag_fail_seconds)
-    if problems:
-        first = min(problems)
-        place = f"{first.source}:{first.line}: " if first.line else f"{first.source}: "
-        raise Invalid(f"{place}{f'{first.path}: ' if first.path else ''}{first.message}", hint=first.hint)
+    problems = []
+    for _, spec, draft in read_documents([path], FederationSloSpec):
+        bounds, group = spec.delivery, spec.group_ref
+        if group in found:
+            message = f"group {group} has two FederationSLOs"
+            problems.append(draft.problem(("spec", "groupRef"), message, "keep one"))
+        found[group] = Objective(bounds.lag_warn_seconds, bounds.lag_fail_seconds)
+    require_none(problems)
     if len(found) == 1:
         raise Invalid(
             f"{path} holds no FederationSLO", hint="add a FederationSLO with the group and its delivery bounds"

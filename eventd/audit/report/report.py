@@ -246,12 +246,41 @@ class RefusedByReason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipts(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of receipts with one signature algorithm; empty stands for protocol v1, which signs no receipts."""
+    """The receipts with one signature algorithm; empty stands for protocol v1, which signs no receipts.
+
+    Each of the `checked` is `verified` by its signature, `invalid`, or `unverifiable`: its key was not given.
+    """
 
     algorithm: str
     count: int
+    checked: int = 0
+    verified: int = 0
+    invalid: int = 0
+    unverifiable: int = 0
     proves_to_others: bool
+    """Whether every one of them is verified, with a key that anyone may have."""
     note: str
+
+
+class ReceiptCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """The check of all receipts: for `checked`, `verified`, `invalid` and `unverifiable` see `Receipts`.
+
+    `percent` of the receipts were to be checked; `keys` (GROUP/ID) were given. `copies` are what peers keep of the
+    receipts that they gave: unsigned, so that only their texts, digests and rows are compared.
+    """
+
+    percent: float = 0.0
+    keys: tuple[str, ...] = ()
+    count: int = 0
+    checked: int = 0
+    verified: int = 0
+    invalid: int = 0
+    unverifiable: int = 0
+    copies: int = 0
+    copies_checked: int = 0
+    copies_invalid: int = 0
+    statement: str = ""
+    """The result in one sentence, as in the headline; empty without receipts."""
 
 
 class Limitation(msgspec.Struct, frozen=True, kw_only=True):
@@ -278,7 +307,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The requested audit. `slo` has the objectives in seconds per group; '' is the default of all other groups.
 
     A node that does not report for `patience` seconds, or 3 shipping intervals if longer, counts as silent. `recheck`
-    is the percentage, by bytes, of known segments whose digests were to be checked again.
+    is the percentage, by bytes, of known segments whose digests were to be checked again. `receipts` is the percentage
+    of the receipts that were to be checked, `keys` (GROUP/ID) those to verify them with.
     """
 
     slo: dict[str, dict[str, int]]
@@ -289,6 +319,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     incremental: bool = True
     patience: float = 0.0
     recheck: float = 0.0
+    receipts: float = 0.0
+    keys: tuple[str, ...] = ()
     out: str = ""
     memory: str = ""
     access: str = ""
@@ -366,6 +398,7 @@ class Report(msgspec.Struct, kw_only=True):
     keys: tuple[KeyUse, ...] = ()
     refusals: tuple[RefusedByReason, ...] = ()
     receipts: tuple[Receipts, ...] = ()
+    receipt_check: ReceiptCheck = ReceiptCheck()
     notices: tuple[Notice, ...] = ()
     troubles: tuple[Limitation, ...] = ()
     work: Work = msgspec.field(default_factory=Work)

@@ -54,6 +54,20 @@ RecheckOption = Annotated[
         help="Share of the data of earlier runs whose digests are checked again.",
     ),
 ]
+ReceiptsOption = Annotated[
+    float,
+    typer.Option(
+        "--receipts", metavar="PERCENT", min=0, max=100, help="Share of the receipts that are checked and verified."
+    ),
+]
+KeysOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--keys",
+        metavar="FILE",
+        help="File with EventGroup documents whose keys verify the receipts' signatures; repeatable.",
+    ),
+]
 SignOption = Annotated[
     Path | None,
     typer.Option("--sign", metavar="KEY", help="Sign the report with the Ed25519 private key in this file."),
@@ -86,6 +100,8 @@ class AuditOptions:
     memory: MemoryOption = MEMORY
     storage: StorageOption = "auto"
     silence: SilenceOption = SILENCE
+    receipts: ReceiptsOption = 100.0
+    keys: KeysOption = None
     sign: SignOption = None
 
 
@@ -94,6 +110,7 @@ def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
 
     Raises Invalid for an option that is not valid, and SecretUnreadable.
     """
+    from eventd.audit.engine.receipt_keys import read_receipt_keys
     from eventd.audit.engine.run import AuditRequest
     from eventd.audit.report.objectives import read_conditions, read_objectives
     from eventd.audit.spark.access import Access
@@ -107,6 +124,8 @@ def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
         memory=f"{options.memory // MIB}m",
         access=Access(options.storage),
         patience=options.silence,
+        receipts=options.receipts,
+        keys=read_receipt_keys(options.keys or []),
         signing_key=read_signing_key(options.sign) if options.sign is not None else None,
         **own,
     )

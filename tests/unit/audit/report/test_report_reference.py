@@ -33,6 +33,7 @@ SECTIONS = {
     "keys": report.KeyUse,
     "refusals": report.RefusedByReason,
     "receipts": report.Receipts,
+    "receipt_check": report.ReceiptCheck,
     "notices": report.Notice,
     "troubles": report.Limitation,
     "work": report.Work,

@@ -1,0 +1,226 @@
+"""Receipts of real nodes in the audit: compared with their digests, rows and copies, and verified with keys."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from base64 import b64encode
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventd.audit.engine.receipt_keys import read_receipt_keys
+from eventd.audit.engine.run import AuditRequest
+from eventd.audit.report.findings import Finding, Kind
+from eventd.audit.report.report import Report
+from eventd.lake.schema import Ledger
+from tests.support.local_spark import run_audit
+from tests.support.receipt_lakes import SECRET, Row, change_rows, copy_of, make_lake, write_keys
+from tests.support.shipped import rows
+
+NO_KEYS = "Receipts not verified: no keys were given."
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the lake of two nodes, and the files of their keys."""
+    folder = tmp_path_factory.mktemp("receipts")
+    make_lake(folder)
+    return folder
+
+
+def audited(lake: Path, out: Path, *keys: str, **more: Any) -> Report:
+    return run_audit(AuditRequest(lake=str(lake), out=str(out), keys=read_receipt_keys(keys), **more))
+
+
+def first_batch(lake: Path, node: str = "a") -> str:
+    return str(rows(lake, Ledger.RECEIPTS, node)[0]["batch_id"])
+
+
+def of_batch(batch: str, change: Callable[[Row], Row]) -> Callable[[Row], Row]:
+    return lambda row: change(row) if row["batch_id"] == batch else row
+
+
+def test_without_keys_texts_are_compared_and_the_report_says_that_nothing_is_verified(
+    made: Path, tmp_path: Path
+) -> None:
+    report = audited(made / "lake", tmp_path / "out")
+    assert (report.verdict, report.findings, report.headline[-1]) == ("complete", (), NO_KEYS)
+    shown = {one.algorithm: (one.count, one.checked, one.verified, one.unverifiable) for one in report.receipts}
+    assert shown == {"ed25519": (3, 3, 0, 3), "hmac-sha256": (3, 3, 0, 3)}
+    assert not any(one.proves_to_others for one in report.receipts)
+    check = report.receipt_check
+    assert (check.count, check.checked, check.verified, check.invalid) == (6, 6, 0, 0)
+    assert (check.copies, check.copies_checked, check.copies_invalid) == (6, 6, 0)
+    assert NO_KEYS in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_with_all_keys_every_receipt_is_verified_and_only_public_keys_prove_it_to_others(
+    made: Path, tmp_path: Path
+) -> None:
+    report = audited(made / "lake", tmp_path / "out", write_keys(made, "a-1", "b-1"))
+    assert (report.verdict, report.headline[-1]) == ("complete", "6 of 6 receipts verified.")
+    proofs = {one.algorithm: (one.verified, one.invalid, one.proves_to_others) for one in report.receipts}
+    assert proofs == {"ed25519": (3, 0, True), "hmac-sha256": (3, 0, False)}
+    assert report.settings.keys == report.receipt_check.keys == ("edge/a-1", "edge/b-1")
+    written = b"".join(file.read_bytes() for file in (tmp_path / "out").rglob("*") if file.is_file())
+    assert SECRET.encode() not in written
+
+
+def test_a_receipt_whose_key_was_not_given_is_counted_as_such(made: Path, tmp_path: Path) -> None:
+    report = audited(made / "lake", tmp_path / "out", write_keys(made, "a-1"))
+    assert report.headline[-1] == "3 of 6 receipts verified; 3 signed with keys that were not given."
+    assert report.receipt_check.unverifiable == 3
+
+
+def _text(change: Callable[[dict[str, Any]], None], *, digest: bool = False, header: bool = False) -> Any:
+    """Return a change of the body of a stored receipt; with `digest` and `header`, these are made to fit."""
+
+    def apply(row: Row) -> Row:
+        stored = json.loads(row["receipt"])
+        body = json.loads(stored["body"])
+        change(body)
+        stored["body"] = json.dumps(body, separators=(",", ":"))
+        made = hashlib.sha256(stored["body"].encode())
+        if digest:
+            row["receipt_digest"] = made.hexdigest()
+        if header:
+            stored["headers"]["content-digest"] = f"sha-256=:{b64encode(made.digest()).decode()}:"
+        return row | {"receipt": json.dumps(stored, separators=(",", ":"))}
+
+    return apply
+
+
+def _key(row: Row) -> Row:
+    return row | {"receipt_key_id": "a-1"}
+
+
+def _batch(body: dict[str, Any]) -> None:
+    body["digest"] = f"sha-256=:{b64encode(bytes(32)).decode()}:"
+
+
+DAMAGES: dict[str, tuple[Callable[[Row], Row], str]] = {
+    "text": (_text(_batch), "the answer of the peer is not the text that its digest was made of"),
+    "text and digest": (
+        _text(_batch, digest=True),
+        "the answer of the peer is not the text that its digest was made of",
+    ),
+    "digest": (
+        lambda row: row | {"receipt_digest": "0" * 64},
+        "the answer of the peer is not the text that its digest was made of",
+    ),
+    "epoch": (lambda row: row | {"link_epoch": "another"}, "the answer of the peer differs from its row: epoch"),
+    "mark": (
+        lambda row: row | {"peer_upto": row["peer_upto"] + 1},
+        "the answer of the peer differs from its row: position of the link",
+    ),
+    "range": (
+        lambda row: row | {"upto": row["upto"] + 3},
+        "the answer of the peer differs from its row: range",
+    ),
+    "key": (_key, "the answer of the peer differs from its row: key"),
+    "nothing left": (
+        lambda row: row | {"receipt": "", "receipt_digest": ""},
+        "the answer of the peer has no receipt that can be read",
+    ),
+    "no JSON": (
+        lambda row: row | {"receipt": row["receipt"][:-20]},
+        "the answer of the peer has no receipt that can be read",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_receipt_that_contradicts_its_digest_or_its_row_is_forged(made: Path, tmp_path: Path, name: str) -> None:
+    lake = copy_of(made / "lake", tmp_path)
+    batch, (change, detail) = first_batch(lake), DAMAGES[name]
+    change_rows(lake, Ledger.RECEIPTS, "a", of_batch(batch, change))
+    report = audited(lake, tmp_path / "out")
+    (finding,) = report.findings
+    assert _told(finding) == (Kind.FORGED, "edge", "a", "b", (batch,), detail)
+    (evidence,) = finding.evidence
+    assert (evidence.id, evidence.sender, evidence.batch, bool(evidence.at)) == (batch, "a", batch, True)
+    assert (report.receipt_check.invalid, report.verdict) == (1, "incomplete")
+
+
+def _told(finding: Finding) -> tuple[object, ...]:
+    return (finding.kind, finding.group, finding.source, finding.peer, finding.ids, finding.detail)
+
+
+@pytest.mark.parametrize(("sender", "peer", "key"), [("a", "b", "b-1"), ("b", "a", "a-1")])
+def test_a_signature_that_does_not_verify_is_found_with_the_key_alone(
+    made: Path, tmp_path: Path, sender: str, peer: str, key: str
+) -> None:
+    lake = copy_of(made / "lake", tmp_path)
+    batch = first_batch(lake, sender)
+
+    def forge(row: Row) -> Row:
+        stored = json.loads(row["receipt"])
+        stored["headers"]["signature"] = f"eventd=:{b64encode(bytes(64)).decode()}:"
+        return row | {"receipt": json.dumps(stored)}
+
+    change_rows(lake, Ledger.RECEIPTS, sender, of_batch(batch, forge))
+    assert audited(lake, tmp_path / "without").findings == ()
+    report = audited(lake, tmp_path / "out", write_keys(made, "a-1", "b-1"))
+    (finding,) = report.findings
+    assert (finding.kind, finding.source, finding.peer, finding.ids) == (Kind.FORGED, sender, peer, (batch,))
+    assert finding.detail == (
+        f"the signature of the answer of the peer does not verify: the answer of {peer} proves nothing:"
+        " the signature does not fit"
+    )
+    assert finding.evidence[0].key_id == key
+    assert report.headline[-1] == "5 of 6 receipts verified; 1 invalid."
+
+
+def test_a_receipt_with_all_digests_made_to_fit_differs_from_the_copy_and_from_its_signature(
+    made: Path, tmp_path: Path
+) -> None:
+    lake = copy_of(made / "lake", tmp_path)
+    batch = first_batch(lake)
+    change_rows(lake, Ledger.RECEIPTS, "a", of_batch(batch, _text(_batch, digest=True, header=True)))
+    (without,) = audited(lake, tmp_path / "without").findings
+    assert (without.kind, without.ids) == (Kind.DISAGREEMENT, (batch,))
+    (finding,) = audited(lake, tmp_path / "out", write_keys(made, "b-1")).findings
+    assert (finding.kind, finding.ids) == (Kind.FORGED, (batch,)), "one fault is one finding"
+
+
+COPIES: dict[str, tuple[Callable[[Row], Row], str]] = {
+    "text": (lambda row: row | {"receipt": row["receipt"] + " "}, "is not the text that its digest was made of"),
+    "row": (lambda row: row | {"body_digest": "sha-256=:AA==:"}, "differs from its row: digest of the batch"),
+    "no JSON": (lambda row: row | {"receipt": "{"}, "has no receipt that can be read"),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_copy_that_contradicts_its_digest_or_its_row_is_forged(made: Path, tmp_path: Path, name: str) -> None:
+    lake = copy_of(made / "lake", tmp_path)
+    batch, (change, detail) = first_batch(lake), COPIES[name]
+    change_rows(lake, Ledger.INBOUND, "b", of_batch(batch, change))
+    report = audited(lake, tmp_path / "out")
+    (finding,) = report.findings
+    assert _told(finding) == (Kind.FORGED, "edge", "a", "b", (batch,), f"the peer's copy of its answer {detail}")
+    assert (report.receipt_check.copies_invalid, report.receipt_check.invalid) == (1, 0)
+
+
+def test_results_are_kept_for_the_same_keys_and_made_again_for_others(made: Path, tmp_path: Path) -> None:
+    keys = write_keys(made, "a-1", "b-1")
+    first = audited(made / "lake", tmp_path / "out", keys)
+    again = audited(made / "lake", tmp_path / "out", keys)
+    assert (again.work.segments_read, again.receipts) == (0, first.receipts)
+    other = audited(made / "lake", tmp_path / "out", write_keys(made, "a-1"))
+    receipts = {job["batch_id"] for job in rows(made / "lake", Ledger.RECEIPTS)}
+    assert other.work.rows_read == len(receipts), "only the segments with signatures"
+    assert other.receipt_check.verified == 3
+
+
+def test_a_share_is_the_same_in_each_run_and_the_report_says_how_many(made: Path, tmp_path: Path) -> None:
+    none = audited(made / "lake", tmp_path / "none", receipts=0.0)
+    assert (none.receipt_check.checked, none.receipt_check.copies_checked) == (0, 0)
+    assert none.headline[-1] == "Receipts not verified: none was checked."
+    keys = write_keys(made, "a-1", "b-1")
+    counts = [audited(made / "lake", tmp_path / f"{n}", keys, receipts=50.0).receipt_check for n in range(2)]
+    assert counts[0] == counts[1]
+    assert counts[0].checked == counts[0].copies_checked == counts[0].verified
+    assert counts[0].percent == 50.0

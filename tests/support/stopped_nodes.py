@@ -1,0 +1,50 @@
+"""Ships the ledgers of a stopped node: the steps of the real shipping process, answered as the node answers them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from msgspec.structs import astuple
+
+from eventd.egress.lake.protocol import CursorsMissing, Failure, RoundEnd, Shipment, Terms, cursor_name
+from eventd.egress.lake.shipper import Shipper
+from eventd.egress.lake.sink import enrol
+from eventd.lake.extract import EvictedRows, note_lost
+from eventd.log.core.head import lock_head
+from eventd.log.cursors.cursors import Step, apply_step
+from eventd.store.engine.database import Connection, Database
+
+_MOST_STEPS = 1000
+
+
+def ship(url: str, lake: Path, *, now: int, payloads: bool = False) -> None:
+    """Ship everything that a stopped node recorded before `now` (microseconds), less ten seconds, to the lake."""
+    terms = Terms(
+        database=url, lake=str(lake), rows=100_000, payloads=payloads, compact_after=0, retention=0, nice=0, interval=0
+    )
+    with closing(Database(url)) as database:
+        shipper = Shipper(terms, database)
+        _ship_round(shipper, database, now)
+        _ship_round(shipper, database, now)  # a gap that one round notes is shipped by the next
+
+
+def _ship_round(shipper: Shipper, database: Database, now: int) -> None:
+    for _ in range(_MOST_STEPS):
+        answer = shipper.step(now)
+        match answer:
+            case CursorsMissing():
+                database.write_now(enrol, answer.nodes, answer.lake, now)
+            case Shipment():
+                database.write_now(_settle, answer, now)
+            case RoundEnd():
+                return
+            case Failure():
+                raise AssertionError(f"shipping failed: {answer.message}")
+    raise AssertionError("shipping does not end")
+
+
+def _settle(conn: Connection, moved: Shipment, now: int) -> None:
+    lock_head(conn)
+    note_lost(conn, [EvictedRows(*astuple(lost)) for lost in moved.lost], now)
+    apply_step(conn, Step(cursor_name(moved.node, moved.book), moved.position, moved.upto, moved.upto, now))
