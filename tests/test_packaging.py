@@ -23,7 +23,7 @@ from eventd.cli.audit.generate import generate
 from tests.support.source import ROOT, tracked_files
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCKS = {"requirements.lock": ("postgres", "dev"), "requirements-audit.lock": ("postgres", "lake", "audit")}
+LOCKS = {"requirements.lock": ("postgres", "dev"), "requirements-audit.lock": ("postgres", "lake", "audit", "delta")}
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from eventd.audit.engine.tables import FOLDER, write_tables
+from eventd.audit.engine.delta_tables import TableFormat, write_delta_tables
+from eventd.audit.engine.tables import FOLDER, make_tables, write_tables
 from eventd.audit.report.findings import Finding
 from eventd.audit.report.html import render
 from eventd.audit.report.report import Hour, Report, to_json
@@ -29,13 +30,17 @@ def write_output(
     digests: Mapping[str, str],
     *,
     key: Key | None = None,
+    table_format: TableFormat = TableFormat.PARQUET,
 ) -> None:
-    """Write all files of a report over those of an earlier run, and sign them with `key`.
+    """Write all files of a report over those of an earlier run, and sign them with `key`, but not Delta tables.
 
-    `digests` are those of the survey. Raises LakeUnavailable.
+    `digests` are those of the survey. Raises LakeUnavailable, and MissingExtra for Delta tables.
     """
     out.delete([SIGNATURE])  # it is that of the earlier run
-    write_tables(out, report, findings, hours)
+    tables = make_tables(report, findings, hours)
+    write_tables(out, tables)
+    if table_format is TableFormat.DELTA:
+        write_delta_tables(out, tables)
     # report.json is last: its presence means that the other files are complete.
     contents = {INVENTORY: write_inventory(digests), PAGE: render(report).encode(), REPORT: to_json(report)}
     for name, content in contents.items():

@@ -13,6 +13,7 @@ from eventd.audit.engine.assemble import StageResults, make_hours, make_pairs, m
 from eventd.audit.engine.cells import HOUR
 from eventd.audit.engine.clock_shifts import clock_shifts
 from eventd.audit.engine.coverage import find_coverage
+from eventd.audit.engine.delta_tables import TableFormat, prepare_delta
 from eventd.audit.engine.erasures import find_erasures
 from eventd.audit.engine.hidden_events import count_damaged
 from eventd.audit.engine.holes import find_holes, holes_by_ledger
@@ -67,7 +68,8 @@ class AuditRequest:
     `recheck`: the percentage, by bytes, of known segments of these hours whose digests are checked again. `receipts`:
     the percentage of the receipts that are checked, `keys` the keys to verify them with.
     `memory`: what Spark may take on this machine, as Spark writes it.
-    `access`: how the files of lake and output are reached. `signing_key`: signs the report.
+    `access`: how the files of lake and output are reached. `signing_key`: signs the report. `table_format`: whether its
+    tables are written as Delta tables, too.
     """
 
     lake: str
@@ -85,6 +87,7 @@ class AuditRequest:
     signing_key: Key | None = None
     receipts: float = 100.0
     keys: tuple[ReceiptKey, ...] = ()
+    table_format: TableFormat = TableFormat.PARQUET
 
     @property
     def receipt_terms(self) -> ReceiptTerms:
@@ -162,7 +165,15 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
         report, hours = _report(found, reader, request, clock)
         report.work.stages, report.work.rows_compared = watch.stages, found.comparison.compared
         report.work.seconds = round(clock.monotonic() - begun, 3)
-        write_output(out, report, found.findings, hours, found.survey.digests, key=request.signing_key)
+        write_output(
+            out,
+            report,
+            found.findings,
+            hours,
+            found.survey.digests,
+            key=request.signing_key,
+            table_format=request.table_format,
+        )
     return Audit(report, hours, found)
 
 
@@ -197,11 +208,13 @@ def _read_with_retry(
 def run_on(request: AuditRequest, *, progress: bool = False) -> Report:
     """Audit a lake like `audit`, on a Spark session that is opened for it, and return the report.
 
-    Raises like `audit` and `open_session`, and Conflict if another process writes to the output; a failure inside of
-    Spark is an EventdError with a message of one line.
+    Raises like `audit`, `open_session` and `prepare_delta`, and Conflict if another process writes to the output; a
+    failure inside of Spark is an EventdError with a message of one line.
     """
     places = request.places(expected_master(request.master))
-    if not places.by_spark:  # report errors before Spark starts
+    if request.table_format is TableFormat.DELTA:  # report errors before Spark starts
+        prepare_delta(request.out)
+    if not places.by_spark:
         prepare_output(places.out.open(), open_lake(places.lake.open()), full=request.full)
     with (
         hold_location(places.out),
@@ -350,6 +363,7 @@ def _settings(request: AuditRequest) -> Settings:
         access=request.access.value,
         signing_key=request.signing_key.id if request.signing_key else "",
         incremental=not request.full,
+        table_format=request.table_format.value,
     )
 
 

@@ -67,8 +67,8 @@ def schemas() -> dict[str, Any]:
     }
 
 
-def write_tables(out: Storage, report: Report, findings: Iterable[Finding], hours: Sequence[Hour]) -> None:
-    """Write all tables over those of an earlier run. Raises LakeUnavailable."""
+def make_tables(report: Report, findings: Iterable[Finding], hours: Sequence[Hour]) -> dict[str, Any]:
+    """Return all tables of a report, by name."""
     rows: dict[str, list[dict[str, Any]]] = {
         "balance": _balance(hours),
         "findings": [row for finding in findings for row in _finding(finding)],
@@ -76,9 +76,14 @@ def write_tables(out: Storage, report: Report, findings: Iterable[Finding], hour
         "hours": [msgspec.structs.asdict(hour) for hour in hours],
         "keys": [msgspec.structs.asdict(key) for key in report.keys],
     }
-    for name, schema in schemas().items():
+    return {name: _table(rows[name], schema) for name, schema in schemas().items()}
+
+
+def write_tables(out: Storage, tables: Mapping[str, Any]) -> None:
+    """Write tables as Parquet, over those of an earlier run. Raises LakeUnavailable."""
+    for name, table in tables.items():
         with out.create(f"{FOLDER}/{name}/part-0.parquet") as draft:
-            parquet().write_table(_table(rows[name], schema), draft, compression="zstd")
+            parquet().write_table(table, draft, compression="zstd")
 
 
 def _table(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:

@@ -326,6 +326,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     access: str = ""
     signing_key: str = ""
     """The pin of the key that the report is signed with; empty if it is not signed."""
+    table_format: str = "parquet"
 
 
 class Lake(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -37,17 +37,23 @@ def run(
     ] = "",
     recheck: RecheckOption = 5.0,
     full: Annotated[bool, typer.Option("--full", help="Read all data again, not only new data.")] = False,
+    table_format: Annotated[
+        Literal["parquet", "delta"],
+        typer.Option("--table-format", help="Write the tables as Parquet, or also as Delta tables."),
+    ] = "parquet",
 ) -> None:
     """Audit the delivery ledgers of all nodes in a lake; write findings to report.json, report.html and tables."""
     from eventd.audit.spark.extra import require
 
     require()
     from eventd.api.framework.moments import read_span
+    from eventd.audit.engine.delta_tables import TableFormat
     from eventd.audit.engine.run import run_on
     from eventd.runtime.clock import SystemClock
 
     first, last = read_span(since, until, SystemClock().now(), names=("--from", "--to"))
-    request = request_of(options, out, since=first, until=last, recheck=recheck, full=full)
+    own = {"since": first, "until": last, "recheck": recheck, "full": full}
+    request = request_of(options, out, **own, table_format=TableFormat(table_format))
     report = run_on(request, progress=session.out.is_table and sys.stderr.isatty())
     _show(session, report, out)
     if report.failed:
