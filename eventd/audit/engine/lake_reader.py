@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from eventd.audit.engine import reconcile, row_comparison
 from eventd.audit.engine.cell_files import write_cells
 from eventd.audit.engine.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
-from eventd.audit.engine.columns import NEVER
+from eventd.audit.engine.columns import NEVER, Columns
 from eventd.audit.engine.coverage import Coverage
 from eventd.audit.engine.ledger_summaries import LedgerSummary, hash_of
 from eventd.audit.engine.pair_figures import RowComparison
@@ -24,7 +24,7 @@ from eventd.audit.engine.segment_jobs import SMALL, CellMaker, DigestCheck, Segm
 from eventd.audit.engine.seq_runs import SeqRun
 from eventd.audit.engine.spark_tasks import FileShares, group_files, run_on_files
 from eventd.audit.engine.state import State
-from eventd.audit.report.findings import NO_BATCH, OTHER_RECEIPT, Discrepancy, Kind
+from eventd.audit.report.findings import NO_BATCH, OTHER_RECEIPT, Discrepancy, Evidence, Kind
 from eventd.audit.spark.locations import Location
 from eventd.audit.spark.session import cores_of
 from eventd.lake.reader import Survey, read_segment
@@ -217,23 +217,32 @@ class LakeReader:
         sought: dict[str, dict[tuple[str, str, int], str]] = {}
         for row in unknown:
             pair = PairKey(row["group"], row["source"], row["peer"])
-            first, last = coverage.peer_times(pair.source, pair.peer, (row["first"], (row["hour"] + 1) * HOUR))
+            first, _ = coverage.peer_times(pair.source, pair.peer, (row["first"], row["first"]))
             if row["other"]:
                 sought.setdefault(pair.source, {})[pair.group, pair.peer, row["batch"]] = OTHER_RECEIPT
-            elif coverage.covers(pair.peer, Ledger.INBOUND, 0, (first, last)):
+            elif coverage.covers(pair.peer, Ledger.INBOUND, 0, (first, first)):  # `_named` knows both times exactly
                 sought.setdefault(pair.source, {})[pair.group, pair.peer, row["batch"]] = NO_BATCH
         for segment in self.survey.segments:
             wanted = sought.get(segment.manifest.node)
             if wanted and segment.place.book is Ledger.RECEIPTS and segment.place.name not in self.unreadable:
-                yield from self._named(segment, wanted)
+                yield from self._named(segment, wanted, coverage)
 
-    def _named(self, segment: Segment, wanted: Mapping[tuple[str, str, int], str]) -> Iterator[Discrepancy]:
-        table = read_segment(self.lake.open(self.spark), segment, ["group", "peer", "batch_id"])
-        for row in table.to_pylist():
-            detail = wanted.get((row["group"], row["peer"], hash_of(row["batch_id"])))
-            if detail is not None:
+    def _named(
+        self, segment: Segment, wanted: Mapping[tuple[str, str, int], str], coverage: Coverage
+    ) -> Iterator[Discrepancy]:
+        names = ["group", "peer", "batch_id", "receipt_digest", "receipt_key_id", "sent_at", "acked_at"]
+        table, node = read_segment(self.lake.open(self.spark), segment, names), segment.manifest.node
+        sent, acked = (Columns(table).numbers(name) for name in ("sent_at", "acked_at"))
+        for at, row in enumerate(table.drop_columns(["sent_at", "acked_at"]).to_pylist()):
+            group, peer, batch = row["group"], row["peer"], row["batch_id"]
+            detail = wanted.get((group, peer, hash_of(batch)))
+            if detail is None:
+                continue
+            times = coverage.peer_times(node, peer, (int(sent[at]), int(acked[at])))
+            if detail == OTHER_RECEIPT or coverage.covers(peer, Ledger.INBOUND, 0, times):
                 kind = Kind.FORGED if detail == NO_BATCH else Kind.DISAGREEMENT
-                yield Discrepancy(kind, row["group"], segment.manifest.node, row["peer"], 0, row["batch_id"], detail)
+                evidence = Evidence(node, int(acked[at]), batch, row["receipt_digest"], row["receipt_key_id"] or "")
+                yield Discrepancy(kind, group, node, peer, 0, batch, detail, evidence)
 
 
 def oldest_jobs(known: Sequence[tuple[int, Segment]], percent: float) -> list[SegmentJob]:

@@ -27,7 +27,10 @@ RECEIPT_COLUMNS: Final = (
     *("attempts", "sent_at", "acked_at", "peer_recorded_at", "status", "protocol", "key_id", "receipt_alg"),
     "receipt_digest",
 )
-INBOUND_COLUMNS: Final = ("node", "group", "peer", "batch_id", "key_id", "recorded_at", "receipt_digest")
+INBOUND_COLUMNS: Final = (
+    *("node", "group", "peer", "batch_id", "after", "upto", "repair", "key_id", "recorded_at", "receipt_digest"),
+)
+_ODD: Final = 0x9E3779B97F4A7C15 - (1 << 64)
 CALLBACK: Final = "callback"
 """The protocol of requests to callbacks, which also stands for a signature algorithm of the answers: there is none."""
 GAP_COLUMNS: Final = ("group", "peer", "gap_epoch", "after", "upto", "reason", "recorded_at")
@@ -128,11 +131,15 @@ def hash_of(text: str) -> int:
 
 
 def sum_batches(segment: str, book: Ledger, table: Columns) -> pa.Table:
-    """Return a cell for each batch with a receipt, from `receipts` of its sender or `inbound` of its receiver."""
+    """Return a cell for each batch with a receipt, from `receipts` of its sender or `inbound` of its receiver.
+
+    The digest of a cell stands for the receipt and for the range of the batch: both nodes record both.
+    """
     digest = table.words("receipt_digest")
     signed = digest.where(bool)
     ids = np.array([hash_of(batch) for batch in table.some("batch_id", signed)], np.int64)
     digests = np.array([_first_bits(value) for value in digest.values], np.int64)[digest.codes[signed]]
+    digests ^= _ranges(table)[signed]
     node, other = table.words("node").at(signed), table.words("peer").at(signed)
     group = table.words("group").at(signed)
     if book is Ledger.RECEIPTS:
@@ -142,6 +149,12 @@ def sum_batches(segment: str, book: Ledger, table: Columns) -> pa.Table:
     return batch_cells(
         segment, Measure.INBOUND, ends, ids, digests, *_times(table, signed, "recorded_at", "recorded_at")
     )
+
+
+def _ranges(table: Columns) -> Numbers:
+    """Return a hash of the range of each batch; 0 for a repair, of which the receiver records no range."""
+    ranges = table.numbers("after") * _ODD + table.numbers("upto") * _ODD * _ODD
+    return np.where(table.booleans("repair"), 0, ranges)
 
 
 def _times(table: Columns, rows: Mask, first: str, last: str) -> tuple[Numbers, Numbers]:

@@ -23,7 +23,7 @@ from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, Written
 
 INDEX: Final = f"{FOLDER}/index.msgpack"
-VERSION: Final = 8
+VERSION: Final = 9
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
 
 

@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 NOT_HELD = "the sender's ledger says delivered; the peer's ledger does not hold it"
 NOT_SENT = "the peer's ledger holds it; the sender's ledger has no delivery of it"
-OTHER_RECEIPT = "the sender's receipt is not the one the peer gave"
+OTHER_RECEIPT = "sender and peer have different receipts of the batch, or different ranges"
 NO_ORIGIN = "the peer's ledger holds it; the ledger of its source does not"
 NO_ROW = "a delivery or a peer shows that it was recorded; the ledger of its source does not hold it"
 NO_ROW_AT_PEER = "the sender's ledger says delivered; the peer's ledger has lost the row"

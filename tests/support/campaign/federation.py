@@ -16,12 +16,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from eventd.runtime.clock import SECOND, SystemClock
-from tests.support.campaign.shipping import ship
-from tests.support.declared import group, peer
+from tests.support.declared import declare, group, peer
 from tests.support.ports import free_port
 from tests.support.sites import Site
+from tests.support.stopped_nodes import ship
 
 NODES = ("a", "b", "c")
+AUDITOR = "auditor.yaml"
+"""The file with the keys of all groups, in the folder of the keys, as an auditor gives it to the audit."""
 WITH_PAYLOADS = ("a", "b")
 AHEAD = 40 * SECOND
 """How far the clock of `c` is ahead."""
@@ -121,6 +123,12 @@ def _make_keys(folder: Path) -> None:
         (folder / f"{node}.pem").write_bytes(text)
         public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         (folder / f"{node}.pub").write_bytes(public)
+    public = [
+        {"id": f"k-{node}", "owner": node, "algorithm": "ed25519", "publicKeyFile": str(folder / f"{node}.pub")}
+        for node in NODES
+    ]
+    groups = group("auditor", auth={"keys": public}), group("auditor", secret=folder / "line.secret", name="line")
+    (folder / AUDITOR).write_text(declare(*groups))
     for file in folder.iterdir():
         file.chmod(0o600)
 

@@ -7,11 +7,12 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eventd.audit.engine.receipt_keys import read_receipt_keys
 from eventd.audit.engine.run import AuditRequest
 from eventd.audit.report.report import Report
 from eventd.testing import ManualClock
 from tests.support.campaign.damage import Damage, Scene
-from tests.support.campaign.federation import NODES, Federation
+from tests.support.campaign.federation import AUDITOR, NODES, Federation
 from tests.support.campaign.ledgers import Ledgers, open_ledgers
 from tests.support.local_spark import run_audit
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 
 
 def audit_lake(lake: Path, out: Path, now: int, spark: SparkSession | None, *, keys: Path | None = None) -> Report:
-    """Audit a lake at a time; by the stand-in of Spark without a session."""
-    return run_audit(AuditRequest(lake=str(lake), out=str(out)), spark, clock=ManualClock(now))
+    """Audit a lake at a time, with the keys in a folder; by the stand-in of Spark without a session."""
+    given = read_receipt_keys([str(keys / AUDITOR)] if keys else [])
+    return run_audit(AuditRequest(lake=str(lake), out=str(out), keys=given), spark, clock=ManualClock(now))
 
 
 def stage(federation: Federation, damage: Damage, root: Path, spark: SparkSession | None) -> tuple[Report, list[str]]:

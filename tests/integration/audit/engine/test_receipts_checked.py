@@ -186,6 +186,17 @@ def test_a_receipt_with_all_digests_made_to_fit_differs_from_the_copy_and_from_i
     assert (finding.kind, finding.ids) == (Kind.FORGED, (batch,)), "one fault is one finding"
 
 
+def test_a_range_that_the_receipt_does_not_contradict_is_compared_with_that_of_the_peer(
+    made: Path, tmp_path: Path
+) -> None:
+    lake = copy_of(made / "lake", tmp_path)
+    batch = first_batch(lake)
+    change_rows(lake, Ledger.RECEIPTS, "a", of_batch(batch, lambda row: row | {"upto": row["upto"] - 1}))
+    (finding,) = audited(lake, tmp_path / "out").findings
+    detail = "sender and peer have different receipts of the batch, or different ranges"
+    assert _told(finding) == (Kind.DISAGREEMENT, "edge", "a", "b", (batch,), detail)
+
+
 COPIES: dict[str, tuple[Callable[[Row], Row], str]] = {
     "text": (lambda row: row | {"receipt": row["receipt"] + " "}, "is not the text that its digest was made of"),
     "row": (lambda row: row | {"body_digest": "sha-256=:AA==:"}, "differs from its row: digest of the batch"),

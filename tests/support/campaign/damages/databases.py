@@ -213,7 +213,6 @@ DATABASES = (
         wanted=CHANGED,
         allowed=CHANGED.replace("forged", "disagreement"),
         in_databases=True,
-        unknown="bodies and signatures of receipts are not checked",
     ),
     Damage(
         "retention-feigned",
