@@ -86,10 +86,7 @@ class RowCondition(NamedTuple):
 
 
 def read_conditions(filters: Iterable[Any], columns: Sequence[str]) -> Iterator[RowCondition]:
-    """Yield a condition for each of Spark's filters that can be used, of those on these columns.
-
-    They are read by the names of their classes, which Spark has from 4.1 on.
-    """
+    """Yield a condition for each of Spark's filters that can be used, of those on these columns."""
     for one in filters:
         negated = type(one).__name__ == "Not"
         inner = one.child if negated else one

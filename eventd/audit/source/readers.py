@@ -42,8 +42,8 @@ Offset = dict[str, int]
 class LedgerReader(DataSourceReader):
     """Reads once all rows of the selected ledgers that exist when the query is planned.
 
-    With `spark.sql.python.filterPushdown.enabled`, from Spark 4.1 on, it leaves out ledgers, segments and rows that do
-    not meet the conditions of the query.
+    With `spark.sql.python.filterPushdown.enabled`, it leaves out ledgers, segments and rows that do not meet the
+    conditions of the query.
     """
 
     def __init__(self, options: SourceOptions, schema: types.StructType) -> None:
@@ -86,7 +86,7 @@ class _FilterPush:
 
     def __init__(self, reader: LedgerReader) -> None:
         self._reader = reader
-        self.__func__ = getattr(DataSourceReader, "pushFilters", None)
+        self.__func__ = DataSourceReader.pushFilters
 
     def __call__(self, filters: Collection[Any]) -> Collection[Any]:
         """Have the reader use the filters, and return all of them: Spark is to check them again."""

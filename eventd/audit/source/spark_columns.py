@@ -68,6 +68,25 @@ def tabulate(book: Ledger, columns: Mapping[str, Sequence[Any]], names: Sequence
     return pa.Table.from_arrays(arrays, names=list(names))
 
 
+def arrow_shape(schema: types.StructType) -> pa.Schema:
+    """Return the Arrow schema in which Spark expects the columns of `schema`.
+
+    Spark's own function for it differs between the versions of Spark.
+    """
+    import pyarrow as pa
+
+    kinds: dict[type[types.DataType], pa.DataType] = {
+        types.LongType: pa.int64(),
+        types.IntegerType: pa.int32(),
+        types.ShortType: pa.int16(),
+        types.BooleanType: pa.bool_(),
+        types.StringType: pa.string(),
+        types.BinaryType: pa.binary(),
+        types.TimestampType: pa.timestamp("us", tz="UTC"),
+    }
+    return pa.schema([pa.field(field.name, kinds[type(field.dataType)], field.nullable) for field in schema])
+
+
 def batches(table: pa.Table, schema: types.StructType, after: int, upto: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows with numbers in (after, upto], in batches for Spark of at most `BATCH_ROWS`.
 
@@ -75,13 +94,12 @@ def batches(table: pa.Table, schema: types.StructType, after: int, upto: int) ->
     """
     import pyarrow as pa
     from pyarrow import compute
-    from pyspark.sql.pandas.types import to_arrow_schema
 
     number = table["number"]
     bounds = compute.min_max(number)
     if table.num_rows and (bounds["min"].as_py() <= after or bounds["max"].as_py() > upto):
         table = table.filter(compute.and_(compute.greater(number, after), compute.less_equal(number, upto)))
-    shape = to_arrow_schema(schema, timezone="UTC")
+    shape = arrow_shape(schema)
     for batch in table.select(schema.names).to_batches(max_chunksize=BATCH_ROWS):
         yield pa.RecordBatch.from_arrays(
             [_plain(*pair) for pair in zip(batch.columns, shape.types, strict=True)], schema=shape

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from eventd.audit.source.options import STATES, OnGap, SourceOptions, Starting
 from eventd.audit.source.origin import RowsGone
 from eventd.audit.source.readers import Offset, ReadLimit, SupportsTriggerAvailableNow
-from eventd.audit.source.spark_columns import check_among
+from eventd.audit.source.spark_columns import arrow_shape, check_among
 from eventd.errors import Invalid
 from eventd.lake.manifest import NodeState
 from eventd.lake.reader import state_files
@@ -160,7 +160,6 @@ def _states(options: SourceOptions, place: str) -> dict[str, NodeState]:
 
 def _read(options: SourceOptions, schema: types.StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
 
     if not isinstance(partition, StatePartition):
         return  # Spark creates its own partition if there is nothing to read
@@ -171,7 +170,7 @@ def _read(options: SourceOptions, schema: types.StructType, partition: InputPart
         if partition.keys is None or key in partition.keys
         for row in _rows(state)
     ]
-    shape = to_arrow_schema(schema, timezone="UTC")
+    shape = arrow_shape(schema)
     arrays = [pa.array([row[field.name] for row in rows], field.type) for field in shape]
     yield pa.RecordBatch.from_arrays(arrays, schema=shape)
 

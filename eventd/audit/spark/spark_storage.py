@@ -126,7 +126,7 @@ class SparkStorage:
             raise
         except Exception as error:  # Spark's and Java's exceptions have no common base class
             reason = shown(last_cause(str(error)).replace(self._at, self.url))
-            if "No FileSystem for scheme" in reason or "ClassNotFoundException" in str(error):
+            if "No FileSystem for scheme" in str(error) or "ClassNotFoundException" in str(error):
                 raise LakeUnusable(
                     f"Spark has no file system for {self.url}: {reason}",
                     hint="give Spark the package of that store (hadoop-aws for s3a), or use --storage fsspec",

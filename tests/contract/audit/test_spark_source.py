@@ -117,7 +117,8 @@ def test_what_a_query_excludes_is_not_read(spark: SparkSession, lake: str) -> No
 def test_what_is_available_is_taken_in_batches_and_only_once(spark: SparkSession, lake: str, tmp_path: Path) -> None:
     rows = spark.readStream.format("eventd").option("lake", lake).option("maxRowsPerBatch", "200").load()
     first = run_to_end(rows, tmp_path)
-    assert [progress.numInputRows for progress in first.recentProgress if progress.numInputRows] == [150, 200, 100]
+    batches = [150, 200, 100] if tuple(map(int, spark.version.split(".")[:2])) >= (4, 2) else [EVENTS + 50]
+    assert [progress.numInputRows for progress in first.recentProgress if progress.numInputRows] == batches
     again = run_to_end(rows, tmp_path)
     assert not [progress.numInputRows for progress in again.recentProgress if progress.numInputRows]
     assert numbers(spark.read.parquet(str(tmp_path / "rows"))) == list(everything())
