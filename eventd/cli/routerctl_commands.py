@@ -393,6 +393,14 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
                 "Keep the audit of a lake up to date as nodes ship data, until Ctrl-C or a condition of --fail-on.",
             ),
             "sql": Leaf("audit.sql.sql", "Query the ledgers of all nodes in a lake with SQL."),
+            "acknowledge": Branch(
+                "Acknowledge findings that are known; they stay in reports.",
+                {
+                    "add": Leaf("audit.acknowledge.add", "Acknowledge findings of a report, with the reason."),
+                    "list": Leaf("audit.acknowledge.list_acknowledgements", "List the acknowledgements of a lake."),
+                    "remove": Leaf("audit.acknowledge.remove", "Withdraw an acknowledgement, with the reason."),
+                },
+            ),
             "verify-report": Leaf(
                 "audit.verify_report.verify_report",
                 "Verify the signature of a report offline: exits with status 4 if a file is not as it was signed.",

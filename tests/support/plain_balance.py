@@ -68,7 +68,9 @@ def balance(url: str) -> list[Finding]:
         for fact in (*_one_sided(books), *_forged(books), *_repeated(books), *_looped(books))
         if not blind & {fact.source, fact.peer}
     ]
-    epochs = [epoch_change(one.node, "") for one in books.seen.troubles if one.kind is not TroubleKind.CORRUPT]
+    epochs = [
+        epoch_change(one.node, one.epoch, "") for one in books.seen.troubles if one.kind is not TroubleKind.CORRUPT
+    ]
     return in_order([*group_findings(facts), *books.bad, *epochs])
 
 

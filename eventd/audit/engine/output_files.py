@@ -1,25 +1,20 @@
-"""Writes the files of a report to the output folder, and reads them again."""
+"""Writes the files of a report to the output folder."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from eventd.audit.engine.delta_tables import TableFormat, write_delta_tables
-from eventd.audit.engine.tables import FOLDER, make_tables, write_tables
+from eventd.audit.engine.tables import make_tables, write_tables
+from eventd.audit.report.file_names import INVENTORY, PAGE, REPORT, SIGNATURE, TABLES
 from eventd.audit.report.findings import Finding
 from eventd.audit.report.html import render
 from eventd.audit.report.report import Hour, Report, to_json
-from eventd.audit.report.signature import SIGNATURE, sign_report
+from eventd.audit.report.signature import sign_report
 from eventd.lake.inventory import write_inventory
 from eventd.lake.storage import Storage
 from federation.keys import Key
-
-REPORT: Final = "report.json"
-PAGE: Final = "report.html"
-INVENTORY: Final = "lake.sha256"
-"""The inventory of the lake, as the audit read it."""
 
 
 def write_output(
@@ -52,4 +47,4 @@ def write_output(
 
 def digests_of_tables(out: Storage) -> dict[str, str]:
     """Return the SHA-256 (hex) of every file of the tables, by path. Raises LakeUnavailable."""
-    return {file.path: hashlib.sha256(out.read(file.path)).hexdigest() for file in out.list(FOLDER)}
+    return {file.path: hashlib.sha256(out.read(file.path)).hexdigest() for file in out.list(TABLES)}

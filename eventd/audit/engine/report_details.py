@@ -40,7 +40,7 @@ def lake_findings(survey: Survey, unreadable: Mapping[str, str]) -> list[Finding
         if one.kind is TroubleKind.CORRUPT:
             results.append(corrupt_segment(node, one.name, one.after, one.upto, one.message))
         else:
-            results.append(epoch_change(node, one.message))
+            results.append(epoch_change(node, one.epoch, one.message))
     return results
 
 

@@ -31,7 +31,10 @@ from eventd.audit.engine.silence import PATIENCE, find_silences
 from eventd.audit.engine.state import State, forget_corrupt, keep, open_state, prepare_output
 from eventd.audit.report.findings import group_findings, in_order
 from eventd.audit.report.objectives import ANY, Condition, Objective, Objectives
-from eventd.audit.report.report import MOST_HOURS, Hour, Lake, Period, Report, Settings, Work
+from eventd.audit.report.report import MOST_HOURS, Hour, Lake, Period, Report, Settings, Totals, Work
+from eventd.audit.review.acknowledgements import read_acknowledgements
+from eventd.audit.review.earlier import EarlierReport
+from eventd.audit.review.marks import MarkedFindings, check_baseline, mark_findings
 from eventd.audit.spark.access import Access
 from eventd.audit.spark.locations import Location
 from eventd.audit.spark.session import expected_master, last_cause, master_of, open_session, own_session, quiet
@@ -68,8 +71,9 @@ class AuditRequest:
     `recheck`: the percentage, by bytes, of known segments of these hours whose digests are checked again. `receipts`:
     the percentage of the receipts that are checked, `keys` the keys to verify them with.
     `memory`: what Spark may take on this machine, as Spark writes it.
-    `access`: how the files of lake and output are reached. `signing_key`: signs the report. `table_format`: whether its
-    tables are written as Delta tables, too.
+    `access`: how the files of lake and output are reached. `baseline`: the report to compare the findings with.
+    `count_acknowledged`: acknowledged findings meet conditions. `signing_key`: signs the report. `table_format`:
+    whether its tables are written as Delta tables, too.
     """
 
     lake: str
@@ -84,6 +88,8 @@ class AuditRequest:
     recheck: float = RECHECK
     memory: str = "2g"
     access: Access = Access.AUTO
+    baseline: EarlierReport | None = None
+    count_acknowledged: bool = False
     signing_key: Key | None = None
     receipts: float = 100.0
     keys: tuple[ReceiptKey, ...] = ()
@@ -156,19 +162,23 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
     places = request.places(master_of(session))
     out = places.out.open(session)
     with watch.stage("survey"):
-        surveyed = survey(places.lake.open(session))
+        lake = places.lake.open(session)
+        surveyed, known = survey(lake), read_acknowledgements(lake)
+        if request.baseline is not None:
+            check_baseline(request.baseline, surveyed.head.id)
         state = State(lake=surveyed.head.id) if request.full else open_state(out, surveyed.head)
     reader, found = _read_with_retry(session, request, places, surveyed, state, watch)
     _add_silences(found, request, clock.now())
     keep(out, state)
     with watch.stage("report"):
-        report, hours = _report(found, reader, request, clock)
+        marked = mark_findings(found.findings, request.baseline, known)
+        report, hours = _report(found, marked, reader, request, clock)
         report.work.stages, report.work.rows_compared = watch.stages, found.comparison.compared
         report.work.seconds = round(clock.monotonic() - begun, 3)
         write_output(
             out,
             report,
-            found.findings,
+            marked.findings,
             hours,
             found.survey.digests,
             key=request.signing_key,
@@ -277,46 +287,39 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
     return list(table.to_pylist())
 
 
-def _report(found: StageResults, reader: LakeReader, request: AuditRequest, clock: Clock) -> tuple[Report, list[Hour]]:
+def _report(
+    found: StageResults, marked: MarkedFindings, reader: LakeReader, request: AuditRequest, clock: Clock
+) -> tuple[Report, list[Hour]]:
     pairs, hours = make_pairs(found, request.objectives), make_hours(found)
     add_reach(found, pairs)
     totals = make_totals(found, pairs)
+    totals.acknowledged = marked.acknowledged
     sure = totals.completeness is not None
     receipts = receipt_report.make_check(found.summaries, request.receipt_terms)
     verdict = (
         "incomplete" if found.findings or totals.missing or totals.disputed else "complete" if sure else "unproven"
     )
-    segments = [one.manifest for one in found.survey.segments]
     now = clock.now()
     report = Report(
         made_at=format_time(now),
         verdict=verdict,  # type: ignore[arg-type]
-        headline=report_details.headline(
-            totals,
-            found.findings,
-            sure=sure,
-            doubts=[*report_details.make_doubts(found), *words_of_reach(found, pairs, now)],
-            receipts=receipts.statement,
+        headline=(
+            *report_details.headline(
+                totals,
+                found.findings,
+                sure=sure,
+                doubts=[*report_details.make_doubts(found), *words_of_reach(found, pairs, now)],
+                receipts=receipts.statement,
+            ),
+            *marked.sentences,
         ),
-        failed=tuple(
-            one.text
-            for one in request.conditions
-            if one.is_met(totals, found.findings, stale=bool(found.coverage.silences))
-        ),
-        lake=Lake(
-            url=shown(request.lake),
-            segments=len(segments),
-            rows=sum(one.rows for one in segments),
-            bytes=sum(one.bytes for one in segments),
-            schema=SCHEMA_VERSION,
-            id=found.survey.head.id,
-            state=lake_state(found.survey.digests),
-        ),
+        failed=tuple(_conditions_met(found, marked, request, totals)),
+        lake=_lake(found.survey, request),
         proven_until=format_time(until) if (until := found.coverage.proven_until()) else None,
         period=_period(found, request),
         settings=_settings(request),
         totals=totals,
-        findings=tuple(finding.shortened() for finding in found.findings),
+        findings=tuple(finding.shortened() for finding in marked.findings),
         pairs=tuple(pairs),
         hours=tuple(hours[:MOST_HOURS]),
         hours_left_out=max(0, len(hours) - MOST_HOURS),
@@ -326,14 +329,39 @@ def _report(found: StageResults, reader: LakeReader, request: AuditRequest, cloc
         refusals=tuple(report_details.make_refusals(found)),
         receipts=tuple(receipt_report.make_receipts(found.summaries)),
         receipt_check=receipts,
+        baseline=marked.baseline,
+        acknowledgements=marked.acknowledgements,
         troubles=(
             *report_details.make_limitations(found),
+            *marked.problems,
             *report_details.rewritten(found.rewritten),
             *report_details.strays(found.survey.strays),
         ),
         work=_work(reader),
     )
     return report, hours
+
+
+def _conditions_met(
+    found: StageResults, marked: MarkedFindings, request: AuditRequest, totals: Totals
+) -> Iterator[str]:
+    counted = marked.findings if request.count_acknowledged else marked.open
+    for one in request.conditions:
+        if one.is_met(totals, counted, stale=bool(found.coverage.silences)):
+            yield one.text
+
+
+def _lake(survey: Survey, request: AuditRequest) -> Lake:
+    segments = [one.manifest for one in survey.segments]
+    return Lake(
+        url=shown(request.lake),
+        segments=len(segments),
+        rows=sum(one.rows for one in segments),
+        bytes=sum(one.bytes for one in segments),
+        schema=SCHEMA_VERSION,
+        id=survey.head.id,
+        state=lake_state(survey.digests),
+    )
 
 
 def _period(found: StageResults, request: AuditRequest) -> Period:
@@ -361,6 +389,8 @@ def _settings(request: AuditRequest) -> Settings:
         out=shown(request.out),
         memory=request.memory,
         access=request.access.value,
+        baseline=request.baseline.url if request.baseline else "",
+        count_acknowledged=request.count_acknowledged,
         signing_key=request.signing_key.id if request.signing_key else "",
         incremental=not request.full,
         table_format=request.table_format.value,

@@ -10,12 +10,12 @@ import msgspec
 
 from eventd.audit.engine.pair_figures import COUNTED
 from eventd.audit.engine.reconcile import LEGS
+from eventd.audit.report.file_names import TABLES
 from eventd.audit.report.findings import Finding
 from eventd.audit.report.report import Hour, Pair, Report
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.storage import Storage
 
-FOLDER: Final = "tables"
 _LEGS: Final = tuple(LEGS.values())
 _COUNTS: Final = ("expected", *COUNTED[1:], "duplicates", "bytes")
 
@@ -36,6 +36,8 @@ def schemas() -> dict[str, Any]:
                 *(("kind", text), *pair, ("first", number), ("last", number), ("id", text), ("detail", text)),
                 *((name, text) for name in ("sender", "at", "batch", "receipt_digest", "key_id")),
                 ("fingerprints", pa.list_(text)),
+                ("new", pa.bool_()),
+                ("acknowledged", pa.bool_()),
             ]
         ),
         "pairs": pa.schema(
@@ -82,7 +84,7 @@ def make_tables(report: Report, findings: Iterable[Finding], hours: Sequence[Hou
 def write_tables(out: Storage, tables: Mapping[str, Any]) -> None:
     """Write tables as Parquet, over those of an earlier run. Raises LakeUnavailable."""
     for name, table in tables.items():
-        with out.create(f"{FOLDER}/{name}/part-0.parquet") as draft:
+        with out.create(f"{TABLES}/{name}/part-0.parquet") as draft:
             parquet().write_table(table, draft, compression="zstd")
 
 
@@ -128,7 +130,18 @@ def _balance(hours: Iterable[Hour]) -> list[dict[str, Any]]:
 def _finding(finding: Finding) -> list[dict[str, Any]]:
     row = {name: getattr(finding, name) for name in ("group", "source", "peer", "first", "last", "detail")}
     known = {entry.id: msgspec.structs.asdict(entry) for entry in finding.evidence}
-    return [{"kind": finding.kind.value, "id": one, **row, **known.get(one, {})} for one in finding.ids or ("",)]
+    new, acknowledged = frozenset(finding.new_ids), frozenset(finding.acknowledged_ids)
+    return [
+        {
+            "kind": finding.kind.value,
+            "id": one,
+            "new": None if finding.new is None else one in new if new else finding.new > 0,
+            "acknowledged": one in acknowledged if acknowledged else finding.acknowledged > 0,
+            **row,
+            **known.get(one, {}),
+        }
+        for one in finding.ids or ("",)
+    ]
 
 
 def _pair(pair: Pair) -> dict[str, Any]:

@@ -107,6 +107,14 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str = ""
     count: int = 0
     evidence: tuple[EventEvidence, ...] = ()
+    new: int | None = None
+    """The number of its ids that the baseline does not have; None without a baseline."""
+    new_ids: tuple[str, ...] = ()
+    """These ids, if only a part of `ids` is new."""
+    acknowledged: int = 0
+    """The number of its ids that operators have acknowledged."""
+    acknowledged_ids: tuple[str, ...] = ()
+    """These ids, if only a part of `ids` is acknowledged."""
 
     @property
     def events(self) -> int:
@@ -115,7 +123,12 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def shortened(self, most: int = MOST_IDS) -> Finding:
         """Return the finding with its first `most` ids, with `count` set if that leaves out any, and less evidence."""
-        short = msgspec.structs.replace(self, evidence=self.evidence[:MOST_EVIDENCE])
+        short = msgspec.structs.replace(
+            self,
+            evidence=self.evidence[:MOST_EVIDENCE],
+            new_ids=self.new_ids[:most],
+            acknowledged_ids=self.acknowledged_ids[:most],
+        )
         if len(self.ids) <= most:
             return short
         return msgspec.structs.replace(short, ids=self.ids[:most], count=self.events)
@@ -148,9 +161,9 @@ def erased_rows(
     )
 
 
-def epoch_change(node: str, detail: str) -> Finding:
+def epoch_change(node: str, epoch: str, detail: str) -> Finding:
     """Return the finding for a node that began a new epoch, or for two nodes with one name."""
-    return Finding(Kind.EPOCH, "", node, "", 0, 0, (), detail)
+    return Finding(Kind.EPOCH, "", node, "", 0, 0, (epoch,), detail)
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:

@@ -16,8 +16,11 @@ ANY: Final = ""
 """The key in `Objectives` of the objective for all groups without their own."""
 UNPROVEN: Final = "unproven"
 """The condition that the ledgers do not reach far enough to prove completeness."""
+NEW: Final = "new"
+"""The condition that there are findings that the baseline does not have."""
 STALE: Final = "stale"
 """The condition that the ledgers of a node end too early: it is silent or behind, or its state is dated wrong."""
+_WORDS: Final = (NEW, UNPROVEN, STALE)
 _SHARE: Final = re.compile(r"completeness\s*<\s*(\d{1,3}(?:\.\d+)?)\s*%?")
 
 
@@ -85,7 +88,7 @@ def judge_pair(pair: Pair, objective: Objective, *, late: int, sure: bool) -> Sl
 
 
 class Condition(NamedTuple):
-    """A condition on which a run fails: a kind of finding, a completeness below a share, `unproven`, or `stale`.
+    """A condition on which a run fails: a kind of finding, a completeness below a share, or one of the words.
 
     `text` is how `--fail-on` names it.
     """
@@ -98,8 +101,10 @@ class Condition(NamedTuple):
         """Return whether the run fails on the condition. An unproven completeness is below every share.
 
         Ledgers that do not reach far enough may hide a loss: a run with the verdict `incomplete` can fail on `unproven`
-        as well. `stale`: a node is silent or behind, or its state is dated wrong.
+        as well. `stale`: a node is silent or behind, or its state is dated wrong. `findings` are those that count.
         """
+        if self.text == NEW:
+            return any(finding.new for finding in findings)
         if self.text == UNPROVEN:
             return totals.completeness is None
         if self.text == STALE:
@@ -128,10 +133,10 @@ def _parts(text: str) -> list[str]:
 def _condition(text: str) -> Condition:
     if text in set(Kind):
         return Condition(text, kind=Kind(text))
-    if text in (UNPROVEN, STALE):
+    if text in _WORDS:
         return Condition(text)
     share = _SHARE.fullmatch(text)
     if share is not None and float(share[1]) <= 100:
         return Condition(text, share=float(share[1]))
-    known = ", ".join([*Kind, UNPROVEN, STALE])
+    known = ", ".join([*Kind, *_WORDS])
     raise Invalid(f"--fail-on {text!r} is not a condition", hint=f"write one of {known}, or completeness<99.99")

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from eventd.audit.report.findings import Finding
+from eventd.audit.report.marks import Acknowledged, Baseline
 from eventd.text.invisible import spelled_out
 
 SCHEMA = 1
@@ -46,13 +47,14 @@ class Totals(Figures, kw_only=True):
     """The figures summed over all pairs, and counts over all ledgers, of the requested hours.
 
     `events` counts those that entered a log at their source, `deliveries` the rows of all `deliveries` ledgers,
-    `findings` findings, and `by_kind` the discrepancies in them.
+    `findings` findings, `by_kind` the discrepancies in them, and `acknowledged` those that operators have acknowledged.
     """
 
     events: int = 0
     deliveries: int = 0
     findings: int = 0
     by_kind: dict[str, int] = msgspec.field(default_factory=dict)
+    acknowledged: int = 0
 
 
 class Bin(msgspec.Struct, array_like=True, frozen=True):
@@ -324,6 +326,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     out: str = ""
     memory: str = ""
     access: str = ""
+    baseline: str = ""
+    """The folder of the earlier report that the findings are compared with."""
+    count_acknowledged: bool = False
+    """Whether acknowledged findings meet conditions."""
     signing_key: str = ""
     """The pin of the key that the report is signed with; empty if it is not signed."""
     table_format: str = "parquet"
@@ -401,6 +407,10 @@ class Report(msgspec.Struct, kw_only=True):
     receipts: tuple[Receipts, ...] = ()
     receipt_check: ReceiptCheck = ReceiptCheck()
     notices: tuple[Notice, ...] = ()
+    baseline: Baseline | None = None
+    """The comparison with an earlier report, if one was given."""
+    acknowledgements: tuple[Acknowledged, ...] = ()
+    """The acknowledgements of the lake that are in force."""
     troubles: tuple[Limitation, ...] = ()
     work: Work = msgspec.field(default_factory=Work)
 

@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 
 from federation.keys import Key
 
-SIGNATURE: Final = "report.sig"
-"""The file with the signature, beside report.json."""
 _TITLE: Final = "# routerd-eventd audit report, version 1"
 _KEY: Final = "# key "
 _SIGNED: Final = "# signature "

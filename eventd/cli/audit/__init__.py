@@ -1,5 +1,5 @@
-"""routerctl audit: run, stream, sql, generate.
+"""routerctl audit: run, stream, sql, acknowledge, verify-report, generate.
 
-May import: api.framework, audit.engine, audit.generate, audit.report, audit.spark, audit.views, cli.gateway,
-    cli.program, cli.terminal, runtime, text.
+May import: api.framework, audit.engine, audit.generate, audit.report, audit.review, audit.spark,
+    audit.views, cli.gateway, cli.program, cli.terminal, lake, runtime, text.
 """

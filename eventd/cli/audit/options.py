@@ -14,6 +14,7 @@ from eventd.cli.gateway.lake_choice import LakeOption, lake_address
 from eventd.cli.program.declaring import declare
 from eventd.cli.program.key_files import read_signing_key
 from eventd.cli.program.values import Duration, Size
+from eventd.errors import Invalid
 from eventd.runtime.clock import SECOND
 from eventd.text.size import MIB
 
@@ -28,7 +29,7 @@ FailOption = Annotated[
     typer.Option(
         "--fail-on",
         metavar="CONDITION",
-        help="Exit with status 4 on this: a kind of finding, unproven, stale, or completeness<99.99; repeatable.",
+        help="Exit with status 4 on this: a kind of finding, unproven, stale, new, or completeness<99.99; repeatable.",
     ),
 ]
 SloOption = Annotated[
@@ -68,6 +69,17 @@ KeysOption = Annotated[
         help="File with EventGroup documents whose keys verify the receipts' signatures; repeatable.",
     ),
 ]
+BaselineOption = Annotated[
+    str,
+    typer.Option(
+        "--baseline",
+        metavar="REPORT",
+        help="Earlier report to compare the findings with: its folder or address, or its report.json.",
+    ),
+]
+CountOption = Annotated[
+    bool, typer.Option("--count-acknowledged", help="Let acknowledged findings meet the conditions of --fail-on, too.")
+]
 SignOption = Annotated[
     Path | None,
     typer.Option("--sign", metavar="KEY", help="Sign the report with the Ed25519 private key in this file."),
@@ -102,30 +114,38 @@ class AuditOptions:
     silence: SilenceOption = SILENCE
     receipts: ReceiptsOption = 100.0
     keys: KeysOption = None
+    baseline: BaselineOption = ""
+    count_acknowledged: CountOption = False
     sign: SignOption = None
 
 
 def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
     """Return the requested audit; `own` are fields of the request that a command sets itself.
 
-    Raises Invalid for an option that is not valid, and SecretUnreadable.
+    Raises Invalid for an option that is not valid, SecretUnreadable, and for the baseline NotFound or LakeUnavailable.
     """
     from eventd.audit.engine.receipt_keys import read_receipt_keys
     from eventd.audit.engine.run import AuditRequest
-    from eventd.audit.report.objectives import read_conditions, read_objectives
+    from eventd.audit.report.objectives import NEW, read_conditions, read_objectives
+    from eventd.audit.review.earlier import read_earlier
     from eventd.audit.spark.access import Access
 
+    conditions = read_conditions(options.fail_on or [])
+    if not options.baseline and any(one.text == NEW for one in conditions):
+        raise Invalid(f"--fail-on {NEW} needs an earlier report", hint="add --baseline REPORT")
     return AuditRequest(
         lake=lake_address(options.lake),
         out=out,
         objectives=read_objectives(options.slo or None),
-        conditions=read_conditions(options.fail_on or []),
+        conditions=conditions,
         master=options.master,
         memory=f"{options.memory // MIB}m",
         access=Access(options.storage),
         patience=options.silence,
         receipts=options.receipts,
         keys=read_receipt_keys(options.keys or []),
+        baseline=read_earlier(options.baseline) if options.baseline else None,
+        count_acknowledged=options.count_acknowledged,
         signing_key=read_signing_key(options.sign) if options.sign is not None else None,
         **own,
     )

@@ -33,7 +33,7 @@ def verify_report(
     ],
 ) -> None:
     """Verify the signature of a report offline: exits with status 4 if a file is not as it was signed."""
-    from eventd.audit.engine.verification import verify_report as verify
+    from eventd.audit.review.verification import verify_report as verify
 
     found = verify(report, read_public_keys(keys))
     files = [{"path": file.path, "state": file.state.value} for file in found.files]

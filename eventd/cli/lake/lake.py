@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eventd.cli.gateway.lake_choice import LakeOption, lake_address
+from eventd.cli.gateway.lake_choice import LakeOption, lake_storage
 from eventd.cli.gateway.options import SHOW
 from eventd.cli.gateway.selecting import DryRunOption
 from eventd.cli.gateway.session import Session, connected, offline, only_calls
@@ -103,7 +103,7 @@ def check(session: Session, lake: LakeOption = "") -> None:
     """
     from eventd.lake.reader import TroubleKind, survey
 
-    found = survey(_storage(lake))
+    found = survey(lake_storage(lake))
     held, troubles = _held(found), [_trouble(one) for one in found.troubles]
     if session.out.is_table:
         session.out.rows(HELD, held, name=lambda row: str(row["book"]))
@@ -136,7 +136,7 @@ def compact(
     """
     from eventd.lake.compaction import compacting
 
-    storage, now = _storage(lake), _now()
+    storage, now = lake_storage(lake), _now()
     _show_work(session, compacting(storage, _nodes(storage, node), now=now, after=after))
 
 
@@ -158,7 +158,7 @@ def retain(
     """
     from eventd.lake.compaction import plan_retention, retaining
 
-    storage, now = _storage(lake), _now()
+    storage, now = lake_storage(lake), _now()
     nodes = _nodes(storage, node)
     if dry_run or (not yes and sys.stdin.isatty()):
         plans = plan_retention(storage, nodes, now=now, keep=keep)
@@ -214,19 +214,10 @@ def close(
     from eventd.lake.close import close_node
     from federation.event import format_time
 
-    state = close_node(_storage(lake), node, now=_now())
+    state = close_node(lake_storage(lake), node, now=_now())
     row = {"node": state.node, "completeUntil": state.complete_until, "closedAt": state.closed_at}
     cells = {name: format_time(value) if isinstance(value, int) else value for name, value in row.items()}
     session.out.one(CLOSED, cells, name=lambda row: str(row["node"]))
-
-
-def _storage(lake: str) -> Storage:
-    """Return the storage of `lake`, or if it is empty of the settings' lake. Raises `EventdError` if it is unusable."""
-    from eventd.lake.storage import connect, open_lake
-
-    storage = connect(lake_address(lake))
-    open_lake(storage)
-    return storage
 
 
 def _nodes(storage: Storage, named: list[str] | None) -> list[str]:

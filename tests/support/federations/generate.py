@@ -42,7 +42,7 @@ def generate(settings: FullSettings, url: str, *, processes: int = 1) -> Truth:
     require_enough(world)
     write_head(storage, settings)
     segments = [segment for written in _ship_all(world, storage, url, processes) for segment in written]
-    epochs = [epoch_change(world.names[node], "") for node in world.restarts]
+    epochs = [epoch_change(world.names[node], world.epoch(node, 1), "") for node in world.restarts]
     found = in_order([*findings_of(world, faults), *epochs, *damage(world, faults, storage, segments)])
     return Truth(settings=settings, totals=totals(world, segments, found), findings=tuple(found))
 

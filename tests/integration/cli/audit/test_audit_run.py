@@ -213,7 +213,7 @@ def test_books_that_do_not_reach_are_not_called_complete(
 def test_what_is_no_condition_is_refused_with_what_is_one(unstarted: Audit, lakes: Path, asked: str) -> None:
     told = unstarted.refuses(lakes / "sound", "--fail-on", asked)
     assert "is not a condition (write one of missing, erased, " in told
-    assert told.endswith("unproven, stale, or completeness<99.99)")
+    assert told.endswith("new, unproven, stale, or completeness<99.99)")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from eventd.audit.engine import tables
-from eventd.audit.report import findings, report
+from eventd.audit.report import findings, marks, report
 
 PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "audit-report.md").read_text(encoding="utf-8")
 SECTIONS = {
@@ -35,6 +35,8 @@ SECTIONS = {
     "receipts": report.Receipts,
     "receipt_check": report.ReceiptCheck,
     "notices": report.Notice,
+    "baseline": marks.Baseline,
+    "acknowledgements": marks.Acknowledged,
     "troubles": report.Limitation,
     "work": report.Work,
 }

@@ -1,4 +1,4 @@
-"""Verifies a signed report: offline, with the public keys of the auditors."""
+"""Verifies a signed report offline, with the public keys of the auditors."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from eventd.audit.engine.output_files import REPORT
-from eventd.audit.engine.tables import FOLDER
-from eventd.audit.report.earlier import EarlierReport, read_report
-from eventd.audit.report.signature import SIGNATURE, BadSignature, ReportSignature, read_signature, verify_signature
+from eventd.audit.report.file_names import REPORT, SIGNATURE, TABLES
+from eventd.audit.report.signature import BadSignature, ReportSignature, read_signature, verify_signature
+from eventd.audit.review.earlier import ReadReport, find_report, parse_report, read_text
 from eventd.errors import CheckFailed, NotFound
-from eventd.lake.storage import Storage, connect
+from eventd.lake.storage import Storage
 from federation.keys import Key
 
 
@@ -36,28 +35,13 @@ class VerifiedReport(NamedTuple):
     """A report whose signature is valid: the id of the key, the report, and the files that were compared."""
 
     key: str
-    report: EarlierReport
+    report: ReadReport
     files: Sequence[ReportFile]
 
     @property
     def faults(self) -> list[ReportFile]:
         """Return the files that are not as they were signed."""
         return [file for file in self.files if file.state is not FileState.UNCHANGED]
-
-
-class ReportPlace(NamedTuple):
-    """The place of a report: its folder, and whether the folder was named, or report.json alone."""
-
-    folder: Storage
-    whole: bool
-
-
-def find_report(where: str) -> ReportPlace:
-    """Return the place of a report, given the path or address of its folder or of its report.json."""
-    if where.rpartition("/")[2] != REPORT:
-        return ReportPlace(connect(where), whole=True)
-    parent = where.removesuffix(REPORT)
-    return ReportPlace(connect(parent.rstrip("/") or ("/" if parent else ".")), whole=False)
 
 
 def verify_report(where: str, keys: Sequence[Key]) -> VerifiedReport:
@@ -67,7 +51,7 @@ def verify_report(where: str, keys: Sequence[Key]) -> VerifiedReport:
     LakeUnavailable.
     """
     folder, whole = find_report(where)
-    text = read_whole(folder)
+    text = read_text(folder)
     try:
         read = read_signature(_signature(folder))
         verify_signature(read, keys)
@@ -80,15 +64,7 @@ def verify_report(where: str, keys: Sequence[Key]) -> VerifiedReport:
         raise CheckFailed(
             f"{folder.url}: {REPORT} is not the one that was signed", hint="fetch the report again from the auditor"
         )
-    return VerifiedReport(read.key, read_report(text, f"{folder.url}/{REPORT}"), files)
-
-
-def read_whole(folder: Storage) -> bytes:
-    """Return the report.json of a folder. Raises NotFound and LakeUnavailable."""
-    try:
-        return folder.read(REPORT)
-    except NotFound:
-        raise NotFound(f"there is no report in {folder.url}: {REPORT} is missing") from None
+    return VerifiedReport(read.key, parse_report(text, folder.url), files)
 
 
 def _signature(folder: Storage) -> bytes:
@@ -102,7 +78,7 @@ def _signature(folder: Storage) -> bytes:
 
 def _compare(folder: Storage, read: ReportSignature, *, whole: bool) -> Iterator[ReportFile]:
     """Yield the state of each file, sorted by path; tables that the signature does not name are NOT_SIGNED."""
-    present = [file.path for file in folder.list(FOLDER)] if whole else []
+    present = [file.path for file in folder.list(TABLES)] if whole else []
     named = read.files if whole else {REPORT: read.files.get(REPORT, "")}
     for path in sorted({*named, *present}):
         if path not in named:

@@ -1,0 +1,140 @@
+"""Acknowledgements: findings that an operator knows about, with the reason. They lie in the lake, beside the ledgers.
+
+Each acknowledgement is a file of its own, which is never changed, and so is its withdrawal: any number of operators may
+write at the same time, also to an object store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from eventd.audit.report.findings import Finding
+from eventd.errors import Conflict, Invalid, NotFound
+from eventd.lake.layout import ACKNOWLEDGEMENTS
+from eventd.lake.manifest import Unreadable, decode, encode
+from eventd.lake.schema import SCHEMA_VERSION
+from eventd.lake.storage import Storage
+from eventd.runtime.chance import Chance
+
+LONGEST_NAME: Final = 100
+LONGEST_REASON: Final = 1000
+_ID_BYTES: Final = 6
+_WITHDRAWN: Final = "-withdrawn.json"
+
+
+class Acknowledgement(msgspec.Struct, frozen=True, kw_only=True):
+    """Findings that an operator knows about: by whom, why, and when (microseconds). `id` is random."""
+
+    schema: int = SCHEMA_VERSION
+    id: str
+    by: str
+    reason: str
+    at: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def ids(self) -> int:
+        """Return the number of ids that it covers."""
+        return sum(one.events for one in self.findings)
+
+
+class Withdrawal(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of the acknowledgement `id`: by whom, why, and when (microseconds)."""
+
+    schema: int = SCHEMA_VERSION
+    id: str
+    by: str
+    reason: str
+    at: int
+
+
+RecordT = TypeVar("RecordT", Acknowledgement, Withdrawal)
+
+
+class Acknowledgements(NamedTuple):
+    """The acknowledgements of a lake, those that were withdrawn with their withdrawal, and files that are not valid.
+
+    Acknowledgements are sorted by time; `unreadable` has the reason by path.
+    """
+
+    active: Sequence[Acknowledgement]
+    withdrawn: Sequence[tuple[Acknowledgement, Withdrawal]]
+    unreadable: dict[str, str]
+
+
+def read_acknowledgements(lake: Storage) -> Acknowledgements:
+    """Read all acknowledgements of a lake. Raises LakeUnavailable."""
+    paths = [file.path for file in lake.list(ACKNOWLEDGEMENTS) if file.path.endswith(".json")]
+    found: dict[str, Acknowledgement] = {}
+    ends: dict[str, Withdrawal] = {}
+    unreadable = {}
+    for path, text in sorted(lake.read_many(paths).items()):
+        try:
+            if path.endswith(_WITHDRAWN):
+                ends[path] = _decoded(path, decode(text, Withdrawal))
+            else:
+                found[path] = _decoded(path, decode(text, Acknowledgement))
+        except Unreadable as error:
+            unreadable[path] = str(error)
+    in_order = sorted(found.values(), key=lambda one: (one.at, one.id))
+    return Acknowledgements(
+        [one for one in in_order if _end(one.id) not in ends],
+        [(one, ends[_end(one.id)]) for one in in_order if _end(one.id) in ends],
+        unreadable,
+    )
+
+
+def acknowledge(
+    lake: Storage, findings: Sequence[Finding], *, by: str, reason: str, now: int, chance: Chance
+) -> Acknowledgement:
+    """Store and return an acknowledgement of these findings. Raises Invalid for a wrong name or reason."""
+    made = Acknowledgement(
+        id=chance.token(_ID_BYTES).hex(),
+        by=_checked("--by", by, LONGEST_NAME),
+        reason=_checked("--reason", reason, LONGEST_REASON),
+        at=now,
+        findings=tuple(findings),
+    )
+    lake.put(f"{ACKNOWLEDGEMENTS}/{made.id}.json", encode(made))
+    return made
+
+
+def withdraw(lake: Storage, id: str, *, by: str, reason: str, now: int) -> Withdrawal:
+    """Store and return the withdrawal of an acknowledgement.
+
+    Raises NotFound, Conflict if it is withdrawn already, and Invalid for a wrong name or reason.
+    """
+    known = read_acknowledgements(lake)
+    for one, end in known.withdrawn:
+        if one.id == id:
+            raise Conflict(f"{end.by} has withdrawn the acknowledgement {id} already")
+    if not any(one.id == id for one in known.active):
+        raise NotFound(
+            f"the lake at {lake.url} has no acknowledgement {id}", hint="list them: routerctl audit acknowledge list"
+        )
+    made = Withdrawal(
+        id=id, by=_checked("--by", by, LONGEST_NAME), reason=_checked("--reason", reason, LONGEST_REASON), at=now
+    )
+    lake.put(_end(id), encode(made))
+    return made
+
+
+def _end(id: str) -> str:
+    return f"{ACKNOWLEDGEMENTS}/{id}{_WITHDRAWN}"
+
+
+def _decoded(path: str, found: RecordT) -> RecordT:
+    """Return the content of a file. Raises Unreadable if it is that of another file."""
+    if path not in (f"{ACKNOWLEDGEMENTS}/{found.id}.json", _end(found.id)):
+        raise Unreadable("has the id of another file")
+    return found
+
+
+def _checked(option: str, value: str, most: int) -> str:
+    text = value.strip()
+    if not text or len(text) > most:
+        raise Invalid(f"{option} has {len(text):,} characters", hint=f"write 1 to {most:,}")
+    return text

@@ -1,0 +1,124 @@
+"""Reads the report of an earlier audit, with all ids of its findings."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eventd.audit.report.file_names import FINDINGS, REPORT
+from eventd.audit.report.findings import MOST_EVIDENCE, EventEvidence, Finding, Kind
+from eventd.audit.report.report import SCHEMA, Lake
+from eventd.errors import Invalid, NotFound
+from eventd.lake.extra import parquet, pyarrow
+from eventd.lake.storage import Storage, connect
+
+_HINT = "name the report.json of an audit, or its folder"
+_COLUMNS = ("kind", "group", "source", "peer", "first", "last", "id", "detail")
+
+
+class ReportPlace(NamedTuple):
+    """The place of a report: its folder, and whether the folder was named, or report.json alone."""
+
+    folder: Storage
+    whole: bool
+
+
+class ReadReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a report.json that a later command needs. See `Report`."""
+
+    schema: int
+    made_at: str
+    verdict: str
+    lake: Lake
+    findings: tuple[Finding, ...]
+
+
+class EarlierReport(NamedTuple):
+    """A report of an earlier audit: its address to show, the SHA-256 of its report.json, and all findings in full."""
+
+    url: str
+    sha256: str
+    report: ReadReport
+    findings: Sequence[Finding]
+
+
+def find_report(where: str) -> ReportPlace:
+    """Return the place of a report, given the path or address of its folder or of its report.json."""
+    if where.rpartition("/")[2] != REPORT:
+        return ReportPlace(connect(where), whole=True)
+    parent = where.removesuffix(REPORT)
+    return ReportPlace(connect(parent.rstrip("/") or ("/" if parent else ".")), whole=False)
+
+
+def read_text(folder: Storage) -> bytes:
+    """Return the report.json of a folder. Raises NotFound and LakeUnavailable."""
+    try:
+        return folder.read(REPORT)
+    except NotFound:
+        raise NotFound(f"there is no report in {folder.url}: {REPORT} is missing", hint=_HINT) from None
+
+
+def parse_report(text: bytes, url: str) -> ReadReport:
+    """Parse the content of the report.json in the folder `url`. Raises Invalid."""
+    try:
+        found = msgspec.json.decode(text, type=ReadReport)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"{REPORT} in {url} is not a report: {error}", hint=_HINT) from None
+    if found.schema != SCHEMA:
+        raise Invalid(f"{REPORT} in {url} has schema {found.schema}, and this program knows {SCHEMA}", hint=_HINT)
+    return found
+
+
+def read_earlier(where: str) -> EarlierReport:
+    """Read a report with all ids of its findings; those that report.json leaves out are in the table beside it.
+
+    Raises NotFound, LakeUnavailable, and Invalid for another file than a report, and if ids are left out and the table
+    is missing.
+    """
+    folder = find_report(where).folder
+    text = read_text(folder)
+    report = parse_report(text, folder.url)
+    digest = hashlib.sha256(text).hexdigest()
+    if not any(one.count or len(one.evidence) >= MOST_EVIDENCE for one in report.findings):
+        return EarlierReport(folder.url, digest, report, report.findings)
+    try:
+        table = folder.read(FINDINGS)
+    except NotFound:
+        raise Invalid(
+            f"{REPORT} in {folder.url} has not all ids of its findings, and {FINDINGS} is missing",
+            hint="name the complete folder of the audit",
+        ) from None
+    return EarlierReport(folder.url, digest, report, _findings(table, folder.url))
+
+
+def _findings(content: bytes, url: str) -> list[Finding]:
+    """Return the findings in the content of the table `findings`. Raises Invalid."""
+    pa = pyarrow()
+    try:
+        table = parquet().read_table(pa.BufferReader(content))
+        rows = table.select([*_COLUMNS, "fingerprints"]).to_pylist()
+        runs = groupby(rows, key=lambda row: tuple(row[name] for name in _COLUMNS if name != "id"))
+        return [_finding(list(run)) for _, run in runs]
+    except (pa.ArrowException, KeyError, ValueError) as error:
+        raise Invalid(f"{FINDINGS} in {url} is not a table of findings: {error}", hint=_HINT) from None
+
+
+def _finding(rows: Sequence[Mapping[str, Any]]) -> Finding:
+    head = rows[0]
+    return Finding(
+        Kind(head["kind"]),
+        head["group"],
+        head["source"],
+        head["peer"],
+        head["first"],
+        head["last"],
+        tuple(row["id"] for row in rows if row["id"]),
+        head["detail"],
+        evidence=tuple(
+            EventEvidence(id=row["id"], fingerprints=tuple(row["fingerprints"])) for row in rows if row["fingerprints"]
+        ),
+    )

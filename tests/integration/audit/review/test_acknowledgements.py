@@ -1,0 +1,82 @@
+"""Acknowledgements in a lake: none is lost or changed, whatever is written at the same time."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from eventd.audit.report.findings import Finding, Kind
+from eventd.audit.review.acknowledgements import Acknowledgement, acknowledge, read_acknowledgements, withdraw
+from eventd.errors import Conflict, Invalid, NotFound
+from eventd.lake.reader import survey
+from eventd.lake.storage import Storage, connect, make_lake
+from eventd.runtime.chance import SYSTEM
+
+LOST = Finding(Kind.MISSING, "edge", "a", "b", 4, 6, ("e4", "e5", "e6"))
+
+
+@pytest.fixture(params=["folder", "object store"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    place = str(tmp_path / "lake") if request.param == "folder" else f"memory://{tmp_path.name}"
+    storage = connect(place)
+    make_lake(storage, 0, SYSTEM)
+    return storage
+
+
+def add(lake: Storage, reason: str = "known", now: int = 5) -> Acknowledgement:
+    return acknowledge(lake, [LOST], by="ann", reason=reason, now=now, chance=SYSTEM)
+
+
+def test_an_acknowledgement_is_read_as_it_was_made(lake: Storage) -> None:
+    later, sooner = add(lake, now=9), add(lake, now=7)
+    found = read_acknowledgements(lake)
+    assert found == ([sooner, later], [], {})
+    assert (later.findings, later.ids, later.by, later.reason) == ((LOST,), 3, "ann", "known")
+
+
+def test_many_writers_at_once_lose_none(lake: Storage) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        made = [*pool.map(lambda number: add(lake, f"number {number}"), range(40))]
+    assert {one.id for one in read_acknowledgements(lake).active} == {one.id for one in made}
+    assert len({one.id for one in made}) == 40
+
+
+def test_a_withdrawal_keeps_what_it_ends(lake: Storage) -> None:
+    made, other = add(lake), add(lake)
+    end = withdraw(lake, made.id, by="bob", reason="sent again", now=8)
+    assert read_acknowledgements(lake) == ([other], [(made, end)], {})
+    with pytest.raises(Conflict, match="bob has withdrawn"):
+        withdraw(lake, made.id, by="cy", reason="again", now=9)
+    with pytest.raises(NotFound, match="has no acknowledgement 00"):
+        withdraw(lake, "00", by="cy", reason="again", now=9)
+
+
+def test_a_damaged_file_does_not_count_and_is_named(lake: Storage) -> None:
+    made, moved = add(lake), add(lake)
+    text = lake.read(f"acknowledgements/{moved.id}.json")
+    lake.put("acknowledgements/other.json", text)
+    lake.put(f"acknowledgements/{moved.id}.json", b"not JSON")
+    lake.put("acknowledgements/notes.txt", b"not read")
+    found = read_acknowledgements(lake)
+    assert found.active == [made]
+    assert found.unreadable == {
+        f"acknowledgements/{moved.id}.json": "is not JSON, or has no field `schema`",
+        "acknowledgements/other.json": "has the id of another file",
+    }
+
+
+@pytest.mark.parametrize(("by", "reason"), [("", "known"), ("ann", " \n"), ("a" * 101, "known"), ("ann", "r" * 1001)])
+def test_a_name_and_a_reason_are_required(lake: Storage, by: str, reason: str) -> None:
+    with pytest.raises(Invalid, match=r"--(by|reason) has [\d,]+ characters"):
+        acknowledge(lake, [LOST], by=by, reason=reason, now=1, chance=SYSTEM)
+    assert read_acknowledgements(lake) == ([], [], {})
+
+
+def test_the_ledgers_and_the_state_of_the_lake_do_not_depend_on_them(lake: Storage) -> None:
+    before = survey(lake)
+    made = add(lake)
+    assert survey(lake) == before
+    assert json.loads(lake.read(f"acknowledgements/{made.id}.json"))["schema"] == 1

@@ -1,0 +1,78 @@
+"""An earlier report is read with all ids of its findings, or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from eventd.audit.engine.output_files import write_output
+from eventd.audit.report.findings import MOST_IDS, EventEvidence, Finding, Kind
+from eventd.audit.report.report import Report
+from eventd.audit.review.earlier import read_earlier
+from eventd.errors import Invalid, NotFound
+from eventd.lake.storage import connect
+from tests.support.audit_cases import MADE
+
+MANY = tuple(f"e{number}" for number in range(MOST_IDS + 2))
+FINDINGS = [
+    Finding(Kind.MISSING, "edge", "a", "b", 1, len(MANY), MANY),
+    Finding(Kind.ERASED, "edge", "a", "", 20_000, 20_001, (), "a hole"),
+    Finding(
+        *(Kind.ALTERED, "edge", "a", "b", 3, 3, ("e3",), "words"),
+        evidence=(EventEvidence(id="e3", fingerprints=("1" * 16, "2" * 16)),),
+    ),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a report with more ids than report.json has."""
+    made: Report = replace(MADE["clean"](), findings=tuple(one.shortened() for one in FINDINGS))
+    write_output(connect(str(tmp_path)), made, FINDINGS, (), {})
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["", "report.json"])
+def test_ids_that_the_report_leaves_out_are_read_from_the_table(folder: Path, name: str) -> None:
+    found = read_earlier(str(folder / name))
+    assert found.findings == FINDINGS
+    assert found.url == str(folder)
+    assert found.sha256 == hashlib.sha256((folder / "report.json").read_bytes()).hexdigest()
+    assert found.report.lake.url == "s3://audit/lake"
+
+
+def test_a_report_that_lost_its_table_is_refused_if_it_needs_it(folder: Path) -> None:
+    table = folder / "tables" / "findings" / "part-0.parquet"
+    table.write_bytes(b"PAR1")
+    with pytest.raises(Invalid, match="is not a table of findings"):
+        read_earlier(str(folder))
+    table.unlink()
+    with pytest.raises(Invalid, match="has not all ids of its findings"):
+        read_earlier(str(folder))
+    whole = json.loads((folder / "report.json").read_text())
+    whole["findings"] = whole["findings"][1:]
+    (folder / "report.json").write_text(json.dumps(whole))
+    assert read_earlier(str(folder)).findings == tuple(FINDINGS[1:])
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 1}', "\xff"])
+def test_another_file_is_no_report(tmp_path: Path, text: str) -> None:
+    (tmp_path / "report.json").write_text(text, encoding="latin-1")
+    with pytest.raises(Invalid, match="is not a report: "):
+        read_earlier(str(tmp_path))
+
+
+def test_a_report_of_another_schema_is_refused(folder: Path) -> None:
+    text = json.loads((folder / "report.json").read_text()) | {"schema": 2}
+    (folder / "report.json").write_text(json.dumps(text))
+    with pytest.raises(Invalid, match="has schema 2, and this program knows 1"):
+        read_earlier(str(folder))
+
+
+def test_no_report_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="there is no report in"):
+        read_earlier(str(tmp_path / "none"))

@@ -1,0 +1,127 @@
+"""Findings are new, known or gone by their ids, and acknowledged as long as they are the same fault."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from eventd.audit.report.findings import EventEvidence, Finding, Kind, corrupt_segment, epoch_change
+from eventd.audit.report.report import Lake
+from eventd.audit.review.acknowledgements import Acknowledgement, Acknowledgements
+from eventd.audit.review.earlier import EarlierReport, ReadReport
+from eventd.audit.review.marks import check_baseline, mark_findings
+from eventd.errors import Invalid
+
+NONE = Acknowledgements((), (), {})
+LOST = Finding(Kind.MISSING, "edge", "a", "b", 4, 6, ("e4", "e5", "e6"))
+HOLE = Finding(Kind.ERASED, "edge", "a", "", 10, 12, ())
+EDITED = Finding(
+    Kind.ALTERED, "edge", "a", "b", 7, 7, ("e7",), evidence=(EventEvidence(id="e7", fingerprints=("1" * 16, "2" * 16)),)
+)
+
+
+def earlier(*findings: Finding, lake: str = "l") -> EarlierReport:
+    about = Lake(url="/lake", segments=1, rows=1, bytes=1, schema=1, id=lake, state="5" * 64)
+    report = ReadReport(schema=1, made_at="2026-11-20T12:00:00Z", verdict="incomplete", lake=about, findings=findings)
+    return EarlierReport("/out", "0" * 64, report, findings)
+
+
+def known(*findings: Finding) -> Acknowledgements:
+    made = Acknowledgement(id="0a", by="ann", reason="a test", at=0, findings=findings)
+    return Acknowledgements([made], (), {})
+
+
+def compared(now: Sequence[Finding], before: Sequence[Finding]) -> tuple[int, int, int]:
+    base = mark_findings(now, earlier(*before), NONE).baseline
+    assert base is not None
+    return base.new, base.known, base.gone
+
+
+@pytest.mark.parametrize(
+    "finding", [LOST, HOLE, EDITED, corrupt_segment("a", "s", 0, 4, "x"), epoch_change("a", "e", "x")]
+)
+def test_the_same_finding_is_known_and_another_one_is_new(finding: Finding) -> None:
+    others = [
+        replace(finding, kind=Kind.LOOP),
+        replace(finding, group="other"),
+        replace(finding, source="c"),
+        replace(finding, peer="c"),
+    ]
+    n = finding.events
+    assert compared([finding], [finding]) == (0, n, 0)
+    assert compared([finding], [replace(finding, detail="in other words")]) == (0, n, 0)
+    for other in others:
+        assert compared([finding], [other]) == (n, 0, n)
+
+
+def test_a_run_of_events_is_compared_id_by_id() -> None:
+    before = Finding(Kind.MISSING, "edge", "a", "b", 3, 5, ("e3", "e4", "e5"))
+    marked = mark_findings([LOST], earlier(before), NONE)
+    assert marked.findings == [replace(LOST, new=1, new_ids=("e6",))]
+    assert marked.baseline is not None
+    assert (marked.baseline.new, marked.baseline.known, marked.baseline.gone) == (1, 2, 1)
+    assert marked.baseline.gone_findings == (replace(before, ids=("e3",)),)
+    assert [*marked.sentences] == [
+        "Compared with the report of 2026-11-20T12:00:00Z: 1 new, 2 still there, 1 gone.",
+    ]
+
+
+def test_a_hole_that_grew_is_new() -> None:
+    assert compared([replace(HOLE, last=13)], [HOLE]) == (1, 0, 1)
+
+
+def test_an_event_that_is_altered_once_more_is_new() -> None:
+    again = replace(EDITED, evidence=(EventEvidence(id="e7", fingerprints=("1" * 16, "3" * 16)),))
+    assert compared([again], [EDITED]) == (1, 0, 1)
+
+
+def test_each_epoch_of_a_node_is_a_finding_of_its_own() -> None:
+    assert compared([epoch_change("a", "e2", "x"), epoch_change("a", "e3", "x")], [epoch_change("a", "e2", "x")]) == (
+        *(1, 1),
+        0,
+    )
+
+
+def test_without_a_baseline_nothing_is_new() -> None:
+    marked = mark_findings([LOST], None, NONE)
+    assert marked.findings == [LOST]
+    assert (marked.findings[0].new, marked.baseline, [*marked.sentences]) == (None, None, [])
+
+
+def test_a_baseline_of_another_lake_is_refused() -> None:
+    check_baseline(earlier(lake="l"), "l")
+    check_baseline(earlier(lake=""), "l")
+    with pytest.raises(Invalid, match="is about another lake: /lake"):
+        check_baseline(earlier(lake="m"), "l")
+
+
+def test_an_acknowledged_finding_is_marked_and_not_open() -> None:
+    marked = mark_findings([LOST, HOLE], None, known(LOST))
+    assert marked.findings == [replace(LOST, acknowledged=3), HOLE]
+    assert marked.open == [HOLE]
+    assert [(one.by, one.reason, one.ids) for one in marked.acknowledgements] == [("ann", "a test", 3)]
+    assert [*marked.sentences] == ["1 of 2 findings are acknowledged."]
+
+
+def test_a_finding_that_is_acknowledged_in_part_is_open() -> None:
+    marked = mark_findings([LOST], None, known(replace(LOST, ids=("e4", "e6"))))
+    assert marked.findings == [replace(LOST, acknowledged=2, acknowledged_ids=("e4", "e6"))]
+    assert marked.open == marked.findings
+
+
+def test_an_acknowledgement_does_not_cover_another_alteration_of_the_event() -> None:
+    again = replace(EDITED, evidence=(EventEvidence(id="e7", fingerprints=("1" * 16, "3" * 16)),))
+    assert mark_findings([again], None, known(EDITED)).open == [again]
+
+
+def test_an_acknowledgement_of_what_is_gone_covers_nothing() -> None:
+    marked = mark_findings([HOLE], None, known(LOST))
+    assert (marked.open, [one.ids for one in marked.acknowledgements]) == ([HOLE], [0])
+
+
+def test_an_unreadable_acknowledgement_is_reported() -> None:
+    marked = mark_findings([HOLE], None, Acknowledgements((), (), {"acknowledgements/a.json": "is not JSON"}))
+    assert [(one.kind, one.where) for one in marked.problems] == [("acknowledgement", "acknowledgements/a.json")]
+    assert marked.open == [HOLE]
