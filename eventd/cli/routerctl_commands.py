@@ -401,6 +401,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
                     "remove": Leaf("audit.acknowledge.remove", "Withdraw an acknowledgement, with the reason."),
                 },
             ),
+            "schema": Leaf("audit.schema.schema", "Print the JSON Schema of report.json."),
             "verify-report": Leaf(
                 "audit.verify_report.verify_report",
                 "Verify the signature of a report offline: exits with status 4 if a file is not as it was signed.",

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 from msgspec.structs import asdict, replace
 
+from eventd.audit.report.json_schema import report_schema
 from eventd.audit.report.report import (
     Attempts,
     Bin,
@@ -31,6 +33,7 @@ from eventd.audit.report.report import (
     Totals,
     Work,
 )
+from tests.support.schemas import Schemas
 
 START = datetime(2026, 11, 20, 6, 0, tzinfo=UTC)
 WITNESSED = Receipts(
@@ -177,6 +180,12 @@ def report(names: Sequence[str], pairs: Sequence[Pair], **fields: object) -> Rep
         ),
     )
     return replace(base, **fields)
+
+
+def flaws_of(document: Any) -> list[str]:
+    """Return the differences between the content of a report.json and its schema."""
+    schema = report_schema()
+    return [*Schemas(schema).flaws({"$ref": schema["$ref"]}, document)]
 
 
 def mesh(names: Sequence[str], each: int, seed: int = 7) -> list[Pair]:

@@ -23,6 +23,7 @@ from eventd.lake.storage import connect, make_lake
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND
 from tests.integration.cli.conftest import Control, Result
+from tests.support.audit_reports import flaws_of
 from tests.support.local_spark import LocalSpark
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Audit:
         """The report of a run that ends with this code."""
         self.ends(lake, *options, code=code)
         report: dict[str, Any] = json.loads((self.out / "report.json").read_text())
+        assert flaws_of(report) == [], "every report matches the published schema"
         return report
 
     def ends(self, lake: Path | str, *options: str, code: int) -> Result:
