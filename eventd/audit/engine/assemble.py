@@ -27,6 +27,7 @@ from eventd.audit.engine.pair_figures import (
     counts_of,
 )
 from eventd.audit.engine.plan import LakePlan, NodeEpoch, states_by_node
+from eventd.audit.engine.receipt_links import LinkKey
 from eventd.audit.engine.row_marks import PairKey
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.objectives import Objectives, judge_pair, objective_of
@@ -62,6 +63,8 @@ class StageResults:
     """The events that the cells count as pending."""
     senders: Mapping[PairKey, tuple[str, ...]]
     mentions: Mentions = field(default_factory=Mentions)
+    confirmed: frozenset[LinkKey] = frozenset()
+    """See `confirmed_links`."""
     comparison: RowComparison = field(default_factory=RowComparison)
     erasures: Erasures = field(default_factory=Erasures)
     damaged: Mapping[str, int] = field(default_factory=dict)
@@ -148,7 +151,7 @@ def _pair(
         latencies=_latencies(results, key, figures),
         skew=_skew(results.plan, senders[0], key.peer),
         state=link[1].state if link else "",
-        proof=_proof(results, key, figures),
+        proof=_proof(results, key, figures, senders),
         notes=notes,
         receiver="callback" if is_callback(key.peer) else "node",
     )
@@ -195,10 +198,15 @@ def _silence_notes(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> 
             yield f"{node} is {silence.words}"
 
 
-def _proof(results: StageResults, key: PairKey, figures: PairFigures) -> str:
+def _proof(results: StageResults, key: PairKey, figures: PairFigures, senders: Iterable[str]) -> str:
+    """Return the proof of all deliveries of a pair: `receipts` only if each has one, and every receipt is proven."""
     if results.coverage.has_ledgers(key.peer):
         return "books"
-    return "receipts" if figures.bins.get(Measure.WHOLE) else "claims"
+    proven = results.coverage.verified | results.confirmed
+    received = sum(figures.bins.get(Measure.WHOLE, {}).values())
+    if not received or received < figures.counts[Measure.DELIVERED]:
+        return "claims"
+    return "receipts" if all(LinkKey(key.group, sender, key.peer) in proven for sender in senders) else "claims"
 
 
 def _skew(plan: LakePlan, node: str, peer: str) -> Skew | None:

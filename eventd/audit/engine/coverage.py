@@ -13,6 +13,7 @@ from eventd.audit.engine.cells import HOUR
 from eventd.audit.engine.holes import Hole
 from eventd.audit.engine.ledger_summaries import LedgerSummary
 from eventd.audit.engine.plan import LakePlan, NodeEpoch, lost_ranges, states_by_node
+from eventd.audit.engine.receipt_links import LinkKey
 from eventd.audit.engine.silence import Silence
 from eventd.lake.copies import copies
 from eventd.lake.reader import Survey, TroubleKind
@@ -55,7 +56,7 @@ class Coverage:
     nodes under whose name two databases ship, or whose database ships under two names, or of whose ledgers the reach is
     unknown. `since`: the begin of the requested period. `silences`: see `find_silences`. `closed`: the nodes whose
     ledgers an operator closed. `holes`: the erased rows of `events`, by node and group. `shifts`: by node, the error of
-    its clock, see `clock_shifts`.
+    its clock, see `clock_shifts`. `verified`: see `verified_links`.
     """
 
     plan: LakePlan
@@ -67,6 +68,7 @@ class Coverage:
     closed: set[str] = field(default_factory=set)
     shifts: Mapping[str, int] = field(default_factory=dict)
     holes: Mapping[tuple[str, str], Sequence[Hole]] = field(default_factory=dict)
+    verified: frozenset[LinkKey] = frozenset()
 
     def hole_with(self, node: str, group: str, seq: int) -> Hole | None:
         """Return the hole in a node's ledger that includes a seq of the node; None if there is none."""
@@ -122,6 +124,10 @@ class Coverage:
     def is_damaged(self, node: str, book: Ledger, slot: int, times: tuple[int, int]) -> bool:
         """Return whether the row of an event of the slot, recorded between two times, may be in a damaged part."""
         return any(spot.why and spot.hides(slot, times, None) for spot in self.blind_spots.get((node, book), ()))
+
+    def with_damage(self, book: Ledger) -> set[str]:
+        """Return the nodes of whose ledger `book` a part is missing or corrupt."""
+        return {node for (node, of), spots in self.blind_spots.items() if of is book and any(one.why for one in spots)}
 
     def damage_of(self, node: str) -> str:
         """Return a reason of the blind spots of the node's ledgers `events` and `deliveries`; empty for none."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from eventd.audit.engine.assemble import StageResults
+from eventd.audit.engine.receipt_links import LinkKey
 from eventd.audit.engine.row_marks import PairKey
 from eventd.audit.report.figures import moment, span
 from eventd.audit.report.report import Pair
@@ -39,7 +40,8 @@ def _later(results: StageResults, pair: Pair) -> Counter[str]:
     later: Counter[str] = Counter()
     key = PairKey(pair.group, pair.source, pair.peer)
     for sender in pair.senders:
-        later["claims"] += results.mentions.beyond[key, sender]
+        is_verified = LinkKey(pair.group, sender, pair.peer) in results.coverage.verified
+        later["receipts" if is_verified else "claims"] += results.mentions.beyond[key, sender]
     return later
 
 

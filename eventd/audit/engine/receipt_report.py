@@ -9,6 +9,7 @@ from typing import Final
 from eventd.audit.engine.ledger_summaries import CALLBACK, LedgerSummary
 from eventd.audit.engine.plan import NodeEpoch
 from eventd.audit.engine.receipt_checks import ReceiptCount
+from eventd.audit.engine.receipt_links import receipt_counts
 from eventd.audit.engine.receipt_terms import ReceiptTerms
 from eventd.audit.report.findings import Discrepancy
 from eventd.audit.report.report import ReceiptCheck, Receipts
@@ -52,7 +53,7 @@ def make_receipts(summaries: Summaries) -> list[Receipts]:
     for each in summaries.values():
         for summary in each:
             algorithms.update(summary.algorithms)
-    received = [*_counts(summaries, of_copies=False)]
+    received = [*receipt_counts(summaries, of_copies=False)]
     counts = {name: _sum(one for one in received if one.algorithm == name) for name in algorithms}
     return [
         Receipts(
@@ -71,7 +72,7 @@ def make_receipts(summaries: Summaries) -> list[Receipts]:
 
 def make_check(summaries: Summaries, terms: ReceiptTerms) -> ReceiptCheck:
     """Return what the audit has checked of all receipts, and of the copies that peers keep."""
-    received, copies = (_sum(_counts(summaries, of_copies=which)) for which in (False, True))
+    received, copies = (_sum(receipt_counts(summaries, of_copies=which)) for which in (False, True))
     return ReceiptCheck(
         percent=terms.percent,
         keys=terms.names,
@@ -105,14 +106,6 @@ def _statement(found: ReceiptCount, terms: ReceiptTerms) -> str:
 
 def _unverifiable(found: ReceiptCount) -> int:
     return found.checked - found.verified - found.invalid
-
-
-def _counts(summaries: Summaries, *, of_copies: bool) -> Iterator[ReceiptCount]:
-    """Yield the counts from ledgers of senders, or those `of_copies`, from ledgers of receivers."""
-    for each in summaries.values():
-        for summary in each:
-            if summary.receipts.of_copies == of_copies:
-                yield from summary.receipts.counts
 
 
 def _sum(counts: Iterable[ReceiptCount]) -> ReceiptCount:

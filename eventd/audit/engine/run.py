@@ -24,6 +24,7 @@ from eventd.audit.engine.output_lock import hold_location
 from eventd.audit.engine.pair_figures import read_figures, read_senders, read_waiting
 from eventd.audit.engine.plan import make_plan
 from eventd.audit.engine.reach import add_reach, words_of_reach
+from eventd.audit.engine.receipt_links import confirmed_links, verified_links
 from eventd.audit.engine.receipt_terms import ReceiptKey, ReceiptTerms
 from eventd.audit.engine.reconcile import add_pairs
 from eventd.audit.engine.row_comparison import group_uneven
@@ -43,7 +44,7 @@ from eventd.lake.address import shown
 from eventd.lake.inventory import lake_state
 from eventd.lake.layout import MINUTE
 from eventd.lake.reader import Survey, survey
-from eventd.lake.schema import SCHEMA_VERSION
+from eventd.lake.schema import SCHEMA_VERSION, Ledger
 from eventd.lake.storage import open_lake
 from eventd.runtime.clock import SECOND, Clock, SystemClock
 from federation.event import format_time
@@ -252,6 +253,7 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
         jobs = reader.read_large(plan)
         coverage = find_coverage(reader.survey, plan, summaries, reader.unreadable)
         coverage.since = reader.hours[0] * HOUR
+        coverage.verified = verified_links(summaries, coverage.with_damage(Ledger.RECEIPTS))
         coverage.holes = holes_by_ledger(find_holes(reader.survey, reader.runs, summaries))
     with watch.stage("balance"):
         parts = reader.reconcile(coverage)
@@ -275,6 +277,7 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
         unknown = [row for table in parts.get("unknown", ()) for row in _rows(table)]
         first, last = (hour * HOUR for hour in reader.hours)
         found.erasures = find_erasures(coverage.holes, found.comparison.located, (first, last))
+        found.confirmed = confirmed_links(summaries, unknown)
         forged = [*receipt_report.faults(summaries)]
         batches = receipt_report.without_repeats(reader.receipt_discrepancies(unknown, coverage), forged)
         discrepancies = [*found.erasures.others, *forged, *batches]

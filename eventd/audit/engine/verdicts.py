@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from eventd.audit.engine.coverage import Coverage
 from eventd.audit.engine.plan import NodeEpoch
+from eventd.audit.engine.receipt_links import LinkKey
 from eventd.audit.report.findings import (
     NO_ORIGIN,
     NO_ROW,
@@ -191,8 +192,14 @@ def _outcome_at_peer(trail: Trail, coverage: Coverage) -> tuple[DeliveryOutcome,
             return DeliveryOutcome.UNPROVEN, NO_ROW_AT_PEER
         return DeliveryOutcome.DISPUTED, NOT_HELD
     # Where the peer's ledger is damaged, the proof is lost; where it has not begun or has ended, receipts count.
-    damaged = coverage.is_damaged(trail.peer, Ledger.EVENTS, trail.slot, times)
+    damaged = coverage.is_damaged(trail.peer, Ledger.EVENTS, trail.slot, times) and not _is_verified(trail, coverage)
     return DeliveryOutcome.UNPROVEN if damaged else DeliveryOutcome.DELIVERED, ""
+
+
+def _is_verified(trail: Trail, coverage: Coverage) -> bool:
+    """Return whether a verified receipt of the peer stands for a delivery of the event."""
+    link = LinkKey(trail.group, trail.sent_node, trail.peer)
+    return trail.arrived_at is not None and link in coverage.verified
 
 
 def _is_hidden(trail: Trail, coverage: Coverage) -> bool:

@@ -14,8 +14,9 @@ import pytest
 from eventd.audit.engine.receipt_keys import read_receipt_keys
 from eventd.audit.engine.run import AuditRequest
 from eventd.audit.report.findings import Finding, Kind
-from eventd.audit.report.report import Report
+from eventd.audit.report.report import Pair, Report
 from eventd.lake.schema import Ledger
+from federation.event import micros
 from tests.support.local_spark import run_audit
 from tests.support.receipt_lakes import SECRET, Row, change_rows, copy_of, make_lake, write_keys
 from tests.support.shipped import rows
@@ -235,3 +236,59 @@ def test_a_share_is_the_same_in_each_run_and_the_report_says_how_many(made: Path
     assert counts[0] == counts[1]
     assert counts[0].checked == counts[0].copies_checked == counts[0].verified
     assert counts[0].percent == 50.0
+
+
+def _pair(report: Report, source: str, peer: str) -> Pair:
+    return next(pair for pair in report.pairs if (pair.source, pair.peer) == (source, peer))
+
+
+def _remove(lake: Path, pattern: str) -> None:
+    found = list(lake.glob(pattern))
+    assert found, pattern
+    for file in found:
+        file.unlink()
+
+
+def test_receipts_prove_the_deliveries_to_a_peer_without_ledgers_only_if_they_are_verified(
+    made: Path, tmp_path: Path
+) -> None:
+    lake = copy_of(made / "lake", tmp_path)
+    _remove(lake, "landing/*/*/node=b-*/*")
+    _remove(lake, "nodes/b-*/*")
+    proofs = {
+        keys: _pair(audited(lake, tmp_path / f"out{len(keys)}", *keys), "a", "b").proof
+        for keys in ((), (write_keys(made, "a-1"),), (write_keys(made, "a-1"), write_keys(made, "b-1")))
+    }
+    assert list(proofs.values()) == ["claims", "claims", "receipts"]
+
+
+def test_receipts_prove_deliveries_if_the_peers_ledger_has_a_copy_of_each(made: Path, tmp_path: Path) -> None:
+    lake = copy_of(made / "lake", tmp_path)
+    batch = first_batch(lake)
+    _remove(lake, "nodes/b-*/*")
+    assert _pair(audited(lake, tmp_path / "out"), "a", "b").proof == "receipts"
+    change_rows(lake, Ledger.RECEIPTS, "a", of_batch(batch, _text(_batch, digest=True, header=True)))
+    assert _pair(audited(lake, tmp_path / "other"), "a", "b").proof == "claims", "one copy is another"
+
+
+def test_a_verified_receipt_proves_a_delivery_whose_proof_is_in_a_damaged_ledger(made: Path, tmp_path: Path) -> None:
+    lake = copy_of(made / "lake", tmp_path)
+    _remove(lake, "landing/events/*/node=b-*/*.parquet")
+    without = _pair(audited(lake, tmp_path / "without"), "a", "b")
+    assert (without.delivered, without.unproven) == (0, 12)
+    verified = _pair(audited(lake, tmp_path / "out", write_keys(made, "b-1")), "a", "b")
+    assert (verified.delivered, verified.unproven) == (12, 0)
+
+
+def test_deliveries_after_the_end_of_the_peers_ledger_count_as_proven_by_verified_receipts(
+    made: Path, tmp_path: Path
+) -> None:
+    lake = copy_of(made / "lake", tmp_path)
+    (state,) = lake.glob("nodes/b-*/*.json")
+    said = json.loads(state.read_text())
+    said["complete_until"] = said["as_of"] = min(micros(row["recorded_at"]) for row in rows(lake, Ledger.EVENTS, "b"))
+    state.write_text(json.dumps(said))
+    without = _pair(audited(lake, tmp_path / "without"), "a", "b")
+    verified = _pair(audited(lake, tmp_path / "out", write_keys(made, "b-1")), "a", "b")
+    assert without.claims_after == verified.receipts_after > 0
+    assert without.receipts_after == verified.claims_after == 0
