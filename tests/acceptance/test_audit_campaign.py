@@ -7,8 +7,8 @@ with DuckDB from the ledgers before and after, without the code of the audit.
 from __future__ import annotations
 
 import asyncio
-import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,11 +18,22 @@ from tests.support.campaign.damages import DAMAGES
 from tests.support.campaign.federation import Federation, run_federation
 from tests.support.campaign.judging import expected_events
 from tests.support.campaign.ledgers import open_ledgers
+from tests.support.campaign.page import found, not_found
 from tests.support.campaign.stage import audit_lake, stage
+from tests.support.postgres import PostgresServer
+from tests.support.source import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
-_ROW = re.compile(r"\| (?P<does>.+?) \| (?P<found_by>.+?) \| (?P<finding>.+?) \|")
+ON_POSTGRES = ("blocks-deleted", "block-invented", "block-edited-at-peer", "inbound-deleted", "retention-feigned")
+"""Damages of the database of `b`, which also work on Postgres."""
+
+
+def cases(*names: str) -> list[Any]:
+    """Return the damages of these names, or all, as parameters."""
+    chosen = [damage for damage in DAMAGES if damage.name in names or not names]
+    marks = {damage.name: [pytest.mark.xfail(reason=damage.unknown)] if damage.unknown else [] for damage in chosen}
+    return [pytest.param(damage, id=damage.name, marks=marks[damage.name]) for damage in chosen]
 
 
 @pytest.fixture(scope="session")
@@ -43,16 +54,31 @@ def test_in_a_lake_without_damage_nothing_is_found(federation: Federation, spark
     assert redelivered == ["a-3-00", "a-3-01"]
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        pytest.param(each, id=each.name, marks=pytest.mark.xfail(reason=each.unknown) if each.unknown else ())
-        for each in DAMAGES
-    ],
-)
+@pytest.mark.parametrize("damage", cases())
 def test_the_audit_finds(damage: Damage, federation: Federation, spark: SparkSession, tmp_path: Path) -> None:
     _, wrong = stage(federation, damage, tmp_path, spark)
     assert wrong == []
+
+
+@pytest.fixture(scope="session")
+def mixed_federation(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Federation:
+    """The same federation; `b` has its database on Postgres."""
+    urls = {"b": postgres_server.create_database()}
+    return asyncio.run(run_federation(tmp_path_factory.mktemp("mixed"), urls, postgres_server.copy_database))
+
+
+@pytest.mark.parametrize("damage", cases(*ON_POSTGRES))
+def test_the_audit_finds_it_also_on_postgres(
+    damage: Damage, mixed_federation: Federation, spark: SparkSession, tmp_path: Path
+) -> None:
+    _, wrong = stage(mixed_federation, damage, tmp_path, spark)
+    assert wrong == []
+
+
+def test_the_page_lists_what_the_campaign_proves() -> None:
+    page = (ROOT / "docs" / "reference" / "audit-damage.md").read_text()
+    assert f"\n\n{found()}\n\n" in page
+    assert page.endswith(f"\n\n{not_found()}\n")
 
 
 def test_each_damage_has_a_name_of_its_own() -> None:

@@ -104,6 +104,15 @@ class PostgresServer:
             session.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/{name}"
 
+    def copy_database(self, url: str) -> str:
+        """Copy the database behind `url`, which nobody may have open; return the URL of the copy."""
+        copy = self.create_database()
+        with self._session() as session:
+            name, source = sql.Identifier(_database_of(copy)), sql.Identifier(_database_of(url))
+            session.execute(sql.SQL("DROP DATABASE {}").format(name))
+            session.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(name, source))
+        return copy
+
     def drop_database(self, url: str) -> None:
         """Drop the database behind `url` and end its sessions."""
         with self._session() as session:

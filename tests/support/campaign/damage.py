@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,10 +33,6 @@ class Scene:
     def lake(self) -> LakeFiles:
         """Return the copy of the lake."""
         return LakeFiles(self.root / "lake")
-
-    def database(self, node: str) -> Path:
-        """Return the copy of a node's SQLite file, whose last round is not shipped yet."""
-        return self.root / "databases" / f"{node}.db"
 
     def sql(self, node: str, statement: str, **values: Any) -> list[Any]:
         """Run a statement in the copy of a node's database; return its rows."""
@@ -68,8 +65,11 @@ class Damage:
     ledgers `before` and `after` with the columns kind, node, id: the findings that the audit must have, where `node` is
     among the parties, and `id` a range of seqs like `3-5` for a finding without ids. `allowed` is a query like that for
     further findings that are true as well: consequences of the damage. `unproven` is a regular expression for the
-    reason, if the damage only makes events unprovable. `remembers`: an audit has seen the lake before the damage.
-    `keys`: the audit has the public keys. `unknown`: why the audit does not find it yet.
+    reason, if the damage only makes events unprovable; `named` are then the only nodes that limitations may name, and
+    the audit must not expect less than before, unless `shrinks`: no row shows any more that there was more. `blind`:
+    the audit cannot see it, and reports the lake as complete. `remembers`: an audit has seen the lake before the
+    damage. `keys`: the audit has the public keys. `audited_after`: microseconds between the last shipping and the
+    audit. `unknown`: why the audit does not find it yet.
     """
 
     name: str
@@ -79,8 +79,16 @@ class Damage:
     wanted: str = ""
     allowed: str = ""
     unproven: str = ""
+    named: frozenset[str] = frozenset()
+    shrinks: bool = False
+    blind: bool = False
     in_databases: bool = False
     remembers: bool = False
     keys: bool = False
-    options: Mapping[str, Any] | None = None
+    audited_after: int = 0
     unknown: str = ""
+
+    @property
+    def kinds(self) -> list[str]:
+        """Return the kinds of the findings that it leads to, in the order of the query."""
+        return list(dict.fromkeys(re.findall(r"SELECT (?:DISTINCT )?'(\w+)',", self.wanted)))

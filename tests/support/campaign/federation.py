@@ -36,7 +36,7 @@ RELAYED = 6
 
 
 class ShiftedClock(SystemClock):
-    """The machine's clock with its wall time off by `shift` microseconds, which may be changed while nobody waits."""
+    """The machine's clock with its wall time off by `shift` microseconds, which may be changed while no task waits."""
 
     def __init__(self, shift: int) -> None:
         self.shift = shift
@@ -48,14 +48,17 @@ class ShiftedClock(SystemClock):
 
 @dataclass
 class Federation:
-    """What the nodes have left behind: their databases before the last shipping, and the lake before and after it.
+    """The databases that the nodes have left behind, as they were before the last shipping, and the lake.
 
-    `now` is the time of the last shipping, in microseconds by a right clock; an audit is run at that time.
+    `now` is the time of the last shipping, in microseconds by a right clock; an audit is run at that time. `copy_url`
+    copies a database that is not a SQLite file and returns the URL of the copy.
     """
 
     root: Path
     now: int
-    urls: Mapping[str, str] = field(default_factory=dict)
+    urls: Mapping[str, str]
+    copy_url: Callable[[str], str] = str
+    unshipped: dict[str, str] = field(default_factory=dict)
 
     @property
     def early(self) -> Path:
@@ -69,16 +72,23 @@ class Federation:
 
     @property
     def keys(self) -> Path:
-        """Return the folder with `NODE.pem`, `NODE.pub` and `line.secret`."""
+        """Return the folder with `NODE.pem`, `NODE.pub`, `line.secret`, and `auditor.yaml` with the groups' keys."""
         return self.root / "keys"
-
-    def database(self, node: str) -> Path:
-        """Return the SQLite file of a node as it was before the last shipping."""
-        return self.root / "databases" / f"{node}.db"
 
     def backup(self, node: str) -> Path:
         """Return the SQLite file of a node as it was after the round before the last one."""
         return self.root / "backups" / f"{node}.db"
+
+    def copy_databases(self, folder: Path, urls: Mapping[str, str]) -> dict[str, str]:
+        """Copy the databases behind `urls`, SQLite files to a folder; return the URLs of the copies."""
+        folder.mkdir(parents=True, exist_ok=True)
+        return {node: self._copy(url, folder / f"{node}.db") for node, url in urls.items()}
+
+    def _copy(self, url: str, file: Path) -> str:
+        if not url.startswith("sqlite:"):
+            return self.copy_url(url)
+        shutil.copyfile(url.removeprefix("sqlite:///"), file)
+        return f"sqlite:///{file}"
 
     def ship(self, urls: Mapping[str, str], lake: Path) -> None:
         """Ship the ledgers of these databases."""
@@ -86,12 +96,14 @@ class Federation:
             ship(url, lake, now=self.now + (AHEAD if node == "c" else 0), payloads=node in WITH_PAYLOADS)
 
 
-async def run_federation(root: Path, urls: Mapping[str, str] | None = None) -> Federation:
+async def run_federation(
+    root: Path, urls: Mapping[str, str] | None = None, copy_url: Callable[[str], str] = str
+) -> Federation:
     """Run the nodes over all rounds, ship, and stop them; `urls` names databases of nodes that are not SQLite files."""
     clocks = {node: ShiftedClock(-(ROUNDS + 1) * HOUR) for node in NODES}
     clocks["c"].shift += AHEAD
     sites = {node: Site(node, root / "sites", url=(urls or {}).get(node, ""), clock=clocks[node]) for node in NODES}
-    made = Federation(root, 0, {node: site.url for node, site in sites.items()})
+    made = Federation(root, 0, {node: site.url for node, site in sites.items()}, copy_url)
     _make_keys(made.keys)
     for number in range(1, ROUNDS + 1):
         for site in sites.values():
@@ -106,9 +118,9 @@ async def run_federation(root: Path, urls: Mapping[str, str] | None = None) -> F
         made.now = clocks["a"].now() + 60 * SECOND
         if number < ROUNDS:
             made.ship(made.urls, made.early)
-            _copy_databases(made, made.backup)
+            made.copy_databases(root / "backups", made.urls)
             _forward(clocks)
-    _copy_databases(made, made.database)
+    made.unshipped = made.copy_databases(root / "unshipped", made.urls)
     shutil.copytree(made.early, made.lake)
     made.ship(made.urls, made.lake)
     return made
@@ -191,10 +203,3 @@ async def _expire(sites: Mapping[str, Site], clocks: Mapping[str, ShiftedClock])
 def _forward(clocks: Mapping[str, ShiftedClock]) -> None:
     for clock in clocks.values():
         clock.shift += HOUR
-
-
-def _copy_databases(made: Federation, to: Callable[[str], Path]) -> None:
-    for node, url in made.urls.items():
-        if url.startswith("sqlite:"):
-            to(node).parent.mkdir(exist_ok=True)
-            shutil.copyfile(url.removeprefix("sqlite:///"), to(node))

@@ -47,9 +47,9 @@ def complaints(damage: Damage, report: Report, ledgers: Ledgers) -> list[str]:
     missed = sorted(f for f in wanted if f not in named and not (f.id == ANY_ID and _any(f, named)))
     false = sorted(map(sorted, (facts for facts in found if not _meets(facts, wanted | allowed))))
     told = [f"not found: {fact}" for fact in missed] + [f"false: {fact}" for fact in false]
-    if report.verdict != ("incomplete" if wanted else "unproven"):
+    if report.verdict != ("complete" if damage.blind else "incomplete" if wanted else "unproven"):
         told.append(f"the verdict is {report.verdict}")
-    if report.totals.completeness == 100.0 and (damage.unproven or not wanted):
+    if report.totals.completeness == 100.0 and damage.unproven:
         told.append("it says 100 %")
     return told + ([*_reasons(damage, report, ledgers)] if damage.unproven else [])
 
@@ -62,7 +62,9 @@ def _reasons(damage: Damage, report: Report, ledgers: Ledgers) -> Iterator[str]:
     texts = [note for pair in report.pairs for note in pair.notes] + [one.message for one in report.troubles]
     if not any(re.search(damage.unproven, text) for text in texts):
         yield f"no reason like {damage.unproven!r} in {texts}"
-    if (expected := expected_events(ledgers)) > report.totals.expected:
+    if damage.named and (others := {one.where for one in report.troubles} - damage.named):
+        yield f"limitations also name {sorted(others)}"
+    if not damage.shrinks and (expected := expected_events(ledgers)) > report.totals.expected:
         yield f"it expects {report.totals.expected} deliveries, and {expected} were due before the damage"
 
 

@@ -1,4 +1,4 @@
-"""The files of a lake in the hands of whoever changes them: rows are edited, and manifests made to fit.
+"""The files of a lake, for an attacker with write access: rows are edited, and manifests made to fit.
 
 It knows the format from its page only: JSON, Parquet and SHA-256, nothing of the code that reads or writes lakes.
 """
@@ -86,7 +86,7 @@ def _micros(time: datetime) -> int:
 
 
 class LakeFiles:
-    """A lake that somebody with write access works on."""
+    """A lake whose files are edited."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -121,7 +121,8 @@ class LakeFiles:
 
     def states(self, node: str) -> list[Path]:
         """Return the files with the states of a node, one for each epoch."""
-        return sorted(self.root.glob(f"nodes/{node}-*/*[!d].json"))
+        files = self.root.glob(f"nodes/{node}-*/*.json")
+        return sorted(file for file in files if not file.name.endswith("-expired.json"))
 
     def state(self, node: str) -> dict[str, Any]:
         """Return the only state of a node."""

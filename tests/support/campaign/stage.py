@@ -12,7 +12,8 @@ from eventd.audit.engine.run import AuditRequest
 from eventd.audit.report.report import Report
 from eventd.testing import ManualClock
 from tests.support.campaign.damage import Damage, Scene
-from tests.support.campaign.federation import AUDITOR, NODES, Federation
+from tests.support.campaign.federation import AUDITOR, Federation
+from tests.support.campaign.judging import complaints
 from tests.support.campaign.ledgers import Ledgers, open_ledgers
 from tests.support.local_spark import run_audit
 
@@ -28,8 +29,6 @@ def audit_lake(lake: Path, out: Path, now: int, spark: SparkSession | None, *, k
 
 def stage(federation: Federation, damage: Damage, root: Path, spark: SparkSession | None) -> tuple[Report, list[str]]:
     """Do one damage to a copy of the lake, and return the report of its audit with what is wrong with it."""
-    from tests.support.campaign.judging import complaints
-
     with open_ledgers(federation.lake) as ledgers:
         scene = _copy(federation, damage, root, ledgers)
         if damage.remembers:
@@ -39,17 +38,17 @@ def stage(federation: Federation, damage: Damage, root: Path, spark: SparkSessio
             federation.ship(scene.urls, scene.lake.root)
         ledgers.read("after", scene.lake.root)
         keys = federation.keys if damage.keys else None
-        report = audit_lake(scene.lake.root, root / "out", federation.now, spark, keys=keys)
+        now = federation.now + damage.audited_after
+        report = audit_lake(scene.lake.root, root / "out", now, spark, keys=keys)
         return report, complaints(damage, report, ledgers)
 
 
 def _copy(federation: Federation, damage: Damage, root: Path, ledgers: Ledgers) -> Scene:
     root.mkdir(parents=True, exist_ok=True)
-    urls = {}
+    urls: dict[str, str] = {}
     if damage.in_databases:
         shutil.copytree(federation.early, root / "lake")
-        shutil.copytree(federation.database("a").parent, root / "databases")
-        urls = {node: f"sqlite:///{root}/databases/{node}.db" for node in NODES}
+        urls = federation.copy_databases(root / "databases", federation.unshipped)
     else:
         shutil.copytree(federation.lake, root / "lake")
     return Scene(federation, root, ledgers, random.Random(damage.name), urls)

@@ -1,4 +1,4 @@
-"""Rows that somebody removes from the files of the lake, with manifests that fit what is left."""
+"""Damage: rows are removed from the files of the lake, with manifests that fit what is left."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ ABSENCE = (
         _events_at_peer,
         wanted=f"SELECT 'erased', node, id FROM ({GONE_EVENTS})",
         allowed=f"SELECT 'disagreement', node, id FROM ({GONE_EVENTS})",
-        unknown="holes in the ledgers are not looked for",
+        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "events-gone-at-source",
@@ -117,7 +117,7 @@ ABSENCE = (
         "the hole in its seqs; the peers' ledgers have the ids",
         _events_at_source,
         wanted=f"SELECT 'erased', node, id FROM ({GONE_EVENTS})",
-        unknown="holes in the ledgers are not looked for",
+        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "events-gone-everywhere",
@@ -129,7 +129,7 @@ ABSENCE = (
             SELECT 'erased', node, batch_id FROM ({GONE_DELIVERIES})
             UNION SELECT 'erased', node, id FROM ({GONE_DELIVERIES})
         """,
-        unknown="holes in the ledgers are not looked for",
+        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "events-gone-with-their-batches",
@@ -137,7 +137,7 @@ ABSENCE = (
         "the holes in the seqs and in the numbers of all nodes",
         _events_with_their_batches,
         wanted=BOUNDS_OF_HOLES,
-        unknown="holes in the ledgers are not looked for",
+        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "first-events-gone",
@@ -145,7 +145,7 @@ ABSENCE = (
         "its state, which promises rows from the beginning",
         _first_events,
         wanted=f"SELECT 'erased', node, id FROM ({GONE_EVENTS})",
-        unknown="holes in the ledgers are not looked for",
+        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "relayed-event-gone-at-hub",
@@ -154,7 +154,7 @@ ABSENCE = (
         _relayed_at_hub,
         wanted=f"SELECT 'erased', node, id FROM ({GONE_EVENTS})",
         allowed=f"SELECT 'disagreement', node, id FROM ({GONE_EVENTS})",
-        unknown="holes in the ledgers are not looked for",
+        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "deliveries-gone",
@@ -165,7 +165,7 @@ ABSENCE = (
             SELECT 'disagreement', node, id FROM ({GONE_DELIVERIES})
             UNION SELECT 'erased', node, batch_id FROM ({GONE_DELIVERIES})
         """,
-        unknown="holes in the ledgers are not looked for",
+        unknown="batches are not counted",
     ),
     Damage(
         "batches-gone-at-sender",
@@ -182,7 +182,7 @@ ABSENCE = (
         "the deliveries, which name the batch",
         _receipts_alone,
         wanted=f"SELECT 'erased', node, batch_id FROM ({GONE_RECEIPTS})",
-        unknown="holes in the ledgers are not looked for",
+        unknown="batches are not counted",
     ),
     Damage(
         "inbound-gone",
@@ -190,7 +190,7 @@ ABSENCE = (
         "the sender's receipt of that batch",
         _inbound,
         wanted=f"SELECT 'erased', node, batch_id FROM ({GONE_INBOUND})",
-        unknown="holes in the ledgers are not looked for",
+        unknown="batches are not counted",
     ),
     Damage(
         "delivered-called-expired",

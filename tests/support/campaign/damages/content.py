@@ -1,4 +1,4 @@
-"""Rows of events and deliveries whose content somebody edits in the files of the lake."""
+"""Damage: the content of events and deliveries is edited in the files of the lake."""
 
 from __future__ import annotations
 
@@ -47,6 +47,14 @@ def _everywhere(scene: Scene) -> None:
     name = scene.pick(OWN.format(node="b"))
     for node in ("a", "b", "c"):
         scene.lake.change("events", node, lambda row: row["id"] == name, lambda row: row | {"subject": "10.9.9.9/32"})
+
+
+def _everywhere_without_payload(scene: Scene) -> None:
+    """Edit a subject at all nodes, and remove the payload that could be compared with the digest."""
+    name = scene.pick(OWN.format(node="b"))
+    change = {"subject": "10.9.9.9/32", "payload": None}
+    for node in ("a", "b", "c"):
+        scene.lake.change("events", node, lambda row: row["id"] == name, lambda row: row | change)
 
 
 def _renamed(scene: Scene) -> None:
@@ -128,8 +136,8 @@ CONTENT = (
     ),
     Damage(
         "expiry-added-at-source",
-        "an event is given an expiry that it did not have",
-        "its digest and the payload; the content columns of the peers",
+        "an event is given an expiry that it did not have, at a source that ships no payloads",
+        "the comparison of the content columns of both nodes",
         _edit("c", "c", expires_at=YEAR_2100),
         wanted=EDITED,
         unknown="contents are not compared",
@@ -175,6 +183,14 @@ CONTENT = (
         wanted=f"{EDITED} AND node IN ('a', 'b')",
         allowed=BY_ANY,
         unknown="contents are not compared",
+    ),
+    Damage(
+        "edited-everywhere-without-payload",
+        "the subject of an event is edited at all nodes alike, and its payload is in no ledger",
+        "",
+        _everywhere_without_payload,
+        blind=True,
+        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "event-renamed-at-peer",

@@ -1,4 +1,4 @@
-"""Databases of nodes that somebody edits with SQL, between a commit and the next shipping."""
+"""Damage: databases of nodes are edited with SQL, between a commit and the next shipping."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _restored(scene: Scene) -> None:
 
 
 def _take_back(scene: Scene) -> None:
-    shutil.copyfile(scene.federation.backup("b"), scene.database("b"))
+    shutil.copyfile(scene.federation.backup("b"), scene.urls["b"].removeprefix("sqlite:///"))
 
 
 DATABASES = (
@@ -145,7 +145,7 @@ DATABASES = (
         "block-edited-at-peer",
         "`UPDATE blocks` changes the payload of an event at a peer",
         "the fingerprints of both nodes",
-        lambda scene: _edit_block(scene, "c"),
+        lambda scene: _edit_block(scene, "b"),
         wanted=EDITED,
         in_databases=True,
         unknown="contents are not compared",
@@ -203,7 +203,7 @@ DATABASES = (
         _inbound_deleted,
         wanted=f"SELECT 'erased', node, batch_id FROM ({GONE_INBOUND})",
         in_databases=True,
-        unknown="holes in the ledgers are not looked for",
+        unknown="receipts of the last hour are not compared",
     ),
     Damage(
         "receipt-edited-in-database",
@@ -213,6 +213,7 @@ DATABASES = (
         wanted=CHANGED,
         allowed=CHANGED.replace("forged", "disagreement"),
         in_databases=True,
+        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "retention-feigned",
@@ -220,8 +221,9 @@ DATABASES = (
         "the declared gap: not known to be a fault, so it is not called one",
         _false_retention,
         unproven="evicted",
+        shrinks=True,
         in_databases=True,
-        unknown="events of damaged segments are not expected",
+        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "database-restored",
@@ -230,7 +232,7 @@ DATABASES = (
         _restored,
         wanted="SELECT 'epoch', 'b', '*'",
         in_databases=True,
-        unknown="a redelivery on request counts as a duplicate",
+        unknown="holes are not told from other damage",
     ),
     Damage(
         "database-taken-back",

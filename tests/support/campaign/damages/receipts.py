@@ -1,4 +1,4 @@
-"""Receipts that somebody edits or invents, at the sender or at the receiver."""
+"""Damage: receipts are edited or invented, at the sender, at the receiver, or at both."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from typing import Any
 
 from tests.support.campaign.damage import Damage, Scene
 
-EDGE = "SELECT batch_id FROM before.receipts WHERE node = 'a' AND peer = 'b' AND \"group\" = 'edge' AND NOT repair"
-LINE = "SELECT batch_id FROM before.receipts WHERE node = 'a' AND peer = 'b' AND \"group\" = 'line'"
+_BATCHES = """
+    SELECT batch_id FROM before.receipts
+    WHERE node = 'a' AND peer = 'b' AND "group" = '{group}' AND accepted > 0 ORDER BY number
+"""
+EDGE, LINE = _BATCHES.format(group="edge"), _BATCHES.format(group="line")
 CHANGED = """
     SELECT 'forged', node, batch_id FROM before.receipts b JOIN after.receipts a USING (node, peer, batch_id)
     WHERE a IS DISTINCT FROM b
@@ -52,9 +55,14 @@ def _more(row: Row, scene: Scene) -> dict[str, Any]:
     return _body(row, accepted=row["accepted"] + 5)
 
 
-def _more_with_digest(row: Row, scene: Scene) -> dict[str, Any]:
-    more = {"accepted": row["accepted"] + 5, "sent": row["sent"] + 5}
-    return _with_digest(_body(row, accepted=row["accepted"] + 5)) | more
+def _counts_of(row: Row) -> dict[str, Any]:
+    return {name: row[name] for name in ("accepted", "duplicates")}
+
+
+def _duplicate(row: Row, scene: Scene) -> dict[str, Any]:
+    """The peer is made to say that it had one of the events already."""
+    counts = {"accepted": row["accepted"] - 1, "duplicates": row["duplicates"] + 1}
+    return _with_digest(_body(row, **counts)) | counts
 
 
 def _counts(row: Row, scene: Scene) -> dict[str, Any]:
@@ -72,9 +80,12 @@ def _other_range(row: Row, scene: Scene) -> dict[str, Any]:
     return {"upto": row["upto"] + 3}
 
 
-def _signed_by_sender(row: Row, scene: Scene) -> dict[str, Any]:
-    """The sender shares the secret, so it can sign whatever it likes in the name of its peer."""
-    changed = _more_with_digest(row, scene)
+def _duplicate_signed(row: Row, scene: Scene) -> dict[str, Any]:
+    return _sign(_duplicate(row, scene), scene)
+
+
+def _sign(changed: dict[str, Any], scene: Scene) -> dict[str, Any]:
+    """Sign a receipt with the secret of `line`: each node that shares it can sign in the name of the others."""
     receipt = json.loads(changed["receipt"])
     secret = (scene.federation.keys / "line.secret").read_bytes().strip()
     params = receipt["headers"]["signature-input"].removeprefix("eventd=")
@@ -90,9 +101,8 @@ def _signed_by_sender(row: Row, scene: Scene) -> dict[str, Any]:
     return changed | {"receipt": json.dumps(receipt, separators=(",", ":"))}
 
 
-def _invented(scene: Scene) -> None:
-    """Name a batch in receipt and deliveries that the peer never answered; the body fits."""
-    batch = scene.pick(EDGE)
+def _invent(scene: Scene, batch: str) -> None:
+    """Give a batch another id at its sender, in receipt and deliveries, that the peer never answered; the body fits."""
     new = f"{batch[:-4]}0000"
 
     def rename(row: Row) -> dict[str, Any]:
@@ -110,6 +120,29 @@ def _at_receiver(scene: Scene) -> None:
         return {**row, "receipt": json.dumps(body, separators=(",", ":"))}
 
     scene.lake.change("inbound", "b", lambda row: row["batch_id"] == batch, edit)
+
+
+def _at_both_ends(query: str, change: Callable[[Row, Scene], dict[str, Any]]) -> Callable[[Scene], None]:
+    """Return a damage: sender and receiver agree on another receipt of a batch from `a` to `b`."""
+
+    def inflict(scene: Scene) -> None:
+        batch = scene.pick(query)
+        made: dict[str, Any] = {}
+
+        def at_sender(row: Row) -> dict[str, Any]:
+            made.update(row | change(row, scene))
+            return made
+
+        def at_receiver(row: Row) -> dict[str, Any]:
+            body = json.loads(made["receipt"])["body"]
+            return {**row, "receipt": body, "receipt_digest": made["receipt_digest"], **_counts_of(made)}
+
+        scene.lake.change("receipts", "a", lambda row: row["batch_id"] == batch, at_sender)
+        scene.lake.change("inbound", "b", lambda row: row["batch_id"] == batch, at_receiver)
+        digest = {"receipt_digest": made["receipt_digest"]}
+        scene.lake.change("deliveries", "a", lambda row: row["batch_id"] == batch, lambda row: row | digest)
+
+    return inflict
 
 
 _INBOUND_CHANGED = """
@@ -130,12 +163,13 @@ RECEIPTS = (
         "the digest of the receipt's body",
         _change(EDGE, _more),
         wanted=CHANGED,
+        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "receipt-and-digest-edited",
         "the counts in a receipt are edited, with digests that fit; the audit has no keys",
         "the peer's ledger, which has another digest for the batch",
-        _change(EDGE, _more_with_digest),
+        _change(EDGE, _duplicate),
         wanted=_DISAGREES,
         allowed=f"{CHANGED} UNION {CHANGED.replace('forged', 'erased')}",
         unknown="a redelivery on request counts as a duplicate",
@@ -144,10 +178,11 @@ RECEIPTS = (
         "receipt-edited-under-keys",
         "the counts in a receipt are edited, with digests that fit; the audit has the keys",
         "the signature of the receipt",
-        _change(EDGE, _more_with_digest),
+        _change(EDGE, _duplicate),
         wanted=CHANGED,
         allowed=f"{_DIFFERS} UNION {CHANGED.replace('forged', 'erased')}",
         keys=True,
+        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "receipt-counts-edited",
@@ -156,6 +191,7 @@ RECEIPTS = (
         _change(EDGE, _counts),
         wanted=CHANGED,
         allowed=CHANGED.replace("forged", "erased"),
+        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "receipt-range-edited",
@@ -164,6 +200,7 @@ RECEIPTS = (
         _change(EDGE, _other_range),
         wanted=CHANGED,
         allowed=_DIFFERS,
+        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "receipt-signature-replaced",
@@ -172,12 +209,13 @@ RECEIPTS = (
         _change(EDGE, _signature),
         wanted=CHANGED,
         keys=True,
+        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "receipt-signed-by-sender",
         "the sender signs a receipt of its peer with the secret that both share",
         "the peer's ledger, which has another digest for the batch; the signature proves nothing to others",
-        _change(LINE, _signed_by_sender),
+        _change(LINE, _duplicate_signed),
         wanted=_DISAGREES,
         allowed=f"{CHANGED} UNION {CHANGED.replace('forged', 'erased')}",
         keys=True,
@@ -187,9 +225,19 @@ RECEIPTS = (
         "receipt-invented",
         "a receipt names a batch that the peer never answered",
         "the peer's ledger, which has no such batch",
-        _invented,
+        lambda scene: _invent(scene, scene.ledgers.column(EDGE)[1]),
         wanted=_NEW_BATCH,
         allowed=_OLD_BATCH,
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "receipt-invented-lately",
+        "the same in the last minutes before the audit",
+        "the peer's ledger, which has no such batch",
+        lambda scene: _invent(scene, scene.ledgers.column(EDGE)[-1]),
+        wanted=_NEW_BATCH,
+        allowed=_OLD_BATCH,
+        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "inbound-receipt-edited",
@@ -197,5 +245,33 @@ RECEIPTS = (
         "its digest",
         _at_receiver,
         wanted=_INBOUND_CHANGED,
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "receipt-edited-at-both-ends",
+        "a receipt is edited at both ends alike; the audit has no keys",
+        "",
+        _at_both_ends(EDGE, _duplicate),
+        blind=True,
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "receipt-edited-at-both-ends-under-keys",
+        "a receipt is edited at both ends alike; the audit has the keys",
+        "the signature of the receipt",
+        _at_both_ends(EDGE, _duplicate),
+        wanted=CHANGED,
+        allowed=_INBOUND_CHANGED,
+        keys=True,
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "receipt-signed-at-both-ends",
+        "both ends agree on another receipt and sign it with the secret that they share",
+        "",
+        _at_both_ends(LINE, _duplicate_signed),
+        blind=True,
+        keys=True,
+        unknown="a redelivery on request counts as a duplicate",
     ),
 )

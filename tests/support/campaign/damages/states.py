@@ -1,4 +1,4 @@
-"""States and clocks: what a node promises, and when it says that it did."""
+"""Damage: states of nodes are deleted or edited, and clocks are wrong."""
 
 from __future__ import annotations
 
@@ -102,6 +102,15 @@ def _shift(node: str, hours: int) -> Callable[[Scene], None]:
     return inflict
 
 
+def _nothing(scene: Scene) -> None:
+    """Leave the lake as it is: it is the audit that is at fault."""
+
+
+_MOVED = """
+    SELECT 'forged', node, batch_id FROM before.inbound b JOIN after.inbound a USING (node, peer, batch_id)
+    WHERE a.recorded_at <> b.recorded_at
+"""
+
 STATES = (
     Damage(
         "state-gone",
@@ -110,7 +119,7 @@ STATES = (
         _gone,
         wanted="SELECT 'corrupt', 'b', '*'",
         unproven="state",
-        unknown="events of damaged segments are not expected",
+        unknown="events of a node without a state are not expected",
     ),
     Damage(
         "state-garbled",
@@ -119,7 +128,7 @@ STATES = (
         _garbled,
         wanted="SELECT 'corrupt', 'b', '*'",
         unproven="state",
-        unknown="events of damaged segments are not expected",
+        unknown="events of a node without a state are not expected",
     ),
     Damage(
         "state-in-the-future",
@@ -127,6 +136,7 @@ STATES = (
         "the clock of the audit",
         _state("a", _later),
         unproven="ahead",
+        named=frozenset("a"),
         unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
@@ -134,7 +144,8 @@ STATES = (
         "a state says that its ledgers are complete up to a time after it was written",
         "the time of the state itself",
         _state("a", _complete_too_far),
-        unproven="complete_until|complete|ahead",
+        unproven="complete until a later time",
+        named=frozenset("a"),
         unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
@@ -143,6 +154,7 @@ STATES = (
         "the time up to which its ledgers are complete",
         _state("c", _behind),
         unproven="behind",
+        named=frozenset("c"),
         unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
@@ -151,6 +163,7 @@ STATES = (
         "the age of its last report",
         _state("c", _silent),
         unproven="silent since",
+        named=frozenset("c"),
         unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
@@ -158,7 +171,8 @@ STATES = (
         "a node that had stopped shipping hours ago is closed, although it has sent events since",
         "the receipts and batches of the other nodes, which are later",
         _state("c", _closed),
-        unproven="silent|behind|later|ends at",
+        unproven="behind: it is closed",
+        named=frozenset("c"),
         unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
@@ -188,19 +202,41 @@ STATES = (
         unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
-        "clock-hours-ahead",
-        "the clock of a node was three hours ahead, in all rows and its state",
-        "the clock of the audit, and the receipts of both directions",
+        "times-moved-ahead",
+        "all times in the rows and the state of a node are moved by three hours",
+        "its copies of the receipts that it gave; the clock of the audit",
         _shift("c", 3),
+        wanted=_MOVED,
         unproven="ahead",
+        named=frozenset("c"),
+        unknown="right clocks are taken for wrong ones",
+    ),
+    Damage(
+        "times-moved-back",
+        "all times in the rows and the state of a node are moved back by three hours",
+        "its copies of the receipts that it gave; the age of its last report",
+        _shift("b", -3),
+        wanted=_MOVED,
+        unproven="silent since",
+        named=frozenset("b"),
         unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
-        "clock-hours-behind",
-        "the clock of a node was three hours behind, in all rows and its state",
-        "the age of its last report",
-        _shift("b", -3),
-        unproven="silent since|behind",
+        "audit-clock-behind",
+        "the clock of the audit's machine is three hours behind",
+        "the times of the states, which are later",
+        _nothing,
+        unproven="ahead",
+        audited_after=-3 * HOUR,
+        unknown="a redelivery on request counts as a duplicate",
+    ),
+    Damage(
+        "audit-clock-ahead",
+        "the clock of the audit's machine is three hours ahead, or no node has reported for three hours",
+        "the age of the last reports",
+        _nothing,
+        unproven="silent since",
+        audited_after=3 * HOUR,
         unknown="a redelivery on request counts as a duplicate",
     ),
 )
