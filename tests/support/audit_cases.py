@@ -8,6 +8,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from eventd.audit.report.findings import NOT_HELD, EventEvidence, Finding, Kind
+from eventd.audit.report.marks import Acknowledged, Baseline
 from eventd.audit.report.report import (
     Attempts,
     KeyUse,
@@ -356,8 +357,38 @@ def hostile() -> Report:
         keys=(KeyUse(node=bad, group=bad, key_id=bad, protocol=bad, requests=1, first=bad, last=bad),),
         refusals=(RefusedByReason(node=bad, group=bad, peer=bad, reason=bad, count=1, first=bad, last=bad),),
         receipts=(Receipts(algorithm=bad, count=1, proves_to_others=False, note=bad),),
+        baseline=Baseline(url=bad, sha256=bad, made_at=bad, lake_state=bad, new=1, known=1, gone=1),
+        acknowledgements=(Acknowledged(id=bad, by=bad, reason=bad, at=bad, ids=1),),
         troubles=(Limitation(kind=bad, where=bad, message=bad, hint=bad),),
         work=Work(stages={bad: 1.0}, spark=bad, version=bad),
+    )
+
+
+def known_findings() -> Report:
+    """Return the report of `three_missing` compared with an earlier one, and with an acknowledged finding."""
+    made = three_missing()
+    first, second = made.findings
+    gone = Finding(Kind.MISSING, "edge", "essen", "cork", 7, 9, tuple(event_id(seq) for seq in range(7, 10)))
+    return replace(
+        made,
+        findings=(
+            replace(first, new=1, new_ids=first.ids[1:], acknowledged=1, acknowledged_ids=first.ids[:1]),
+            replace(second, new=0, acknowledged=1),
+        ),
+        totals=replace(made.totals, acknowledged=2),
+        lake=replace(made.lake, id="4d1e", state="5" * 64),
+        settings=replace(made.settings, baseline="/srv/audit/monday", signing_key="sha256//AAAA"),
+        baseline=Baseline(
+            url="s3://key:secret@host/monday",
+            sha256="ab" * 32,
+            made_at=at(-24),
+            lake_state="6" * 64,
+            new=1,
+            known=2,
+            gone=3,
+            gone_findings=(gone,),
+        ),
+        acknowledgements=(Acknowledged(id="5e0c2f9a71d3", by="ann", reason="cork was rebuilt", at=at(5), ids=2),),
     )
 
 
@@ -370,6 +401,7 @@ MADE: dict[str, Callable[[], Report]] = {
     "one node": one_node,
     "callbacks": callbacks,
     "unproven": unproven,
+    "known findings": known_findings,
     "hostile names": hostile,
 }
 """The functions that build the reports, by name."""

@@ -76,11 +76,18 @@ def _findings(found: Sequence[Finding]) -> Group:
     lines: list[RenderableType] = []
     for one, way in zip(shown, ways, strict=True):
         line = Text.assemble((f"{one.kind.value:<12}", _STYLES["bad"]), f"  {way:<{width}}")
-        lines.append(line.append(f"  {_range(one)}{counted(one.events, noun(one.kind))}", style="dim"))
+        lines.append(line.append(f"  {_range(one)}{counted(one.events, noun(one.kind))}{_marks(one)}", style="dim"))
         lines += [Padding(Text(words, overflow="fold"), (0, 0, 0, 4), expand=False) for words in _ids(one)]
     if (more := len(found) - MOST_FINDINGS) > 0:
         lines.append(Text(f"and {counted(more, 'more finding')}, in report.html", style="dim"))
     return Group(*lines)
+
+
+def _marks(one: Finding) -> str:
+    """Return what is known of a finding: how many of its ids are new, and how many acknowledged."""
+    new = f" · {'' if one.new == one.events else f'{one.new:,} '}new" if one.new else ""
+    known = "" if one.acknowledged == one.events else f"{one.acknowledged:,} "
+    return f"{new} · {known}acknowledged" if one.acknowledged else new
 
 
 def _range(one: Finding) -> str:

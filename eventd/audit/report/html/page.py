@@ -10,14 +10,17 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from msgspec.structs import asdict
 
 from eventd.audit.report import figures
 from eventd.audit.report.figures import NONE, moment, period, span, whole
 from eventd.audit.report.html.balance import balance, objectives
 from eventd.audit.report.html.evidence import evidence
 from eventd.audit.report.html.findings import findings, number_range
+from eventd.audit.report.html.known import known
 from eventd.audit.report.html.latency import latencies, overall
 from eventd.audit.report.html.matrix import matrix
 from eventd.audit.report.html.scales import coordinate
@@ -119,18 +122,26 @@ def _tiles(report: Report) -> Iterator[tuple[str, str, str]]:
     yield "Ledgers complete until", moment(until)[:10], moment(until)[11:] if until else "not known of all nodes"
 
 
-def _method(report: Report) -> dict[str, str]:
+def _method(report: Report) -> dict[str, Any]:
     work = report.work
     by = (f"routerd-eventd {work.version}".strip(), f"Spark {work.spark}" if work.spark else report.settings.master)
     return {
         "lake": without_secrets(report.lake.url),
         "made_by": " · ".join(filter(None, by)),
         "digest": sha256(to_json(report)).hexdigest(),
+        "settings": [(name, _setting(value)) for name, value in asdict(report.settings).items()],
     }
+
+
+def _setting(value: object) -> str:
+    if isinstance(value, str):
+        return value or NONE
+    return NONE if value in (None, ()) else msgspec.json.encode(value).decode()
 
 
 _SECTIONS: Final[tuple[tuple[str, str, Callable[[Report], dict[str, Any] | None]], ...]] = (
     ("findings", "Findings", findings),
+    ("known", "Known findings", known),
     ("doubts", "Unproven", doubts),
     ("matrix", "Deliveries by source and peer", matrix),
     ("latency", "Latency", latencies),

@@ -64,3 +64,9 @@ def test_a_callback_has_a_column_and_no_row() -> None:
     assert any("left" in line and "left/callback:hook" in line and "right" in line for line in lines)
     assert not any(line.startswith("left/callback:hook") for line in lines)
     assert sum(line.startswith(("left ", "right ")) for line in lines) == 2
+
+
+def test_a_finding_shows_what_is_known_of_it() -> None:
+    lines = [line.strip() for line in shown("known findings", width=100).splitlines()]
+    assert any(line.endswith("seqs 48,211-48,212 · 2 events · 1 new · 1 acknowledged") for line in lines)
+    assert any(line.endswith("seq 310,077 · 1 event · acknowledged") for line in lines)

@@ -279,3 +279,25 @@ def test_declared_losses_are_no_figures_of_the_audit() -> None:
 
 def test_a_report_of_one_node_names_the_nodes_without_ledgers() -> None:
     assert "far ships no ledgers" in words(section("one node", "doubts"))
+
+
+def test_known_findings_have_a_section_and_marks() -> None:
+    text = words(section("known findings", "known"))
+    assert "✕ 1 new , 2 known, 3 gone: numbers of ids in findings." in text
+    assert "The earlier report is in s3://host/monday ," in text
+    assert "Findings that are gone" in text
+    assert f"essen → cork missing 7 – 9 {event_id(7)}" in text
+    assert "ann 2026-11-20 11:00:00 UTC 2 cork was rebuilt 5e0c2f9a71d3" in text
+    marked = [words(one) for one in section("known findings", "findings").iter("td")]
+    assert [one.endswith("✕ 1 new 1 acknowledged") for one in marked].count(True) == 1
+    assert [one.endswith(f"{event_id(310_077)} acknowledged") for one in marked].count(True) == 1
+    assert not [one for one in tree("three missing").iter("section") if one.get("aria-labelledby") == "known"]
+
+
+def test_the_method_names_the_state_of_the_lake_and_the_key_and_all_settings() -> None:
+    text = words(section("known findings", "method"))
+    assert f"State of the lake {'5' * 64}" in text
+    assert "Report signed with sha256//AAAA" in text
+    assert "The lake is not signed" in text
+    assert all(name in text for name in MADE["known findings"]().settings.__struct_fields__)
+    assert "Report signed with no key" in words(section("clean", "method"))
