@@ -44,6 +44,8 @@ FiguresT = TypeVar("FiguresT", bound=Figures)
 _BY_PAYLOAD: Final = (
     "it selects by payloads, which the audit does not read: events without a delivery may or may not be meant for it"
 )
+_OPEN: Final = (Kind.MISSING, Kind.ALTERED, Kind.DISAGREEMENT)
+"""The kinds of findings about events that are not at the peer as they should be."""
 _SHOWN: Final = 10_000
 """Completeness is rounded down to this fraction of a percent: one ten-thousandth."""
 _SPREAD: Final = tuple(name for name in Hour.__struct_fields__ if name.endswith(("_p50", "_p95", "_p99")))
@@ -75,8 +77,8 @@ class StageResults:
 
     @cached_property
     def open_slots(self) -> dict[tuple[Kind, PairKey], list[int]]:
-        """Return the slot (minute since 1970) of each MISSING and DISAGREEMENT of an event, by kind and pair."""
-        return self.comparison.slots(Kind.MISSING, Kind.DISAGREEMENT)
+        """Return the slots (minutes since 1970) of events that are not at the peer as they should be."""
+        return self.comparison.slots(*_OPEN)
 
     @cached_property
     def changes(self) -> Mapping[PairKey, Counter[str]]:
@@ -224,7 +226,7 @@ def _open(results: StageResults, key: PairKey, now: int) -> tuple[float | None, 
     The lag is how long before `now` the first pending event was recorded, in seconds; 0 without a pending one.
     """
     waiting = [found[key] for found in (results.waiting, results.comparison.waiting) if key in found]
-    slots = [slot for kind in (Kind.MISSING, Kind.DISAGREEMENT) for slot in results.open_slots.get((kind, key), ())]
+    slots = [slot for kind in _OPEN for slot in results.open_slots.get((kind, key), ())]
     slots += [one.slot for one in waiting]
     lag = max((max(0.0, (now - one.recorded_at) / SECOND) for one in waiting), default=0.0)
     if not slots:

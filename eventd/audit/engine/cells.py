@@ -1,9 +1,9 @@
 """Stage 1: sums the rows of a segment into cells, from which the counts and latencies of the report are computed.
 
-There are three kinds of cells. By slot (a minute of the events' own time): the number of events and the sum of their
-fingerprints, which must be equal at both ends of a link. By type and hour: the figures of the report, such as counts,
-attempts, and latencies by bin. By batch: its receipt, as sender or receiver recorded it. Cells of any segments can be
-added up, in any order, on any machine.
+There are three kinds of cells. By slot (a minute of the events' own time): the number of events and the sums of the
+hashes of their rows, which must be equal at both ends of a link. By type and hour: the figures of the report, such as
+counts, attempts, and latencies by bin. By batch: its receipt, as sender or receiver recorded it. Cells of any segments
+can be added up, in any order, on any machine.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from eventd.audit.engine.bins import BINS, bins_of
 from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, Words, constant
-from eventd.audit.engine.counts import Key, add_up, count, key_of, parts
-from eventd.audit.engine.link_rows import COLUMNS, LinkRow, RowSelector, needs_subjects
+from eventd.audit.engine.counts import Key, Sums, add_up, count, key_of, parts
+from eventd.audit.engine.link_rows import COLUMNS, LinkRow, RowSelector
+from eventd.audit.engine.row_hash import contents, outlines
 from eventd.lake.layout import MINUTE
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ MOST_ATTEMPTS: Final = 64
 class Measure(IntEnum):
     """The kind of a cell: the quantity that it counts, or the ledger that its batch is from."""
 
-    # by slot; `total` is the sum of fingerprints
+    # by slot; `total` is the sum of `outlines`, `content` of DUE and HELD that of `contents`
     DUE = 1  # events at their sender that the peer should have received
     AHEAD = 2  # events that the link has not reached yet
     SENT = 3  # deliveries that were acknowledged; `high`: when the last attempt of any began
@@ -65,10 +66,12 @@ _OUTCOMES: Final = {
     "refused": Measure.REFUSED,
 }
 
-EVENT_COLUMNS: Final = ("node", *COLUMNS, "event_at", "fingerprint")
+OUTLINE_COLUMNS: Final = ("id", "type", "event_at", "bytes", "fingerprint")
+"""The columns of `events` and `deliveries` that `outlines` hashes."""
+EVENT_COLUMNS: Final = ("node", *COLUMNS, *OUTLINE_COLUMNS, "subject", "digest")
 DELIVERY_COLUMNS: Final = (
-    *("node", "group", "peer", "source", "type", "attempts", "outcome", "bytes", "event_at", "recorded_at"),
-    *("attempt_at", "done_at", "peer_recorded_at", "fingerprint"),
+    *("node", "group", "peer", "source", "attempts", "outcome", "recorded_at", "attempt_at", "done_at"),
+    *("peer_recorded_at", *OUTLINE_COLUMNS),
 )
 
 
@@ -81,7 +84,7 @@ def cell_schema() -> pa.Schema:
 
     word = pa.dictionary(pa.int32(), pa.string())
     words = [pa.field(name, word) for name in ("segment", "node", "group", "source", "peer", "type")]
-    numbers = [pa.field(name, pa.int64()) for name in ("time", "n", "total", "low", "high")]
+    numbers = [pa.field(name, pa.int64()) for name in ("time", "n", "total", "low", "high", "content")]
     return pa.schema([pa.field("what", pa.int16()), pa.field("bin", pa.int16()), *words, *numbers])
 
 
@@ -124,6 +127,7 @@ class _Cells:
         total: Numbers | None = None,
         low: Numbers | None = None,
         high: Numbers | None = None,
+        content: Numbers | None = None,
     ) -> None:
         """Add cells: arrays have one value per cell, a single `what` applies to all. The default is 0 or ''."""
         import pyarrow as pa
@@ -137,7 +141,7 @@ class _Cells:
         columns: list[pa.Array] = [pa.array(whats), pa.array((empty if bin is None else bin).astype(np.int16))]
         names = [field.name for field in cell_schema() if pa.types.is_dictionary(field.type)]
         columns += [(named.get(name) or constant("", rows)).to_arrow() for name in names]
-        columns += [pa.array(empty if each is None else each) for each in (time, n, total, low, high)]
+        columns += [pa.array(empty if each is None else each) for each in (time, n, total, low, high, content)]
         self._tables.append(pa.Table.from_arrays(columns, schema=cell_schema()))
 
     def table(self) -> pa.Table:
@@ -175,10 +179,13 @@ class _Grid(NamedTuple):
         return words, time + self.first, rest
 
 
-def sum_deliveries(segment: str, table: Columns, skews: Mapping[str, HourlySkew], since: int = NEVER) -> pa.Table:
+def sum_deliveries(
+    segment: str, table: Columns, skews: Mapping[str, HourlySkew], since: int = NEVER, key: bytes = b""
+) -> pa.Table:
     """Return the cells of a segment of `deliveries`.
 
     `skews` has how far each peer's clock is ahead. Rows with a `done_at` before `since` (microseconds) are left out.
+    `key` is that of the hashes of rows.
     """
     cells = _Cells(segment)
     kept = _Rows(table, None if since == NEVER else table.numbers("done_at") >= since)
@@ -187,10 +194,12 @@ def sum_deliveries(segment: str, table: Columns, skews: Mapping[str, HourlySkew]
     outcome = kept.words("outcome")
     delivered = outcome.where("delivered".__eq__)
     slots = _Grid.of(by_slot, slot)
-    done, fingerprint = kept.numbers("done_at"), kept.numbers("fingerprint")
-    for what, rows in ((Measure.SENT, delivered), (Measure.ASIDE, ~delivered)):
+    done, outline = kept.numbers("done_at"), kept.of(outlines(table, key))
+    # An event is not expected at its own source, so it need not be said why it was not sent there.
+    aside = ~delivered & ~by_slot["source"].equal(by_slot["peer"])
+    for what, rows in ((Measure.SENT, delivered), (Measure.ASIDE, aside)):
         if rows.any():
-            _add_sums(cells, what, slots, rows, fingerprint, done, kept.numbers("attempt_at"))
+            _add_sums(cells, what, slots, rows, outline, done, kept.numbers("attempt_at"))
     _add_figures(
         cells, kept, _Grid.of({**by_slot, "type": kept.words("type")}, slot // SLOTS_PER_HOUR), delivered, skews
     )
@@ -209,19 +218,22 @@ class _Rows:
         return found if self._rows is None else found.at(self._rows)
 
     def numbers(self, name: str) -> Numbers:
-        found = self._table.numbers(name)
-        return found if self._rows is None else found[self._rows]
+        return self.of(self._table.numbers(name))
+
+    def of(self, values: Numbers) -> Numbers:
+        """Return those of some values, one for each row of the whole table, that belong to these rows."""
+        return values if self._rows is None else values[self._rows]
 
 
 def _add_sums(
-    cells: _Cells, what: Measure, grid: _Grid, rows: Mask, fingerprint: Numbers, done: Numbers, begun: Numbers
+    cells: _Cells, what: Measure, grid: _Grid, rows: Mask, outline: Numbers, done: Numbers, begun: Numbers
 ) -> None:
     """Add the cells of deliveries: `low` is when the first was acknowledged, `high` when the last attempt had begun."""
     if rows.all():
         key = grid.key
     else:
-        key, fingerprint, done, begun = grid.key.at(rows), fingerprint[rows], done[rows], begun[rows]
-    sums = add_up(key, fingerprint, done)
+        key, outline, done, begun = grid.key.at(rows), outline[rows], done[rows], begun[rows]
+    sums = add_up(key, outline, done)
     words, slots, _ = grid.split(sums.keys)
     cells.add(what, words, slots, sums.rows, total=sums.total, low=sums.low, high=_highest(key, begun, sums.keys))
 
@@ -328,24 +340,22 @@ def batch_cells(
     return cells.table()
 
 
-def event_columns(links: Sequence[LinkRow]) -> tuple[str, ...]:
-    """Return the names of the columns of `events` that cells need; `subject` only if one of the links selects by it."""
-    return (*EVENT_COLUMNS, "subject") if needs_subjects(links) else EVENT_COLUMNS
-
-
-def sum_events(segment: str, table: Columns, links: Sequence[LinkRow], since: int = NEVER) -> pa.Table:
+def sum_events(
+    segment: str, table: Columns, links: Sequence[LinkRow], since: int = NEVER, key: bytes = b""
+) -> pa.Table:
     """Return the cells of a segment of `events` of a node with these links.
 
-    Rows recorded before `since` (microseconds) are left out.
+    Rows recorded before `since` (microseconds) are left out. `key` is that of the hashes of rows.
     """
     cells = _Cells(segment)
     slot, recorded = table.numbers("event_at") // MINUTE, table.numbers("recorded_at")
-    own, fingerprint = table.booleans("own"), table.numbers("fingerprint")
+    own, outline = table.booleans("own"), outlines(table, key)
+    hashes = _RowHashes(outline, contents(table, outline, key))
     kept = recorded >= since
     by_slot = {name: table.words(name) for name in ("node", "group", "source")}
     slots = _Grid.of(by_slot, slot)
     hours = _Grid.of({**by_slot, "type": table.words("type")}, slot // SLOTS_PER_HOUR)
-    _add_held(cells, slots, ~own & kept, fingerprint, recorded)
+    _add_held(cells, slots, ~own & kept, hashes, recorded)
     own_kept = own & kept
     _add_counts(cells, Measure.OWN, hours, own_kept, ("",))
     if own_kept.any():
@@ -359,7 +369,7 @@ def sum_events(segment: str, table: Columns, links: Sequence[LinkRow], since: in
             (Measure.AHEAD, Measure.PENDING, ahead & kept),
         ):
             if rows.any():
-                _add_due(cells, what, slots, rows, fingerprint, recorded, peers)
+                _add_due(cells, what, slots, rows, hashes, recorded, peers)
                 _add_counts(cells, shown, hours, rows, peers)
     return cells.table()
 
@@ -374,13 +384,23 @@ def _by_same_terms(selector: RowSelector, links: Sequence[LinkRow]) -> Iterator[
         yield tuple(link.peer for link in same), due, ahead
 
 
-def _add_held(cells: _Cells, grid: _Grid, rows: Mask, fingerprint: Numbers, recorded: Numbers) -> None:
+class _RowHashes(NamedTuple):
+    """The hashes of each row of `events`: see `outlines` and `contents`."""
+
+    outline: Numbers
+    content: Numbers
+
+    def add_up(self, key: Key, rows: Mask, recorded: Numbers) -> Sums:
+        return add_up(key.at(rows), self.outline[rows], recorded[rows], self.content[rows])
+
+
+def _add_held(cells: _Cells, grid: _Grid, rows: Mask, hashes: _RowHashes, recorded: Numbers) -> None:
     """Add the cells of the events that a node received; their peer is the node itself."""
     if rows.any():
-        sums = add_up(grid.key.at(rows), fingerprint[rows], recorded[rows])
+        sums = hashes.add_up(grid.key, rows, recorded)
         words, slots, _ = grid.split(sums.keys)
         words["peer"] = words["node"]
-        cells.add(Measure.HELD, words, slots, sums.rows, total=sums.total, low=sums.low, high=sums.high)
+        _add_slots(cells, Measure.HELD, words, slots, sums)
 
 
 def _add_due(
@@ -388,19 +408,34 @@ def _add_due(
     what: Measure,
     grid: _Grid,
     rows: Mask,
-    fingerprint: Numbers,
+    hashes: _RowHashes,
     recorded: Numbers,
     peers: tuple[str, ...],
 ) -> None:
-    sums = add_up(grid.key.at(rows), fingerprint[rows], recorded[rows])
+    sums = hashes.add_up(grid.key, rows, recorded)
     words, slots, _ = grid.split(sums.keys)
-    for at in range(len(peers)):
-        named = {**words, "peer": Words(np.full(len(slots), at, np.int32), peers)}
-        cells.add(what, named, slots, sums.rows, total=sums.total, low=sums.low, high=sums.high)
+    for peer in peers:
+        _add_slots(cells, what, *_for_peer(peer, words, slots, sums))
+
+
+def _add_slots(cells: _Cells, what: Measure, words: Mapping[str, Words], slots: Numbers, sums: Sums) -> None:
+    cells.add(what, words, slots, sums.rows, total=sums.total, low=sums.low, high=sums.high, content=sums.content)
+
+
+def _for_peer(
+    peer: str, words: Mapping[str, Words], times: Numbers, sums: Sums
+) -> tuple[dict[str, Words], Numbers, Sums]:
+    """Return the words, times and sums of a peer's cells, without those of its own events: it is not to get these."""
+    others = ~words["source"].where(peer.__eq__)
+    kept = {name: column.at(others) for name, column in words.items()}
+    kept["peer"] = constant(peer, int(others.sum()))
+    return kept, times[others], Sums(*(column[others] for column in sums))
 
 
 def _add_counts(cells: _Cells, what: Measure, grid: _Grid, rows: Mask, peers: tuple[str, ...]) -> None:
     keys, n = count(grid.key.at(rows))
     words, hours, _ = grid.split(keys)
-    for at in range(len(peers)):
-        cells.add(what, {**words, "peer": Words(np.full(len(n), at, np.int32), peers)}, hours, n)
+    for peer in peers:
+        others = ~words["source"].where(peer.__eq__)
+        named = {name: column.at(others) for name, column in words.items()}
+        cells.add(what, {**named, "peer": constant(peer, int(others.sum()))}, hours[others], n[others])

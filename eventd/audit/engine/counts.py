@@ -77,27 +77,36 @@ def count(key: Key) -> tuple[Numbers, Numbers]:
 
 
 class Sums(NamedTuple):
-    """For each key that occurs, ascending: number of rows, sum of a column (modulo 2**64), bounds of another."""
+    """For each key that occurs, ascending: number of rows, sum of a column, bounds of another, sum of a third.
+
+    Sums are modulo 2**64; `content` is 0 without a third column.
+    """
 
     keys: Numbers
     rows: Numbers
     total: Numbers
     low: Numbers
     high: Numbers
+    content: Numbers
 
 
-def add_up(key: Key, summed: Numbers, ranged: Numbers) -> Sums:
-    """Return, for each key, the number of rows, the sum of `summed`, and the lowest and highest of `ranged`."""
+def add_up(key: Key, summed: Numbers, ranged: Numbers, content: Numbers | None = None) -> Sums:
+    """Return, for each key, the number of rows, the sums of `summed` and `content`, and the bounds of `ranged`."""
     values = key.values
     if not len(values):
-        return Sums(values, values, values, values, values)
+        return Sums(values, values, values, values, values, values)
     starts = _starts(values)
     rows = np.diff(starts, append=len(values))
-    runs = Sums(values[starts], rows, *_reduce(starts, summed, ranged, ranged))
+    runs = Sums(values[starts], rows, *_reduce(starts, summed, ranged, ranged), _sum(starts, content))
     order = np.argsort(runs.keys, kind="stable")
-    keys, rows, total, low, high = (column[order] for column in runs)
+    keys, rows, total, low, high, third = (column[order] for column in runs)
     starts = _starts(keys)
-    return Sums(keys[starts], np.add.reduceat(rows, starts), *_reduce(starts, total, low, high))
+    reduced = _reduce(starts, total, low, high)
+    return Sums(keys[starts], np.add.reduceat(rows, starts), *reduced, np.add.reduceat(third, starts))
+
+
+def _sum(starts: Numbers, values: Numbers | None) -> Numbers:
+    return np.zeros(len(starts), np.int64) if values is None else np.add.reduceat(values, starts)
 
 
 def _starts(values: Numbers) -> Numbers:

@@ -19,6 +19,7 @@ from eventd.audit.engine.ledger_summaries import LedgerSummary, hash_of
 from eventd.audit.engine.pair_figures import RowComparison
 from eventd.audit.engine.plan import LakePlan, NodeEpoch
 from eventd.audit.engine.receipt_terms import ReceiptTerms
+from eventd.audit.engine.renamed_events import join_renamed
 from eventd.audit.engine.row_marks import PairKey, UnevenSlots, concerns
 from eventd.audit.engine.segment_jobs import SMALL, CellMaker, DigestCheck, SegmentJob, SegmentJobs
 from eventd.audit.engine.seq_runs import SeqRun
@@ -136,7 +137,9 @@ class LakeReader:
         Forgets segments that have left the lake. Returns the jobs of all readable segments of these hours.
         """
         jobs = [
-            job_for(one, plan) for one in self.survey.segments if one.place.book not in SMALL and self._is_near(one)
+            replace(job_for(one, plan), key=self.state.key)
+            for one in self.survey.segments
+            if one.place.book not in SMALL and self._is_near(one)
         ]
         self._run([job for job in jobs if not self.state.knows(job, plan.clocks)])
         self.state.keep_only([one.place.name for one in self.survey.segments])
@@ -194,9 +197,11 @@ class LakeReader:
         near = [job for job in jobs if concerns(uneven, job.segment, job.links)]
         marks = row_comparison.MarkMaker(SegmentJobs(near), uneven)
         work = partial(row_comparison.compare, coverage=coverage)
-        return RowComparison.from_tables(
+        comparison = RowComparison.from_tables(
             group_files(self.spark, self.shares(near), marks, row_comparison.keys, work, self.parts)
         )
+        join_renamed(comparison)
+        return comparison
 
     @cached_property
     def cores(self) -> int:

@@ -94,12 +94,7 @@ class LinkRows(NamedTuple):
 
 
 COLUMNS: Final = ("group", "source", "type", "own", "position", "expires_at", "recorded_at")
-"""The columns that selections need; `subject` is read only where a selection names subjects."""
-
-
-def needs_subjects(links: Sequence[LinkRow]) -> bool:
-    """Return whether any of the links selects by subject."""
-    return any(_selector(version.selection)[0].subject_prefixes for link in links for version in link.versions)
+"""The columns that selections need, apart from `subject`."""
 
 
 class RowSelector:

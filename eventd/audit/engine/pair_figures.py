@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from eventd.audit.engine.alterations import LedgerRow
 from eventd.audit.engine.bins import latency, quantile
 from eventd.audit.engine.cells import SLOTS_PER_HOUR, Measure
 from eventd.audit.engine.coverage import Coverage
+from eventd.audit.engine.event_verdicts import judge_records
 from eventd.audit.engine.row_marks import PairKey
-from eventd.audit.engine.verdicts import DeliveryOutcome, Trail, judge
+from eventd.audit.engine.verdicts import DeliveryOutcome, Trail, Verdict
 from eventd.audit.report.findings import Discrepancy, Evidence, Kind
 from eventd.audit.report.report import Attempts, Latency
+from eventd.lake.layout import MINUTE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,11 +80,16 @@ class PairFigures:
 
 
 class LocatedDiscrepancy(NamedTuple):
-    """A discrepancy, the slot of its event, and the first seq of a hole in which an ERASED event may lie (0: none)."""
+    """A discrepancy, the slot and type of its event, and how the event counts.
+
+    An ERASED event may lie in the hole that begins with the seq `hole`; 0: none.
+    """
 
     discrepancy: Discrepancy
     slot: int
     hole: int = 0
+    type: str = ""
+    outcome: str = ""
 
 
 class OldestPending(NamedTuple):
@@ -98,27 +106,32 @@ class OldestPending(NamedTuple):
 class RowComparison:
     """The comparison of the rows of uneven slots: discrepancies, and the changes to the counts of the cells.
 
-    `compared` is the number of events that were judged, each at one peer; `waiting` has, by pair, the oldest of the
-    pending events that the cells do not count as such.
+    `compared` is the number of records that were judged, each at one peer; `waiting` has, by pair, the oldest of the
+    pending events that the cells do not count as such; `redelivered`, by pair, how many events were delivered again by
+    repairs, which operators request.
     """
 
     located: list[LocatedDiscrepancy] = field(default_factory=list)
     changes: dict[HourKey, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     compared: int = 0
     waiting: dict[PairKey, OldestPending] = field(default_factory=dict)
+    redelivered: Counter[PairKey] = field(default_factory=Counter)
 
-    def add(self, trail: Trail, coverage: Coverage) -> None:
-        """Judge an event at one peer, and add its discrepancies and its changes to the counts."""
-        verdict = judge(trail, coverage)
-        self.compared += 1
-        self.located += [
-            LocatedDiscrepancy(discrepancy, trail.slot, verdict.hole) for discrepancy in verdict.discrepancies
-        ]
-        pair = PairKey(trail.group, trail.source, trail.peer)
-        change = _change(trail, verdict.outcome) | {HIDDEN: int(verdict.hidden)}
-        _add(self.changes[HourKey(pair, trail.type, trail.slot // SLOTS_PER_HOUR)], change)
-        if verdict.outcome is DeliveryOutcome.PENDING and trail.restored:
-            _keep_oldest(self.waiting, pair, OldestPending(trail.restored_at, trail.slot))
+    def add(self, records: Sequence[Trail], coverage: Coverage) -> None:
+        """Judge the records of an event at one peer, and add their discrepancies and their changes to the counts."""
+        for trail, verdict in zip(records, judge_records(records, coverage), strict=True):
+            self.compared += 1
+            self.located += [
+                LocatedDiscrepancy(discrepancy, trail.slot, verdict.hole, trail.type, verdict.outcome.value)
+                for discrepancy in verdict.discrepancies
+            ]
+            pair = PairKey(trail.group, trail.source, trail.peer)
+            for type, slot, change in _changes(trail, verdict):
+                _add(self.changes[HourKey(pair, type, slot // SLOTS_PER_HOUR)], change)
+            if verdict.outcome is DeliveryOutcome.PENDING and trail.restored:
+                _keep_oldest(self.waiting, pair, OldestPending(trail.restored_at, trail.slot))
+            if trail.asked and trail.sent > 1:
+                self.redelivered[pair] += 1
 
     @property
     def discrepancies(self) -> Iterator[Discrepancy]:
@@ -128,9 +141,9 @@ class RowComparison:
     def slots(self, *kinds: Kind) -> dict[tuple[Kind, PairKey], list[int]]:
         """Return the slot of each discrepancy of these kinds, by kind and pair; a slot occurs once per discrepancy."""
         found: dict[tuple[Kind, PairKey], list[int]] = defaultdict(list)
-        for discrepancy, slot, _ in self.located:
-            if discrepancy.kind in kinds:
-                found[discrepancy.kind, PairKey(*discrepancy[1:4])].append(slot)
+        for one in self.located:
+            if (kind := one.discrepancy.kind) in kinds:
+                found[kind, PairKey(*one.discrepancy[1:4])].append(one.slot)
         return found
 
     def to_tables(self) -> dict[str, pa.Table]:
@@ -138,8 +151,13 @@ class RowComparison:
         import pyarrow as pa
 
         rows = [
-            {**each._asdict(), **each.evidence._asdict(), "kind": each.kind.value, "slot": slot, "hole": hole}
-            for each, slot, hole in self.located
+            {
+                **each.discrepancy._asdict(),
+                **each.discrepancy.evidence._asdict(),
+                **each._asdict(),
+                "kind": each.discrepancy.kind.value,
+            }
+            for each in self.located
         ]
         changes = [
             {**key.pair._asdict(), "type": key.type, "hour": key.hour, "name": name, "n": n}
@@ -148,25 +166,20 @@ class RowComparison:
             if n
         ]
         waiting = [{**key._asdict(), "low": one.recorded_at, "time": one.slot} for key, one in self.waiting.items()]
+        again = [{**pair._asdict(), "n": n} for pair, n in self.redelivered.items()]
         text, number = pa.string(), pa.int64()
         pair = [("group", text), ("source", text), ("peer", text)]
-        columns = [
-            ("kind", text),
-            *pair,
-            ("seq", number),
-            ("id", text),
-            ("detail", text),
-            ("slot", number),
-            ("hole", number),
-        ]
+        columns = [("kind", text), *pair, *((name, text) for name in ("id", "detail", "type", "outcome"))]
         columns += [(name, text) for name in ("sender", "batch", "receipt_digest", "key_id")]
-        columns += [("at", number), ("fingerprints", pa.list_(text))]
+        columns += [(name, number) for name in ("seq", "slot", "hole", "at")]
+        columns += [(name, pa.list_(text)) for name in _LISTS]
         changed = [*pair, ("type", text), ("hour", number), ("name", text), ("n", number)]
         return {
             "discrepancies": pa.Table.from_pylist(rows, pa.schema(columns)),
             "changes": pa.Table.from_pylist(changes, pa.schema(changed)),
             "waiting": pa.Table.from_pylist(waiting, pa.schema([*pair, ("low", number), ("time", number)])),
             "compared": pa.table({"n": pa.array([self.compared], number)}),
+            "redelivered": pa.Table.from_pylist(again, pa.schema([*pair, ("n", number)])),
         }
 
     @classmethod
@@ -180,17 +193,22 @@ class RowComparison:
             comparison.changes[key][row["name"]] += row["n"]
         comparison.waiting = read_waiting(row for table in parts.get("waiting", ()) for row in table.to_pylist())
         comparison.compared = sum(row["n"] for table in parts.get("compared", ()) for row in table.to_pylist())
+        for row in (row for table in parts.get("redelivered", ()) for row in table.to_pylist()):
+            comparison.redelivered[PairKey(row["group"], row["source"], row["peer"])] += row["n"]
         return comparison
+
+
+_LISTS: Final = ("fingerprints", "values")
+"""The fields of `Evidence` that are lists."""
 
 
 def _located(row: dict[str, Any]) -> LocatedDiscrepancy:
     """Return a discrepancy from its row of `RowComparison.to_tables`."""
-    slot, hole = row.pop("slot"), row.pop("hole")
-    kind, fingerprints = Kind(row.pop("kind")), tuple(row.pop("fingerprints"))
-    known = {name: row.pop(name) for name in Evidence._fields if name != "fingerprints"}
-    return LocatedDiscrepancy(
-        Discrepancy(kind, **row, evidence=Evidence(**known, fingerprints=fingerprints)), slot, hole
-    )
+    place = {name: row.pop(name) for name in ("slot", "hole", "type", "outcome")}
+    kind = Kind(row.pop("kind"))
+    known = {name: row.pop(name) for name in Evidence._fields}
+    known |= {name: tuple(known[name]) for name in _LISTS}
+    return LocatedDiscrepancy(Discrepancy(kind, **row, evidence=Evidence(**known)), **place)
 
 
 def _add(counter: Counter[str], change: Mapping[str, int]) -> None:
@@ -199,22 +217,30 @@ def _add(counter: Counter[str], change: Mapping[str, int]) -> None:
         counter[name] += n
 
 
-def _change(trail: Trail, outcome: DeliveryOutcome) -> dict[str, int]:
-    """Return what to add to the cells' counts, by name, so that the event counts once, as its outcome.
+def _changes(trail: Trail, verdict: Verdict) -> Iterator[tuple[str, int, dict[str, int]]]:
+    """Yield what to add to the cells' counts, by name, so that the event counts once, as its outcome.
 
-    A FOREIGN event is subtracted and counts under no outcome. Repeated deliveries count as duplicates in any case.
+    Each is with the type and the slot of the row that the cells counted, which differ if a row was altered. A FOREIGN
+    event is subtracted and counts under no outcome. Repeated deliveries count as duplicates in any case.
     """
-    counted = {
-        "expected": trail.due + trail.ahead,
-        "pending": trail.ahead,
-        "delivered": trail.sent,
-        "expired": trail.expired,
-        "in_path": trail.in_path,
-        "dead_lettered": trail.refused,
+    due = {"expected": -trail.due - trail.ahead, "pending": -trail.ahead}
+    delivered = {
+        "delivered": -trail.sent,
+        "expired": -trail.expired,
+        "in_path": -trail.in_path,
+        "dead_lettered": -trail.refused,
+        "duplicates": trail.repeated,
     }
-    right = Counter() if outcome is DeliveryOutcome.FOREIGN else Counter({"expected": 1, outcome.value: 1})
-    changed = {name: right[name] - counted.get(name, 0) for name in {*counted, *right}}
-    return {**changed, "duplicates": trail.repeated}
+    right = {HIDDEN: int(verdict.hidden)}
+    if verdict.outcome is not DeliveryOutcome.FOREIGN:
+        right |= {"expected": 1, verdict.outcome.value: 1}
+    yield *_place(trail, trail.due_row), due
+    yield *_place(trail, trail.delivery_row), delivered
+    yield *_place(trail, trail.due_row or trail.delivery_row), right
+
+
+def _place(trail: Trail, row: LedgerRow | None) -> tuple[str, int]:
+    return (row.type, row.event_at // MINUTE) if row else (trail.type, trail.slot)
 
 
 def read_figures(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, PairFigures]:

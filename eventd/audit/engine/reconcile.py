@@ -129,25 +129,41 @@ def uneven_slots(slots: pa.Table, reach: Mapping[str, int]) -> pa.Table:
     what, low = cells.numbers("what"), cells.numbers("low")
     for name in ("due", "sent", "aside", "held"):
         mine = what == Measure[name.upper()]
-        for made in ("n", "total"):
+        for made in _SUMS if name in ("due", "held") else _SUMS[:2]:
             slots = slots.append_column(f"{name}_{made}", pa.array(np.where(mine, cells.numbers(made), 0)))
     for name in ("sent", "held"):
         slots = slots.append_column(f"{name}_low", pa.array(low, mask=what != Measure[name.upper()]))
-    summed = [f"{name}_{made}" for name in ("due", "sent", "aside", "held") for made in ("n", "total")]
+    summed = [name for name in slots.column_names if name.endswith(_SUMS) and "_" in name]
     least = [("sent_low", "min"), ("held_low", "min")]
     by_sender = grouped(slots, (*PAIR, "time", "node"), [*((name, "sum") for name in summed), *least])
     # The node of held events is the peer; the node of all others is a sender.
     sender = Columns(by_sender)
-    kept = _agree(sender, ("due",), ("sent", "aside"))
-    by_sender = by_sender.append_column("broken", pa.array((~kept).astype(np.int64)))
-    by_sender = by_sender.append_column("senders", pa.array((sender.numbers("sent_n") > 0).astype(np.int64)))
-    more = [(name, "sum") for name in ("broken", "senders", "sent_n", "sent_total", "held_n", "held_total")]
-    pairs = grouped(by_sender, (*PAIR, "time"), [*more, *least])
+    sent, aside = sender.numbers("sent_n") > 0, sender.numbers("aside_n") > 0
+    flags = {
+        "broken": ~_agree(sender, ("due",), ("sent", "aside")),
+        "senders": sent,
+        "partly": sent & aside,
+        **_masked(sender, "own", sender.words("node").equal(sender.words("source"))),
+        **_masked(sender, "whole", ~aside),
+    }
+    for name, column in flags.items():
+        by_sender = by_sender.append_column(name, pa.array(column.astype(np.int64)))
+    more = [*flags, "sent_n", "sent_total", *(f"held_{name}" for name in _SUMS)]
+    pairs = grouped(by_sender, (*PAIR, "time"), [*((name, "sum") for name in more), *least])
     return pairs.filter(_differs(Columns(pairs), reach)).select([*PAIR, "time"])
 
 
+_SUMS: Final = ("n", "total", "content")
+"""The sums of a slot's cells: number of events, hashes of their outlines, hashes of their contents."""
+
+
+def _masked(senders: Columns, name: str, rows: Mask) -> dict[str, Numbers]:
+    """Return the sums of the due events of the senders `rows`, 0 for others, as columns that begin with `name`."""
+    return {f"{name}_{made}": np.where(rows, senders.numbers(f"due_{made}"), 0) for made in _SUMS}
+
+
 def _agree(table: Columns, one: tuple[str, ...], other: tuple[str, ...]) -> Mask:
-    """Return a mask of the rows in which `one` and `other` have equal numbers of events and sums of fingerprints.
+    """Return a mask of the rows in which `one` and `other` have equal numbers of events and sums of outlines.
 
     Each side names the measures that are added up; sums wrap around.
     """
@@ -172,7 +188,23 @@ def _differs(pairs: Columns, reach: Mapping[str, int]) -> Mask:
     )
     has_ledgers = peer.where(lambda name: name in reach)
     lost: Mask = has_ledgers & ~_agree(pairs, ("sent",), ("held",)) & ~beyond
-    return (pairs.numbers("broken") > 0) | loops | lost
+    return (pairs.numbers("broken") > 0) | loops | lost | (has_ledgers & _altered(pairs, beyond))
+
+
+def _altered(pairs: Columns, beyond: Mask) -> Mask:
+    """Return a mask of the rows in which the events at the sender and at the peer are the same, and their contents not.
+
+    Rows of deliveries do not have all of an event's content. So the contents of the due events are compared with those
+    of the held ones: of the source, if these are the same events, or else of all senders that sent all due events. If
+    senders sent some of the due events only, which is not known from sums, the rows have to be compared.
+    """
+    held = pairs.numbers("held_n") > 0
+    by_own, by_whole = (_agree(pairs, (name,), ("held",)) for name in ("own", "whole"))
+    content = np.where(by_own, pairs.numbers("own_content"), pairs.numbers("whole_content"))
+    known = by_own | by_whole
+    unknown = ~known & (pairs.numbers("partly") > 0) & ~beyond
+    found: Mask = held & ((known & (content != pairs.numbers("held_content"))) | unknown)
+    return found
 
 
 def _waiting(slots: pa.Table) -> pa.Table:

@@ -15,7 +15,16 @@ from eventd.audit.engine.pair_figures import runs
 from eventd.audit.engine.plan import LOST, states_by_node
 from eventd.audit.engine.silence import Silence, limitation_of
 from eventd.audit.report.findings import Finding, Kind, corrupt_segment, epoch_change
-from eventd.audit.report.report import KeyUse, Limitation, LostSpan, NodeReport, RefusedByReason, Skew, Totals
+from eventd.audit.report.report import (
+    KeyUse,
+    Limitation,
+    LostSpan,
+    NodeReport,
+    Notice,
+    RefusedByReason,
+    Skew,
+    Totals,
+)
 from eventd.lake.layout import MINUTE
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.receivers import is_callback
@@ -215,6 +224,19 @@ def strays(paths: Sequence[str]) -> list[Limitation]:
             message=f"{files} a segment's name for the folder; the audit did not read {them}",
             hint="find out who put it there; a copy of a folder belongs outside of the lake",
         )
+    ]
+
+
+def make_notices(results: StageResults) -> list[Notice]:
+    """Return how many events of each pair were delivered again by repairs and resends, which operators request."""
+    return [
+        Notice(
+            kind="redelivery",
+            **pair._asdict(),
+            events=n,
+            message=f"{counted(n, 'event was', 'events were')} delivered again by a repair or a resend",
+        )
+        for pair, n in sorted(results.comparison.redelivered.items())
     ]
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from eventd.audit.engine.cells import EVENT_COLUMNS
+from eventd.audit.engine.cells import EVENT_COLUMNS, OUTLINE_COLUMNS
 from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, constant
-from eventd.audit.engine.link_rows import LinkRow, RowSelector, needs_subjects
+from eventd.audit.engine.link_rows import LinkRow, RowSelector
+from eventd.audit.engine.row_hash import contents, ids_hash, outlines
 from eventd.lake.layout import MINUTE
 from eventd.lake.schema import Ledger
 from eventd.lake.writer import Segment
@@ -18,10 +19,10 @@ from eventd.lake.writer import Segment
 if TYPE_CHECKING:
     import pyarrow as pa
 
-EVENT_ROWS: Final = (*EVENT_COLUMNS, "epoch", "seq", "id")
+EVENT_ROWS: Final = (*EVENT_COLUMNS, "epoch", "seq")
 DELIVERY_ROWS: Final = (
-    *("node", "epoch", "group", "peer", "position", "seq", "id", "source", "type", "outcome", "event_at"),
-    *("attempt_at", "done_at", "peer_recorded_at", "fingerprint"),
+    *("node", "epoch", "group", "peer", "position", "seq", "source", "outcome", "attempt_at", "done_at"),
+    *("peer_recorded_at", "batch_id", "receipt_digest", "key_id", "repair", *OUTLINE_COLUMNS),
 )
 EVENT_KEYS: Final = ("group", "source", "event_at")
 DELIVERY_KEYS: Final = ("group", "source", "peer", "event_at")
@@ -82,11 +83,6 @@ def concerns(uneven: UnevenSlots, segment: Segment, links: Sequence[LinkRow]) ->
     return False
 
 
-def event_columns(links: Sequence[LinkRow]) -> tuple[str, ...]:
-    """Return the names of the columns of `events` that marks need; `subject` only if one of the links selects by it."""
-    return (*EVENT_ROWS, "subject") if needs_subjects(links) else EVENT_ROWS
-
-
 def candidates(table: Columns, uneven: UnevenSlots) -> Numbers:
     """Return the indexes of the rows in an uneven slot of their pair.
 
@@ -132,7 +128,7 @@ def mark_events(
     sources = {source.values[code] for code in np.unique(source.codes[own])}
     served = {(link.group, link.peer): link for link in links}
     for pair, wanted in uneven.items():
-        link = served.get((pair.group, pair.peer))
+        link = served.get((pair.group, pair.peer)) if pair.source != pair.peer else None
         relays = link is not None and link.relays
         if (pair.group, pair.source) not in used or not (pair.source in sources or pair.peer in node.values or relays):
             continue
@@ -166,15 +162,52 @@ def _marks(table: Columns, role: Numbers, places: Numbers, ends: Mapping[str, pa
 
     sent = table.has("done_at")
     arrived = table.numbers("peer_recorded_at")[places] if sent else np.full(len(places), NEVER)
+    outline = outlines(table, b"")
+    content = np.zeros(table.rows, np.int64) if sent else contents(table, outline, b"")
     return pa.table(
         {
             "role": pa.array(role[places].astype(np.int16)),
             **{name: table.taken(name, places) for name in ("node", "epoch", "type", "id")},
             **ends,
             "slot": pa.array(table.numbers("event_at")[places] // MINUTE),
-            **{name: number(name) for name in ("fingerprint", "seq", "position")},
+            **{name: number(name) for name in ("fingerprint", "seq", "position", "event_at", "bytes")},
             "at": pa.array(at[places]),
             "done": number("done_at") if sent else pa.array(at[places]),
             "arrived": pa.array(arrived, mask=arrived == NEVER),
+            "event": pa.array(ids_hash(table)[places]),
+            "outline": pa.array(outline[places]),
+            "content": pa.array(content[places]),
+            **(_of_delivery(table, places) if sent else _of_event(table, places)),
         }
     )
+
+
+def _of_event(table: Columns, places: Numbers) -> dict[str, pa.Array]:
+    """Return the columns of marks that rows of deliveries do not have, and empty ones for what only these have."""
+    import pyarrow as pa
+
+    rows = len(places)
+    return {
+        "subject": table.taken("subject", places),
+        "expires_at": pa.array(table.numbers("expires_at")[places]),
+        "digest": table.taken("digest", places),
+        **{name: constant("", rows).to_arrow() for name in _OF_DELIVERIES},
+        "repair": pa.array(np.zeros(rows, bool)),
+    }
+
+
+def _of_delivery(table: Columns, places: Numbers) -> dict[str, pa.Array]:
+    """Return the columns of marks that only rows of deliveries have, and empty ones for what they do not have."""
+    import pyarrow as pa
+
+    rows = len(places)
+    return {
+        "subject": pa.array([""] * rows, pa.string()),
+        "expires_at": pa.array(np.full(rows, NEVER)),
+        "digest": pa.nulls(rows, pa.binary(32)),
+        **{name: table.taken(name, places) for name in _OF_DELIVERIES},
+        "repair": pa.array(table.booleans("repair")[places]),
+    }
+
+
+_OF_DELIVERIES: Final = ("batch_id", "receipt_digest", "key_id")

@@ -340,6 +340,7 @@ def _report(
             *report_details.rewritten(found.rewritten),
             *report_details.strays(found.survey.strays),
         ),
+        notices=tuple(report_details.make_notices(found)),
         work=_work(reader),
     )
     return report, hours

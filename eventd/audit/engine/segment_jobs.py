@@ -13,9 +13,9 @@ import msgspec
 
 from eventd.audit.engine.cells import (
     DELIVERY_COLUMNS,
+    EVENT_COLUMNS,
     HourlySkew,
     cell_schema,
-    event_columns,
     sum_deliveries,
     sum_events,
 )
@@ -55,6 +55,7 @@ class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):
     since: int = NEVER
     limit: int = 0
     receipts: str = ""
+    key: bytes = b""
 
     @property
     def segment(self) -> Segment:
@@ -144,11 +145,11 @@ def _cells(lake: FileReader, job: SegmentJob, terms: ReceiptTerms, result: TaskR
     segment = job.segment
     book = segment.place.book
     if book is Ledger.EVENTS:
-        rows = _read(lake, segment, (*event_columns(job.links), *RUN_COLUMNS))
+        rows = _read(lake, segment, (*EVENT_COLUMNS, *RUN_COLUMNS))
         result.runs[job.name] = seq_runs(rows)
-        return sum_events(job.name, rows, job.links, job.since)
+        return sum_events(job.name, rows, job.links, job.since, job.key)
     if book is Ledger.DELIVERIES:
-        return sum_deliveries(job.name, _read(lake, segment, DELIVERY_COLUMNS), job.skews, job.since)
+        return sum_deliveries(job.name, _read(lake, segment, DELIVERY_COLUMNS), job.skews, job.since, job.key)
     table = _read(lake, segment, (*columns_of(book), *texts_of(book)))
     summary = result.summaries[job.name] = summarize(book, table, limit=job.limit)
     if book in CHECKED:

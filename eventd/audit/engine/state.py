@@ -21,9 +21,10 @@ from eventd.errors import Conflict, NotFound
 from eventd.lake.manifest import LakeHead
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, Written
+from eventd.runtime.chance import SYSTEM
 
 INDEX: Final = f"{FOLDER}/index.msgpack"
-VERSION: Final = 9
+VERSION: Final = 10
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
 
 
@@ -46,11 +47,13 @@ class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
 class State(msgspec.Struct, kw_only=True):
     """The known segments by name. `cells`: size and digest of the files with cells.
 
-    `rewritten`: segments whose digest changed after they were read, and the time of discovery (microseconds).
+    `key`: that of the hashes of rows, see `row_hash`. `rewritten`: segments whose digest changed after they were read,
+    and the time of discovery (microseconds).
     """
 
     version: int = VERSION
     lake: str
+    key: bytes = msgspec.field(default_factory=lambda: SYSTEM.token(16))
     entries: dict[str, KnownSegment] = {}
     cells: dict[str, Written] = {}
     rewritten: dict[str, int] = {}

@@ -35,7 +35,7 @@ def schemas() -> dict[str, Any]:
             [
                 *(("kind", text), *pair, ("first", number), ("last", number), ("id", text), ("detail", text)),
                 *((name, text) for name in ("sender", "at", "batch", "receipt_digest", "key_id")),
-                ("fingerprints", pa.list_(text)),
+                *((name, pa.list_(text)) for name in ("fingerprints", "values")),
                 ("new", pa.bool_()),
                 ("acknowledged", pa.bool_()),
             ]

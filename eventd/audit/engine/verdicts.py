@@ -10,6 +10,13 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from eventd.audit.engine.alterations import (
+    LedgerRow,
+    content_differences,
+    evidence_of,
+    outline_differences,
+    values_of,
+)
 from eventd.audit.engine.coverage import Coverage
 from eventd.audit.engine.plan import NodeEpoch
 from eventd.audit.engine.receipt_links import LinkKey
@@ -19,6 +26,8 @@ from eventd.audit.report.findings import (
     NO_ROW_AT_PEER,
     NOT_HELD,
     NOT_SENT,
+    OTHER_CONTENT,
+    OTHER_DELIVERY,
     TO_SOURCE,
     TWO_SENDERS,
     Discrepancy,
@@ -51,10 +60,12 @@ class Trail(NamedTuple):
     `due` and `ahead` of senders that had the event for the peer and whose link has passed it, or not yet; `restored`
     those like `ahead` of a sender's new epoch that the cells leave out (the first was recorded at `restored_at`);
     `sent` acknowledged deliveries; `expired`, `in_path` and `refused` deliveries that ended so; `held` of the peer.
-    `senders` counts the nodes that delivered it, `repeated` the deliveries of a sender after its first. `due_*` is of
-    the first sender that had to send it, and recorded it at `due_at`. `sent_node` is a node that delivered it,
+    `senders` counts the nodes that delivered it, `repeated` the deliveries of a sender after its first; `asked` the
+    deliveries by repairs, which an operator requests, and `again` what remains of `repeated` without these. `due_*` is
+    of the first sender that had to send it, and recorded it at `due_at`. `sent_node` is a node that delivered it,
     `sent_at` the first attempt, `done_at` the last acknowledgement. The peer recorded it at `arrived_at` by a receipt,
-    and at `held_at` by its own ledger.
+    and at `held_at` by its own ledger. `due_row` is the first row of a sender that had it for the peer, `delivery_row`
+    the last one of a delivery, `source_row` and `peer_row` the first rows of the source and of the peer.
     """
 
     group: str
@@ -85,6 +96,12 @@ class Trail(NamedTuple):
     arrived_at: int | None
     held_at: int
     restored_at: int
+    asked: int
+    again: int
+    due_row: LedgerRow | None
+    delivery_row: LedgerRow | None
+    source_row: LedgerRow | None
+    peer_row: LedgerRow | None
 
     @property
     def selected(self) -> bool:
@@ -121,6 +138,11 @@ def judge(trail: Trail, coverage: Coverage) -> Verdict:
         hole = lost.first if lost is not None else 0
     elif disputed:
         found.append(_discrepancy(trail, Kind.DISAGREEMENT, disputed))
+    if content := _other_content(trail):
+        found.append(content)
+        outcome = DeliveryOutcome.DISPUTED if outcome is DeliveryOutcome.DELIVERED else outcome
+    elif delivery := _other_delivery(trail):
+        found.append(delivery)
     return Verdict(outcome, tuple(found), hole, hidden)
 
 
@@ -144,12 +166,42 @@ def _unrecorded(trail: Trail, coverage: Coverage) -> tuple[Discrepancy | None, i
 
 def _discrepancy(trail: Trail, kind: Kind, detail: str = "", *, seq: int | None = None) -> Discrepancy:
     number = trail.seq if seq is None else seq
-    return Discrepancy(kind, trail.group, trail.source, trail.peer, number, trail.id, detail)
+    evidence = evidence_of(trail.source_row or trail.due_row, trail.peer_row, trail.delivery_row, sender=trail.due_node)
+    return Discrepancy(kind, trail.group, trail.source, trail.peer, number, trail.id, detail, evidence)
+
+
+def _other_content(trail: Trail) -> Discrepancy | None:
+    """Return a discrepancy if the rows of source and peer differ."""
+    one, other = trail.source_row, trail.peer_row
+    if one is None or other is None or not (names := content_differences(one, other)):
+        return None
+    return altered(trail, OTHER_CONTENT, names, one, other, trail.delivery_row)
+
+
+def _other_delivery(trail: Trail) -> Discrepancy | None:
+    """Return a discrepancy if a sender's row of the delivery differs from its row of the event."""
+    due, delivery = trail.due_row, trail.delivery_row
+    if due is None or delivery is None or not delivery.is_of(due):
+        return None
+    names = outline_differences(due, delivery)
+    # A relay's row of the event that is not the source's is reported for the relay as the peer.
+    if not names or (trail.source_row is not None and content_differences(trail.source_row, due)):
+        return None
+    return altered(trail, OTHER_DELIVERY, names, due, delivery, delivery)
+
+
+def altered(
+    trail: Trail, text: str, names: tuple[str, ...], one: LedgerRow, other: LedgerRow, delivery: LedgerRow | None
+) -> Discrepancy:
+    """Return the discrepancy of an event whose rows differ in the columns `names`, with `text` as its detail."""
+    evidence = evidence_of(one, other, delivery, sender=trail.due_node, values=values_of(names, one, other))
+    detail = text.format(columns=", ".join(names))
+    return Discrepancy(Kind.ALTERED, trail.group, trail.source, trail.peer, trail.seq, trail.id, detail, evidence)
 
 
 def _repeats(trail: Trail) -> Iterator[Discrepancy]:
     # A callback is sent an event again because an operator requests it; its endpoint must expect repetitions anyway.
-    if trail.repeated and not is_callback(trail.peer):
+    if trail.again and not is_callback(trail.peer):
         yield _discrepancy(trail, Kind.DUPLICATE)
     if trail.sent and trail.source == trail.peer:
         yield _discrepancy(trail, Kind.LOOP, TO_SOURCE)

@@ -41,14 +41,17 @@ NO_ROW_AT_PEER = "the sender's ledger says delivered; the peer's ledger has lost
 NO_BATCH = "the sender holds a receipt of a batch that is not in the peer's ledger"
 TO_SOURCE = "delivered to its own source"
 TWO_SENDERS = "delivered to one peer by several senders"
+OTHER_CONTENT = "the rows of source and peer differ in {columns}"
+OTHER_DELIVERY = "the sender's row of the delivery differs from its event in {columns}"
 
 
 class Evidence(NamedTuple):
     """The rows that a discrepancy rests on. Unknown texts are empty, an unknown time is 0.
 
     `sender` and `batch`: the node that delivered the event, and in which batch. `at`: when the event was observed; of a
-    batch, when its receipt was recorded (microseconds). `key_id`: the key that signed the receipt with this digest.
-    `fingerprints`: 16 hex digits each, of the event at its source and at the peer.
+    batch, when its receipt was recorded (microseconds). `key_id`: the key with which the sender signed the batch; of a
+    receipt, the key that signed it. `fingerprints`: 16 hex digits each, of the event at its source and at the peer.
+    `values`: of an altered event, each column that differs, with the value at the source and the one at the peer.
     """
 
     sender: str = ""
@@ -57,6 +60,7 @@ class Evidence(NamedTuple):
     receipt_digest: str = ""
     key_id: str = ""
     fingerprints: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
 
 
 class Discrepancy(NamedTuple):
@@ -86,6 +90,7 @@ class EventEvidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     receipt_digest: str = ""
     key_id: str = ""
     fingerprints: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):

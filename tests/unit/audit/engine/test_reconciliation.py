@@ -70,7 +70,7 @@ def stated(number: int, **more: Any) -> dict[str, Any]:
 def delivered(number: int, **more: Any) -> dict[str, Any]:
     """Its delivery to `b`."""
     base = {"node": "a", "group": "g", "peer": "b", "source": "a", "type": "t", "outcome": "delivered", "attempts": 1}
-    return {**base, "fingerprint": print_of(number), "number": number, "position": number, **more}
+    return {**base, "fingerprint": print_of(number), "number": number, "position": number, "id": f"e{number}", **more}
 
 
 def held(number: int, **more: Any) -> dict[str, Any]:
@@ -148,7 +148,29 @@ def test_books_that_agree_are_even_and_a_loss_a_repetition_or_an_exchange_is_not
     assert uneven(events, [*sent, sent[0]], there) == 1
     assert uneven(events, [*sent[:2], sent[0]], [*there[:2], there[0]]) == 1
     assert uneven(events, sent, [*there[:2], held(5)]) == 1
-    assert uneven(events, [*sent[:2], delivered(3, outcome="expired")], there[:2]) == 0
+    assert uneven(events, [delivered(n, outcome="expired") for n in (1, 2, 3)], []) == 0
+
+
+def test_rows_are_compared_where_only_some_events_were_sent_because_sums_do_not_show_which_content_was() -> None:
+    events, sent, there = ([make(n) for n in (1, 2, 3)] for make in (stated, delivered, held))
+    assert uneven(events, [*sent[:2], delivered(3, outcome="expired")], there[:2]) == 1
+
+
+@pytest.mark.parametrize(
+    "change", [{"subject": "x"}, {"expires_at": 9}, {"type": "x"}, {"bytes": 9}, {"digest": b"x" * 32}, {"id": "x"}]
+)
+def test_ledgers_whose_rows_differ_in_any_column_are_uneven(change: dict[str, Any]) -> None:
+    events, sent, there = ([make(n) for n in (1, 2, 3)] for make in (stated, delivered, held))
+    assert uneven([*events[:2], stated(3, **change)], sent, there) == 1
+    assert uneven(events, sent, [*there[:2], held(3, **change)]) == 1
+    if not change.keys() & {"subject", "expires_at", "digest"}:
+        assert uneven(events, [*sent[:2], delivered(3, **change)], there) == 1
+
+
+def test_values_that_two_rows_exchange_make_a_slot_uneven() -> None:
+    sent = [delivered(n) for n in (1, 2)]
+    there = [held(1, subject="y"), held(2, subject="x")]
+    assert uneven([stated(1, subject="x"), stated(2, subject="y")], sent, there) == 1
 
 
 def test_what_a_link_has_not_come_to_waits_and_is_not_due() -> None:
@@ -221,6 +243,7 @@ def trail(**more: Any) -> Trail:
         "sent_node": "a",
         "due_node": "a",
         "due_epoch": "e",
+        **dict.fromkeys(("due_row", "delivery_row", "source_row", "peer_row")),
     }
     ends = {"group": "g", "source": "a", "peer": "b", "type": "t", "id": "e1", "seq": 7, "origin": 1, "due": 1}
     times = {"due_at": 10, "sent_at": 20, "done_at": 21, "held_at": 30}
@@ -234,7 +257,8 @@ def trail(**more: Any) -> Trail:
         ({"held": 1}, DeliveryOutcome.DISPUTED, ["disagreement"]),
         ({"sent": 1, "senders": 1, "held": 1}, DeliveryOutcome.DELIVERED, []),
         ({"sent": 1, "senders": 1}, DeliveryOutcome.DISPUTED, ["disagreement"]),
-        ({"sent": 2, "senders": 1, "repeated": 1, "held": 1}, DeliveryOutcome.DELIVERED, ["duplicate"]),
+        ({"sent": 2, "senders": 1, "repeated": 1, "again": 1, "held": 1}, DeliveryOutcome.DELIVERED, ["duplicate"]),
+        ({"sent": 2, "senders": 1, "repeated": 1, "asked": 1, "held": 1}, DeliveryOutcome.DELIVERED, []),
         ({"sent": 2, "senders": 2, "held": 1}, DeliveryOutcome.DELIVERED, ["loop"]),
         ({"source": "b", "due": 0, "sent": 1, "senders": 1}, DeliveryOutcome.FOREIGN, ["loop"]),
         ({"origin": 0, "due": 0, "held": 1, "seq": 0}, DeliveryOutcome.FOREIGN, ["forged"]),
