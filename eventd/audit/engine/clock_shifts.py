@@ -62,7 +62,12 @@ def _peers(node: str, clocks: ClockOffsets) -> Iterator[tuple[str, Sequence[Cloc
 
 
 def _latest(one: NodeState, other: NodeState, hours: Sequence[ClockOffset]) -> ClockOffset | None:
-    """Return the last known difference of two clocks; None if both nodes have reported for long since then."""
+    """Return the last known difference of two clocks; None if both nodes have reported for long since then.
+
+    None also if the ledgers of the two contradict each other in any of the last hours.
+    """
     last = hours[-1]
+    if any(hour.low - hour.high > SECOND for hour in hours if last.hour - hour.hour <= _NEAR):
+        return None
     reported = min(one.as_of, other.as_of - last.middle)
     return last if reported // HOUR - last.hour <= _NEAR else None

@@ -53,8 +53,9 @@ def words_of_reach(results: StageResults, pairs: Sequence[Pair], now: int) -> It
     if until := results.coverage.proven_until():
         # Once all nodes are closed, nothing can become older.
         in_service = not results.coverage.closed.issuperset(results.coverage.until)
-        age = f", {span((now - until) / SECOND)} before this report" if in_service and now > until else ""
-        yield f"The ledgers of all nodes are complete until {moment(format_time(until))}{age}."
+        age = now - until
+        before = f", {span(age / SECOND)} before this report" if in_service and age > 0 else ""
+        yield f"The ledgers of all nodes are complete until {moment(format_time(until))}{before}."
     receipts, claims = sum(pair.receipts_after for pair in pairs), sum(pair.claims_after for pair in pairs)
     proofs = [
         f"{counted(number, 'delivery', 'deliveries')} by {proof}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
 from typing import Final
 
 from eventd.audit.engine.assemble import StageResults
@@ -81,12 +82,12 @@ def make_nodes(results: StageResults) -> list[NodeReport]:
 
 
 def _skew_of(results: StageResults, node: str) -> Skew | None:
-    """Return how far the node's clock is ahead of the mean of its own and its peers' clocks; None if unknown."""
+    """Return how far the node's clock is ahead of the median of its own and its peers' clocks; None if unknown."""
     others = [hours[-1] for (sender, _), hours in sorted(results.plan.clocks.items()) if sender == node]
     if not others:
         return None
-    mean = sum(one.middle for one in others) / (len(others) + 1)
-    return Skew(ms=-mean / 1000, error_ms=max(one.error for one in others) / 1000)
+    middle = median([0, *(one.middle for one in others)])
+    return Skew(ms=-middle / 1000, error_ms=max(one.error for one in others) / 1000)
 
 
 def make_gaps(results: StageResults) -> list[LostSpan]:

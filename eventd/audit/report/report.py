@@ -202,7 +202,7 @@ class NodeReport(msgspec.Struct, kw_only=True):
     closed_at: str | None = None
     """The time at which an operator declared it out of service."""
     skew: Skew | None = None
-    """The offset of its clock to the mean of its own clock and its peers' clocks."""
+    """The offset of its clock to the median of its own clock and its peers' clocks."""
 
 
 class LostSpan(msgspec.Struct, frozen=True, kw_only=True):

@@ -186,3 +186,11 @@ def test_an_event_that_another_node_relayed_is_no_mention_of_its_source() -> Non
     assert find_mentions(rows, relayed, known).latest == {}
     direct = {NodeEpoch("site-b", "e"): [LedgerSummary(keys=[KeyRequests("site-a", "g", "k", "v2", 1, 0, NOON - 9)])]}
     assert find_mentions(rows, direct, known).latest == {"site-a": Mention(NOON - 9, "site-b", "sent")}
+
+
+def test_ledgers_that_contradict_each_other_about_a_clock_correct_nothing() -> None:
+    false = {
+        ends: [ClockOffset(one.hour, one.low, one.low - HOUR) for one in hours]
+        for ends, hours in measured(HOUR).items()
+    }
+    assert clock_shifts(lake(state(), state("site-b", as_of=NOON + HOUR)), false, NOON, PATIENCE)["site-b"] == 0
