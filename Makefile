@@ -157,8 +157,8 @@ LOCK = $(UV) pip compile pyproject.toml --quiet --generate-hashes --universal --
 lock: ## resolve the lock files anew after a change of pyproject.toml (needs uv; ARGS=--upgrade takes newer versions)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: install it in an environment of its own and name it with make lock UV=/path/to/uv" >&2; exit 1; }
 	$(LOCK) --group dev $(ARGS) --output-file requirements.lock
-	$(LOCK) --extra audit --extra delta --constraint requirements.lock $(ARGS) --output-file requirements-audit.lock
-	echo "pyspark==4.1.0" | $(LOCK) - --extra audit --extra delta --constraint requirements.lock $(ARGS) --output-file requirements-spark-oldest.lock
+	$(LOCK) --extra audit --extra connect --extra delta --constraint requirements.lock $(ARGS) --output-file requirements-audit.lock
+	echo "pyspark==4.1.0" | $(LOCK) - --extra audit --extra connect --extra delta --constraint requirements.lock $(ARGS) --output-file requirements-spark-oldest.lock
 
 clean: ## remove .venv, caches and builds; a node's data stays
 	rm -rf $(VENV) $(OLDEST) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

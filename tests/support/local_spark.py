@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 from eventd.audit.engine.output_lock import hold_location
 from eventd.audit.engine.run import AuditRequest, audit
 from eventd.audit.report.report import Report
-from eventd.audit.spark.session import master_of, own_session
+from eventd.audit.spark.session import own_session
 from eventd.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Partition = list[pa.RecordBatch]
 def run_audit(request: AuditRequest, spark: SparkSession | None = None, *, clock: Clock | None = None) -> Report:
     """Audit a lake by the stand-in, unless Spark is given."""
     session = own_session(spark or cast("SparkSession", LocalSpark()))
-    with hold_location(request.places(master_of(session)).out):
+    with hold_location(request.places(session).out):
         return audit(session, request, clock=clock or SystemClock()).report
 
 

@@ -77,6 +77,31 @@ class Cluster:
         return self._processes.start(name, command, env={**self.env, **small, **env})
 
 
+class ConnectServer:
+    """A server of Spark Connect on this machine, with two cores and its own Java; `address` is that of its port."""
+
+    def __init__(self, processes: Processes) -> None:
+        port = free_port()
+        self.address = f"sc://127.0.0.1:{port}"
+        env = {
+            **quick_spark(processes.directory),
+            "JAVA_HOME": str(java_home()),
+            "SPARK_HOME": str(installed_spark()),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LAUNCHER_OPTS": STARTS_FAST,
+            "SPARK_LOCAL_DIRS": str(processes.directory / "scratch"),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(ROOT),
+        }
+        settings = {"grpc.binding.port": port, "grpc.binding.address": "127.0.0.1"}
+        flags = [word for name, value in settings.items() for word in ("--conf", f"spark.connect.{name}={value}")]
+        server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+        submit = [str(installed_spark() / "bin" / "spark-submit"), "--master", "local[2]", "--driver-memory", "1g"]
+        quiet = ["--conf", "spark.ui.enabled=false"]
+        process = processes.start("connect", [*submit, *quiet, *flags, "--class", server, "spark-internal"], env=env)
+        _wait_for_line(process, "Spark Connect server started")
+
+
 def installed_spark() -> Path:
     """Return the Spark home."""
     import pyspark

@@ -1,6 +1,7 @@
 """Programs in processes of their own, because they are killed or need a Spark of their own.
 
 python -m tests.support.spark_programs follow MASTER LAKE FOLDER   stream a lake into FOLDER/rows, until killed
+python -m tests.support.spark_programs query SERVER LAKE            count deliveries through Spark Connect
 python -m tests.support.spark_programs archive                     write the classes for a fast start, see `CLASSES`
 """
 
@@ -11,7 +12,9 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+from eventd.audit.source import register
 from eventd.audit.spark.session import open_session
+from eventd.audit.views import register_views
 from tests.support.spark import CLASSES, MEMORY, OPTIONS, QUICK, QUIET
 
 
@@ -21,6 +24,15 @@ def follow(master: str, lake: str, folder: str) -> None:
         rows = rows.select("node", "number")
         writer = rows.writeStream.format("parquet").option("checkpointLocation", f"{folder}/checkpoint")
         writer.start(f"{folder}/rows").awaitTermination()
+
+
+def query(server: str, lake: str) -> None:
+    with open_session(server, app="query") as spark:
+        register(spark)
+        rows = spark.read.format("eventd").option("book", "deliveries").load(lake).count()
+        register_views(spark, lake)
+        (seen,) = spark.sql("SELECT count(*) FROM deliveries").collect()
+        print(f"{rows} deliveries by the source, {seen[0]} by the views")  # noqa: T201
 
 
 def archive() -> None:
@@ -49,4 +61,4 @@ def _unchanged(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    {"follow": follow, "archive": archive}[sys.argv[1]](*sys.argv[2:])
+    {"follow": follow, "query": query, "archive": archive}[sys.argv[1]](*sys.argv[2:])

@@ -38,7 +38,16 @@ from eventd.audit.review.earlier import EarlierReport
 from eventd.audit.review.marks import MarkedFindings, check_baseline, mark_findings
 from eventd.audit.spark.access import Access
 from eventd.audit.spark.locations import Location
-from eventd.audit.spark.session import expected_master, last_cause, master_of, open_session, own_session, quiet
+from eventd.audit.spark.masters import is_server, without_parameters
+from eventd.audit.spark.session import (
+    expected_master,
+    is_remote,
+    last_cause,
+    master_of,
+    open_session,
+    own_session,
+    quiet,
+)
 from eventd.errors import EventdError
 from eventd.lake.address import shown
 from eventd.lake.inventory import lake_state
@@ -101,10 +110,12 @@ class AuditRequest:
         """Return the terms by which receipts are checked."""
         return ReceiptTerms(self.receipts, self.keys)
 
-    def places(self, master: str) -> Places:
-        """Return where lake and output are, for the Spark of this master."""
-        lake, out = (Location(url, self.access.is_by_spark(url, master)) for url in (self.lake, self.out))
-        return Places(lake, out)
+    def places(self, spark: SparkSession | None = None) -> Places:
+        """Return where lake and output are, for a running Spark, or as far as it is known before it runs."""
+        master = expected_master(self.master) if spark is None else master_of(spark)
+        remote = is_server(self.master) if spark is None else is_remote(spark)
+        lake = Location(self.lake, self.access.is_by_spark(self.lake, master))
+        return Places(lake, Location(self.out, self.access.writes_by_spark(self.out, master, remote=remote)))
 
     @property
     def hours(self) -> tuple[int, int]:
@@ -160,7 +171,7 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
     Conflict if the output holds an audit of another lake (unless `full`). Errors of Spark pass through unchanged.
     """
     watch, begun = _Stopwatch(clock), clock.monotonic()
-    places = request.places(master_of(session))
+    places = request.places(session)
     out = places.out.open(session)
     with watch.stage("survey"):
         lake = places.lake.open(session)
@@ -222,7 +233,7 @@ def run_on(request: AuditRequest, *, progress: bool = False) -> Report:
     Raises like `audit`, `open_session` and `prepare_delta`, and Conflict if another process writes to the output; a
     failure inside of Spark is an EventdError with a message of one line.
     """
-    places = request.places(expected_master(request.master))
+    places = request.places()
     if request.table_format is TableFormat.DELTA:  # report errors before Spark starts
         prepare_delta(request.out)
     if not places.by_spark:
@@ -385,7 +396,7 @@ def _settings(request: AuditRequest) -> Settings:
         fail_on=tuple(one.text for one in request.conditions),
         since=None if request.since is None else format_time(request.since),
         until=None if request.until is None else format_time(request.until),
-        master=request.master,
+        master=without_parameters(request.master),
         patience=request.patience / SECOND,
         recheck=request.recheck,
         receipts=request.receipts,

@@ -23,9 +23,8 @@ from eventd.audit.engine.state import open_state
 from eventd.audit.report.report import Report
 from eventd.audit.source.options import STATES
 from eventd.audit.spark.session import (
-    expected_master,
+    is_remote,
     last_cause,
-    master_of,
     open_session,
     own_session,
     quiet,
@@ -108,7 +107,7 @@ def stream_on(request: StreamRequest, listener: Listener) -> None:
     LakeUnusable and Conflict like `run_on`; Invalid if no checkpoint can be kept; LakeUnavailable with `once`, or if
     the output cannot be locked (otherwise, it is retried); EventdError for a failure inside of Spark.
     """
-    places = request.audit.places(expected_master(request.audit.master))
+    places = request.audit.places()
     place = checkpoint_of(request)
     if not places.by_spark:  # report errors of the lake before Spark starts
         with contextlib.suppress(*(() if request.once else (LakeUnavailable,))):
@@ -136,7 +135,7 @@ def checkpoint_of(request: StreamRequest) -> str:
     if request.checkpoint:
         given = request.checkpoint
         return given if "://" in given else f"file://{connect(given).locate('')}".rstrip("/")
-    out = request.audit.places(expected_master(request.audit.master)).out
+    out = request.audit.places().out
     if out.by_spark:
         return out.for_spark(CHECKPOINT)
     storage = out.open()
@@ -166,7 +165,7 @@ class Stream:
         self, spark: SparkSession, request: StreamRequest, listener: Listener, *, clock: Clock | None = None
     ) -> None:
         self._session = own_session(spark)
-        self._places = request.audit.places(master_of(spark))
+        self._places = request.audit.places(spark)
         self._reports: dict[tuple[str, str], int] = {}
         self._request = request
         self._listener = listener
@@ -208,6 +207,9 @@ class Stream:
         """
         begun, self._failure = self._batches, None
         self._final = self._opened()
+        if is_remote(self._session):
+            self._poll()
+            return
         try:
             query = self._start()
             try:
@@ -222,6 +224,20 @@ class Stream:
         except Exception as error:  # Spark's exceptions have no common base class
             if not self._listener.ended:
                 raise self._reason(error, begun) from None
+
+    def _poll(self) -> None:
+        """Audit whenever a node has reported, without a query of Spark: Spark Connect would run batches elsewhere."""
+        while not self._listener.ended:
+            try:
+                if self._has_news():
+                    self._audit()
+                else:
+                    self._audit_silence()
+            except NotFound as error:
+                raise self._as_unavailable(error) from None
+            if self._request.once:
+                return
+            self._wait(self._request.every / SECOND)
 
     def _audit_silence(self) -> None:
         """Audit if the last audit is older than patience and `every`: Spark starts batches only for new reports."""
@@ -265,9 +281,7 @@ class Stream:
         return rows.load(self._request.audit.lake)
 
     def _has_news(self) -> bool:
-        """Return whether a node has reported since the last call; True if Spark looks for reports itself."""
-        if not self._places.lake.by_spark:
-            return True
+        """Return whether a node has reported since the last call."""
         files = state_files(self._places.lake.open(self._session))
         found = {
             (file.slug, file.epoch): file.state.as_of if isinstance(file.state, NodeState) else 0 for file in files
@@ -290,7 +304,7 @@ class Stream:
         """
         try:
             if not self._listener.ended:
-                if self._has_news():
+                if not self._places.lake.by_spark or self._has_news():
                     self._audit()
                 return
         except BaseException as error:

@@ -16,8 +16,12 @@ class Access(StrEnum):
     FSSPEC = "fsspec"
     SPARK = "spark"
 
+    def writes_by_spark(self, url: str, master: str, *, remote: bool) -> bool:
+        """Return whether Spark writes at an address. Through Spark Connect (`remote`) it could write only tables."""
+        return not remote and self.is_by_spark(url, master)
+
     def is_by_spark(self, url: str, master: str) -> bool:
-        """Return whether Spark reads and writes at a path or an address, with this master (empty: this machine).
+        """Return whether Spark reads at a path or an address, with this master (empty: this machine).
 
         A path is one that every machine has, so Python opens it, unless SPARK asks for the other way.
         """

@@ -10,6 +10,8 @@ from eventd.errors import MissingExtra
 GENERATING: Final = ("numpy", "pyarrow", "fsspec")
 """The packages needed to generate ledgers."""
 AUDITING: Final = (*GENERATING, "pandas", "pyspark")
+CONNECTING: Final = "grpc"
+"""The package that a session of Spark Connect needs in addition."""
 
 
 def require(*packages: str) -> None:
@@ -20,5 +22,5 @@ def require(*packages: str) -> None:
         except ModuleNotFoundError as error:
             raise MissingExtra(
                 f"the audit needs the package {error.name}, which is not installed",
-                hint="in a clone: pip install '.[audit]'",
+                hint=f"in a clone: pip install '.[{'audit,connect' if package == CONNECTING else 'audit'}]'",
             ) from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,11 +12,10 @@ from importlib import import_module
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
-from eventd.audit.spark.extra import require
+from eventd.audit.spark.extra import CONNECTING, require
 from eventd.audit.spark.java import java_home
-from eventd.errors import EventdError, Invalid
+from eventd.audit.spark.masters import SparkUnavailable, check_master, is_local, is_server
 from eventd.settings.environment import export_variables, java_environment
 
 if TYPE_CHECKING:
@@ -27,12 +25,6 @@ LOCAL: Final = "local[*]"
 """All cores of this machine, in one process."""
 
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]", "::1")
-_MASTER: Final = re.compile(
-    r"(local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|spark://.+|k8s://.+)$", re.ASCII
-)
-_CONNECT_TIMEOUT: Final = 5.0
-"""Seconds to wait for a master to accept a connection."""
 _EXIT_TIMEOUT: Final = 60.0
 """Seconds to wait for Java to exit."""
 
@@ -57,12 +49,6 @@ _NOISY: Final = (
 """Loggers that report each failed query and task, and each batch that takes longer than the interval."""
 
 
-class SparkUnavailable(EventdError):
-    """Spark could not be started, or its master does not answer."""
-
-    code = "spark_unavailable"
-
-
 @contextlib.contextmanager
 def open_session(
     master: str | None = LOCAL,
@@ -82,7 +68,7 @@ def open_session(
     executors. `conf` is applied last and may set anything. Under `spark-submit`, which chooses them itself,
     `master`, `memory`, `scratch` and `packages` have no effect, and Java is left running. If this process
     has an active session, as in a notebook, that one is used, with the time zone set to UTC and no other argument
-    applied, and left open.
+    applied, and left open. A `master` of `sc://HOST:PORT` is a server of Spark Connect, to which only `master` applies.
 
     Raises MissingExtra, JavaNotFound, Invalid for an invalid master, and SparkUnavailable.
     """
@@ -91,6 +77,10 @@ def open_session(
     if running is not None:
         running.conf.set("spark.sql.session.timeZone", "UTC")
         yield running
+        return
+    if master is not None and is_server(master):
+        with _connected(sql, master) as remote:
+            yield remote
         return
     submitted = _is_submitted()
     with contextlib.ExitStack() as stack:
@@ -101,6 +91,26 @@ def open_session(
         settings = _merged(settings, conf or {})
         stack.callback(_stop, keep_java=submitted)
         yield _start(sql.SparkSession, settings)
+
+
+@contextlib.contextmanager
+def _connected(sql: Any, address: str) -> Iterator[SparkSession]:
+    """Open a session at a server of Spark Connect, and close it at the end; the server keeps running."""
+    require(CONNECTING)
+    check_master(address)
+    try:
+        session = sql.SparkSession.builder.remote(address).getOrCreate()
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+    except Exception as error:  # errors of gRPC have no base class of their own
+        raise SparkUnavailable(
+            f"the server of Spark Connect opens no session: {last_cause(str(error))}",
+            hint="see its log; --master is sc://HOST:PORT, and after it /;token=… where the server needs one",
+        ) from None
+    try:
+        yield session
+    finally:
+        with contextlib.suppress(Exception):
+            session.stop()
 
 
 def _merged(settings: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, str]:
@@ -119,7 +129,7 @@ def _launch_settings(master: str, memory: str, place: Path, packages: Sequence[P
 
     Exports the variables that Spark reads only from the environment.
     """
-    _check_master(master)
+    check_master(master)
     export_variables(
         {"JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     )
@@ -131,54 +141,10 @@ def _launch_settings(master: str, memory: str, place: Path, packages: Sequence[P
         "spark.sql.warehouse.dir": str(place / "warehouse"),
         "spark.submit.pyFiles": ",".join(map(str, packages)),
     }
-    if _is_local(master):
+    if is_local(master):
         export_variables({"SPARK_LOCAL_IP": "127.0.0.1"})
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return settings
-
-
-def _is_local(master: str) -> bool:
-    if master.startswith("local"):
-        return True
-    return all(host in _LOOPBACK for host, _ in _addresses(master)) and master.startswith("spark://")
-
-
-def _addresses(master: str) -> list[tuple[str, int]]:
-    """Return host and port of each master in `spark://host:port,host:port`. Raises Invalid."""
-    try:
-        parts = [urlsplit(f"spark://{part}") for part in master.removeprefix("spark://").split(",")]
-        return [(part.hostname or "", part.port or 7077) for part in parts]
-    except ValueError:
-        raise _invalid_master(master) from None
-
-
-def _invalid_master(master: str) -> Invalid:
-    return Invalid(
-        f"--master {master} is not a Spark master",
-        hint="write local[*], local-cluster[2,1,1024], spark://host:7077, yarn or k8s://…",
-    )
-
-
-def _check_master(master: str) -> None:
-    """Check the form of a master; for `spark://`, also that one of its addresses accepts a connection.
-
-    Spark itself would retry for a minute, and then report a misleading error. Raises Invalid and SparkUnavailable.
-    """
-    if _MASTER.match(master) is None:
-        raise _invalid_master(master)
-    if not master.startswith("spark://"):
-        return
-    refused = []
-    for address in _addresses(master):
-        try:
-            socket.create_connection(address, timeout=_CONNECT_TIMEOUT).close()
-            return
-        except OSError as error:
-            refused.append(f"{address[0]}:{address[1]}: {error.strerror or error}")
-    raise SparkUnavailable(
-        f"no Spark master answers at {master} ({'; '.join(refused)})",
-        hint="start the master, or omit --master to run on this machine alone",
-    )
 
 
 def _start(kind: type[SparkSession], settings: Mapping[str, str]) -> SparkSession:
@@ -218,6 +184,11 @@ def expected_master(given: str) -> str:
     return given or ("spark-submit" if _is_submitted() else "")
 
 
+def is_remote(spark: SparkSession) -> bool:
+    """Return whether a session is one of Spark Connect, whose JVM is that of a server."""
+    return getattr(spark, "sparkContext", None) is None
+
+
 def master_of(spark: SparkSession) -> str:
     """Return the master of a running Spark, such as `local[*]`."""
     return spark.conf.get("spark.master") or ""
@@ -225,9 +196,8 @@ def master_of(spark: SparkSession) -> str:
 
 def cores_of(spark: SparkSession) -> int:
     """Return the number of cores on which a running Spark runs tasks."""
-    context = getattr(spark, "sparkContext", None)  # not there with Spark Connect
-    if context is not None:
-        return int(context.defaultParallelism)
+    if not is_remote(spark):
+        return int(spark.sparkContext.defaultParallelism)
     from pyspark.sql.functions import spark_partition_id
 
     # Spark makes a range of as many partitions.
@@ -250,9 +220,8 @@ def quiet(spark: SparkSession) -> Iterator[None]:
     bridge = [logging.getLogger(name) for name in ("py4j.clientserver", "py4j.java_gateway")]
     bridge.append(PySparkLogger.getLogger("SQLQueryContextLogger"))  # of its own kind, or Spark cannot use it
     before = [one.level for one in bridge]
-    context = getattr(spark, "sparkContext", None)
-    if context is not None:  # the log of Spark Connect is on its server
-        log4j: Any = context._jvm.org.apache.logging.log4j
+    if not is_remote(spark):  # the log of Spark Connect is on its server
+        log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
         for name in _NOISY:
             log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
     for one in bridge:
@@ -266,9 +235,8 @@ def quiet(spark: SparkSession) -> Iterator[None]:
 
 def silence_log(spark: SparkSession) -> None:
     """Switch off the log of a Spark that is about to stop; with Spark Connect, the log is the server's."""
-    context = getattr(spark, "sparkContext", None)
-    if context is not None:
-        context.setLogLevel("OFF")
+    if not is_remote(spark):
+        spark.sparkContext.setLogLevel("OFF")
 
 
 def last_cause(text: str) -> str:

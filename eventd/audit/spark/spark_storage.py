@@ -22,7 +22,7 @@ from eventd.lake.layout import TEMPORARY
 from eventd.lake.storage import FileDraft, StoredFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Row, SparkSession
 
 OBJECT_STORES: Final = frozenset({"s3a", "s3n", "gs", "oss", "cosn", "obs"})
 """Schemes of stores in which a file appears whole when it is closed, and renaming is a copy."""
@@ -44,7 +44,7 @@ class SparkStorage:
     def list(self, folder: str) -> list[StoredFile]:
         with self._trouble(f"list {folder}"):
             try:
-                rows = self._files([folder]).select("path", "length").collect()
+                rows = self._collect([folder], "length")
             except NotFound:
                 return []
         return sorted(StoredFile(self._relative(row.path), row.length) for row in rows)
@@ -96,14 +96,15 @@ class SparkStorage:
     def _relative(self, address: str) -> str:
         return path_below(self._folder, address)
 
-    def _files(self, paths: Sequence[str]) -> DataFrame:
-        """Return a frame of the files at and below these paths. Raises NotFound if one is missing."""
+    def _collect(self, paths: Sequence[str], column: str) -> Sequence[Row]:
+        """Return the `path` and one more column of the files at and below these paths. Raises NotFound for a missing
+        path."""
         from pyspark.errors import AnalysisException
 
         reader = self._spark.read.format("binaryFile").option("recursiveFileLookup", "true")
         try:
-            return reader.load([self.locate(path) for path in paths])
-        except AnalysisException as error:
+            return reader.load([self.locate(path) for path in paths]).select("path", column).collect()
+        except AnalysisException as error:  # when the frame is made, or with Spark Connect when it is collected
             if error.getCondition() == "PATH_NOT_FOUND":
                 raise NotFound(f"a file is missing in the lake at {self.url}") from None
             raise
@@ -111,8 +112,7 @@ class SparkStorage:
     def _contents(self, paths: Sequence[str]) -> dict[str, bytes]:
         if not paths:
             return {}
-        rows = self._files(paths).select("path", "content").collect()
-        return {self._relative(row.path): bytes(row.content) for row in rows}
+        return {self._relative(row.path): bytes(row.content) for row in self._collect(paths, "content")}
 
     @cached_property
     def _java(self) -> _JavaFiles:

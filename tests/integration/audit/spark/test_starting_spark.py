@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from eventd.audit.spark import extra, session
-from eventd.audit.spark.session import SparkUnavailable, last_cause, open_session
+from eventd.audit.spark.masters import SparkUnavailable
+from eventd.audit.spark.session import last_cause, open_session
 from eventd.errors import Invalid, MissingExtra
 from tests.support.ports import free_port
 
 
 @pytest.mark.parametrize(
-    "master", ["", "localhost", "local[x]", "local[2", "http://host:7077", "spark://", "spark://h:x"]
+    "master", ["", "localhost", "local[x]", "local[2", "http://host:7077", "spark://", "spark://h:x", "sc://h:x"]
 )
 def test_what_is_no_master_is_refused_before_anything_is_started(master: str) -> None:
     with pytest.raises(Invalid, match="is not a Spark master") as refused, open_session(master or "?", app="test"):
