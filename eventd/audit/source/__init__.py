@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from eventd.audit.source.options import read_options
-from eventd.audit.source.readers import LedgerReader, LedgerStream
+from eventd.audit.source.readers import FilteringReader, LedgerReader, LedgerStream
 from eventd.audit.source.spark_columns import spark_schema
 from eventd.audit.source.states import StatesReader, StatesStream, states_schema
 
@@ -38,7 +38,9 @@ class EventdSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options)
-        return StatesReader(options, schema) if options.states else LedgerReader(options, schema)
+        if options.states:
+            return StatesReader(options, schema)
+        return (FilteringReader if options.push_filters else LedgerReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = read_options(self.options)

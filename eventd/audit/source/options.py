@@ -48,8 +48,8 @@ class SourceOptions(NamedTuple):
     `rows_per_partition` is about how many rows a task reads, `rows_per_batch` about how many a stream's batch takes
     (0: no limit). `places` are lakes, addresses of nodes or databases, as `where` says; with `in_files`, files that
     hold the address of a database. Tasks read secrets from files, because Spark sends options in clear text.
-    `states`: read the states of nodes instead of the ledger `book`. `conditions` are those of a query, which no option
-    names: rows that do not meet them need not be read.
+    `states`: read the states of nodes instead of the ledger `book`. `push_filters`: use the conditions of the query.
+    `conditions` are these, which no option names: rows that do not meet them need not be read.
     """
 
     where: OriginKind
@@ -65,6 +65,7 @@ class SourceOptions(NamedTuple):
     starting: Starting = Starting.EARLIEST
     payloads: bool = False
     states: bool = False
+    push_filters: bool = False
     conditions: tuple[RowCondition, ...] = ()
 
     def wants(self, node: str, epoch: str) -> bool:
@@ -77,7 +78,7 @@ class SourceOptions(NamedTuple):
 
 NAMES: Final = (
     *("lake", "url", "database", "databaseFile", "book", "node", "epoch", "keyFile"),
-    *("rowsPerPartition", "maxRowsPerBatch", "onGap", "startingOffsets", "payloads"),
+    *("rowsPerPartition", "maxRowsPerBatch", "onGap", "startingOffsets", "payloads", "pushFilters"),
 )
 """All options as documented. Spark ignores case; underscores are ignored, too."""
 STATES: Final = "states"
@@ -118,6 +119,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         starting=_choice(given, "startingOffsets", Starting, Starting.EARLIEST),
         payloads=_choice(given, "payloads", YesNo, YesNo.NO) is YesNo.YES,
         states=states,
+        push_filters=_choice(given, "pushFilters", YesNo, YesNo.NO) is YesNo.YES,
     )
 
 

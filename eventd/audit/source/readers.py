@@ -6,7 +6,7 @@ the checkpoint, and requests the same numbers again after a crash: rows never ch
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types
@@ -40,11 +40,7 @@ Offset = dict[str, int]
 
 
 class LedgerReader(DataSourceReader):
-    """Reads once all rows of the selected ledgers that exist when the query is planned.
-
-    With `spark.sql.python.filterPushdown.enabled`, it leaves out ledgers, segments and rows that do not meet the
-    conditions of the query.
-    """
+    """Reads once all rows of the selected ledgers that exist when the query is planned."""
 
     def __init__(self, options: SourceOptions, schema: types.StructType) -> None:
         check_columns(options.book, schema)
@@ -67,30 +63,18 @@ class LedgerReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, self._schema, partition)
 
-    @property
-    def pushFilters(self) -> _FilterPush:
-        return _FilterPush(self)
 
-    def use_filters(self, filters: Iterable[Any]) -> None:
-        """Leave out rows that do not meet these filters of Spark, as far as they can be used."""
-        conditions = tuple(read_conditions(filters, self._schema.names))
-        self._options = self._options._replace(conditions=conditions)
+class FilteringReader(LedgerReader):
+    """Reads like `LedgerReader`, but no ledgers, segments and rows that do not meet the conditions of the query.
 
-
-class _FilterPush:
-    """The method `pushFilters` of a reader.
-
-    Spark refuses a reader with a method of its own while the setting is off, instead of not calling it, and
-    recognizes the inherited one by `__func__`. So this passes for the inherited one.
+    Only for a DataFrame that one query uses: Spark 4.1 to 4.3 keep the conditions, and the partitions that were planned
+    by them, for all queries of a DataFrame.
     """
 
-    def __init__(self, reader: LedgerReader) -> None:
-        self._reader = reader
-        self.__func__ = DataSourceReader.pushFilters
-
-    def __call__(self, filters: Collection[Any]) -> Collection[Any]:
-        """Have the reader use the filters, and return all of them: Spark is to check them again."""
-        self._reader.use_filters(filters)
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        """Note the filters that can be used, and return all of them: Spark is to check them again."""
+        conditions = tuple(read_conditions(filters, self._schema.names))
+        self._options = self._options._replace(conditions=conditions)
         return filters
 
 

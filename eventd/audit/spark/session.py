@@ -33,7 +33,7 @@ _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.python.filterPushdown.enabled": "true",  # the source "eventd" reads fewer rows by it
+    "spark.sql.python.filterPushdown.enabled": "true",  # for the option pushFilters of the source
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.debug.maxToStringFields": "1000",  # Spark warns if a schema has more columns than this
     "spark.ui.enabled": "false",

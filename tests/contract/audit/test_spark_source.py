@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from eventd.audit.source import EventdSource, register
@@ -76,6 +76,10 @@ def test_a_program_that_was_only_sent_along_registers_it(spark: SparkSession, la
     assert numbers(rows) == [("site-b", number) for number in range(1, 51)]
 
 
+def filtering(spark: SparkSession) -> DataFrameReader:
+    return spark.read.format("eventd").option("pushFilters", "true")
+
+
 CONDITIONS = [
     ("node = 'site-b'", 50),
     ("node IN ('site-b', 'site-c') AND number > 45", 5),
@@ -93,25 +97,38 @@ CONDITIONS = [
 def test_conditions_that_are_pushed_down_select_the_same_rows(
     spark: SparkSession, lake: str, condition: str, count: int
 ) -> None:
-    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
-    assert spark.read.format("eventd").load(lake).where(condition).count() == count
-
-
-def test_a_session_without_push_down_reads_every_row(spark: SparkSession, lake: str) -> None:
-    own = spark.newSession()
-    own.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    rows = own.read.format("eventd").load(lake).where("node = 'site-b' AND number > 45")
-    assert scanned(rows, "numOutputRows") == EVENTS + 50
-    assert numbers(rows) == [("site-b", number) for number in range(46, 51)]
+    assert filtering(spark).load(lake).where(condition).count() == count
 
 
 def test_what_a_query_excludes_is_not_read(spark: SparkSession, lake: str) -> None:
-    rows = spark.read.format("eventd").option("rowsPerPartition", "100").load(lake)
-    assert rows.rdd.getNumPartitions() == 5
-    assert rows.where("node = 'site-b'").rdd.getNumPartitions() == 1
-    assert rows.where("number > 100 AND number <= 250 AND node = 'site-a'").rdd.getNumPartitions() == 2
-    assert scanned(rows.where("number = 7"), "numOutputRows") == 2
-    assert scanned(rows.where("group = 'w' AND id = 'nothing'"), "numOutputRows") == 0
+    def partitions(condition: str) -> int:
+        rows = filtering(spark).option("rowsPerPartition", "100").load(lake)
+        return rows.where(condition).rdd.getNumPartitions()
+
+    assert partitions("true") == 5
+    assert partitions("node = 'site-b'") == 1
+    assert partitions("number > 100 AND number <= 250 AND node = 'site-a'") == 2
+    assert scanned(filtering(spark).load(lake).where("number = 7"), "numOutputRows") == 2
+    assert scanned(filtering(spark).load(lake).where("group = 'w' AND id = 'nothing'"), "numOutputRows") == 0
+
+
+def test_without_the_option_the_queries_of_one_data_frame_do_not_affect_each_other(
+    spark: SparkSession, lake: str
+) -> None:
+    """Spark would apply the conditions of the first one to all later ones."""
+    rows = spark.read.format("eventd").load(lake)
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+    assert [rows.where(f"node = 'site-{name}'").count() for name in "ab"] == [EVENTS, 50]
+    assert rows.count() == EVENTS + 50
+    assert rows.where("node = 'site-a'").union(rows.where("node = 'site-b'")).count() == EVENTS + 50
+    assert scanned(rows.where("node = 'site-b'"), "numOutputRows") == EVENTS + 50
+
+
+def test_the_option_needs_the_setting_of_spark(spark: SparkSession, lake: str) -> None:
+    own = spark.newSession()
+    own.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    with pytest.raises(PySparkException, match="filterPushdown"):
+        filtering(own).load(lake).where("number = 7").count()
 
 
 def test_what_is_available_is_taken_in_batches_and_only_once(spark: SparkSession, lake: str, tmp_path: Path) -> None:
