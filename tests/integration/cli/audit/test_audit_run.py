@@ -218,6 +218,13 @@ def test_what_is_no_condition_is_refused_with_what_is_one(unstarted: Audit, lake
     assert told.endswith("new, unproven, stale, or completeness<99.99)")
 
 
+def test_files_without_keys_are_refused_before_the_audit_begins(unstarted: Audit, lakes: Path, tmp_path: Path) -> None:
+    (tmp_path / "keys.yaml").write_text(SLO.format(name="edge", fail=120))
+    told = unstarted.refuses(lakes / "sound", "--keys", str(tmp_path / "keys.yaml"))
+    assert "keys.yaml: no EventGroup with a key" in told
+    assert "none.yaml" in unstarted.refuses(lakes / "sound", "--keys", str(tmp_path / "none.yaml"))
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
