@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import pyarrow as pa
+from msgspec.structs import replace
 
+from eventd.lake.manifest import NodeState
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
-from eventd.lake.writer import Segment, write_segment
+from eventd.lake.writer import Segment, write_segment, write_state
 
 
 def segments_of(storage: Storage, node: str, book: Ledger) -> list[Segment]:
@@ -40,3 +43,40 @@ def _erased(
         if any(chosen):
             yield from table.filter(pa.array(chosen)).to_pylist()
             rewrite(storage, segment, table.filter(pa.array([not one for one in chosen])))
+
+
+def change_state(storage: Storage, node: str, **fields: object) -> NodeState:
+    """Replace fields of the latest state of a node, and return it as it is now."""
+    states = [one for one in survey(storage).nodes if one.node == node]
+    state = replace(max(states, key=lambda one: one.began_at), **fields)
+    write_state(storage, state)
+    return state
+
+
+class CutSegment(NamedTuple):
+    """A removed segment, and whether events entered the federation at the node in it."""
+
+    segment: Segment
+    own: bool
+
+
+def cut_ledger(storage: Storage, node: str, book: Ledger) -> CutSegment:
+    """Remove the last segment of a node's ledger, let its state promise no more than the rest, and return the segment.
+
+    For `events`, the state also says that the log and its groups end there.
+    """
+    *kept, last = segments_of(storage, node, book)
+    own = book is Ledger.EVENTS and any(row["own"] for row in read_segment(storage, last, ["own"]).to_pylist())
+    storage.delete([last.place.manifest, last.place.data])
+    state = change_state(storage, node)
+    upto = last.place.after
+    fields: dict[str, object] = {
+        "segments": {**state.segments, book: replace(state.segments[book], upto=upto)},
+        "books": {**state.books, book: upto},
+    }
+    if book is Ledger.EVENTS:
+        seqs = [row["seq"] for one in kept for row in read_segment(storage, one, ["seq"]).to_pylist()]
+        groups = tuple(replace(group, last_seq=max(seqs, default=0)) for group in state.groups)
+        fields |= {"head": upto, "groups": groups}
+    change_state(storage, node, **fields)
+    return CutSegment(last, own)

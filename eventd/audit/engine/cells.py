@@ -21,6 +21,7 @@ from eventd.audit.engine.counts import Key, Sums, add_up, count, key_of, parts
 from eventd.audit.engine.link_rows import COLUMNS, LinkRow, RowSelector
 from eventd.audit.engine.row_hash import contents, outlines
 from eventd.lake.layout import MINUTE
+from eventd.runtime.clock import SECOND
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -327,16 +328,18 @@ def batch_cells(
     what: Measure,
     ends: Mapping[str, Words],
     ids: Numbers,
+    events: Numbers,
     digests: Numbers,
     first: Numbers,
     last: Numbers,
 ) -> pa.Table:
     """Return a cell for each batch: `total` is a hash of its id, `high` the first 64 bits of its receipt's digest.
 
-    `low` is the time `first` (microseconds), `time` the hour since 1970 of the time `last`.
+    `n` is the number of events that the receiver recorded or had already. `low` is the time `first` (microseconds),
+    `time` the hour since 1970 of the time `last`, and `bin` its second in this hour.
     """
     cells = _Cells(segment)
-    cells.add(what, ends, last // HOUR, np.ones(len(ids), np.int64), total=ids, low=first, high=digests)
+    cells.add(what, ends, last // HOUR, events, bin=last % HOUR // SECOND, total=ids, low=first, high=digests)
     return cells.table()
 
 

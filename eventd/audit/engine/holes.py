@@ -8,7 +8,7 @@ erased, from the database of the node before they were shipped, or from the lake
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -50,11 +50,12 @@ def find_holes(
     survey: Survey,
     runs: Mapping[str, Sequence[SeqRun]],
     summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
+    rolled_back: Collection[NodeEpoch] = (),
 ) -> list[Hole]:
     """Return the holes of all ledgers `events`, by node, epoch, group and seq.
 
     `runs`: those of the segments that were read, by name; what the others hold is not known. `summaries` are those of
-    the ledgers of gaps.
+    the ledgers of gaps. `rolled_back`: ledgers whose end is known to be gone.
     """
     states = {NodeEpoch(state.node, state.epoch): state for state in survey.nodes}
     segments: defaultdict[NodeEpoch, list[Segment]] = defaultdict(list)
@@ -67,7 +68,7 @@ def find_holes(
             gaps[owner.node, gap.gap_epoch].append(gap)
     found: list[Hole] = []
     for owner in sorted({*states, *segments}):
-        walk = _Walk(owner, states.get(owner), gaps[owner])
+        walk = _Walk(owner, states.get(owner), gaps[owner], ends=owner not in rolled_back)
         found += walk.all_holes(sorted(segments[owner], key=lambda one: one.place.after), runs)
     return found
 
@@ -85,12 +86,14 @@ class _Walk:
     """A walk over the segments of one epoch's `events`, in order.
 
     `seen`: the groups whose events are known without interruption up to the last one. `begun`: everything from the
-    first position on is known, so that a group that was not seen yet has no event so far.
+    first position on is known, so that a group that was not seen yet has no event so far. `ends`: whether the last
+    event of the ledger is the last that the node recorded.
     """
 
     owner: NodeEpoch
     state: NodeState | None
     gaps: Sequence[DeclaredGap]
+    ends: bool
     seen: dict[str, _Seen] = field(default_factory=dict)
     begun: bool = False
     found: list[tuple[Hole, Segment | None]] = field(default_factory=list)
@@ -106,7 +109,7 @@ class _Walk:
             for run in sorted(runs.get(segment.place.name, ()), key=lambda run: run.first_position):
                 self._meet(run, segment)
             reach = segment.place.upto
-        if promised is None or reach >= promised.upto:
+        if self.ends and (promised is None or reach >= promised.upto):
             self._end()
         by_group: defaultdict[str, list[Hole]] = defaultdict(list)
         for hole, behind in self.found:

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 RECEIPT_COLUMNS: Final = (
     *("number", "node", "group", "peer", "batch_id", "after", "upto", "repair", "selector_version", "selection"),
     *("attempts", "sent_at", "acked_at", "peer_recorded_at", "status", "protocol", "key_id", "receipt_alg"),
-    "receipt_digest",
+    *("receipt_digest", "accepted", "duplicates"),
 )
 INBOUND_COLUMNS: Final = (
-    *("node", "group", "peer", "batch_id", "after", "upto", "repair", "key_id", "recorded_at", "receipt_digest"),
+    *("node", "group", "peer", "batch_id", "link_epoch", "after", "upto", "repair", "accepted", "duplicates"),
+    *("key_id", "recorded_at", "receipt_digest"),
 )
 _ODD: Final = 0x9E3779B97F4A7C15 - (1 << 64)
 CALLBACK: Final = "callback"
@@ -99,6 +100,26 @@ class RefusalCount(msgspec.Struct, array_like=True):
     last: int
 
 
+class LinkReach(msgspec.Struct, array_like=True):
+    """How far batches had brought a node, from rows of `inbound` that no repair sent.
+
+    `marks`: (position, time in microseconds), one for each minute: the highest position of the sender's log in this
+    epoch that a batch covered, and when the node recorded the last batch of that minute, by its clock.
+    """
+
+    sender: str
+    epoch: str
+    marks: list[tuple[int, int]]
+
+
+class StoredBatches(msgspec.Struct, array_like=True):
+    """Batches of one minute with events that the node recorded: the first and last time (microseconds), how many."""
+
+    first: int
+    last: int
+    events: int
+
+
 class LedgerSummary(msgspec.Struct):
     """The summary of one segment of a small ledger.
 
@@ -113,6 +134,8 @@ class LedgerSummary(msgspec.Struct):
     gaps: list[DeclaredGap] = []
     refused: list[RefusalCount] = []
     receipts: ReceiptResults = msgspec.field(default_factory=ReceiptResults)
+    reached: list[LinkReach] = []
+    stored: list[StoredBatches] = []
 
 
 def summarize(book: Ledger, table: Columns, *, limit: int) -> LedgerSummary:
@@ -133,7 +156,8 @@ def hash_of(text: str) -> int:
 def sum_batches(segment: str, book: Ledger, table: Columns) -> pa.Table:
     """Return a cell for each batch with a receipt, from `receipts` of its sender or `inbound` of its receiver.
 
-    The digest of a cell stands for the receipt and for the range of the batch: both nodes record both.
+    It counts the events that the receiver recorded or had already. The digest of a cell stands for the receipt and for
+    the range of the batch: both nodes record both.
     """
     digest = table.words("receipt_digest")
     signed = digest.where(bool)
@@ -142,13 +166,14 @@ def sum_batches(segment: str, book: Ledger, table: Columns) -> pa.Table:
     digests ^= _ranges(table)[signed]
     node, other = table.words("node").at(signed), table.words("peer").at(signed)
     group = table.words("group").at(signed)
+    events = table.numbers("accepted")[signed] + table.numbers("duplicates")[signed]
     if book is Ledger.RECEIPTS:
         ends = {"node": node, "group": group, "source": node, "peer": other}
-        return batch_cells(segment, Measure.RECEIPT, ends, ids, digests, *_times(table, signed, "sent_at", "acked_at"))
+        times = _times(table, signed, "sent_at", "acked_at")
+        return batch_cells(segment, Measure.RECEIPT, ends, ids, events, digests, *times)
     ends = {"node": node, "group": group, "source": other, "peer": node}
-    return batch_cells(
-        segment, Measure.INBOUND, ends, ids, digests, *_times(table, signed, "recorded_at", "recorded_at")
-    )
+    times = _times(table, signed, "recorded_at", "recorded_at")
+    return batch_cells(segment, Measure.INBOUND, ends, ids, events, digests, *times)
 
 
 def _ranges(table: Columns) -> Numbers:
@@ -266,8 +291,39 @@ def _inbound(table: Columns, limit: int) -> LedgerSummary:
         keys=[
             KeyRequests(peer, group, key_id, "v2", len(rows), int(time[rows].min()), int(time[rows].max()))
             for (peer, group, key_id), rows in _by(table, "peer", "group", "key_id")
-        ]
+        ],
+        reached=list(_reached(table)),
+        stored=_stored(table),
     )
+
+
+def _stored(table: Columns) -> list[StoredBatches]:
+    time, events = table.numbers("recorded_at"), table.numbers("accepted")
+    rows = np.flatnonzero(events > 0)
+    rows = rows[np.argsort(time[rows], kind="stable")]
+    if not len(rows):
+        return []
+    time, starts = time[rows], _minutes(time[rows])
+    firsts, lasts = time[starts], np.maximum.reduceat(time, starts)
+    counts = np.add.reduceat(events[rows], starts)
+    return [StoredBatches(*one) for one in zip(firsts.tolist(), lasts.tolist(), counts.tolist(), strict=True)]
+
+
+def _minutes(times: Numbers) -> Numbers:
+    """Return the index of the first of these ascending times in each minute."""
+    minute = times // MINUTE
+    return np.flatnonzero(np.diff(minute, prepend=minute[0] - 1))
+
+
+def _reached(table: Columns) -> Iterator[LinkReach]:
+    upto, time, repair = table.numbers("upto"), table.numbers("recorded_at"), table.booleans("repair")
+    for (sender, epoch), found in _by(table, "peer", "link_epoch"):
+        rows = found[~repair[found]]
+        rows = rows[np.argsort(time[rows], kind="stable")]
+        if len(rows):
+            starts = _minutes(time[rows])
+            highest, last = (np.maximum.reduceat(values[rows], starts).tolist() for values in (upto, time))
+            yield LinkReach(sender, epoch, list(zip(highest, last, strict=True)))
 
 
 def _gaps(table: Columns, limit: int) -> LedgerSummary:

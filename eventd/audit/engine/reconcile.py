@@ -17,7 +17,7 @@ import numpy as np
 
 from eventd.audit.engine.bins import edges_of
 from eventd.audit.engine.cell_files import read_cells
-from eventd.audit.engine.cells import SLOTS_PER_HOUR, Measure
+from eventd.audit.engine.cells import HOUR, SLOTS_PER_HOUR, Measure
 from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, grouped, with_texts
 from eventd.audit.engine.row_marks import PairKey
 from eventd.audit.engine.spark_tasks import OpenFile, keys_of
@@ -242,15 +242,17 @@ def latest(slots: pa.Table, covered: Mapping[tuple[str, str], int]) -> pa.Table:
 def unknown_batches(batches: pa.Table) -> pa.Table:
     """Return the receipts of senders whose batch the peer's ledger lacks, or (`other`) has with another receipt.
 
-    `batch` is a hash of the batch's id, `source` its sender, which first sent it at `first` (microseconds) and recorded
-    its acknowledgement in `hour` (since 1970).
+    `batch` is a hash of the batch's id, `source` its sender, which first sent it at `first` and had recorded its
+    acknowledgement by `last` (microseconds). `n`: how many events the peer has recorded or had, by the receipt.
     """
     import pyarrow as pa
 
-    batches = batches.rename_columns({"total": "batch"})
-    what = Columns(batches).numbers("what")
+    table = Columns(batches)
+    last = table.numbers("time") * HOUR + (table.numbers("bin") + 1) * SECOND
+    batches = batches.rename_columns({"total": "batch"}).append_column("last", pa.array(last))
+    what = table.numbers("what")
     receipts = batches.filter(what == Measure.RECEIPT)
-    ours = grouped(receipts, (*PAIR, "batch"), [("low", "min"), ("time", "max"), ("high", "max")])
+    ours = grouped(receipts, (*PAIR, "batch"), [("low", "min"), ("last", "max"), ("high", "max"), ("n", "max")])
     theirs = grouped(batches.filter(what == Measure.INBOUND), (*PAIR, "batch"), [("high", "max")])
     theirs = theirs.rename_columns({"high": "given"})
     joined = ours.join(theirs, keys=[*PAIR, "batch"], join_type="left outer")
@@ -258,7 +260,7 @@ def unknown_batches(batches: pa.Table) -> pa.Table:
     table = Columns(joined)
     other = known & (table.numbers("given") != table.numbers("high"))
     joined = joined.append_column("other", pa.array(other)).filter(~known | other)
-    return joined.rename_columns({"low": "first", "time": "hour"}).select([*PAIR, "batch", "first", "hour", "other"])
+    return joined.rename_columns({"low": "first"}).select([*PAIR, "batch", "first", "last", "other", "n"])
 
 
 def _sum_figures(figures: pa.Table) -> pa.Table:

@@ -27,6 +27,7 @@ from eventd.audit.engine.reach import add_reach, words_of_reach
 from eventd.audit.engine.receipt_links import confirmed_links, verified_links
 from eventd.audit.engine.receipt_terms import ReceiptKey, ReceiptTerms
 from eventd.audit.engine.reconcile import add_pairs
+from eventd.audit.engine.rollbacks import add_blind_spots, add_unknown_batches, find_rollbacks, promises_of
 from eventd.audit.engine.row_comparison import group_uneven
 from eventd.audit.engine.silence import PATIENCE, find_silences
 from eventd.audit.engine.state import State, forget_corrupt, keep, open_state, prepare_output
@@ -181,6 +182,7 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
         state = State(lake=surveyed.head.id) if request.full else open_state(out, surveyed.head)
     reader, found = _read_with_retry(session, request, places, surveyed, state, watch)
     _add_silences(found, request, clock.now())
+    state.promises = promises_of(surveyed, state.promises)
     keep(out, state)
     with watch.stage("report"):
         marked = mark_findings(found.findings, request.baseline, known)
@@ -265,7 +267,8 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
         coverage = find_coverage(reader.survey, plan, summaries, reader.unreadable)
         coverage.since = reader.hours[0] * HOUR
         coverage.verified = verified_links(summaries, coverage.with_damage(Ledger.RECEIPTS))
-        coverage.holes = holes_by_ledger(find_holes(reader.survey, reader.runs, summaries))
+        rollbacks = find_rollbacks(reader.survey, reader.state.promises, summaries, coverage)
+        coverage.holes = holes_by_ledger(find_holes(reader.survey, reader.runs, summaries, rollbacks.found))
     with watch.stage("balance"):
         parts = reader.reconcile(coverage)
         found = StageResults(
@@ -282,10 +285,12 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
             ),
         )
     found.rewritten = reader.state.rewritten
-    found.damaged = count_damaged(reader.survey, reader.unreadable)
     with watch.stage("rows"):
-        found.comparison = reader.compare(group_uneven(parts.get("uneven", ())), jobs, coverage)
         unknown = [row for table in parts.get("unknown", ()) for row in _rows(table)]
+        unknown = add_unknown_batches(rollbacks, unknown, reader.survey, coverage)
+        add_blind_spots(coverage, reader.survey, rollbacks)
+        found.damaged = count_damaged(reader.survey, reader.unreadable) + rollbacks.rows
+        found.comparison = reader.compare(group_uneven(parts.get("uneven", ())), jobs, coverage)
         first, last = (hour * HOUR for hour in reader.hours)
         found.erasures = find_erasures(coverage.holes, found.comparison.located, (first, last))
         found.confirmed = confirmed_links(summaries, unknown)
@@ -293,7 +298,9 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
         batches = receipt_report.without_repeats(reader.receipt_discrepancies(unknown, coverage), forged)
         discrepancies = [*found.erasures.others, *forged, *batches]
         lake = report_details.lake_findings(reader.survey, reader.unreadable)
-        found.findings = in_order([*group_findings(discrepancies), *found.erasures.findings, *lake])
+        found.findings = in_order(
+            [*group_findings(discrepancies), *found.erasures.findings, *rollbacks.findings(), *lake]
+        )
     return found
 
 

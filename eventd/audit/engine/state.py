@@ -15,6 +15,7 @@ import msgspec
 from eventd.audit.engine.cell_files import FOLDER, read_cells
 from eventd.audit.engine.ledger_summaries import LedgerSummary
 from eventd.audit.engine.plan import ClockOffsets
+from eventd.audit.engine.rollbacks import Promise
 from eventd.audit.engine.segment_jobs import SegmentJob, TaskResult
 from eventd.audit.engine.seq_runs import SeqRun
 from eventd.errors import Conflict, NotFound
@@ -24,7 +25,7 @@ from eventd.lake.storage import Storage, Written
 from eventd.runtime.chance import SYSTEM
 
 INDEX: Final = f"{FOLDER}/index.msgpack"
-VERSION: Final = 10
+VERSION: Final = 11
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
 
 
@@ -49,6 +50,7 @@ class State(msgspec.Struct, kw_only=True):
 
     `key`: that of the hashes of rows, see `row_hash`. `rewritten`: segments whose digest changed after they were read,
     and the time of discovery (microseconds).
+    `promises`: the most that the states of nodes have promised to an audit so far.
     """
 
     version: int = VERSION
@@ -57,6 +59,7 @@ class State(msgspec.Struct, kw_only=True):
     entries: dict[str, KnownSegment] = {}
     cells: dict[str, Written] = {}
     rewritten: dict[str, int] = {}
+    promises: list[Promise] = []
 
     def knows(self, job: SegmentJob, clocks: ClockOffsets) -> bool:
         """Return whether the cells of the job's segment are known and still valid."""

@@ -166,6 +166,11 @@ def erased_rows(
     )
 
 
+def rolled_back(node: str, after: int, upto: int, detail: str) -> Finding:
+    """Return the finding for a node's ledgers that lost the numbers in (after, upto] at their end."""
+    return Finding(Kind.ROLLED_BACK, "", node, "", after + 1, upto, (), detail)
+
+
 def epoch_change(node: str, epoch: str, detail: str) -> Finding:
     """Return the finding for a node that began a new epoch, or for two nodes with one name."""
     return Finding(Kind.EPOCH, "", node, "", 0, 0, (epoch,), detail)
