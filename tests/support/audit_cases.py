@@ -17,8 +17,10 @@ from eventd.audit.report.report import (
     Latency,
     Limitation,
     LostSpan,
+    Notice,
     OpenGap,
     Period,
+    ReceiptCheck,
     Receipts,
     RefusedByReason,
     Report,
@@ -392,6 +394,43 @@ def known_findings() -> Report:
     )
 
 
+def in_berlin() -> Report:
+    """Return a report with times in Berlin, an altered event with its evidence, receipts, a notice, and late claims."""
+    pairs = mesh(("left", "right"), 5_000)
+    pairs[0].proven_until, pairs[0].receipts_after, pairs[0].claims_after = at(5.9), 12, 3
+    proof = EventEvidence(
+        id=event_id(7),
+        sender="left",
+        at=at(4.2),
+        batch="01a1f985-batch",
+        receipt_digest="ab" * 32,
+        key_id="right.2026-11",
+        fingerprints=("00000000000000aa", "00000000000000bb"),
+    )
+    changed = Finding(Kind.ALTERED, "edge", "left", "right", 7, 7, (event_id(7),), "other bytes", evidence=(proof,))
+    words = (
+        "10,000 of 10,000 deliveries proven; 1 finding: 1 altered.",
+        "The ledgers of all nodes are complete until 2026-11-20 11:54:00 UTC, 18 min before this report.",
+    )
+    made = report(("left", "right"), pairs, verdict="incomplete", headline=words, findings=(changed,))
+    trouble = Limitation(
+        kind="no books", where="far", message="far has no ledgers since 2026-11-20 23:30:00 UTC", hint=""
+    )
+    check = ReceiptCheck(
+        percent=100.0, keys=("edge/right.2026-11",), count=100, checked=100, verified=60, unverifiable=40, copies=9,
+        copies_checked=9, statement="60 of 100 receipts verified; the keys of 40 were not given.",
+    )  # fmt: skip
+    again = Notice(kind="repair", group="edge", source="left", peer="right", events=2, message="sent again on request")
+    return replace(
+        made,
+        proven_until=at(5.9),
+        settings=replace(made.settings, time_zone="Europe/Berlin"),
+        troubles=(trouble,),
+        receipt_check=check,
+        notices=(again,),
+    )
+
+
 MADE: dict[str, Callable[[], Report]] = {
     "clean": clean,
     "three missing": three_missing,
@@ -403,5 +442,6 @@ MADE: dict[str, Callable[[], Report]] = {
     "unproven": unproven,
     "known findings": known_findings,
     "hostile names": hostile,
+    "in Berlin": in_berlin,
 }
 """The functions that build the reports, by name."""

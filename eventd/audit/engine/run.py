@@ -84,7 +84,7 @@ class AuditRequest:
     `memory`: what Spark may take on this machine, as Spark writes it.
     `access`: how the files of lake and output are reached. `baseline`: the report to compare the findings with.
     `count_acknowledged`: acknowledged findings meet conditions. `signing_key`: signs the report. `table_format`:
-    whether its tables are written as Delta tables, too.
+    whether its tables are written as Delta tables, too. `time_zone`: the zone of the times on the page.
     """
 
     lake: str
@@ -105,6 +105,7 @@ class AuditRequest:
     receipts: float = 100.0
     keys: tuple[ReceiptKey, ...] = ()
     table_format: TableFormat = TableFormat.PARQUET
+    time_zone: str = "UTC"
 
     @property
     def receipt_terms(self) -> ReceiptTerms:
@@ -416,6 +417,7 @@ def _settings(request: AuditRequest) -> Settings:
         signing_key=request.signing_key.id if request.signing_key else "",
         incremental=not request.full,
         table_format=request.table_format.value,
+        time_zone=request.time_zone,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 MINUTE = 60
 HOUR = 60 * MINUTE
@@ -105,29 +105,43 @@ def micros(text: str | None) -> int | None:
     return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
 
 
-def moment(text: str | None) -> str:
-    """Format an RFC 3339 time, cut to the second: `2026-11-22 04:44:25 UTC`.
+def moment(text: str | None, zone: tzinfo = UTC) -> str:
+    """Format an RFC 3339 time in a time zone, cut to the second: `2026-11-22 04:44:25 UTC`.
 
     None gives a dash; an invalid time is returned as it is.
     """
     if not text:
         return NONE
+    at = local(text, zone)
+    return text if at is None else f"{_clock(at)} {at.tzname()}"
+
+
+def local(text: str | None, zone: tzinfo) -> datetime | None:
+    """Return an RFC 3339 time in a time zone; None for None, or for a time that is invalid or out of the calendar."""
     at = micros(text)
-    return text if at is None else f"{_clock(at)} UTC"
+    try:
+        return None if at is None else (_EPOCH + timedelta(microseconds=at)).astimezone(zone)
+    except OverflowError:
+        return None
 
 
-def _clock(at: int) -> str:
-    return (_EPOCH + timedelta(microseconds=at)).isoformat(" ")[:19]
+def _clock(at: datetime) -> str:
+    return at.replace(tzinfo=None).isoformat(" ")[:19]
 
 
-def period(first: str | None, last: str | None) -> str:
-    """Format a period: `2026-11-22 04:00:00 to 06:00:00 UTC`. The day is not repeated if both ends share it."""
+def period(first: str | None, last: str | None, zone: tzinfo = UTC) -> str:
+    """Format a period: `2026-11-22 04:00:00 to 06:00:00 UTC`.
+
+    The day is not repeated if both ends share it, nor the name of the zone, unless the clocks were changed in between.
+    """
     if not first or not last:
         return NONE
-    if micros(first) is None or micros(last) is None:
+    begin, end = local(first, zone), local(last, zone)
+    if begin is None or end is None:
         return f"{first} to {last}"
-    start, end = moment(first).removesuffix(" UTC"), moment(last)
-    return f"{start} to {end[11:] if start[:11] == end[:11] else end}"
+    name = "" if begin.tzname() == end.tzname() else f" {begin.tzname()}"
+    until = moment(last, zone)
+    return f"{_clock(begin)}{name} to {until[11:] if begin.date() == end.date() else until}"
 
 
 def natural(name: str) -> tuple[tuple[tuple[int, str], ...], str]:

@@ -333,6 +333,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     signing_key: str = ""
     """The pin of the key that the report is signed with; empty if it is not signed."""
     table_format: str = "parquet"
+    time_zone: str = "UTC"
+    """The time zone of the times on the page and in the summary; those of report.json are in UTC."""
 
 
 class Lake(msgspec.Struct, frozen=True, kw_only=True):

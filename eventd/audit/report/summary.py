@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import tzinfo
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -25,12 +26,14 @@ from eventd.audit.report.pair_status import (
     statuses,
 )
 from eventd.audit.report.report import Report
+from eventd.audit.report.time_zone import in_zone, zone_of
 from eventd.text.invisible import printable
 from eventd.text.plural import counted
 
 MOST_FINDINGS = 20
 MOST_IDS = 3
 MOST_DOUBTS = 8
+MOST_NOTICES = 4
 LONG_WAY = 40
 """Maximum width to which names of pairs are aligned."""
 WIDE_NODES = 8
@@ -48,27 +51,30 @@ def summary(report: Report) -> RenderableType:
 def _parts(report: Report) -> Iterator[RenderableType]:
     yield _verdict(report)
     if report.findings:
-        yield Padding(_findings(report.findings), (1, 0, 0, 2), expand=False)
+        yield Padding(_findings(report.findings, zone_of(report)), (1, 0, 0, 2), expand=False)
     for group in groups(report):
         yield Padding(_matrix(report, group), (1, 0, 0, 2), expand=False)
     if doubts := list(_doubts(report)):
         lines = Text("\n").join(doubts)
         yield Padding(lines, (1, 0, 0, 2), expand=False)
-    yield Padding(Text(_figures(report), style="dim"), (1, 0, 0, 2), expand=False)
+    if report.notices:
+        yield Padding(Text("\n").join(_notices(report)), (1, 0, 0, 2), expand=False)
+    yield Padding(Text(in_zone(_figures(report), zone_of(report)), style="dim"), (1, 0, 0, 2), expand=False)
 
 
 def _verdict(report: Report) -> Text:
     state = VERDICTS[report.verdict]
     first, *others = report.headline or (f"The audit is {report.verdict}.",)
-    text = Text.assemble((f"{SIGNS[state]} {printable(first)}", _STYLES[state]))
+    zone = zone_of(report)
+    text = Text.assemble((f"{SIGNS[state]} {printable(in_zone(first, zone))}", _STYLES[state]))
     for line in others:
-        text.append(f"\n  {printable(line)}")
+        text.append(f"\n  {printable(in_zone(line, zone))}")
     if report.failed:
         text.append(f"\n  Failed on: {printable(', '.join(report.failed))}.", style=_STYLES["bad"])
     return text
 
 
-def _findings(found: Sequence[Finding]) -> Group:
+def _findings(found: Sequence[Finding], zone: tzinfo) -> Group:
     """Render the first `MOST_FINDINGS` findings, a line each, with the first ids below, one per line to be copied."""
     shown = found[:MOST_FINDINGS]
     ways = [printable(f"{one.source} → {one.peer}" if one.peer else one.source) for one in shown]
@@ -77,7 +83,7 @@ def _findings(found: Sequence[Finding]) -> Group:
     for one, way in zip(shown, ways, strict=True):
         line = Text.assemble((f"{one.kind.value:<12}", _STYLES["bad"]), f"  {way:<{width}}")
         lines.append(line.append(f"  {_range(one)}{counted(one.events, noun(one.kind))}{_marks(one)}", style="dim"))
-        lines += [Padding(Text(words, overflow="fold"), (0, 0, 0, 4), expand=False) for words in _ids(one)]
+        lines += [Padding(Text(words, overflow="fold"), (0, 0, 0, 4), expand=False) for words in _ids(one, zone)]
     if (more := len(found) - MOST_FINDINGS) > 0:
         lines.append(Text(f"and {counted(more, 'more finding')}, in report.html", style="dim"))
     return Group(*lines)
@@ -97,13 +103,13 @@ def _range(one: Finding) -> str:
     return f"{word} {one.first:,} · " if one.first == one.last else f"{word}s {one.first:,}-{one.last:,} · "
 
 
-def _ids(one: Finding) -> Iterator[str]:
+def _ids(one: Finding, zone: tzinfo) -> Iterator[str]:
     shown = one.ids[:MOST_IDS]
     yield from map(printable, shown)
     if (more := one.events - len(shown)) > 0 and shown:
         yield f"and {more:,} more"
     if one.detail:
-        yield printable(one.detail)
+        yield printable(in_zone(one.detail, zone))
 
 
 def _matrix(report: Report, group: str) -> RenderableType:
@@ -164,9 +170,18 @@ def _doubts(report: Report) -> Iterator[Text]:
             notes.setdefault(note, []).append(f"{pair.source} → {pair.peer}")
     lines += [f"{ways[0]}{f' and {len(ways) - 1:,} more' if ways[1:] else ''}: {note}" for note, ways in notes.items()]
     for line in lines[:MOST_DOUBTS]:
-        yield Text.assemble((f"{SIGNS['none']} ", _STYLES["none"]), printable(line))
+        yield Text.assemble((f"{SIGNS['none']} ", _STYLES["none"]), printable(in_zone(line, zone_of(report))))
     if more := len(lines[MOST_DOUBTS:]):
         yield Text(f"  and {counted(more, 'more reason')} why deliveries are unproven, in report.json", style="dim")
+
+
+def _notices(report: Report) -> Iterator[Text]:
+    """Yield a line for each notice, up to `MOST_NOTICES`, and one with the number of the others, if any."""
+    for one in report.notices[:MOST_NOTICES]:
+        line = f"{one.kind}: {one.source} → {one.peer}: {in_zone(one.message, zone_of(report))}"
+        yield Text(printable(line), style="dim")
+    if (more := len(report.notices) - MOST_NOTICES) > 0:
+        yield Text(f"and {counted(more, 'more notice')}, in report.html", style="dim")
 
 
 def _figures(report: Report) -> str:

@@ -80,6 +80,14 @@ BaselineOption = Annotated[
 CountOption = Annotated[
     bool, typer.Option("--count-acknowledged", help="Let acknowledged findings meet the conditions of --fail-on, too.")
 ]
+TimeZoneOption = Annotated[
+    str,
+    typer.Option(
+        "--time-zone",
+        metavar="ZONE",
+        help="Time zone of the times on the page and in the summary, such as Europe/Berlin; report.json has UTC.",
+    ),
+]
 SignOption = Annotated[
     Path | None,
     typer.Option("--sign", metavar="KEY", help="Sign the report with the Ed25519 private key in this file."),
@@ -117,6 +125,7 @@ class AuditOptions:
     baseline: BaselineOption = ""
     count_acknowledged: CountOption = False
     sign: SignOption = None
+    time_zone: TimeZoneOption = "UTC"
 
 
 def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
@@ -127,9 +136,11 @@ def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
     from eventd.audit.engine.receipt_keys import read_receipt_keys
     from eventd.audit.engine.run import AuditRequest
     from eventd.audit.report.objectives import NEW, read_conditions, read_objectives
+    from eventd.audit.report.time_zone import read_zone
     from eventd.audit.review.earlier import read_earlier
     from eventd.audit.spark.access import Access
 
+    read_zone(options.time_zone)
     conditions = read_conditions(options.fail_on or [])
     if not options.baseline and any(one.text == NEW for one in conditions):
         raise Invalid(f"--fail-on {NEW} needs an earlier report", hint="add --baseline REPORT")
@@ -146,6 +157,7 @@ def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
         keys=read_receipt_keys(options.keys or []),
         baseline=read_earlier(options.baseline) if options.baseline else None,
         count_acknowledged=options.count_acknowledged,
+        time_zone=options.time_zone,
         signing_key=read_signing_key(options.sign) if options.sign is not None else None,
         **own,
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from eventd.audit.report.figures import span
+from eventd.audit.report.figures import moment, span
 from eventd.audit.report.pair_status import findings_by_pair, pair_key, status_of, worst_first
-from eventd.audit.report.report import Report
+from eventd.audit.report.report import Pair, Report
 
 _WORDS = {"good": "proven", "open": "pending", "none": "unproven"}
 _COUNTS = {
@@ -34,13 +34,21 @@ def balance(report: Report) -> dict[str, Any] | None:
     for pair in worst_first(report):
         state, _, wrong = status_of(pair, found[pair_key(pair)])
         counted = [getattr(pair, field) for field in counts]
-        rows.append({"pair": pair, "state": state, "words": _WORDS.get(state, wrong), "counts": counted})
+        words = _WORDS.get(state, wrong)
+        rows.append({"pair": pair, "state": state, "words": words, "counts": counted, "proof": _proof(pair)})
     return {
         "several": len({pair.group for pair in report.pairs}) > 1,
         "absent": [name.lower() for field, name in _COUNTS.items() if field not in counts],
         "columns": [*columns, *((_COUNTS[field], "n") for field in counts), ("Evidence", "")],
         "rows": rows,
     }
+
+
+def _proof(pair: Pair) -> str:
+    """Return the evidence of a pair's deliveries in a few words: with an end, if it is the peer's ledger."""
+    if pair.proof == "books":
+        return f"ledger until {moment(pair.proven_until)}" if pair.proven_until else "ledger"
+    return pair.proof or "nothing"
 
 
 def objectives(report: Report) -> dict[str, Any] | None:

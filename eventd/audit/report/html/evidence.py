@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from eventd.audit.report.pair_status import PROOFS
-from eventd.audit.report.report import Report
+from eventd.audit.report.pair_status import PROOFS, State
+from eventd.audit.report.report import ReceiptCheck, Report
 
 
 def evidence(report: Report) -> dict[str, Any] | None:
@@ -17,7 +17,21 @@ def evidence(report: Report) -> dict[str, Any] | None:
     reasons: Counter[str] = Counter()
     for one in report.refusals:
         reasons[one.reason] += one.count
+    receipts, claims = (
+        sum(getattr(pair, name) for pair in report.pairs) for name in ("receipts_after", "claims_after")
+    )
     return {
+        "later": receipts + claims,
+        "receipts_after": receipts,
+        "claims_after": claims,
+        "check": _check(report.receipt_check),
         "proofs": [(proofs[name], words) for name, words in PROOFS.items() if proofs[name]],
         "reasons": reasons.most_common(8),
     }
+
+
+def _check(check: ReceiptCheck) -> State:
+    """Return the state of the check of receipts: good only if every receipt was verified."""
+    if check.invalid or check.copies_invalid:
+        return "bad"
+    return "good" if check.count and check.verified == check.count else "none"

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from eventd.audit.report.figures import NONE
-from eventd.audit.report.findings import Finding, Kind
+from eventd.audit.report.findings import EventEvidence, Finding, Kind
 from eventd.audit.report.pair_status import MEANINGS, VERDICTS, noun
 from eventd.audit.report.report import Report
 from eventd.text.invisible import spelled_out
@@ -21,6 +21,8 @@ MOST_FINDINGS = 100
 """Maximum number of rows in the table of a kind."""
 MOST_IDS_SHOWN = 4_000
 """Approximate maximum number of ids shown on the page, apart from the embedded files."""
+MOST_EVIDENCE_SHOWN = 1_000
+"""Approximate maximum number of entries of evidence shown on the page."""
 MOST_OCTETS = 250_000
 """Approximate maximum length of each embedded file, in bytes."""
 
@@ -32,7 +34,26 @@ def findings(report: Report) -> dict[str, Any]:
     kinds = [kind for kind in Kind if any(one.kind is kind for one in report.findings)]
     by_kind = [_kind(kind, report.findings, MOST_IDS_SHOWN // len(kinds)) for kind in kinds]
     files, left_out = _files(report.findings) if kinds else ([], 0)
-    return {"state": VERDICTS[report.verdict], "kinds": by_kind, "files": files, "left_out": left_out}
+    return {
+        "state": VERDICTS[report.verdict],
+        "kinds": by_kind,
+        "files": files,
+        "left_out": left_out,
+        "most_evidence": max(3, MOST_EVIDENCE_SHOWN // max(1, len(report.findings))),
+    }
+
+
+def entry_parts(entry: EventEvidence) -> list[tuple[str, str]]:
+    """Return the known parts of an entry of evidence, each with its name."""
+    parts = (
+        ("at", entry.at),
+        ("sent by", entry.sender),
+        ("batch", entry.batch),
+        ("receipt", entry.receipt_digest),
+        ("key", entry.key_id),
+        ("fingerprints", " ≠ ".join(entry.fingerprints)),
+    )
+    return [(name, text) for name, text in parts if text]
 
 
 def _kind(kind: Kind, every: Iterable[Finding], share: int) -> dict[str, Any]:

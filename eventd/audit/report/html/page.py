@@ -7,6 +7,8 @@ characters that are invisible or change the direction of text are spelled out; t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, tzinfo
+from functools import cache, partial
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -19,15 +21,16 @@ from eventd.audit.report import figures
 from eventd.audit.report.figures import NONE, moment, period, span, whole
 from eventd.audit.report.html.balance import balance, objectives
 from eventd.audit.report.html.evidence import evidence
-from eventd.audit.report.html.findings import findings, number_range
+from eventd.audit.report.html.findings import entry_parts, findings, number_range
 from eventd.audit.report.html.known import known
 from eventd.audit.report.html.latency import latencies, overall
 from eventd.audit.report.html.matrix import matrix
 from eventd.audit.report.html.scales import coordinate
-from eventd.audit.report.html.scope import complete_until, doubts, scope, without_secrets
+from eventd.audit.report.html.scope import doubts, scope, without_secrets
 from eventd.audit.report.html.timeline import lasted, timeline
 from eventd.audit.report.pair_status import SIGNS, VERDICTS, due, groups, reused_segments, share_of
 from eventd.audit.report.report import Report, to_json
+from eventd.audit.report.time_zone import in_zone, zone_of
 from eventd.text.invisible import printable
 from eventd.text.plural import counted
 
@@ -42,7 +45,9 @@ def _shown(value: object) -> object:
     return coordinate(value) if isinstance(value, float) else printable(str(value))
 
 
-def _environment() -> Environment:
+@cache
+def templates(zone: tzinfo = UTC) -> Environment:
+    """Return the templates, whose filters format times in this time zone."""
     found = Environment(
         loader=PackageLoader("eventd.audit.report.html"),
         autoescape=True,
@@ -51,13 +56,12 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    formats = (whole, figures.some, counted, span, moment, period, figures.size, lasted)
-    found.filters |= {one.__name__: one for one in formats} | {"range": number_range}
+    formats = (whole, figures.some, counted, span, figures.size, lasted)
+    found.filters |= {one.__name__: one for one in formats} | {"range": number_range, "entry_parts": entry_parts}
+    timed = (moment, period, in_zone)
+    found.filters |= {one.__name__: partial(one, zone=zone) for one in timed}
     found.globals |= {"SIGNS": SIGNS, "due": due, "share_of": share_of, "reused_segments": reused_segments}
     return found
-
-
-TEMPLATES: Final = _environment()
 
 
 class Section(NamedTuple):
@@ -70,15 +74,19 @@ class Section(NamedTuple):
 
 def render(report: Report) -> str:
     """Render the report as one self-contained HTML page. Equal reports give equal pages."""
-    return TEMPLATES.get_template("page.html").render(
-        report=report,
-        policy=POLICY,
-        state=VERDICTS[report.verdict],
-        headline=report.headline or (f"The audit is {report.verdict}.",),
-        over=" · ".join(_kicker(report)),
-        shares=_shares(report),
-        tiles=list(_tiles(report)),
-        sections=[Section(name, title, view) for name, title, of in _SECTIONS if (view := of(report)) is not None],
+    return (
+        templates(zone_of(report))
+        .get_template("page.html")
+        .render(
+            report=report,
+            policy=POLICY,
+            state=VERDICTS[report.verdict],
+            headline=report.headline or (f"The audit is {report.verdict}.",),
+            over=" · ".join(_kicker(report)),
+            shares=_shares(report),
+            tiles=list(_tiles(report)),
+            sections=[Section(name, title, view) for name, title, of in _SECTIONS if (view := of(report)) is not None],
+        )
     )
 
 
@@ -87,7 +95,7 @@ def _kicker(report: Report) -> Iterator[str]:
     if named := groups(report):
         yield f"{'groups' if len(named) > 1 else 'group'} {', '.join(named)}"
     if report.period.first:
-        yield f"events of {period(report.period.first, report.period.last)}"
+        yield f"events of {period(report.period.first, report.period.last, zone_of(report))}"
 
 
 def _shares(report: Report) -> list[tuple[str, int, str]]:
@@ -110,7 +118,7 @@ def _shares(report: Report) -> list[tuple[str, int, str]]:
 
 def _tiles(report: Report) -> Iterator[tuple[str, str, str]]:
     """Yield the figures at the top: term, figure and a note below it."""
-    totals, slowest, until = report.totals, overall(report), complete_until(report)
+    totals, slowest = report.totals, overall(report)
     known = "of deliveries due" if totals.completeness is not None else "the ledgers do not reach far enough"
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in totals.by_kind.items() if count)
     yield "Proven", share_of(totals, exact=True), known
@@ -119,7 +127,6 @@ def _tiles(report: Report) -> Iterator[tuple[str, str, str]]:
     yield "Findings", whole(totals.findings), kinds or "none"
     within = (span(slowest.p99), f"half within {span(slowest.p50)}") if slowest else (NONE, "")
     yield "99 % arrived within", *within
-    yield "Ledgers complete until", moment(until)[:10], moment(until)[11:] if until else "not known of all nodes"
 
 
 def _method(report: Report) -> dict[str, Any]:
@@ -143,6 +150,7 @@ _SECTIONS: Final[tuple[tuple[str, str, Callable[[Report], dict[str, Any] | None]
     ("findings", "Findings", findings),
     ("known", "Known findings", known),
     ("doubts", "Unproven", doubts),
+    ("notices", "Notices", lambda report: {} if report.notices else None),
     ("matrix", "Deliveries by source and peer", matrix),
     ("latency", "Latency", latencies),
     ("timeline", "Gaps and pending events", timeline),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import NamedTuple
 
 from eventd.audit.report.figures import DAY, HOUR, MINUTE
 
 SECOND = 1_000_000
 """Microseconds per second; moments are in microseconds."""
+_MICROSECOND = timedelta(microseconds=1)
 _STEPS = tuple(
     seconds * SECOND
     for seconds in (
@@ -60,12 +61,13 @@ class LogScale:
 
 @dataclass(frozen=True, slots=True)
 class TimeScale:
-    """A scale of moments (microseconds since 1970) between two pixels."""
+    """A scale of moments (microseconds since 1970) between two pixels, with round times of a time zone."""
 
     first: int
     last: int
     left: float
     right: float
+    zone: tzinfo = UTC
 
     def at(self, moment: float) -> float:
         """Return the pixel of a moment; moments outside the scale are placed at its edge."""
@@ -78,8 +80,18 @@ class TimeScale:
         step = next(
             (step for step in _STEPS if length / step <= most), _STEPS[-1] * math.ceil(length / _STEPS[-1] / most)
         )
-        start = -(-self.first // step) * step
-        return [(moment, _label(moment, step)) for moment in range(start, self.last + 1, step)]
+        ahead = datetime.fromtimestamp(self.first // SECOND, self.zone).utcoffset() or timedelta()
+        shown = -(-(self.first + ahead // _MICROSECOND) // step) * step  # by a clock of the zone
+        found = []
+        while (moment := self._moment(shown)) <= self.last:
+            found.append((moment, _label(shown, step)))
+            shown += step
+        return found
+
+    def _moment(self, shown: int) -> int:
+        """Return the moment at which a clock of the zone shows this time."""
+        time = datetime.fromtimestamp(shown // SECOND, UTC).replace(tzinfo=self.zone)
+        return int(time.timestamp()) * SECOND
 
 
 def _label(moment: int, step: int) -> str:

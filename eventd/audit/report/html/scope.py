@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from eventd.audit.report.figures import micros, natural, percent
+from eventd.audit.report.figures import natural, percent
 from eventd.audit.report.pair_status import pair_key
 from eventd.audit.report.report import NodeReport, Pair, Report
 from eventd.text.plural import counted
@@ -100,10 +100,3 @@ def without_secrets(url: str) -> str:
     except ValueError:
         return "an invalid address"
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
-
-
-def complete_until(report: Report) -> str | None:
-    """Return the time up to which the ledgers of all nodes are complete; None if it is unknown for any node."""
-    known = [node.complete_until for node in report.nodes]
-    times = {at: text for text in known if (at := micros(text)) is not None}
-    return times[min(times)] if times and all(known) else None

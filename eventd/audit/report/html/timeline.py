@@ -10,6 +10,7 @@ from eventd.audit.report.figures import HOUR, NONE, micros, natural, period, sho
 from eventd.audit.report.html.scales import SECOND, Tick, TimeScale
 from eventd.audit.report.pair_status import PairKey
 from eventd.audit.report.report import LostSpan, Report
+from eventd.audit.report.time_zone import zone_of
 from eventd.text.plural import counted
 
 MOST_LANES = 30
@@ -48,17 +49,17 @@ def timeline(report: Report) -> dict[str, Any] | None:
     first, last = micros(report.period.first), micros(report.period.last)
     if first is None or last is None:
         return None
-    lanes = _lanes(report, last)
+    lanes, zone = _lanes(report, last), zone_of(report)
     drawn = [span for spans in lanes.values() for span in spans]
     ends = [span.until for span in drawn]
-    scale = TimeScale(min([first, *(one.since for one in drawn)]), max([last, *ends, first + 1]), LEFT, RIGHT)
+    scale = TimeScale(min([first, *(one.since for one in drawn)]), max([last, *ends, first + 1]), LEFT, RIGHT, zone)
     volume = _volume(report)
     names = _names(report, lanes)
     top = VOLUME + 14 if volume else 4
     sentence = _summary(report, lanes)
     return {
         "sentence": sentence,
-        "label": f"Timeline from {period(report.period.first, report.period.last)}. {sentence}",
+        "label": f"Timeline from {period(report.period.first, report.period.last, zone)}. {sentence}",
         "ticks": [
             Tick(x, label, "end" if x > RIGHT - 14 else "middle")
             for x, label in ((scale.at(moment), label) for moment, label in scale.ticks())
@@ -69,6 +70,7 @@ def timeline(report: Report) -> dict[str, Any] | None:
         "lanes": [_lane(name, lanes[name], top + LANE * at, scale) for at, name in enumerate(names[:MOST_LANES])],
         "left_out": len(names[MOST_LANES:]),
         "key": [(fill, words) for fill, words in _KEY.items() if any(one.fill == fill for one in drawn)],
+        "zone": str(zone),
         "gaps": sorted(report.gaps, key=lambda gap: (-gap.events, gap.since)),
     }
 
@@ -108,7 +110,7 @@ def _lanes(report: Report, last: int) -> Lanes:
             continue
         what = f"{counted(gap.events, 'event')} {gap.kind}{f' ({gap.reason})' if gap.reason else ''}"
         fill = "bad" if gap.kind == "missing" else "none"
-        title = f"{what}: {period(gap.since, gap.until)}"
+        title = f"{what}: {period(gap.since, gap.until, zone_of(report))}"
         lanes[gap.group, gap.source, gap.peer].append(TimelineSpan(since, max(until, since), fill, title))
     return dict(lanes)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from zoneinfo import ZoneInfo
+
 import pytest
 
 from eventd.audit.report.figures import micros, moment, natural, percent, period, short_span, size, span
 from eventd.audit.report.html.latency import merge
-from eventd.audit.report.html.page import TEMPLATES
+from eventd.audit.report.html.page import templates
 from eventd.audit.report.html.scales import LogScale, TimeScale, coordinate
 from eventd.audit.report.pair_status import short_count
 from eventd.audit.report.report import Bin, Latency
+from eventd.audit.report.time_zone import in_zone, read_zone
+from eventd.errors import Invalid
 from eventd.text.invisible import printable
 
 
@@ -93,7 +97,7 @@ def test_names_are_sorted_as_people_count() -> None:
     ],
 )
 def test_a_template_escapes_every_value_once_and_spells_out_invisible_characters(template: str) -> None:
-    made = TEMPLATES.from_string(template).render(name='"><script>&\u202e')
+    made = templates().from_string(template).render(name='"><script>&\u202e')
     shown = r"&#34;&gt;&lt;script&gt;&amp;\u202e"
     assert made == f'<b title="{shown}">{shown}</b>'
     assert printable("\u202eabc\ud800\x1b[31m") == "\\u202eabc\\ud800\\x1b[31m"
@@ -101,7 +105,7 @@ def test_a_template_escapes_every_value_once_and_spells_out_invisible_characters
 
 def test_a_coordinate_has_at_most_two_decimals() -> None:
     assert [coordinate(value) for value in (0.0, 12.0, 12.345, 1e5)] == ["0", "12", "12.35", "100000"]
-    assert TEMPLATES.from_string("{{ x }}").render(x=1 / 3) == "0.33"
+    assert templates().from_string("{{ x }}").render(x=1 / 3) == "0.33"
 
 
 def test_a_scale_holds_what_lies_outside_at_its_edge() -> None:
@@ -121,6 +125,32 @@ def test_a_scale_holds_what_lies_outside_at_its_edge() -> None:
 )
 def test_ticks_are_round_and_few(seconds: int, labels: list[str]) -> None:
     assert [label for _, label in TimeScale(0, seconds * 1_000_000, 0, 100).ticks()] == labels
+
+
+def test_ticks_are_round_by_the_clocks_of_the_time_zone_also_when_these_are_changed() -> None:
+    first = micros("2026-10-24T12:00:00Z")  # the clocks of Berlin go back at 01:00 UTC of the next day
+    assert first is not None
+    ticks = TimeScale(first, first + 36 * 3600 * 1_000_000, 0, 100, ZoneInfo("Europe/Berlin")).ticks()
+    assert [label for _, label in ticks] == ["18:00", "Oct 25", "06:00", "12:00", "18:00", "Oct 26"]
+    assert [(moment - first) // 3_600_000_000 for moment, _ in ticks] == [4, 10, 17, 23, 29, 35]
+
+
+def test_times_in_a_sentence_are_converted_and_nothing_else() -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    text = "silent since 2026-07-01 22:30:00 UTC (2 h), events of 2026-01-05 01:00:00 to 23:30:00 UTC, id 2026-01-05"
+    assert in_zone(text, zone) == (
+        "silent since 2026-07-02 00:30:00 CEST (2 h), events of 2026-01-05 02:00:00 to 2026-01-06 00:30:00 CET, "
+        "id 2026-01-05"
+    )
+    assert in_zone(text, read_zone("UTC")) == text
+    assert in_zone("9999-12-31 23:59:59 UTC", zone) == "9999-12-31 23:59:59Z"
+
+
+@pytest.mark.parametrize("name", ["Mars/Olympus", "", "../etc/passwd", "x" * 5000, "a\0b", "Europe"])
+def test_a_time_zone_that_does_not_exist_is_an_error_with_a_next_step(name: str) -> None:
+    with pytest.raises(Invalid, match="is not a time zone") as raised:
+        read_zone(name)
+    assert "Europe/Berlin" in str(raised.value.hint)
 
 
 def test_a_hundred_years_have_few_ticks_too() -> None:

@@ -267,9 +267,43 @@ def test_long_lists_are_cut_and_say_so() -> None:
 
 def test_receipts_say_what_they_prove_and_refusals_why() -> None:
     told = words(section("everything broken", "evidence"))
-    assert "hmac-sha256 60,300 ? no both ends share the key" in told
-    assert "ed25519 41,022 ✓ yes" in told
+    assert "hmac-sha256 60,300 – – – – ? no both ends share the key" in told
+    assert "ed25519 41,022 – – – – ✓ yes" in told
     assert "By reason: bad_signature 44,120, unknown_key 3." in told
+
+
+def test_the_check_of_receipts_says_how_many_of_them_prove_anything() -> None:
+    told = words(section("in Berlin", "evidence"))
+    assert "? 60 of 100 receipts verified; the keys of 40 were not given. Keys given: edge/right.2026-11 ." in told
+    assert "Of the 9 copies that peers keep of their receipts, 9 were compared" in told
+    assert "verified receipts prove 12 of them, and 3 are claims of their senders" in told
+
+
+def test_the_evidence_of_a_pair_ends_where_its_ledgers_do() -> None:
+    told = words(section("in Berlin", "balance"))
+    assert "ledger until 2026-11-20 12:54:00 CET then receipts: 12 then claims: 3" in told
+    assert "books" not in told
+
+
+def test_a_finding_shows_the_rows_that_it_rests_on() -> None:
+    told = words(section("in Berlin", "findings"))
+    parts = (
+        f"Evidence of 1 id {event_id(7)} at 2026-11-20 11:12:00 CET, sent by left, batch 01a1f985-batch , receipt",
+        "key right.2026-11 , fingerprints 00000000000000aa ≠ 00000000000000bb",
+    )
+    assert all(part in told for part in parts)
+
+
+def test_what_an_operator_asked_for_is_a_notice_and_no_finding() -> None:
+    assert "left → right in edge repair 2 sent again on request" in words(section("in Berlin", "notices"))
+    assert 'id="notices"' not in page("clean")
+
+
+def test_all_times_are_in_the_time_zone_of_the_report_and_a_limitation_is_in_words() -> None:
+    assert "UTC" not in re.sub(r"<style>.*?</style>|href=\"[^\"]*\"", "", page("in Berlin"), flags=re.S)
+    assert "complete until 2026-11-20 12:54:00 CET, 18 min before" in page("in Berlin")
+    assert "no ledgers far far has no ledgers since 2026-11-21 00:30:00 CET" in words(section("in Berlin", "doubts"))
+    assert "Time of the events, Europe/Berlin" in words(section("in Berlin", "timeline"))
 
 
 def test_declared_losses_are_no_figures_of_the_audit() -> None:
