@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eventd.log.core.id_conflicts import ConflictCount
+from eventd.log.core.missing_records import LostRecords
 from eventd.resources.configuration import GroupConfig
 from eventd.resources.kinds.federation_slo import EXPIRES_SOON, LAG_FAIL, LAG_WARN
 
@@ -166,6 +167,9 @@ class GroupFacts:
 
     Only a running node knows `v1_requests`, how many verified v1 requests this process got since its start, and
     `keys_trouble`, why the files of the group's keys cannot be read now (empty: they can).
+
+    `lost`: ranges without a stored record, the newest first; of a very long log, the newest part. `unstored`: how many
+    events of the newest ranges have not been stored again since.
     """
 
     name: str
@@ -177,6 +181,8 @@ class GroupFacts:
     gaps: Sequence[Gaps] = ()
     aside: Sequence[tuple[str, str]] = ()
     conflicts: Sequence[ConflictCount] = ()
+    lost: Sequence[LostRecords] = ()
+    unstored: int = 0
     v1_requests: int = 0
     keys_trouble: str = ""
     refused_handshakes: Mapping[str, int] = field(default_factory=dict)

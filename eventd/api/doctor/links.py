@@ -15,12 +15,15 @@ from eventd.text.plural import counted
 
 MOST_CONFLICTS = 5
 """Maximum number of id conflicts of a group that are named: the most frequent ones, each between two emitters."""
+MOST_LOST = 5
+"""Maximum number of ranges of lost records of a group that are named, the newest ones."""
 MOST_ASIDE = 5
 """Maximum number of ineffective parts of a group that are named."""
 
 
 def check_links(group: GroupFacts) -> Iterator[Check]:
-    """Yield the further checks of a group: links in both directions, keys, subscriptions, parts, event ids."""
+    """Yield the further checks of a group: links in both directions, keys, subscriptions, parts, event ids, lost
+    records."""
     for peer in group.peers:
         if not peer.trouble:
             yield from _link(peer)
@@ -38,6 +41,7 @@ def check_links(group: GroupFacts) -> Iterator[Check]:
         yield from _subscription(group, runs)
     yield from _parts(group)
     yield from _conflicts(group)
+    yield from _lost_records(group)
     for gaps in group.gaps:
         code, detail, remedy = _GAPS[gaps.reason]
         yield Check(
@@ -49,6 +53,31 @@ def check_links(group: GroupFacts) -> Iterator[Check]:
             group=group.name,
             peer=gaps.node,
         )
+
+
+def _lost_records(group: GroupFacts) -> Iterator[Check]:
+    """Yield a check if the log has lost records: a warning once all of them have been stored again, by new seqs."""
+    if not group.lost:
+        return
+    events = sum(lost.records for lost in group.lost)
+    named = [str(lost.first) if lost.records == 1 else f"{lost.first}-{lost.last}" for lost in group.lost[:MOST_LOST]]
+    more = [f"{counted(len(group.lost) - MOST_LOST, 'more range')}"] if len(group.lost) > MOST_LOST else []
+    seqs = f"seq {', '.join([*named, *more])}"
+    stored = (
+        f"{group.unstored:,} of them are not stored again" if group.unstored else "none of them is missing any more"
+    )
+    remedy = (
+        f"on each node that sends to this one, routerctl verify --group {group.name} --peer NODE --repair with the name"
+        " of this node sends what that node has; events of this node are only in a back-up, and at its peers"
+    )
+    yield Check(
+        f"{group.name} log",
+        CheckStatus.FAIL if group.unstored else CheckStatus.WARN,
+        "records-lost",
+        f"the log has lost {counted(events, 'event')}, which retention has not removed: {seqs}; {stored}",
+        remedy if group.unstored else "find out which program or disk has damaged the database",
+        group=group.name,
+    )
 
 
 def _conflicts(group: GroupFacts) -> Iterator[Check]:

@@ -21,6 +21,7 @@ from eventd.groups.lookup import find_group, peers_of, read_group_topic
 from eventd.log.core.head import read_head
 from eventd.log.core.id_conflicts import ConflictCount, read_conflicts
 from eventd.log.core.listing import EventQuery, list_latest
+from eventd.log.core.missing_records import LostRecords, count_unstored, find_missing
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.cursors.cursors import Cursor
 from eventd.log.delivery.backlog import read_backlog, read_stale
@@ -40,7 +41,9 @@ MOST_LETTERS = 1000
 ROUNDS = 60
 """Maximum number of reads of the log for all peers of a group together; each peer gets at least one."""
 MOST_ROUNDS = 12
-"""Maximum number of reads of the log for one peer."""
+"""Maximum number of reads of the log for one peer, and for lost records."""
+MOST_COUNTED = 5
+"""Maximum number of ranges of lost records whose events are looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ async def _read_group(services: Services, name: str, aside: Sequence[Ineffective
     others = [peer for peer in peers_of(context.config) if peer.node_name != context.config.node_name]
     rounds = max(1, min(MOST_ROUNDS, ROUNDS // max(1, len(others))))
     peers = [await _read_peer(services, context, peer, rounds) for peer in others]
+    lost, unstored = await _read_lost(services, context)
     owners = tuple(f"{subscription_owner(runs.subscription)}/" for runs in context.runs)
     return GroupFacts(
         name,
@@ -88,12 +92,30 @@ async def _read_group(services: Services, name: str, aside: Sequence[Ineffective
         runs=context.runs,
         gaps=context.gaps,
         conflicts=context.conflicts,
+        lost=lost,
+        unstored=unstored,
         aside=[(source, reason) for source, reason in aside if source.startswith(owners)],
         v1_requests=_v1_requests(services, name),
         keys_trouble=await _keys_trouble(services, context.config),
         refused_handshakes=context.handshakes,
         config=context.config,
     )
+
+
+async def _read_lost(services: Services, context: _GroupContext) -> tuple[list[LostRecords], int]:
+    """Return the ranges without a stored record, of as much of the log as `MOST_ROUNDS` steps read.
+
+    The number is that of their events that have not been stored again, in the newest `MOST_COUNTED` ranges.
+    """
+    lost: list[LostRecords] = []
+    before: int | None = None
+    for _ in range(MOST_ROUNDS):
+        step = await services.database.read(find_missing, context.topic.id, before)
+        lost, before = [*lost, *step.ranges], step.before
+        if before is None:
+            break
+    counts = [await services.database.read(count_unstored, context.topic.id, one) for one in lost[:MOST_COUNTED]]
+    return lost, sum(counts)
 
 
 def _v1_requests(services: Services, group: str) -> int:

@@ -17,14 +17,16 @@ from eventd.dynamic.part import form_part
 from eventd.egress.cursors import link_name, subscription_name
 from eventd.errors import NotFound
 from eventd.groups.subscriptions import COUNTED
+from eventd.log.core import missing_records
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
 from eventd.log.cursors.cursors import DeadLetter, LinkState, Postponement, Step, postpone, read_cursor, rewind
-from eventd.log.retention.evict import RowRetention, delete_old_rows
+from eventd.log.retention.evict import EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.observe.metrics import Metrics
 from eventd.plugins.contract.contract import Result
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute
 from eventd.store.parts.parts import put_part
 from eventd.store.rows.links import record_gap
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run
@@ -796,3 +798,52 @@ async def test_a_node_that_is_not_ready_fails(books: GroupLedger) -> None:
     ]
     told["group g"] = "ok"
     assert "node readiness" not in (await examine(books, group="g")).names
+
+
+async def test_records_that_were_deleted_by_hand_are_reported_with_their_seqs(
+    books: GroupLedger, log: EventLog
+) -> None:
+    topic = await log.topic("group:g")
+    for number in range(6):
+        await books.publish(draft(f"e{number}"))
+    assert _codes(await examine(books)).isdisjoint({"records-lost"})
+
+    def delete(conn: Connection) -> None:
+        for seq in (1, 3, 4, 6):
+            assert execute(conn, "DELETE FROM blocks WHERE topic_id = ? AND seq = ?", (topic, seq)) == 1
+
+    await log.database.write(delete)
+    status, detail = (await examine(books))[" log"]
+    assert status == "fail"
+    lost = "the log has lost 4 events, which retention has not removed: seq 6, 3-4, 1"
+    assert detail == f"{lost}; 4 of them are not stored again"
+    await books.publish(draft("e0"), draft("e2"), draft("e3"))
+    assert (await examine(books))[" log"] == ("fail", f"{lost}; 1 of them are not stored again")
+    await books.publish(draft("e5"))
+    assert (await examine(books))[" log"] == ("warn", f"{lost}; none of them is missing any more")
+
+
+async def test_lost_records_are_found_over_several_steps(
+    books: GroupLedger, log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(missing_records, "BLOCKS_PER_STEP", 2)
+    for number in range(7):
+        await books.publish(draft(f"e{number}"))
+    for seq in (1, 3, 6, 7):
+        await log.database.write(lambda conn, seq=seq: execute(conn, "DELETE FROM blocks WHERE seq = ?", (seq,)))
+    assert (await examine(books))[" log"][1].startswith(
+        "the log has lost 4 events, which retention has not removed: seq 6-7, 3, 1; 4"
+    )
+
+
+async def test_what_retention_has_removed_is_not_lost(books: GroupLedger, log: EventLog) -> None:
+    topic = await log.topic("group:g")
+    for number in range(4):
+        await books.publish(draft(f"e{number}"))
+    limits = EvictionLimits(max_records=2, keep_undelivered=False)
+    assert (await log.database.write(lambda conn: evict(conn, topic, limits, now=NOW))).records == 2
+    assert _codes(await examine(books)).isdisjoint({"records-lost"})
+
+
+def _codes(found: Report) -> set[str]:
+    return {check.get("code", "") for check in found.answer["checks"]}
