@@ -31,7 +31,7 @@ from eventd.lake.layout import (
     state_path,
 )
 from eventd.lake.manifest import LakeHead, Manifest, NodeState, Unreadable, decode
-from eventd.lake.schema import Ledger, arrow_schema
+from eventd.lake.schema import ADDED, Ledger, arrow_schema
 from eventd.lake.storage import FileReader, Storage, StoredFile, open_lake
 from eventd.lake.writer import Segment
 from eventd.runtime.clock import SECOND
@@ -354,13 +354,21 @@ def read_segment(storage: FileReader, segment: Segment, columns: Sequence[str] |
     Raises like `open_segment`, and BadSegment for rows of another node or epoch than the manifest's, if those columns
     are read: a node must not report for another.
     """
-    table = open_segment(storage, segment).read(columns)
+    table = with_added(open_segment(storage, segment).read(columns), segment.place.book, columns)
     for name, own in (("node", segment.manifest.node), ("epoch", segment.manifest.epoch)):
         chunks = table[name].chunks if name in table.column_names else ()
         for chunk in chunks:
             if chunk.dictionary.to_pylist() != [own] and chunk.unique().to_pylist() not in ([own], []):
                 raise BadSegment(f"its rows are of another {name} than its manifest")
     return table
+
+
+def with_added(table: pa.Table, book: Ledger, columns: Sequence[str] | None) -> pa.Table:
+    """Return the table with the column that its segment lacks, if it is wanted: all rows have an empty text."""
+    name = ADDED.get(book)
+    if name is None or name in table.column_names or (columns is not None and name not in columns):
+        return table
+    return table.append_column(arrow_schema(book).field(name), pyarrow().array([""] * table.num_rows))
 
 
 def open_segment(storage: FileReader, segment: Segment) -> parquet_type.ParquetFile:
@@ -378,7 +386,8 @@ def open_segment(storage: FileReader, segment: Segment) -> parquet_type.ParquetF
     if hashlib.sha256(data).hexdigest() != manifest.sha256:
         raise BadSegment("its file was changed after it was written")
     file = parquet().ParquetFile(pyarrow().BufferReader(data))
-    if not file.schema_arrow.equals(arrow_schema(place.book)):
+    schema, found = arrow_schema(place.book), file.schema_arrow
+    if not (found.equals(schema) or (place.book in ADDED and found.equals(schema.remove(len(schema) - 1)))):
         raise BadSegment("its file has other columns than the ledger")
     if (rows := file.metadata.num_rows) != manifest.rows:
         raise BadSegment(f"its file has {rows} rows, and its manifest says {manifest.rows}")

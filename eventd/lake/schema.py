@@ -83,6 +83,12 @@ _EVENTS = (
         "payload of the event as JSON; null unless the node runs with EVENTD_LAKE_PAYLOADS on",
         null=True,
     ),
+    Column(
+        "dedupe_key",
+        ColumnType.STRING,
+        "dedupe key of the event, with the payload; null: the same as `id`, or no payload; empty: not recorded",
+        null=True,
+    ),
 )
 
 _DELIVERIES = (
@@ -253,6 +259,10 @@ refused request that it counts. A segment is filed under the day of its first ro
 
 SLOTTED: Final = frozenset({Ledger.EVENTS, Ledger.DELIVERIES})
 """Ledgers whose manifests give the first and last slot of their events."""
+
+
+ADDED: Final = {Ledger.EVENTS: "dedupe_key"}
+"""The last column of a ledger, if segments of an earlier version lack it: readers fill it with empty texts."""
 
 
 @cache

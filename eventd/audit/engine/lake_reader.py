@@ -15,6 +15,7 @@ from eventd.audit.engine.cell_files import write_cells
 from eventd.audit.engine.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
 from eventd.audit.engine.columns import NEVER, Columns
 from eventd.audit.engine.coverage import Coverage
+from eventd.audit.engine.event_digests import DigestResult
 from eventd.audit.engine.ledger_summaries import LedgerSummary, hash_of
 from eventd.audit.engine.pair_figures import RowComparison
 from eventd.audit.engine.plan import LakePlan, NodeEpoch
@@ -49,7 +50,8 @@ _MOST_PARTS: Final = 2_000
 class LakeReader:
     """Reads the lake through Spark. `hours` [first, last) are the requested hours since 1970 of the events' own time.
 
-    `out` has the state. `now` is in microseconds. `receipts`: the terms by which receipts are checked. `rechecked` is
+    `out` has the state. `now` is in microseconds. `receipts`: the terms by which receipts are checked; `digests`: the
+    percentage of events with payloads whose contents are compared with their digests. `rechecked` is
     the number of known segments whose digests were checked again. `unreadable` has the reason why a segment could not
     be read, by name; `read` are the jobs that this run executed.
     """
@@ -62,6 +64,7 @@ class LakeReader:
     hours: tuple[int, int]
     now: int
     receipts: ReceiptTerms = field(default_factory=ReceiptTerms)
+    digests: float = 100.0
     rechecked: int = 0
     unreadable: dict[str, str] = field(default_factory=dict)
     read: list[SegmentJob] = field(default_factory=list)
@@ -137,7 +140,7 @@ class LakeReader:
         Forgets segments that have left the lake. Returns the jobs of all readable segments of these hours.
         """
         jobs = [
-            replace(job_for(one, plan), key=self.state.key)
+            replace(job_for(one, plan), key=self.state.key, digests=self.digests)
             for one in self.survey.segments
             if one.place.book not in SMALL and self._is_near(one)
         ]
@@ -150,6 +153,13 @@ class LakeReader:
         """Return the runs of seqs of the segments of `events` that this or an earlier run has read, by name."""
         known = ((name, entry.runs) for name, entry in self.state.entries.items())
         return {name: runs for name, runs in known if runs is not None and name not in self.unreadable}
+
+    @property
+    def digest_results(self) -> list[tuple[str, DigestResult]]:
+        """Return the checks of digests of the segments of `events` of the requested hours, each with its node."""
+        near = {one.place.name: one.manifest.node for one in self.survey.segments if self._is_near(one)}
+        known = ((name, entry.digests) for name, entry in sorted(self.state.entries.items()) if name in near)
+        return [(near[name], one) for name, one in known if one is not None and name not in self.unreadable]
 
     def _is_near(self, segment: Segment) -> bool:
         slots = segment.manifest.slots

@@ -15,6 +15,7 @@ from eventd.audit.engine.clock_shifts import clock_shifts
 from eventd.audit.engine.coverage import find_coverage
 from eventd.audit.engine.delta_tables import TableFormat, prepare_delta
 from eventd.audit.engine.erasures import find_erasures
+from eventd.audit.engine.event_digests import digest_discrepancies
 from eventd.audit.engine.hidden_events import count_damaged
 from eventd.audit.engine.holes import find_holes, holes_by_ledger
 from eventd.audit.engine.lake_reader import LakeReader
@@ -80,7 +81,8 @@ class AuditRequest:
     discard the state of earlier audits, and read all segments of these hours. `master`: the Spark master, empty for
     this machine. `patience`: up to this age (microseconds), a node's last report is no silence, see `find_silences`.
     `recheck`: the percentage, by bytes, of known segments of these hours whose digests are checked again. `receipts`:
-    the percentage of the receipts that are checked, `keys` the keys to verify them with.
+    the percentage of the receipts that are checked, `keys` the keys to verify them with. `digests`: the percentage of
+    the events with payloads whose contents are compared with their digests.
     `memory`: what Spark may take on this machine, as Spark writes it.
     `access`: how the files of lake and output are reached. `baseline`: the report to compare the findings with.
     `count_acknowledged`: acknowledged findings meet conditions. `signing_key`: signs the report. `table_format`:
@@ -103,6 +105,7 @@ class AuditRequest:
     count_acknowledged: bool = False
     signing_key: Key | None = None
     receipts: float = 100.0
+    digests: float = 100.0
     keys: tuple[ReceiptKey, ...] = ()
     table_format: TableFormat = TableFormat.PARQUET
     time_zone: str = "UTC"
@@ -221,7 +224,7 @@ def _read_with_retry(
     """Return a reader of the lake, and the results of `_read`; it is retried once if files of cells are corrupt."""
     for retried in (False, True):
         terms, now = request.receipt_terms, watch.clock.now()
-        reader = LakeReader(session, places.lake, places.out, survey, state, request.hours, now, terms)
+        reader = LakeReader(session, places.lake, places.out, survey, state, request.hours, now, terms, request.digests)
         try:
             return reader, _read(reader, watch, request.recheck)
         except Exception:  # Spark's exceptions have no common base class
@@ -297,7 +300,8 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
         found.confirmed = confirmed_links(summaries, unknown)
         forged = [*receipt_report.faults(summaries)]
         batches = receipt_report.without_repeats(reader.receipt_discrepancies(unknown, coverage), forged)
-        discrepancies = [*found.erasures.others, *forged, *batches]
+        altered = digest_discrepancies(reader.digest_results, found.erasures.others)
+        discrepancies = [*found.erasures.others, *altered, *forged, *batches]
         lake = report_details.lake_findings(reader.survey, reader.unreadable)
         found.findings = in_order(
             [*group_findings(discrepancies), *found.erasures.findings, *rollbacks.findings(), *lake]
@@ -408,6 +412,7 @@ def _settings(request: AuditRequest) -> Settings:
         patience=request.patience / SECOND,
         recheck=request.recheck,
         receipts=request.receipts,
+        digests=request.digests,
         keys=request.receipt_terms.names,
         out=shown(request.out),
         memory=request.memory,
@@ -427,6 +432,7 @@ def _work(reader: LakeReader) -> Work:
         segments_known=len({*reader.state.entries} - {job.name for job in reader.read}),
         segments_rechecked=reader.rechecked,
         oldest_read=None if reader.oldest is None else format_time(reader.oldest),
+        digests_checked=sum(result.checked for _, result in reader.digest_results),
         rows_read=sum(job.manifest.rows for job in reader.read),
         spark=f"{reader.spark.version} on {master_of(reader.spark)}",
         version=eventd.__version__,

@@ -20,6 +20,7 @@ from eventd.audit.engine.cells import (
     sum_events,
 )
 from eventd.audit.engine.columns import NEVER, Columns
+from eventd.audit.engine.event_digests import DIGEST_COLUMNS, DigestResult, check_digests
 from eventd.audit.engine.ledger_summaries import LedgerSummary, columns_of, sum_batches, summarize
 from eventd.audit.engine.link_rows import LinkRow
 from eventd.audit.engine.receipt_checks import check_receipts, texts_of
@@ -45,7 +46,8 @@ SMALL: frozenset[Ledger] = frozenset({Ledger.RECEIPTS, Ledger.INBOUND, Ledger.GA
 class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):
     """One segment, and the parameters to read it: see `sum_events`, `sum_deliveries`, `summarize`.
 
-    `receipts`: the digest of the terms by which its receipts are checked, see `ReceiptTerms.digest`.
+    `receipts`: the digest of the terms by which its receipts are checked, see `ReceiptTerms.digest`. `key`: that of the
+    hashes of rows, see `row_hash`. `digests`: see `check_digests`.
     """
 
     name: str
@@ -56,6 +58,7 @@ class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 0
     receipts: str = ""
     key: bytes = b""
+    digests: float = 100.0
 
     @property
     def segment(self) -> Segment:
@@ -69,7 +72,8 @@ class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):
 class TaskResult(msgspec.Struct, kw_only=True):
     """The result of a task, by name of the segment: number of rows, errors of corrupt ones, summaries of small ledgers.
 
-    `file` has the cells; `written`: its size and digest; `runs`: those of segments of `events`.
+    `file` has the cells; `written`: its size and digest; `runs` and `digests`: those of segments of
+    `events`.
     """
 
     file: str = ""
@@ -78,6 +82,7 @@ class TaskResult(msgspec.Struct, kw_only=True):
     errors: dict[str, str] = {}
     summaries: dict[str, LedgerSummary] = {}
     runs: dict[str, list[SeqRun]] = {}
+    digests: dict[str, DigestResult] = {}
 
 
 class SegmentJobs:
@@ -145,8 +150,9 @@ def _cells(lake: FileReader, job: SegmentJob, terms: ReceiptTerms, result: TaskR
     segment = job.segment
     book = segment.place.book
     if book is Ledger.EVENTS:
-        rows = _read(lake, segment, (*EVENT_COLUMNS, *RUN_COLUMNS))
+        rows = _read(lake, segment, (*EVENT_COLUMNS, *RUN_COLUMNS, *DIGEST_COLUMNS))
         result.runs[job.name] = seq_runs(rows)
+        result.digests[job.name] = check_digests(rows, job.digests)
         return sum_events(job.name, rows, job.links, job.since, job.key)
     if book is Ledger.DELIVERIES:
         return sum_deliveries(job.name, _read(lake, segment, DELIVERY_COLUMNS), job.skews, job.since, job.key)

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from eventd.audit.engine.cell_files import FOLDER, read_cells
+from eventd.audit.engine.event_digests import DigestResult
 from eventd.audit.engine.ledger_summaries import LedgerSummary
 from eventd.audit.engine.plan import ClockOffsets
 from eventd.audit.engine.rollbacks import Promise
@@ -32,7 +33,8 @@ VERSION: Final = 11
 class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
     """A segment that was read: its digest, the file with its cells, and their parameters.
 
-    `read_at`: when its bytes were last compared with its digest (microseconds). `runs`: those of a segment of `events`.
+    `read_at`: when its bytes were last compared with its digest (microseconds). `runs` and `digests`: those of
+    a segment of `events`.
     """
 
     sha256: str
@@ -43,6 +45,7 @@ class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
     skews: dict[str, dict[int, int]] = {}
     summary: LedgerSummary | None = msgspec.field(default=None, name="facts")
     runs: list[SeqRun] | None = None
+    digests: DigestResult | None = None
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -86,6 +89,7 @@ class State(msgspec.Struct, kw_only=True):
             skews=_used(job),
             summary=result.summaries.get(job.name),
             runs=result.runs.get(job.name),
+            digests=result.digests.get(job.name),
         )
 
     def written(self, file: str) -> Written:
@@ -182,9 +186,9 @@ def keep(out: Storage, state: State) -> None:
 
 
 def _basis(job: SegmentJob) -> str:
-    """Return a digest of the job's links, `since`, `limit` and `receipts`, on which its cells and summary depend."""
+    """Return a digest of the parameters of the job on which its cells, its summary and its other results depend."""
     # The peers are part of the cells, so the links count with their names.
-    terms = msgspec.msgpack.encode((job.links, job.since, job.limit, job.receipts))
+    terms = msgspec.msgpack.encode((job.links, job.since, job.limit, job.receipts, job.digests))
     return hashlib.sha256(terms).hexdigest()[:16]
 
 

@@ -111,6 +111,8 @@ class EventsLedger:
             "fingerprint": arrow_columns.int64(fingerprint),
             "digest": arrow_columns.digests(digests(fingerprint)),
             "payload": self._payload(subject),
+            # The digests are not of these contents, so none can be compared.
+            "dedupe_key": pa.array([""] * len(subject), pa.string()),
         }
 
     def _payload(self, subject: Smalls) -> Any:

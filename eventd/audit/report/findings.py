@@ -42,6 +42,8 @@ NO_BATCH = "the sender holds a receipt of a batch that is not in the peer's ledg
 TO_SOURCE = "delivered to its own source"
 TWO_SENDERS = "delivered to one peer by several senders"
 OTHER_CONTENT = "the rows of source and peer differ in {columns}"
+OTHER_DIGEST = "the digest of the row is not that of its content"
+OTHER_FINGERPRINT = "the fingerprint of the row is not the beginning of its digest"
 OTHER_DELIVERY = "the sender's row of the delivery differs from its event in {columns}"
 
 

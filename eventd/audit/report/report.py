@@ -322,6 +322,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     patience: float = 0.0
     recheck: float = 0.0
     receipts: float = 0.0
+    digests: float = 0.0
     keys: tuple[str, ...] = ()
     out: str = ""
     memory: str = ""
@@ -364,7 +365,8 @@ class Work(msgspec.Struct, kw_only=True):
     """The work of an audit: segments read now and reused from earlier runs, seconds in all and per stage.
 
     `segments_rechecked` segments of earlier runs had their digests checked again; `oldest_read` is the earliest time at
-    which a segment was last read or checked, None if this run read or checked all.
+    which a segment was last read or checked, None if this run read or checked all. `digests_checked` events had their
+    contents compared with their digests, now or by earlier runs.
     """
 
     segments_read: int = 0
@@ -373,6 +375,7 @@ class Work(msgspec.Struct, kw_only=True):
     oldest_read: str | None = None
     rows_read: int = 0
     rows_compared: int = 0
+    digests_checked: int = 0
     seconds: float = 0.0
     stages: dict[str, float] = msgspec.field(default_factory=dict)
     spark: str = ""

@@ -61,6 +61,16 @@ ReceiptsOption = Annotated[
         "--receipts", metavar="PERCENT", min=0, max=100, help="Share of the receipts that are checked and verified."
     ),
 ]
+DigestsOption = Annotated[
+    float,
+    typer.Option(
+        "--digests",
+        metavar="PERCENT",
+        min=0,
+        max=100,
+        help="Share of the events with payloads whose contents are compared with their digests.",
+    ),
+]
 KeysOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -121,6 +131,7 @@ class AuditOptions:
     storage: StorageOption = "auto"
     silence: SilenceOption = SILENCE
     receipts: ReceiptsOption = 100.0
+    digests: DigestsOption = 100.0
     keys: KeysOption = None
     baseline: BaselineOption = ""
     count_acknowledged: CountOption = False
@@ -154,6 +165,7 @@ def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
         access=Access(options.storage),
         patience=options.silence,
         receipts=options.receipts,
+        digests=options.digests,
         keys=read_receipt_keys(options.keys or []),
         baseline=read_earlier(options.baseline) if options.baseline else None,
         count_acknowledged=options.count_acknowledged,

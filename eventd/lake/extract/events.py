@@ -25,11 +25,13 @@ _COLUMNS: Final = ", ".join(Block._fields)
 _HOLDING: Final = "coalesce((SELECT max(position) FROM blocks WHERE position <= ?), 0)"
 
 
-class _Payload(msgspec.Struct, gc=False):
+class _Content(msgspec.Struct, rename="camel", gc=False):
+    id: str
+    dedupe_key: str = ""
     payload: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-_PAYLOADS: Final = msgspec.json.Decoder(_Payload)
+_CONTENTS: Final = msgspec.json.Decoder(_Content)
 
 
 class _BlockSelection(NamedTuple):
@@ -48,7 +50,9 @@ def read_events(conn: Connection, places: Scope, after: int, *, rows: int, paylo
         apart, place = memory.keep(block), places.topics[block.topic_id]
         within = range(max(0, after + 1 - block.position), block.records)
         _add(columns, apart, within, place, places.epoch)
-        columns["payload"] += _payloads(block, within) if payloads else [None] * len(within)
+        contents = _contents(block, within) if payloads else [(None, None)] * len(within)
+        columns["payload"] += [payload for payload, _ in contents]
+        columns["dedupe_key"] += [key for _, key in contents]
     return Extract(Ledger.EVENTS, after, chosen.upto, columns, chosen.full, _lost(conn, places, after, chosen.upto))
 
 
@@ -121,9 +125,13 @@ def _add(columns: Columns, apart: BlockColumns, within: range, place: LocalGroup
         columns[name] += taken(values, within)
 
 
-def _payloads(block: Block, within: range) -> list[str]:
+def _contents(block: Block, within: range) -> list[tuple[str | None, str | None]]:
+    """Return the payload of each event, and its dedupe key if that is not its id."""
     bodies = block.bodies(within.start, within.stop)
-    return [bytes(each.payload).decode() for each in _PAYLOADS.decode_lines("\n".join(bodies))]
+    return [
+        (bytes(each.payload).decode(), each.dedupe_key if each.dedupe_key != each.id else None)
+        for each in _CONTENTS.decode_lines("\n".join(bodies))
+    ]
 
 
 def _lost(conn: Connection, places: Scope, after: int, upto: int) -> list[EvictedRows]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
@@ -12,7 +15,7 @@ from eventd.errors import Invalid, LakeUnusable, NotFound
 from eventd.lake.layout import HEAD, archived, landing, slug, state_path
 from eventd.lake.manifest import GroupState
 from eventd.lake.reader import BadSegment, Survey, Trouble, TroubleKind, read_segment, survey
-from eventd.lake.schema import Ledger
+from eventd.lake.schema import Ledger, arrow_schema
 from eventd.lake.storage import Storage, make_lake
 from eventd.lake.writer import Segment, write_segment, write_state
 from eventd.runtime.chance import SYSTEM
@@ -347,3 +350,17 @@ def test_many_tables_make_one_segment(storage: Storage) -> None:
     segment = write_segment(storage, place, tables, node="site-a", now=NOON)
     assert segment.manifest.rows == 49
     assert read_segment(storage, segment)["number"].to_pylist() == [*range(1, 50)]
+
+
+def test_a_segment_of_events_of_an_earlier_version_lacks_the_dedupe_key(storage: Storage) -> None:
+    segment = ship(storage, 0, 3)
+    older = read_segment(storage, segment).drop_columns(["dedupe_key"])
+    buffer = pa.BufferOutputStream()
+    pq.write_table(older, buffer)
+    data = buffer.getvalue().to_pybytes()
+    storage.put(segment.place.data, data)
+    change_manifest(storage, segment, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+    (found,) = survey(storage).segments
+    assert read_segment(storage, found)["dedupe_key"].to_pylist() == [""] * 3
+    assert read_segment(storage, found).schema == arrow_schema(Ledger.EVENTS)
+    assert read_segment(storage, found, ["id"]).column_names == ["id"]

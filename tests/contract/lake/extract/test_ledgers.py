@@ -72,9 +72,12 @@ async def test_an_event_is_told_with_all_that_is_known_of_it(shelf: LedgerStore)
         "fingerprint": fingerprint(one.body),
         "digest": digest(one.body),
         "payload": '{"k":"ü"}',
+        "dedupe_key": None,
     }
     assert (second["own"], second["path"], second["expires_at"], second["payload"]) == (False, "z,y", None, "{}")
     assert (await shelf.rows(EVENTS, "payload")) == [None, None], "payloads are returned only on request"
+    with_keys = await shelf.rows(EVENTS, "dedupe_key", payloads=True)
+    assert with_keys == [None, None], "the dedupe key of both is the id"
 
 
 async def test_a_refresh_is_an_event_at_its_own_place(shelf: LedgerStore) -> None:

@@ -109,7 +109,6 @@ ABSENCE = (
         _events_at_peer,
         wanted=f"SELECT 'erased', node, id FROM ({GONE_EVENTS})",
         allowed=f"SELECT 'disagreement', node, id FROM ({GONE_EVENTS})",
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "events-gone-at-source",
@@ -117,7 +116,6 @@ ABSENCE = (
         "the hole in its seqs; the peers' ledgers have the ids",
         _events_at_source,
         wanted=f"SELECT 'erased', node, id FROM ({GONE_EVENTS})",
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "events-gone-everywhere",
@@ -129,7 +127,6 @@ ABSENCE = (
             SELECT 'erased', node, batch_id FROM ({GONE_DELIVERIES})
             UNION SELECT 'erased', node, id FROM ({GONE_DELIVERIES})
         """,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "events-gone-with-their-batches",
@@ -137,7 +134,6 @@ ABSENCE = (
         "the holes in the seqs and in the numbers of all nodes",
         _events_with_their_batches,
         wanted=BOUNDS_OF_HOLES,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "first-events-gone",
@@ -145,7 +141,6 @@ ABSENCE = (
         "its state, which promises rows from the beginning",
         _first_events,
         wanted=f"SELECT 'erased', node, id FROM ({GONE_EVENTS})",
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "relayed-event-gone-at-hub",
@@ -154,7 +149,6 @@ ABSENCE = (
         _relayed_at_hub,
         wanted=f"SELECT 'erased', node, id FROM ({GONE_EVENTS})",
         allowed=f"SELECT 'disagreement', node, id FROM ({GONE_EVENTS})",
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "deliveries-gone",
@@ -174,7 +168,6 @@ ABSENCE = (
         _batches_at_sender,
         wanted=f"SELECT 'disagreement', node, id FROM ({GONE_DELIVERIES})",
         allowed=f"SELECT 'erased', node, batch_id FROM ({GONE_RECEIPTS})",
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "receipts-gone",

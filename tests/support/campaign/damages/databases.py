@@ -148,7 +148,6 @@ DATABASES = (
         lambda scene: _edit_block(scene, "b"),
         wanted=EDITED,
         in_databases=True,
-        unknown="contents are not compared",
     ),
     Damage(
         "block-edited-at-source",
@@ -157,7 +156,6 @@ DATABASES = (
         lambda scene: _edit_block(scene, "a"),
         wanted=EDITED,
         in_databases=True,
-        unknown="contents are not compared",
     ),
     Damage(
         "block-invented",
@@ -166,7 +164,6 @@ DATABASES = (
         _block_invented,
         wanted="SELECT 'forged', 'b', 'invented'",
         in_databases=True,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "cursor-advanced",
@@ -184,7 +181,6 @@ DATABASES = (
         _batch_feigned,
         wanted="SELECT 'missing', 'b', 'skipped'",
         in_databases=True,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "batches-deleted",
@@ -194,7 +190,6 @@ DATABASES = (
         wanted=f"SELECT 'disagreement', node, id FROM ({GONE_DELIVERIES})",
         allowed=f"SELECT 'erased', node, batch_id FROM ({GONE_DELIVERIES})",
         in_databases=True,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "inbound-deleted",
@@ -213,7 +208,6 @@ DATABASES = (
         wanted=CHANGED,
         allowed=CHANGED.replace("forged", "disagreement"),
         in_databases=True,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "retention-feigned",
@@ -223,7 +217,6 @@ DATABASES = (
         unproven="evicted",
         shrinks=True,
         in_databases=True,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "database-restored",

@@ -163,7 +163,6 @@ RECEIPTS = (
         "the digest of the receipt's body",
         _change(EDGE, _more),
         wanted=CHANGED,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "receipt-and-digest-edited",
@@ -172,7 +171,6 @@ RECEIPTS = (
         _change(EDGE, _duplicate),
         wanted=_DISAGREES,
         allowed=f"{CHANGED} UNION {CHANGED.replace('forged', 'erased')}",
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "receipt-edited-under-keys",
@@ -182,7 +180,6 @@ RECEIPTS = (
         wanted=CHANGED,
         allowed=f"{_DIFFERS} UNION {CHANGED.replace('forged', 'erased')}",
         keys=True,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "receipt-counts-edited",
@@ -191,7 +188,6 @@ RECEIPTS = (
         _change(EDGE, _counts),
         wanted=CHANGED,
         allowed=CHANGED.replace("forged", "erased"),
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "receipt-range-edited",
@@ -200,7 +196,6 @@ RECEIPTS = (
         _change(EDGE, _other_range),
         wanted=CHANGED,
         allowed=_DIFFERS,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "receipt-signature-replaced",
@@ -209,7 +204,6 @@ RECEIPTS = (
         _change(EDGE, _signature),
         wanted=CHANGED,
         keys=True,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "receipt-signed-by-sender",
@@ -219,7 +213,6 @@ RECEIPTS = (
         wanted=_DISAGREES,
         allowed=f"{CHANGED} UNION {CHANGED.replace('forged', 'erased')}",
         keys=True,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "receipt-invented",
@@ -228,7 +221,6 @@ RECEIPTS = (
         lambda scene: _invent(scene, scene.ledgers.column(EDGE)[1]),
         wanted=_NEW_BATCH,
         allowed=_OLD_BATCH,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "receipt-invented-lately",
@@ -237,7 +229,6 @@ RECEIPTS = (
         lambda scene: _invent(scene, scene.ledgers.column(EDGE)[-1]),
         wanted=_NEW_BATCH,
         allowed=_OLD_BATCH,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "inbound-receipt-edited",
@@ -245,7 +236,6 @@ RECEIPTS = (
         "its digest",
         _at_receiver,
         wanted=_INBOUND_CHANGED,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "receipt-edited-at-both-ends",
@@ -253,7 +243,6 @@ RECEIPTS = (
         "",
         _at_both_ends(EDGE, _duplicate),
         blind=True,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "receipt-edited-at-both-ends-under-keys",
@@ -263,7 +252,6 @@ RECEIPTS = (
         wanted=CHANGED,
         allowed=_INBOUND_CHANGED,
         keys=True,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "receipt-signed-at-both-ends",
@@ -272,6 +260,5 @@ RECEIPTS = (
         _at_both_ends(LINE, _duplicate_signed),
         blind=True,
         keys=True,
-        unknown="a redelivery on request counts as a duplicate",
     ),
 )

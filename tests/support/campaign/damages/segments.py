@@ -101,7 +101,6 @@ SEGMENTS = (
         _on_middle("events", "a", lambda segment: segment.data.unlink()),
         wanted=_corrupt(("events", "a")),
         unproven=_UNPROVEN,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "events-segment-gone",
@@ -110,7 +109,6 @@ SEGMENTS = (
         _on_middle("events", "b", SegmentFile.remove),
         wanted=_corrupt(("events", "b")),
         unproven=_UNPROVEN,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "events-manifest-gone",
@@ -119,7 +117,6 @@ SEGMENTS = (
         _on_middle("events", "c", lambda segment: segment.manifest.unlink()),
         wanted=_corrupt(("events", "c")),
         unproven=_UNPROVEN,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "deliveries-segment-gone",
@@ -128,7 +125,6 @@ SEGMENTS = (
         _on_middle("deliveries", "a", SegmentFile.remove),
         wanted=_corrupt(("deliveries", "a")),
         unproven=_UNPROVEN,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "receipts-segment-gone",
@@ -136,7 +132,6 @@ SEGMENTS = (
         "the numbers that no other segment contains",
         _on_middle("receipts", "c", SegmentFile.remove),
         wanted=_corrupt(("receipts", "c")),
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "inbound-segment-gone",
@@ -144,7 +139,6 @@ SEGMENTS = (
         "the numbers that no other segment contains",
         _on_middle("inbound", "a", SegmentFile.remove),
         wanted=_corrupt(("inbound", "a")),
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "segment-cut",
@@ -153,7 +147,6 @@ SEGMENTS = (
         _on_middle("deliveries", "b", _cut),
         wanted=_corrupt(("deliveries", "b")),
         unproven=_UNPROVEN,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "bit-flipped",
@@ -162,7 +155,6 @@ SEGMENTS = (
         _on_middle("events", "b", _flip),
         wanted=_corrupt(("events", "b")),
         unproven=_UNPROVEN,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "manifest-garbled",
@@ -171,7 +163,6 @@ SEGMENTS = (
         _on_middle("deliveries", "c", _garble),
         wanted=_corrupt(("deliveries", "c")),
         unproven=_UNPROVEN,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "manifest-miscounts",
@@ -180,7 +171,6 @@ SEGMENTS = (
         _on_middle("events", "a", _miscount),
         wanted=_corrupt(("events", "a")),
         unproven=_UNPROVEN,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "rows-of-another-node",
@@ -189,7 +179,6 @@ SEGMENTS = (
         _stranger,
         wanted=_corrupt(("deliveries", "a")),
         unproven=_UNPROVEN,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "last-segment-gone",
@@ -198,7 +187,6 @@ SEGMENTS = (
         _last_file,
         wanted=_corrupt(("events", "c")),
         unproven=_UNPROVEN,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "last-events-dropped",
@@ -232,7 +220,6 @@ SEGMENTS = (
         unproven="silent since",
         shrinks=True,
         named=frozenset("b"),
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "node-taken-back-remembered",
@@ -250,7 +237,6 @@ SEGMENTS = (
         _all_taken_back,
         unproven="silent since",
         shrinks=True,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "lake-taken-back-remembered",
@@ -268,6 +254,5 @@ SEGMENTS = (
         _copied_folder,
         wanted="SELECT 'corrupt', 'z-12345678', '*'",
         allowed="SELECT 'corrupt', 'a', '*'",
-        unknown="a redelivery on request counts as a duplicate",
     ),
 )

@@ -137,7 +137,6 @@ STATES = (
         _state("a", _later),
         unproven="ahead",
         named=frozenset("a"),
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "complete-in-the-future",
@@ -146,7 +145,6 @@ STATES = (
         _state("a", _complete_too_far),
         unproven="complete until a later time",
         named=frozenset("a"),
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "node-behind",
@@ -155,7 +153,6 @@ STATES = (
         _state("c", _behind),
         unproven="behind",
         named=frozenset("c"),
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "node-silent",
@@ -164,7 +161,6 @@ STATES = (
         _state("c", _silent),
         unproven="silent since",
         named=frozenset("c"),
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "silent-node-closed",
@@ -173,7 +169,6 @@ STATES = (
         _state("c", _closed),
         unproven="behind: it is closed",
         named=frozenset("c"),
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "cursor-taken-back",
@@ -190,7 +185,6 @@ STATES = (
         _copied,
         wanted="SELECT 'epoch', 'z', '*'",
         allowed="SELECT 'corrupt', 'z', '*' UNION SELECT 'epoch', 'a', '*' UNION SELECT 'corrupt', 'a', '*'",
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "two-databases",
@@ -199,7 +193,6 @@ STATES = (
         _two_epochs,
         wanted="SELECT 'epoch', 'c', '*'",
         allowed="SELECT 'corrupt', 'c', '*'",
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "times-moved-ahead",
@@ -219,7 +212,6 @@ STATES = (
         wanted=_MOVED,
         unproven="silent since",
         named=frozenset("b"),
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "audit-clock-behind",
@@ -228,7 +220,6 @@ STATES = (
         _nothing,
         unproven="ahead",
         audited_after=-3 * HOUR,
-        unknown="a redelivery on request counts as a duplicate",
     ),
     Damage(
         "audit-clock-ahead",
@@ -237,6 +228,5 @@ STATES = (
         _nothing,
         unproven="silent since",
         audited_after=3 * HOUR,
-        unknown="a redelivery on request counts as a duplicate",
     ),
 )
