@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eventd.log.core.id_conflicts import ConflictCount
-from eventd.log.core.missing_records import LostRecords
+from eventd.log.core.missing_records import MissingRecords
 from eventd.resources.configuration import GroupConfig
 from eventd.resources.kinds.federation_slo import EXPIRES_SOON, LAG_FAIL, LAG_WARN
 
@@ -181,7 +181,7 @@ class GroupFacts:
     gaps: Sequence[Gaps] = ()
     aside: Sequence[tuple[str, str]] = ()
     conflicts: Sequence[ConflictCount] = ()
-    lost: Sequence[LostRecords] = ()
+    lost: Sequence[MissingRecords] = ()
     unstored: int = 0
     v1_requests: int = 0
     keys_trouble: str = ""

@@ -21,7 +21,7 @@ from eventd.groups.lookup import find_group, peers_of, read_group_topic
 from eventd.log.core.head import read_head
 from eventd.log.core.id_conflicts import ConflictCount, read_conflicts
 from eventd.log.core.listing import EventQuery, list_latest
-from eventd.log.core.missing_records import LostRecords, count_unstored, find_missing
+from eventd.log.core.missing_records import MissingRecords, count_unstored, find_missing
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.cursors.cursors import Cursor
 from eventd.log.delivery.backlog import read_backlog, read_stale
@@ -102,12 +102,12 @@ async def _read_group(services: Services, name: str, aside: Sequence[Ineffective
     )
 
 
-async def _read_lost(services: Services, context: _GroupContext) -> tuple[list[LostRecords], int]:
+async def _read_lost(services: Services, context: _GroupContext) -> tuple[list[MissingRecords], int]:
     """Return the ranges without a stored record, of as much of the log as `MOST_ROUNDS` steps read.
 
     The number is that of their events that have not been stored again, in the newest `MOST_COUNTED` ranges.
     """
-    lost: list[LostRecords] = []
+    lost: list[MissingRecords] = []
     before: int | None = None
     for _ in range(MOST_ROUNDS):
         step = await services.database.read(find_missing, context.topic.id, before)

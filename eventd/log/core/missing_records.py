@@ -12,7 +12,7 @@ BLOCKS_PER_STEP = 2000
 """How many blocks a step reads, without their lines: a few milliseconds."""
 
 
-class LostRecords(NamedTuple):
+class MissingRecords(NamedTuple):
     """The seqs `first` to `last` without a record, whose positions were in (after, before)."""
 
     first: int
@@ -31,7 +31,7 @@ class MissingStep(NamedTuple):
     The position is None at the beginning of the topic.
     """
 
-    ranges: list[LostRecords]
+    ranges: list[MissingRecords]
     before: int | None
 
 
@@ -51,16 +51,16 @@ def find_missing(conn: Connection, topic_id: int, before: int | None = None) -> 
     ranges = []
     for seq, records, position in rows:
         if before is None and seq + records < end:
-            ranges.append(LostRecords(seq + records, end - 1, position + records - 1, place))
+            ranges.append(MissingRecords(seq + records, end - 1, position + records - 1, place))
         end, place, before = seq, position, None
     if len(rows) == BLOCKS_PER_STEP:
         return MissingStep(ranges, place)
     if end > floor + 1:
-        ranges.append(LostRecords(floor + 1, end - 1, floor_position, place))
+        ranges.append(MissingRecords(floor + 1, end - 1, floor_position, place))
     return MissingStep(ranges, None)
 
 
-def count_unstored(conn: Connection, topic_id: int, lost: LostRecords) -> int:
+def count_unstored(conn: Connection, topic_id: int, lost: MissingRecords) -> int:
     """Return how many events of a missing range were not stored again since. Reads all ids of the topic."""
     sql = "SELECT count(*) FROM event_ids WHERE topic_id = ? AND gone_at IS NULL AND position > ? AND position < ?"
     return int(fetch(conn, sql, (topic_id, lost.after, lost.before))[0][0])
