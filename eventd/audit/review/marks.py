@@ -46,8 +46,9 @@ class MarkedFindings(NamedTuple):
                 f"{base.gone:,} gone."
             )
         if self.acknowledged:
-            known = len(self.findings) - len(self.open)
-            yield f"{known:,} of {counted(len(self.findings), 'finding is', 'findings are')} acknowledged."
+            known, part = len(self.findings) - len(self.open), sum(one.acknowledged > 0 for one in self.open)
+            in_part = f", {part:,} in part" if part else ""
+            yield f"Acknowledged: {known:,} of {counted(len(self.findings), 'finding')}{in_part}."
 
 
 def mark_findings(

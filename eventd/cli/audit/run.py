@@ -72,9 +72,11 @@ def _show(session: Session, report: Report, out: str) -> None:
             console.print(summary(report))
         session.out.line(shown.get().rstrip("\n"))  # `line` escapes what the stream cannot encode
         session.out.flush()
-        note(f"written to {out}: report.html, report.json, tables")
+        signature = ", report.sig" if report.settings.signing_key else ""
+        note(f"written to {out}: report.html, report.json, tables{signature}")
         return
     import msgspec
 
     document = msgspec.to_builtins(report)
-    session.out.value({name: document[name] for name in ("verdict", "headline", "failed", "totals", "findings")})
+    shown_fields = ("verdict", "headline", "failed", "totals", "baseline", "findings")
+    session.out.value({name: document[name] for name in shown_fields})

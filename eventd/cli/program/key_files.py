@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from eventd.cli.terminal.output import note
 from eventd.errors import SecretUnreadable
 from eventd.runtime.regular_files import NotRegular, read_regular
+from eventd.settings.values import rights_of_others
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -36,13 +38,15 @@ def read_private_key(file: Path, *, hint: str) -> Ed25519PrivateKey:
 def read_signing_key(file: Path) -> Key:
     """Return the private key in a file as a key that signs; its id is the pin of its public part.
 
-    Raises `SecretUnreadable`.
+    Notes on stderr if every user may read or change the file. Raises `SecretUnreadable`.
     """
     from federation.ed25519 import pin
     from federation.keys import Key
     from federation.peers import ANY
 
     private = read_private_key(file, hint="create one with openssl genpkey -algorithm ed25519")
+    if rights := rights_of_others(file.stat().st_mode):
+        note(f"note: every user of this machine may {rights} {file}: chmod o= {file}")
     return Key.ed25519(pin(private.public_key()), private=_read(file), owner=ANY)
 
 

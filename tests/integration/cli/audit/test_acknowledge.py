@@ -77,7 +77,7 @@ def test_an_acknowledged_finding_stays_in_the_report_and_fails_no_run(auditor: A
     assert second["acknowledgements"] == [
         {"id": done.json["id"], "by": "ann", "reason": "the peer was replaced", "at": done.json["at"], "ids": 2}
     ]
-    assert f"{len(missing)} of {len(second['findings'])} findings are acknowledged." in second["headline"]
+    assert f"Acknowledged: {len(missing)} of {len(second['findings'])} findings." in second["headline"]
     assert second["totals"]["completeness"] == first["totals"]["completeness"] < 100
     both = auditor.run(*KINDS, "--count-acknowledged", code=4)
     assert (both["failed"], both["settings"]["count_acknowledged"]) == (["missing", "duplicate"], True)

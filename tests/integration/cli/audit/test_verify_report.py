@@ -170,7 +170,10 @@ def test_an_audit_signs_and_the_next_one_without_a_key_leaves_no_signature(
     refused = control(*audit, "--sign", str(tmp_path / "auditor.pub"), code=1)
     assert "does not hold an unencrypted Ed25519 private key" in refused.err
     assert not out.exists()
-    control(*audit, "--sign", str(key), code=0)
+    key.chmod(0o604)
+    assert f"note: every user of this machine may read {key}: chmod o= {key}" in control(*audit, "--sign", str(key)).err
+    key.chmod(0o600)
+    assert "every user" not in control(*audit, "--sign", str(key)).err
     signed = verify(out, "-o", "json").json
     assert signed["verdict"] == "complete"
     assert f'"signing_key": "{signed["key"]}"' in (out / "report.json").read_text()

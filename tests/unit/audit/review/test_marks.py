@@ -102,13 +102,14 @@ def test_an_acknowledged_finding_is_marked_and_not_open() -> None:
     assert marked.findings == [replace(LOST, acknowledged=3), HOLE]
     assert marked.open == [HOLE]
     assert [(one.by, one.reason, one.ids) for one in marked.acknowledgements] == [("ann", "a test", 3)]
-    assert [*marked.sentences] == ["1 of 2 findings are acknowledged."]
+    assert [*marked.sentences] == ["Acknowledged: 1 of 2 findings."]
 
 
 def test_a_finding_that_is_acknowledged_in_part_is_open() -> None:
     marked = mark_findings([LOST], None, known(replace(LOST, ids=("e4", "e6"))))
     assert marked.findings == [replace(LOST, acknowledged=2, acknowledged_ids=("e4", "e6"))]
     assert marked.open == marked.findings
+    assert [*marked.sentences] == ["Acknowledged: 0 of 1 finding, 1 in part."]
 
 
 def test_an_acknowledgement_does_not_cover_another_alteration_of_the_event() -> None:
