@@ -79,7 +79,7 @@ class NodeLedgers:
             **dict.fromkeys(unknown),
             **{"link_epoch": self.epoch, "after": position - 1 if after is None else after, "upto": position},
             **{"selection": json.dumps(known.get(version, ALL)), "sent_at": at, "acked_at": at + 1000},
-            **{"receipt": '{"requests":1}', "exceptions": "[]", "sent": 1},
+            **{"receipt": '{"requests":1}', "exceptions": "[]", "sent": int(outcome == "delivered")},
         }
         self.receipts.append(shared | answer)
 

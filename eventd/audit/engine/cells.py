@@ -58,6 +58,9 @@ class Measure(IntEnum):
     # by batch: see `batch_cells`
     RECEIPT = 30
     INBOUND = 31
+    # by number of the batch, see `batch_counts`
+    CARRIED = 32  # events with a delivery
+    ANSWERED = 33  # events that the receipt counts
 
 
 _OUTCOMES: Final = {

@@ -8,9 +8,10 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
-from eventd.audit.engine import reconcile, row_comparison
+from eventd.audit.engine import batch_counts, reconcile, row_comparison
 from eventd.audit.engine.cell_files import write_cells
 from eventd.audit.engine.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
 from eventd.audit.engine.columns import NEVER, Columns
@@ -26,11 +27,11 @@ from eventd.audit.engine.segment_jobs import SMALL, CellMaker, DigestCheck, Segm
 from eventd.audit.engine.seq_runs import SeqRun
 from eventd.audit.engine.spark_tasks import FileShares, group_files, run_on_files
 from eventd.audit.engine.state import State
-from eventd.audit.report.findings import NO_BATCH, OTHER_RECEIPT, Discrepancy, Evidence, Kind
+from eventd.audit.report.findings import NO_BATCH, NO_INBOUND, OTHER_RECEIPT, Discrepancy, Evidence, Kind
 from eventd.audit.spark.locations import Location
 from eventd.audit.spark.session import cores_of
 from eventd.lake.reader import Survey, read_segment
-from eventd.lake.schema import Ledger
+from eventd.lake.schema import OWN_TIME, Ledger
 from eventd.lake.writer import Segment
 
 if TYPE_CHECKING:
@@ -242,13 +243,48 @@ class LakeReader:
             if wanted and segment.place.book is Ledger.RECEIPTS and segment.place.name not in self.unreadable:
                 yield from self._named(segment, wanted, coverage)
 
+    def batch_discrepancies(
+        self, rows: Iterable[Mapping[str, Any]], summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]
+    ) -> Iterator[Discrepancy]:
+        """Yield a discrepancy for each batch with rows missing in a sender's ledger; `rows`: of `uneven_batches`."""
+        lake = self.lake.open(self.spark)
+        near = {one.place.name for one in self.survey.segments if self._is_near(one)}
+        known = (near & self.state.entries.keys()) - self.unreadable.keys()
+
+        def read(segment: Segment, names: list[str]) -> pa.Table:
+            return read_segment(lake, segment, names)
+
+        return batch_counts.batch_discrepancies(rows, self.survey, known, summaries, read)
+
+    def _holds_batch(self, peer: str, group: str, at: int) -> bool:
+        """Return whether a node holds events of others that it recorded at this time, but no batch of that time.
+
+        An event has exactly the time of the batch that brought it.
+        """
+        events = self._rows_at(Ledger.EVENTS, peer, at, ["group", "own"])
+        held = any(row["group"] == group and not row["own"] for row in events)
+        return held and not any(row["group"] == group for row in self._rows_at(Ledger.INBOUND, peer, at, ["group"]))
+
+    def _rows_at(self, book: Ledger, node: str, at: int, names: list[str]) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a node's ledger that were recorded at exactly this time, in microseconds."""
+        time = OWN_TIME[book]
+        for segment in self.survey.segments:
+            times = segment.manifest.times
+            if (segment.place.book, segment.manifest.node) != (book, node) or segment.place.name in self.unreadable:
+                continue
+            if times and times[0] <= at <= times[1]:
+                table = read_segment(self.lake.open(self.spark), segment, [*names, time])
+                found = np.flatnonzero(Columns(table).numbers(time) == at)
+                yield from table.select(names).take(found).to_pylist()
+
     def _named(
         self, segment: Segment, wanted: Mapping[tuple[str, str, int], str], coverage: Coverage
     ) -> Iterator[Discrepancy]:
-        names = ["group", "peer", "batch_id", "receipt_digest", "receipt_key_id", "sent_at", "acked_at"]
-        table, node = read_segment(self.lake.open(self.spark), segment, names), segment.manifest.node
-        sent, acked = (Columns(table).numbers(name) for name in ("sent_at", "acked_at"))
-        for at, row in enumerate(table.drop_columns(["sent_at", "acked_at"]).to_pylist()):
+        names = ["group", "peer", "batch_id", "receipt_digest", "receipt_key_id"]
+        exact = ["sent_at", "acked_at", "peer_recorded_at"]
+        table, node = read_segment(self.lake.open(self.spark), segment, [*names, *exact]), segment.manifest.node
+        sent, acked, recorded = (Columns(table).numbers(name) for name in exact)
+        for at, row in enumerate(table.drop_columns(exact).to_pylist()):
             group, peer, batch = row["group"], row["peer"], row["batch_id"]
             detail = wanted.get((group, peer, hash_of(batch)))
             if detail is None:
@@ -256,6 +292,8 @@ class LakeReader:
             times = coverage.peer_times(node, peer, (int(sent[at]), int(acked[at])))
             if detail == OTHER_RECEIPT or coverage.covers(peer, Ledger.INBOUND, 0, times):
                 kind = Kind.FORGED if detail == NO_BATCH else Kind.DISAGREEMENT
+                if detail == NO_BATCH and self._holds_batch(peer, group, int(recorded[at])):
+                    kind, detail = Kind.ERASED, NO_INBOUND
                 evidence = Evidence(node, int(acked[at]), batch, row["receipt_digest"], row["receipt_key_id"] or "")
                 yield Discrepancy(kind, group, node, peer, 0, batch, detail, evidence)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RECEIPT_COLUMNS: Final = (
     *("number", "node", "group", "peer", "batch_id", "after", "upto", "repair", "selector_version", "selection"),
     *("attempts", "sent_at", "acked_at", "peer_recorded_at", "status", "protocol", "key_id", "receipt_alg"),
-    *("receipt_digest", "accepted", "duplicates"),
+    *("receipt_digest", "sent", "accepted", "duplicates"),
 )
 INBOUND_COLUMNS: Final = (
     *("node", "group", "peer", "batch_id", "link_epoch", "after", "upto", "repair", "accepted", "duplicates"),

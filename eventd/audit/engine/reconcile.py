@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from eventd.audit.engine.batch_counts import uneven_batches
 from eventd.audit.engine.bins import edges_of
 from eventd.audit.engine.cell_files import read_cells
 from eventd.audit.engine.cells import HOUR, SLOTS_PER_HOUR, Measure
@@ -97,7 +98,7 @@ def keys(cells: Columns) -> Numbers:
 def reconcile(
     cells: pa.Table, reach: Mapping[str, int], covered: Mapping[tuple[str, str], int] | None = None
 ) -> dict[str, pa.Table]:
-    """Return the tables of a part: `uneven`, `waiting`, `senders`, `latest`, `unknown`, `pairs` and `hours`.
+    """Return the tables of a part: `uneven`, `waiting`, `senders`, `latest`, `unknown`, `batches`, `pairs` and `hours`.
 
     `reach`: up to when at most (microseconds by any clock of the lake) the ledgers of each node are complete; later
     deliveries are not expected in them. `covered`: see `latest`.
@@ -111,7 +112,8 @@ def reconcile(
         "waiting": _waiting(slots),
         "senders": _senders(slots),
         "latest": latest(slots, covered or {}),
-        "unknown": unknown_batches(cells.filter(what >= Measure.RECEIPT)),
+        "unknown": unknown_batches(cells.filter((what >= Measure.RECEIPT) & (what < Measure.CARRIED))),
+        "batches": uneven_batches(cells.filter(what >= Measure.CARRIED)),
         "pairs": add_pairs([figures]),
         "hours": by_hour(figures),
     }

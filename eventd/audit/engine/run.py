@@ -299,9 +299,11 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
         found.erasures = find_erasures(coverage.holes, found.comparison.located, (first, last))
         found.confirmed = confirmed_links(summaries, unknown)
         forged = [*receipt_report.faults(summaries)]
-        batches = receipt_report.without_repeats(reader.receipt_discrepancies(unknown, coverage), forged)
+        uneven = [row for table in parts.get("batches", ()) for row in _rows(table)]
+        batches = [*reader.receipt_discrepancies(unknown, coverage), *reader.batch_discrepancies(uneven, summaries)]
         altered = digest_discrepancies(reader.digest_results, found.erasures.others)
-        discrepancies = [*found.erasures.others, *altered, *forged, *batches]
+        faults = [*forged, *receipt_report.without_repeats(batches, forged)]
+        discrepancies = [*found.erasures.others, *altered, *faults]
         lake = report_details.lake_findings(reader.survey, reader.unreadable)
         found.findings = in_order(
             [*group_findings(discrepancies), *found.erasures.findings, *rollbacks.findings(), *lake]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from eventd.audit.engine.batch_counts import COUNT_COLUMNS, count_deliveries, count_receipts
 from eventd.audit.engine.cells import (
     DELIVERY_COLUMNS,
     EVENT_COLUMNS,
@@ -155,12 +156,17 @@ def _cells(lake: FileReader, job: SegmentJob, terms: ReceiptTerms, result: TaskR
         result.digests[job.name] = check_digests(rows, job.digests)
         return sum_events(job.name, rows, job.links, job.since, job.key)
     if book is Ledger.DELIVERIES:
-        return sum_deliveries(job.name, _read(lake, segment, DELIVERY_COLUMNS), job.skews, job.since, job.key)
+        rows = _read(lake, segment, (*DELIVERY_COLUMNS, *COUNT_COLUMNS))
+        sums = sum_deliveries(job.name, rows, job.skews, job.since, job.key)
+        return pyarrow().concat_tables([sums, count_deliveries(job.name, rows)])
     table = _read(lake, segment, (*columns_of(book), *texts_of(book)))
     summary = result.summaries[job.name] = summarize(book, table, limit=job.limit)
     if book in CHECKED:
         summary.receipts = check_receipts(book, table, terms)
-        return sum_batches(job.name, book, table)
+        batches = sum_batches(job.name, book, table)
+        if book is Ledger.RECEIPTS:
+            batches = pyarrow().concat_tables([batches, count_receipts(job.name, table)])
+        return batches
     return cell_schema().empty_table()
 
 

@@ -33,12 +33,16 @@ class Kind(StrEnum):
 
 
 NOT_HELD = "the sender's ledger says delivered; the peer's ledger does not hold it"
+NEVER_EXPIRES = "the sender's ledger says expired, but the event never expires, and the peer's ledger holds it"
 NOT_SENT = "the peer's ledger holds it; the sender's ledger has no delivery of it"
 OTHER_RECEIPT = "sender and peer have different receipts of the batch, or different ranges"
 NO_ORIGIN = "the peer's ledger holds it; the ledger of its source does not"
 NO_ROW = "a delivery or a peer shows that it was recorded; the ledger of its source does not hold it"
 NO_ROW_AT_PEER = "the sender's ledger says delivered; the peer's ledger has lost the row"
 NO_BATCH = "the sender holds a receipt of a batch that is not in the peer's ledger"
+NO_DELIVERIES = "the sender's receipt counts more events than its ledger has deliveries of the batch"
+NO_RECEIPT = "the sender's ledger has deliveries of the batch, and not its receipt"
+NO_INBOUND = "the peer holds events of the batch of the sender's receipt; its ledger of batches has lost the row"
 TO_SOURCE = "delivered to its own source"
 TWO_SENDERS = "delivered to one peer by several senders"
 OTHER_CONTENT = "the rows of source and peer differ in {columns}"

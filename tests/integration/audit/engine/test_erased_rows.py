@@ -10,7 +10,7 @@ import pytest
 
 from eventd.audit.engine.run import AuditRequest
 from eventd.audit.generate import GeneratorSettings, generate
-from eventd.audit.report.findings import Kind
+from eventd.audit.report.findings import NO_DELIVERIES, NO_INBOUND, NO_RECEIPT, Kind
 from eventd.audit.report.report import Pair, Report
 from eventd.lake.reader import read_segment
 from eventd.lake.schema import Ledger
@@ -97,7 +97,12 @@ def test_an_event_that_no_ledger_names_any_more_leaves_its_holes(lake: Storage) 
     held = {node: erase(lake, node, Ledger.EVENTS, lambda row: row["id"] == lost["id"]) for node in (A, B, C)}
     erase(lake, A, Ledger.DELIVERIES, lambda row: row["id"] == lost["id"])
     report = audit(lake)
-    assert {(one.source, one.first, one.last, one.events, one.ids) for one in report.findings} == {
+    batches = [one for one in report.findings if one.peer]
+    assert {(one.kind, one.source, one.peer, one.detail) for one in batches} == {
+        (Kind.ERASED, A, peer, NO_DELIVERIES) for peer in (B, C)
+    }
+    holes = [one for one in report.findings if not one.peer]
+    assert {(one.source, one.first, one.last, one.events, one.ids) for one in holes} == {
         (node, rows[0]["seq"], rows[0]["seq"], 1, ()) for node, rows in held.items()
     }
     pairs = pairs_of(report)
@@ -129,3 +134,17 @@ def test_a_second_run_finds_the_hole_in_a_segment_that_it_does_not_read_again(la
     first, second = audit(lake), audit(lake)
     assert second.work.segments_read == 0
     assert second.findings == first.findings != ()
+
+
+def test_a_receipt_that_was_erased_is_named_by_the_deliveries_of_its_batch(lake: Storage) -> None:
+    kept = erase(lake, A, Ledger.RECEIPTS, lambda row: row["number"] == 3)
+    (found,) = audit(lake).findings
+    assert (found.kind, found.source, found.detail) == (Kind.ERASED, A, NO_RECEIPT)
+    assert (found.peer, found.ids) == (kept[0]["peer"], (kept[0]["batch_id"],))
+
+
+def test_a_batch_that_the_receiver_has_erased_is_not_forged_by_its_sender(lake: Storage) -> None:
+    (lost,) = erase(lake, B, Ledger.INBOUND, lambda row: row["number"] == 3)
+    (found,) = audit(lake).findings
+    assert (found.kind, found.source, found.peer, found.detail) == (Kind.ERASED, lost["peer"], B, NO_INBOUND)
+    assert found.ids == (lost["batch_id"],)

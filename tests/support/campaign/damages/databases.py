@@ -198,7 +198,6 @@ DATABASES = (
         _inbound_deleted,
         wanted=f"SELECT 'erased', node, batch_id FROM ({GONE_INBOUND})",
         in_databases=True,
-        unknown="receipts of the last hour are not compared",
     ),
     Damage(
         "receipt-edited-in-database",
