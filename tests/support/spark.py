@@ -97,4 +97,4 @@ def _connect_finalizer(session: SparkSession) -> None:
         java._jvm.System.gc()
         return threading.active_count() > before
 
-    wait_for(connected, "Java's collector to call back", seconds=60)
+    wait_for(connected, "Java's collector to call back", seconds=200)

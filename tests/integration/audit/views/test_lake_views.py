@@ -98,6 +98,15 @@ def test_only_files_of_the_nodes_and_days_of_a_query_are_opened(session: SparkSe
     assert files_read(session, f"{events} WHERE node IN ('site-c')") == 0
 
 
+def test_a_condition_on_the_group_skips_row_groups_without_it(session: SparkSession, lake: Storage) -> None:
+    """Files are opened, because their folders do not name the group."""
+    register_views(session, lake.url)
+    query = "SELECT max(number) FROM events WHERE `group` = '{}'"
+    assert scanned(session.sql(query.format("w")), "numOutputRows") == 45
+    assert scanned(session.sql(query.format("x")), "numOutputRows") == 0
+    assert files_read(session, query.format("x")) == 3
+
+
 def test_nodes_have_their_true_names_and_files_are_selected_by_them(session: SparkSession, tmp_path: Path) -> None:
     storage = connect(str(tmp_path / "lake"))
     nodes = ["site-a", *ODD_NODES]

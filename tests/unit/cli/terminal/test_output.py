@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import csv
 import io
+import json
 from decimal import Decimal
 from typing import Any
 
 import pytest
 import yaml
 
-from eventd.cli.terminal.output import Column, Format, Output, joined, moment, show_moment, show_span, span, text
+from eventd.cli.terminal.output import (
+    Column,
+    Format,
+    Output,
+    RecordsFormat,
+    joined,
+    moment,
+    show_moment,
+    show_span,
+    span,
+    text,
+)
 from eventd.text.invisible import printable
 from eventd.text.plural import counted
 
@@ -187,3 +200,38 @@ def test_an_outcome_is_lines_for_people_and_the_answer_for_programs(
     else:
         assert stream.getvalue() == printed
     assert capsys.readouterr().err == ("note: one stays\n" if format in ("table", "wide") else "")
+
+
+RECORDS = [("a", 1, None, True, [1, None]), ('b, "c"\n', 2.5, "", False, {"at": "x"})]
+
+
+def records(format: RecordsFormat, *, headers: bool = True) -> str:
+    stream = io.StringIO()
+    names = ("name", "number", "text", "flag", "inner")
+    Output(format, headers=headers, colour=False, stream=stream).records(names, RECORDS)
+    return stream.getvalue()
+
+
+def test_records_are_a_table_whose_absent_values_are_dashes() -> None:
+    assert records("table").splitlines() == [
+        "name      number  text  flag   inner",
+        "a         1       -     true   [1, null]",
+        'b, "c"\\n  2.5           false  {"at": "x"}',
+    ]
+
+
+def test_records_are_csv_that_its_readers_take_apart_again() -> None:
+    read = list(csv.reader(io.StringIO(records("csv"), newline="")))
+    assert read == [
+        ["name", "number", "text", "flag", "inner"],
+        ["a", "1", "", "true", "[1, null]"],
+        ['b, "c"\n', "2.5", "", "false", '{"at": "x"}'],
+    ]
+    assert list(csv.reader(io.StringIO(records("csv", headers=False), newline=""))) == read[1:]
+
+
+def test_records_are_objects_for_programs() -> None:
+    names = ("name", "number", "text", "flag", "inner")
+    objects = [dict(zip(names, row, strict=True)) for row in RECORDS]
+    assert json.loads(records("json")) == objects
+    assert yaml.safe_load(records("yaml")) == objects
