@@ -368,7 +368,7 @@ def with_added(table: pa.Table, book: Ledger, columns: Sequence[str] | None) -> 
     name = ADDED.get(book)
     if name is None or name in table.column_names or (columns is not None and name not in columns):
         return table
-    return table.append_column(arrow_schema(book).field(name), pyarrow().array([""] * table.num_rows))
+    return table.append_column(arrow_schema(book).field(name), pyarrow().repeat("", table.num_rows))
 
 
 def open_segment(storage: FileReader, segment: Segment) -> parquet_type.ParquetFile:

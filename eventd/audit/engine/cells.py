@@ -433,6 +433,8 @@ def _for_peer(
 ) -> tuple[dict[str, Words], Numbers, Sums]:
     """Return the words, times and sums of a peer's cells, without those of its own events: it is not to get these."""
     others = ~words["source"].where(peer.__eq__)
+    if others.all():
+        return {**words, "peer": constant(peer, len(times))}, times, sums
     kept = {name: column.at(others) for name, column in words.items()}
     kept["peer"] = constant(peer, int(others.sum()))
     return kept, times[others], Sums(*(column[others] for column in sums))
@@ -443,5 +445,8 @@ def _add_counts(cells: _Cells, what: Measure, grid: _Grid, rows: Mask, peers: tu
     words, hours, _ = grid.split(keys)
     for peer in peers:
         others = ~words["source"].where(peer.__eq__)
+        if others.all():
+            cells.add(what, {**words, "peer": constant(peer, len(n))}, hours, n)
+            continue
         named = {name: column.at(others) for name, column in words.items()}
         cells.add(what, {**named, "peer": constant(peer, int(others.sum()))}, hours[others], n[others])

@@ -74,9 +74,9 @@ def _selected(table: Columns, percent: float) -> Numbers:
 
     payload, key = table.texts("payload"), table.texts("dedupe_key")
     # An empty key: the segment is of a version that did not record it.
-    known: Mask = ~payload.is_null().to_numpy(zero_copy_only=False)
-    if not percent or not known.any():
+    if not percent or payload.null_count == len(payload):
         return np.zeros(0, np.int64)
+    known: Mask = ~payload.is_null().to_numpy(zero_copy_only=False)
     known &= compute.not_equal(key, "").fill_null(True).to_numpy(zero_copy_only=False)
     if percent < 100:
         share = ids_hash(table).view(np.uint64) % np.uint64(_SHARES)
@@ -158,17 +158,17 @@ def digest_discrepancies(
     `results`: those of each segment, with its node. `compared`: discrepancies from the comparison of rows, which report
     some of these events already.
     """
-    known = {
-        key
-        for one in compared
-        if one.kind is Kind.ALTERED
-        for key in ((one.group, one.source, one.peer, one.id), (one.group, one.source, "", one.id))
-    }
+    known: set[tuple[str, ...]] = set()
+    for one in compared:
+        if one.kind is Kind.ALTERED:
+            known |= {(one.group, one.source, peer, one.id) for peer in (one.peer, "")}
+            # The row of an event that was renamed has another id, but the fingerprint of the event.
+            known |= {(one.peer, *one.evidence.fingerprints[-1:])}
     for node, row in ((node, row) for node, result in results for row in result.altered):
         peer = "" if node == row.source else node
-        if (row.group, row.source, peer, row.id) in known:
-            continue
         names = (hexadecimal(row.fingerprint), hexadecimal(row.computed))
+        if known & {(row.group, row.source, peer, row.id), (node, names[0])}:
+            continue
         evidence = Evidence(
             at=row.event_at,
             fingerprints=names[:1],

@@ -11,7 +11,7 @@ import pytest
 
 from eventd.audit.engine.columns import Columns
 from eventd.audit.engine.event_digests import check_digests, digest_discrepancies
-from eventd.audit.report.findings import OTHER_DIGEST, OTHER_FINGERPRINT, Discrepancy, Kind
+from eventd.audit.report.findings import OTHER_DIGEST, OTHER_FINGERPRINT, Discrepancy, Evidence, Kind
 from eventd.lake.schema import Ledger, arrow_schema
 from federation.digest import digest, fingerprint
 from federation.event import UNSET, Event, encode, expiry_micros, micros
@@ -112,3 +112,5 @@ def test_an_altered_row_is_reported_once_and_with_the_node_that_keeps_it() -> No
     compared = Discrepancy(Kind.ALTERED, "g", "a", "b", 7, "e2")
     assert list(digest_discrepancies([("a", result), ("b", result)], [compared])) == []
     assert len(list(digest_discrepancies([("c", result)], [compared]))) == 1
+    renamed = compared._replace(id="e9", evidence=Evidence(fingerprints=own.evidence.fingerprints * 2))
+    assert list(digest_discrepancies([("b", result)], [renamed])) == []
