@@ -68,7 +68,7 @@ def plugin_environment(environ: Mapping[str, str] | None = None) -> dict[str, st
 def java_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the variables for finding Java, caching its launcher, and telling whether Spark started this process."""
     environ = os.environ if environ is None else environ
-    names = ("JAVA_HOME", "PATH", "HOME", "XDG_CACHE_HOME", "PYSPARK_GATEWAY_PORT", "SPARK_HOME")
+    names = ("JAVA_HOME", "PATH", "HOME", "XDG_CACHE_HOME", "PYSPARK_GATEWAY_PORT", "SPARK_HOME", "SPARK_CONF_DIR")
     return {name: environ[name] for name in names if environ.get(name)}
 
 

@@ -233,9 +233,10 @@ def _read_with_retry(
     raise AssertionError("the second try neither returned nor raised")
 
 
-def run_on(request: AuditRequest, *, progress: bool = False) -> Report:
+def run_on(request: AuditRequest, *, progress: bool = False, record: bool = False) -> Report:
     """Audit a lake like `audit`, on a Spark session that is opened for it, and return the report.
 
+    `record`: keep the classes of Java for a faster start, see `open_session`.
     Raises like `audit`, `open_session` and `prepare_delta`, and Conflict if another process writes to the output; a
     failure inside of Spark is an EventdError with a message of one line.
     """
@@ -247,7 +248,12 @@ def run_on(request: AuditRequest, *, progress: bool = False) -> Report:
     with (
         hold_location(places.out),
         open_session(
-            request.master or None, app="routerctl audit", memory=request.memory, progress=progress, conf=QUICK
+            request.master or None,
+            app="routerctl audit",
+            memory=request.memory,
+            progress=progress,
+            conf=QUICK,
+            record=record,
         ) as spark,
         quiet(spark),
     ):

@@ -1,4 +1,4 @@
-"""routerctl audit: run, stream, sql, acknowledge, schema, verify-report, generate.
+"""routerctl audit: run, stream, sql, acknowledge, prepare, schema, verify-report, generate.
 
 May import: api.framework, audit.engine, audit.generate, audit.report, audit.review, audit.spark,
     audit.views, cli.gateway, cli.program, cli.terminal, lake, runtime, text.
