@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from eventd.audit.engine.cells import HOUR, Measure
 from eventd.audit.engine.coverage import Coverage
@@ -18,6 +18,10 @@ from eventd.audit.engine.ledger_summaries import LedgerSummary
 from eventd.audit.engine.plan import NodeEpoch
 from eventd.audit.engine.row_marks import PairKey
 from eventd.audit.engine.silence import Act, Mention
+from eventd.runtime.clock import SECOND
+
+_UNKNOWN: Final = 15 * 60 * SECOND
+"""The largest difference of two clocks that is allowed for if none of the two nodes' receipts shows it."""
 
 
 @dataclass
@@ -62,7 +66,8 @@ def find_mentions(
 def _mention(coverage: Coverage, by: str, node: str, at: int, act: Act) -> Mention:
     """Return a mention of `node`; `at` is by the clock of `by`, and the earliest that it may be is kept."""
     offset = coverage.plan.skew_between(by, node, at // HOUR)
-    return Mention(at + min(offset.low, offset.high), by, act)
+    earliest = min(offset.low, offset.high) if coverage.plan.clocks.get((by, node)) else -_UNKNOWN
+    return Mention(at + earliest, by, act)
 
 
 def _last_batches(summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> dict[tuple[str, str], int]:

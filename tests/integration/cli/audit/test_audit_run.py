@@ -10,6 +10,7 @@ import hashlib
 import json
 import shutil
 from contextlib import nullcontext
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -216,6 +217,23 @@ def test_what_is_no_condition_is_refused_with_what_is_one(unstarted: Audit, lake
     told = unstarted.refuses(lakes / "sound", "--fail-on", asked)
     assert "is not a condition (write one of missing, erased, " in told
     assert told.endswith("new, unproven, stale, or completeness<99.99)")
+
+
+def test_a_time_zone_that_does_not_exist_is_refused_before_the_audit_begins(unstarted: Audit, lakes: Path) -> None:
+    told = unstarted.refuses(lakes / "sound", "--time-zone", "Mars/Olympus")
+    assert "--time-zone 'Mars/Olympus' is not a time zone of this machine" in told
+    assert "write a name such as Europe/Berlin" in told
+
+
+def test_the_page_and_the_summary_have_the_time_zone_and_report_json_has_utc(audit: Audit, lakes: Path) -> None:
+    shown = audit.ends(lakes / "sound", "--time-zone", "Asia/Tokyo", code=0).out
+    report = json.loads((audit.out / "report.json").read_text())
+    assert report["settings"]["time_zone"] == "Asia/Tokyo"
+    until = datetime.fromisoformat(report["proven_until"])
+    assert until.utcoffset() == timedelta()
+    tokyo = f"{until + timedelta(hours=9):%Y-%m-%d %H:%M:%S} JST"
+    assert f"The ledgers of all nodes are complete until {tokyo}." in shown
+    assert tokyo in (audit.out / "report.html").read_text()
 
 
 def test_files_without_keys_are_refused_before_the_audit_begins(unstarted: Audit, lakes: Path, tmp_path: Path) -> None:

@@ -175,17 +175,20 @@ def row(what: Measure, node: str, high: int, n: int = 0) -> dict[str, Any]:
 
 def test_the_last_mention_of_a_node_is_by_its_own_clock_and_the_earliest_it_can_be() -> None:
     known = Coverage(LakePlan(clocks=measured(HOUR)))
-    found = find_mentions([row(Measure.SENT, "site-a", NOON, n=4), row(Measure.SENT, "hub", NOON)], {}, known)
+    rows = [row(Measure.SENT, "site-a", NOON, n=4), row(Measure.SENT, "hub", NOON)]  # the clock of the hub is unknown
+    found = find_mentions(rows, {}, known)
     assert found.latest == {"site-b": Mention(NOON + HOUR - SECOND, "site-a", "acknowledged")}
     assert found.beyond[PairKey("g", "site-a", "site-b"), "site-a"] == 4
 
 
 def test_an_event_that_another_node_relayed_is_no_mention_of_its_source() -> None:
-    known, rows = Coverage(LakePlan()), [row(Measure.HELD, "site-b", NOON)]
+    known, rows = Coverage(LakePlan(clocks=measured(0))), [row(Measure.HELD, "site-b", NOON)]
     relayed = {NodeEpoch("site-b", "e"): [LedgerSummary(keys=[KeyRequests("hub", "g", "k", "v2", 1, 0, NOON)])]}
     assert find_mentions(rows, relayed, known).latest == {}
     direct = {NodeEpoch("site-b", "e"): [LedgerSummary(keys=[KeyRequests("site-a", "g", "k", "v2", 1, 0, NOON - 9)])]}
-    assert find_mentions(rows, direct, known).latest == {"site-a": Mention(NOON - 9, "site-b", "sent")}
+    assert find_mentions(rows, direct, known).latest == {"site-a": Mention(NOON - 9 - SECOND, "site-b", "sent")}
+    unknown = Coverage(LakePlan())
+    assert find_mentions(rows, direct, unknown).latest == {"site-a": Mention(NOON - 9 - 15 * MINUTE, "site-b", "sent")}
 
 
 def test_ledgers_that_contradict_each_other_about_a_clock_correct_nothing() -> None:
