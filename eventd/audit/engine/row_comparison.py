@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from eventd.audit.engine.alterations import LedgerRow
-from eventd.audit.engine.columns import Columns, Mask, Numbers, grouped, with_texts
+from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, grouped, with_texts
 from eventd.audit.engine.counts import key_of
 from eventd.audit.engine.coverage import Coverage
 from eventd.audit.engine.pair_figures import RowComparison
@@ -211,8 +211,8 @@ def _doubtful(marks: Columns, keeping: Collection[str]) -> Mask:
     """Return a mask of the marks of events that are not plainly in order: see `_plain`.
 
     The marks of one event and peer are counted by role, each in some bits of one number. Marks whose peer is the source
-    are always among those returned, as are those of an event with more marks than these bits can count, and of one
-    whose rows differ.
+    are always among those returned, as are those of an event with more marks than these bits can count, of one whose
+    rows differ, and of one that is said to have expired and has no expiry.
     """
     source, peer = marks.words("source"), marks.words("peer")
     pair = key_of(*((column.codes, column.size) for column in (marks.words("group"), source, peer))).values
@@ -230,6 +230,9 @@ def _doubtful(marks: Columns, keeping: Collection[str]) -> Mask:
     stored = role & (Role.ORIGIN | Role.HELD) > 0
     content = marks.numbers("content")[order]
     plain &= _even(np.where(stored, content, _LEAST), starts, np.where(stored, content, _MOST))
+    # No event expires that has no expiry.
+    mortal = np.maximum.reduceat(marks.numbers("expires_at")[order], starts) != NEVER
+    plain &= mortal | (np.bitwise_or.reduceat(role & Role.EXPIRED, starts) == 0)
     found = np.zeros(marks.rows, bool)
     found[order] = np.repeat(~plain, marked)
     return found

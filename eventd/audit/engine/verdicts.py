@@ -26,6 +26,7 @@ from eventd.audit.report.findings import (
     NO_ORIGIN,
     NO_ROW,
     NO_ROW_AT_PEER,
+    NOT_EXPIRED,
     NOT_HELD,
     NOT_SENT,
     OTHER_CONTENT,
@@ -219,6 +220,8 @@ def _outcome(trail: Trail, coverage: Coverage, *, selected: bool) -> tuple[Deliv
     if trail.sent:
         outcome, detail = _outcome_at_peer(trail, coverage)
         return outcome if selected else DeliveryOutcome.FOREIGN, detail
+    if trail.expired and trail.due_row is not None and trail.due_row.expires_at == NEVER:
+        return DeliveryOutcome.DISPUTED if selected else DeliveryOutcome.FOREIGN, NOT_EXPIRED
     for count, outcome in _ASIDE:
         if getattr(trail, count):
             if count == "expired" and trail.held and trail.due_row is not None and trail.due_row.expires_at == NEVER:

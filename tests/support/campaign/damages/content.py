@@ -63,11 +63,13 @@ def _renamed(scene: Scene) -> None:
 
 
 def _invented(scene: Scene) -> None:
-    """Append an event that its source never recorded to a peer's ledger."""
+    """Replace the last event of `a` in the ledger of a peer by one that its source never recorded."""
     segment = scene.lake.segments("events", "b")[-1]
     rows = segment.rows()
     last = max((row for row in rows if row["group"] == "edge" and row["source"] == "a"), key=lambda row: row["seq"])
-    segment.write([row if row is not last else row | {"id": "invented"} for row in rows])
+    digest = hashlib.sha256(b"an invented event").digest()
+    change = {"id": "invented", "digest": digest, "fingerprint": int.from_bytes(digest[:8], signed=True)}
+    segment.write([row if row is not last else row | change | {"payload": None} for row in rows])
 
 
 def _delivery(scene: Scene) -> None:
@@ -185,16 +187,19 @@ CONTENT = (
     Damage(
         "event-renamed-at-peer",
         "an event at a peer is given another id",
-        "the fingerprint, which its source has under another id",
+        "its digest, which is that of the event of another id at the source",
         _renamed,
         wanted=f"SELECT 'altered', node, b.id FROM {_SAME} WHERE a.id <> b.id",
     ),
     Damage(
         "event-invented-at-peer",
         "the last event at a peer is replaced by one that its source never recorded",
-        "the fingerprint, which its source has under another id",
+        "the ledger of its source; the delivery, which the peer no longer holds",
         _invented,
-        wanted=f"SELECT 'altered', node, b.id FROM {_SAME} WHERE a.id <> b.id",
+        wanted=f"""
+            SELECT 'forged', node, a.id FROM {_SAME} WHERE a.id <> b.id
+            UNION SELECT 'disagreement', node, b.id FROM {_SAME} WHERE a.id <> b.id
+        """,
     ),
     Damage(
         "delivery-fingerprint-edited",

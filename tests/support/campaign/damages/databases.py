@@ -68,8 +68,8 @@ def _cursor_advanced(scene: Scene) -> None:
     scene.sql("a", "UPDATE cursors SET position = :position WHERE name LIKE 'peer:edge/%'", position=position)
 
 
-def _batch_feigned(scene: Scene) -> None:
-    """Append an event at its source, and note that a batch had nothing to send in its place."""
+def _batch_feigned(scene: Scene, reason: str = "") -> None:
+    """Append an event at its source, and note that a batch had nothing to send in its place, perhaps for a reason."""
     position = _append(scene, "a", "a", "skipped")
     scene.sql("a", "UPDATE cursors SET position = :position WHERE name = 'peer:edge/b'", position=position)
     query = "SELECT * FROM batches WHERE cursor = 'peer:edge/b' ORDER BY id DESC LIMIT 1"
@@ -77,6 +77,7 @@ def _batch_feigned(scene: Scene) -> None:
     row = dict(zip(columns, scene.sql("a", query)[0], strict=True))
     row |= {"batch_id": f"{row['batch_id'][:-4]}0000", "after": row["upto"], "upto": position, "events": 0, "bytes": 0}
     row |= {"status": 0, "receipt": "", "picked": "", "key_id": ""}
+    row["exceptions"] = json.dumps([[position, reason]] if reason else [])
     del row["id"]
     scene.sql("a", f"INSERT INTO batches ({', '.join(row)}) VALUES ({', '.join(f':{name}' for name in row)})", **row)
 
@@ -180,6 +181,14 @@ DATABASES = (
         "the selection of the link, and the ledger of the peer",
         _batch_feigned,
         wanted="SELECT 'missing', 'b', 'skipped'",
+        in_databases=True,
+    ),
+    Damage(
+        "expiry-feigned",
+        "`INSERT INTO batches` notes that an event without expiry has expired",
+        "the event itself, which never expires",
+        lambda scene: _batch_feigned(scene, "expired"),
+        wanted="SELECT 'disagreement', 'b', 'skipped'",
         in_databases=True,
     ),
     Damage(

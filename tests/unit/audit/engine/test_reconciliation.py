@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 from eventd.audit.engine import reconcile
+from eventd.audit.engine.alterations import LedgerRow
 from eventd.audit.engine.assemble import StageResults, make_pairs
 from eventd.audit.engine.bins import BINS, bins_of, edges_of, latency, quantile
 from eventd.audit.engine.cells import Measure, sum_deliveries, sum_events
-from eventd.audit.engine.columns import Columns
+from eventd.audit.engine.columns import NEVER, Columns
 from eventd.audit.engine.counts import add_up, count, key_of, parts
 from eventd.audit.engine.coverage import BlindSpot, Coverage
 from eventd.audit.engine.ledger_summaries import DeclaredGap, LedgerSummary, summarize
@@ -237,6 +238,9 @@ def coverage(**spots: BlindSpot) -> Coverage:
     return found
 
 
+EXPIRING = LedgerRow("a", "e", 7, "e1", "t", 5, 100, 3, expires_at=15)
+
+
 def trail(**more: Any) -> Trail:
     nothing = dict.fromkeys(Trail._fields, 0) | {
         "arrived_at": None,
@@ -266,6 +270,8 @@ def trail(**more: Any) -> Trail:
         ({"ahead": 1, "due": 0}, DeliveryOutcome.PENDING, []),
         ({"ahead": 1}, DeliveryOutcome.PENDING, []),
         ({"expired": 1}, DeliveryOutcome.EXPIRED, []),
+        ({"expired": 1, "due_row": EXPIRING}, DeliveryOutcome.EXPIRED, []),
+        ({"expired": 1, "due_row": EXPIRING._replace(expires_at=NEVER)}, DeliveryOutcome.DISPUTED, ["disagreement"]),
         ({"refused": 1, "sent": 1, "senders": 1, "held": 1}, DeliveryOutcome.DELIVERED, []),
     ],
 )
@@ -287,6 +293,16 @@ def test_silence_proves_nothing_where_a_book_does_not_reach() -> None:
 
 
 TO_PEER = PairKey("g", "a", "b")
+
+
+@pytest.mark.parametrize(("expires_at", "doubtful"), [(40, 0), (None, 1)])
+def test_only_an_event_with_an_expiry_may_have_expired(expires_at: int | None, doubtful: int) -> None:
+    slots = {TO_PEER: np.array([0])}
+    marks = [
+        *mark_events(Columns(table(Ledger.EVENTS, [stated(1, expires_at=expires_at)])), [TO_B], slots),
+        *mark_deliveries(Columns(table(Ledger.DELIVERIES, [delivered(1, outcome="expired")]))),
+    ]
+    assert trails(pa.concat_tables(marks), {"a", "b"}).num_rows == doubtful
 
 
 @pytest.mark.parametrize("times", [2, 127, 128, 129, 256])
