@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from eventd.audit.engine.cells import Measure, batch_cells
+from eventd.audit.engine.cells import HOUR, Measure, batch_cells
 from eventd.audit.engine.columns import NEVER, Columns, grouped
 from eventd.audit.engine.ledger_summaries import DeclaredGap, LedgerSummary
 from eventd.audit.engine.plan import NodeEpoch
@@ -20,6 +20,7 @@ from eventd.audit.report.findings import NO_DELIVERIES, NO_RECEIPT, Discrepancy,
 from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
 from eventd.lake.writer import Segment
+from eventd.runtime.clock import SECOND
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,19 +62,22 @@ def _cells(segment: str, what: Measure, table: Columns, rows: Any, n: Any, time:
 def uneven_batches(cells: pa.Table) -> pa.Table:
     """Return the batches of which receipts count other numbers of events than there are deliveries.
 
-    `answered` is the number by the receipt, `carried` that of the deliveries; null without any row.
+    `answered` is the number by the receipt, `carried` that of the deliveries; null without any row. The sender had
+    recorded the receipt by `last` (microseconds).
     """
     import pyarrow as pa
 
-    what = Columns(cells).numbers("what")
-    answered = grouped(cells.filter(what == Measure.ANSWERED), BATCH, [("n", "max")]).rename_columns(
-        [*BATCH, "answered"]
-    )
-    carried = grouped(cells.filter(what == Measure.CARRIED), BATCH, [("n", "sum")]).rename_columns([*BATCH, "carried"])
+    table = Columns(cells)
+    what, last = table.numbers("what"), table.numbers("time") * HOUR + (table.numbers("bin") + 1) * SECOND
+    cells = cells.append_column("last", pa.array(last))
+    answered = grouped(cells.filter(what == Measure.ANSWERED), BATCH, [("n", "max"), ("last", "max")])
+    carried = grouped(cells.filter(what == Measure.CARRIED), BATCH, [("n", "sum")])
+    answered = answered.rename_columns([*BATCH, "answered", "last"])
+    carried = carried.rename_columns([*BATCH, "carried"])
     joined = answered.join(carried, keys=[*BATCH], join_type="full outer")
     table = Columns(joined)
     one, other = (np.maximum(table.numbers(name), 0) for name in ("answered", "carried"))
-    return joined.filter(pa.array(one != other)).rename_columns([*BATCH[:-1], "number", "answered", "carried"])
+    return joined.filter(pa.array(one != other)).rename_columns({"total": "number"})
 
 
 def batch_discrepancies(

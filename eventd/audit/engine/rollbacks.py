@@ -121,7 +121,7 @@ def find_rollbacks(
     for owner, state in states.items():
         if not state.complete_until or owner.node in coverage.contested:
             continue
-        reach = _reach(state)
+        reach = _end_of(state, Ledger.EVENTS)
         if state.head > reach:
             proof = f"the same state says that the log had reached position {state.head:,}"
             made.found[owner].append(Rollback(owner, Ledger.EVENTS, reach, state.head, proof))
@@ -172,6 +172,32 @@ def add_unknown_batches(
     return rest
 
 
+def add_uneven_batches(made: Rollbacks, uneven: Iterable[Mapping[str, Any]], survey: Survey) -> None:
+    """Add the ledgers `deliveries` that end before the batches of the node's own receipts.
+
+    `uneven`: rows of `batch_counts.uneven_batches`. Both ledgers number batches alike, and both are shipped up to the
+    time that the state names.
+    """
+    states = {NodeEpoch(state.node, state.epoch): state for state in survey.nodes}
+    late: defaultdict[NodeEpoch, list[int]] = defaultdict(list)
+    for row in uneven:
+        state = states.get(NodeEpoch(row["source"], row["type"]))
+        if state is None or row["carried"] or not row["answered"]:
+            continue
+        if row["number"] > _end_of(state, Ledger.DELIVERIES) and row["last"] < min(state.complete_until, state.as_of):
+            late[NodeEpoch(state.node, state.epoch)].append(row["number"])
+    for owner, numbers in late.items():
+        after = _end_of(states[owner], Ledger.DELIVERIES)
+        proof = f"its own receipts count events of {counted(len(numbers), 'later batch', 'later batches')}"
+        made.found.setdefault(owner, []).append(Rollback(owner, Ledger.DELIVERIES, after, max(numbers), proof))
+
+
+def _end_of(state: NodeState, book: Ledger) -> int:
+    """Return the number up to which a state has all rows of a ledger in the lake."""
+    reach = state.segments.get(book)  # numbers without rows have no segments
+    return max(state.books.get(book, 0), 0 if reach is None else reach.upto)
+
+
 def _ends(survey: Survey, node: str) -> dict[Ledger, int]:
     """Return the time of the last row of each ledger of a node, in microseconds."""
     ends: dict[Ledger, int] = {}
@@ -197,12 +223,6 @@ def _stored_events(
         events = sum(one.events if one.first > end else 1 for one in late)
         at = format_time(max(one.last for one in late))
         yield reach + events, f"its own answers to batches count at least {counted(events, 'later event')} (until {at})"
-
-
-def _reach(state: NodeState) -> int:
-    """Return the position up to which a state has all events in the lake; numbers without rows have no segments."""
-    reach = state.segments.get(Ledger.EVENTS)
-    return max(state.books.get(Ledger.EVENTS, 0), 0 if reach is None else reach.upto)
 
 
 def _compare(made: Rollbacks, promise: Promise, states: Mapping[NodeEpoch, NodeState], survey: Survey) -> None:

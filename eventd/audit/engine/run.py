@@ -28,7 +28,13 @@ from eventd.audit.engine.reach import add_reach, words_of_reach
 from eventd.audit.engine.receipt_links import confirmed_links, verified_links
 from eventd.audit.engine.receipt_terms import ReceiptKey, ReceiptTerms
 from eventd.audit.engine.reconcile import add_pairs
-from eventd.audit.engine.rollbacks import add_blind_spots, add_unknown_batches, find_rollbacks, promises_of
+from eventd.audit.engine.rollbacks import (
+    add_blind_spots,
+    add_uneven_batches,
+    add_unknown_batches,
+    find_rollbacks,
+    promises_of,
+)
 from eventd.audit.engine.row_comparison import group_uneven
 from eventd.audit.engine.silence import PATIENCE, find_silences
 from eventd.audit.engine.state import State, forget_corrupt, keep, open_state, prepare_output
@@ -298,6 +304,8 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
     with watch.stage("rows"):
         unknown = [row for table in parts.get("unknown", ()) for row in _rows(table)]
         unknown = add_unknown_batches(rollbacks, unknown, reader.survey, coverage)
+        uneven = [row for table in parts.get("batches", ()) for row in _rows(table)]
+        add_uneven_batches(rollbacks, uneven, reader.survey)
         add_blind_spots(coverage, reader.survey, rollbacks)
         found.damaged = count_damaged(reader.survey, reader.unreadable) + rollbacks.rows
         found.comparison = reader.compare(group_uneven(parts.get("uneven", ())), jobs, coverage)
@@ -305,7 +313,6 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
         found.erasures = find_erasures(coverage.holes, found.comparison.located, (first, last))
         found.confirmed = confirmed_links(summaries, unknown)
         forged = [*receipt_report.faults(summaries)]
-        uneven = [row for table in parts.get("batches", ()) for row in _rows(table)]
         batches = [*reader.receipt_discrepancies(unknown, coverage), *reader.batch_discrepancies(uneven, summaries)]
         altered = digest_discrepancies(reader.digest_results, found.erasures.others)
         faults = [*forged, *receipt_report.without_repeats(batches, forged)]

@@ -210,7 +210,6 @@ SEGMENTS = (
             UNION SELECT 'erased', node, id FROM before.deliveries WHERE node = 'b'
             UNION SELECT 'disagreement', node, id FROM before.deliveries WHERE node = 'b'
         """,
-        unknown="a ledger's end is not compared with what it was",
     ),
     Damage(
         "node-taken-back",
