@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from eventd.audit.engine.ledger_summaries import DeclaredGap, LedgerSummary
-from eventd.audit.engine.plan import NodeEpoch
+from eventd.audit.engine.plan import NodeEpoch, states_by_node
 from eventd.audit.engine.seq_runs import SeqRun
 from eventd.lake.layout import ARCHIVE
 from eventd.lake.manifest import GroupState, NodeState
@@ -66,9 +66,11 @@ def find_holes(
     for owner, each in summaries.items():
         for gap in (gap for summary in each for gap in summary.gaps if gap.reason.startswith(Ledger.EVENTS)):
             gaps[owner.node, gap.gap_epoch].append(gap)
+    first = {each[0].node: each[0].epoch for each in states_by_node(survey)}
     found: list[Hole] = []
     for owner in sorted({*states, *segments}):
-        walk = _Walk(owner, states.get(owner), gaps[owner], ends=owner not in rolled_back)
+        is_first = owner.epoch == first.get(owner.node)
+        walk = _Walk(owner, states.get(owner), gaps[owner], ends=owner not in rolled_back, is_first=is_first)
         found += walk.all_holes(sorted(segments[owner], key=lambda one: one.place.after), runs)
     return found
 
@@ -87,13 +89,14 @@ class _Walk:
 
     `seen`: the groups whose events are known without interruption up to the last one. `begun`: everything from the
     first position on is known, so that a group that was not seen yet has no event so far. `ends`: whether the last
-    event of the ledger is the last that the node recorded.
+    event of the ledger is the last that the node recorded. `is_first`: the epoch is the node's first.
     """
 
     owner: NodeEpoch
     state: NodeState | None
     gaps: Sequence[DeclaredGap]
     ends: bool
+    is_first: bool
     seen: dict[str, _Seen] = field(default_factory=dict)
     begun: bool = False
     found: list[tuple[Hole, Segment | None]] = field(default_factory=list)
@@ -102,7 +105,8 @@ class _Walk:
         """Yield the holes that nothing excuses."""
         promised = self.state.segments.get(Ledger.EVENTS) if self.state is not None else None
         reach = min([one.place.after for one in segments] + ([] if promised is None else [promised.after]), default=0)
-        self.begun = reach == 0
+        # A restored node ships only what follows its backup: nothing yet says where its ledger begins.
+        self.begun = reach == 0 and (self.is_first or bool(segments))
         for segment in segments:
             if segment.place.after != reach or segment.place.name not in runs:
                 self._interrupt()

@@ -233,7 +233,6 @@ DATABASES = (
         _restored,
         wanted="SELECT 'epoch', 'b', '*'",
         in_databases=True,
-        unknown="holes are not told from other damage",
     ),
     Damage(
         "database-taken-back",
