@@ -109,7 +109,8 @@ def states_by_node(survey: Survey) -> list[list[NodeState]]:
 
 def _links(state: NodeState, progress: Mapping[tuple[str, str], LinkProgress], *, ended: bool) -> Iterable[LinkRow]:
     declared = {(group.group, peer.peer): peer for group in state.groups for peer in group.peers}
-    # A cursor of a state counts only if the lake is complete up to the state.
+    # What a state says of repairs counts only if the lake is complete up to the state. Its cursors always do: it is
+    # never later than the ledgers.
     whole = state.complete_until >= state.as_of
     for group, peer in sorted({*progress, *declared}):
         yield _link(group, peer, declared.get((group, peer)), progress.get((group, peer)), whole=whole, ended=ended)
@@ -146,7 +147,7 @@ def _link(
     group: str, peer: str, declared: PeerState | None, progress: LinkProgress | None, *, whole: bool, ended: bool
 ) -> LinkRow:
     went = -1 if progress is None else progress.upto
-    cursor = declared.cursor if declared is not None and whole else -1
+    cursor = declared.cursor if declared is not None else -1
     begins = progress.after if progress is not None and progress.after >= 0 else max(cursor, 0)
     versions, settled = _versions(declared, progress, whole=whole), ENDLESS if ended else max(went, cursor, 0)
     if is_callback(peer):

@@ -176,7 +176,7 @@ STATES = (
         "the receipts of that link",
         _state("a", _cursor),
         wanted="SELECT 'rolled_back', 'a', '*'",
-        unknown="a ledger's end is not compared with what it was",
+        unknown="a cursor is not compared with the receipts of its link",
     ),
     Damage(
         "state-copied",
@@ -197,12 +197,9 @@ STATES = (
     Damage(
         "times-moved-ahead",
         "all times in the rows and the state of a node are moved by three hours",
-        "its copies of the receipts that it gave; the clock of the audit",
+        "its copies of the receipts that it gave",
         _shift("c", 3),
         wanted=_MOVED,
-        unproven="ahead",
-        named=frozenset("c"),
-        unknown="right clocks are taken for wrong ones",
     ),
     Damage(
         "times-moved-back",
