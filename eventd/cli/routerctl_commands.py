@@ -401,7 +401,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
                     "remove": Leaf("audit.acknowledge.remove", "Withdraw an acknowledgement, with the reason."),
                 },
             ),
-            "prepare": Leaf("audit.prepare.prepare", "Prepare a fast start of Spark for this user."),
+            "prepare": Leaf("audit.prepare.prepare", "Store what lets Spark start fast for this user (about 160 MB)."),
             "schema": Leaf("audit.schema.schema", "Print the JSON Schema of report.json."),
             "verify-report": Leaf(
                 "audit.verify_report.verify_report",

@@ -31,9 +31,7 @@ ON_POSTGRES = ("blocks-deleted", "block-invented", "block-edited-at-peer", "inbo
 
 def cases(*names: str) -> list[Any]:
     """Return the damages of these names, or all, as parameters."""
-    chosen = [damage for damage in DAMAGES if damage.name in names or not names]
-    marks = {damage.name: [pytest.mark.xfail(reason=damage.unknown)] if damage.unknown else [] for damage in chosen}
-    return [pytest.param(damage, id=damage.name, marks=marks[damage.name]) for damage in chosen]
+    return [pytest.param(damage, id=damage.name) for damage in DAMAGES if damage.name in names or not names]
 
 
 @pytest.fixture(scope="session")

@@ -87,12 +87,13 @@ class Coverage:
     def proven_until(self, nodes: Iterable[str] | None = None) -> int:
         """Return up to when the ledgers of these nodes (None: all) are complete, corrected by clocks; 0 if unknown.
 
-        Nodes without ledgers are left out. So are closed ones that shipped all that others have from them, if a node
-        in service is left.
+        Nodes that ship no ledgers are left out. So are closed ones that shipped all that others have from them, if a
+        node in service is left.
         """
-        known = [node for node in dict.fromkeys(self.until if nodes is None else nodes) if self.has_ledgers(node)]
-        if self.contested.intersection(known):
+        asked = dict.fromkeys([*self.until, *self.contested] if nodes is None else nodes)
+        if self.contested.intersection(asked):
             return 0
+        known = [node for node in asked if self.has_ledgers(node)]
         open_ = [node for node in known if node not in self.closed or node in self.silences]
         ends = [self.silences[node].covered if node in self.silences else self._end(node) for node in open_ or known]
         return max(min(ends, default=0), 0)

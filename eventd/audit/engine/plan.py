@@ -96,6 +96,11 @@ def make_plan(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSumma
             plan.acknowledged |= {(owner, *link): one.acknowledged for link, one in progress.items()}
             clear = place > 0 and owner not in contested
             plan.since[owner] = states[place - 1].complete_until if clear else NEVER
+    for owner in sorted({*summaries} - {*plan.links}):
+        # Without a state, receipts show which links the node had, and what they have passed.
+        plan.links[owner] = tuple(
+            _link(*link, None, one, whole=False, ended=False) for link, one in _progress(summaries[owner]).items()
+        )
     return plan
 
 

@@ -21,6 +21,8 @@ from federation.event import format_time
 
 BOOKS: Final = "books"
 """The proof of a delivery by the ledger of its peer."""
+CLAIMS: Final = "claims"
+"""The proof of a delivery by the ledger of its sender alone."""
 
 
 def add_reach(results: StageResults, pairs: Sequence[Pair]) -> None:
@@ -46,7 +48,7 @@ def _later(results: StageResults, pair: Pair) -> Counter[str]:
 
 
 def words_of_reach(results: StageResults, pairs: Sequence[Pair], now: int) -> Iterator[str]:
-    """Yield sentences: up to when the ledgers of all nodes are complete, and what proves the deliveries after that.
+    """Yield sentences: up to when the ledgers of all nodes are complete, and what else proves deliveries.
 
     `now` is in microseconds.
     """
@@ -64,3 +66,5 @@ def words_of_reach(results: StageResults, pairs: Sequence[Pair], now: int) -> It
     ]
     if proofs:
         yield f"Proven after the end of the peer's ledger: {', '.join(proofs)}."
+    if claims := sum(pair.delivered for pair in pairs if pair.proof == CLAIMS):
+        yield f"{counted(claims, 'delivery is', 'deliveries are')} known by the sender's claim alone."

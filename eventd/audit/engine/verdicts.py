@@ -279,9 +279,11 @@ _ASIDE: Final = (
 
 def _arrival(trail: Trail, coverage: Coverage) -> tuple[int, int]:
     """Return the times, by the peer's clock, between which the peer recorded an event that was delivered to it."""
-    if trail.arrived_at is not None:
-        return trail.arrived_at, trail.arrived_at
-    return coverage.peer_times(trail.sent_node, trail.peer, (trail.sent_at, trail.done_at))
+    times = coverage.peer_times(trail.sent_node, trail.peer, (trail.sent_at, trail.done_at))
+    if trail.arrived_at is None:
+        return times
+    # Of several deliveries, the time of the last one is known, and the peer recorded the event with one of them.
+    return min(times[0], trail.arrived_at) if trail.repeated else trail.arrived_at, trail.arrived_at
 
 
 def _would_have_sent(trail: Trail, coverage: Coverage) -> bool:

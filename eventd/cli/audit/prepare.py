@@ -12,7 +12,7 @@ from eventd.text.size import MIB
 
 @offline("output")
 def prepare(session: Session) -> None:
-    """Prepare a fast start of Spark for this user: store the classes that Java loads for an audit (about 160 MB)."""
+    """Store what lets Spark start fast for this user (about 160 MB)."""
     from eventd.audit.spark.extra import require
 
     require()

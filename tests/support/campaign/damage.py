@@ -69,7 +69,7 @@ class Damage:
     the audit must not expect less than before, unless `shrinks`: no row shows any more that there was more. `blind`:
     the audit cannot see it, and reports the lake as complete. `remembers`: an audit has seen the lake before the
     damage. `keys`: the audit has the public keys. `audited_after`: microseconds between the last shipping and the
-    audit. `unknown`: why the audit does not find it yet.
+    audit.
     """
 
     name: str
@@ -86,7 +86,6 @@ class Damage:
     remembers: bool = False
     keys: bool = False
     audited_after: int = 0
-    unknown: str = ""
 
     @property
     def kinds(self) -> list[str]:
