@@ -14,7 +14,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from eventd.audit.engine.run import QUICK, AuditRequest, audit, own_session
+from eventd.audit.engine.request import AuditRequest
+from eventd.audit.engine.run import QUICK, audit
+from eventd.audit.spark.session import own_session
 from eventd.lake.reader import survey
 from eventd.lake.storage import connect
 from eventd.runtime.clock import SystemClock

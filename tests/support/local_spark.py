@@ -14,7 +14,8 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from eventd.audit.engine.output_lock import hold_location
-from eventd.audit.engine.run import AuditRequest, audit
+from eventd.audit.engine.request import AuditRequest
+from eventd.audit.engine.run import audit
 from eventd.audit.report.report import Report
 from eventd.audit.spark.session import own_session
 from eventd.runtime.clock import Clock, SystemClock

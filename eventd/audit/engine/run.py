@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import eventd
 from eventd.audit.engine import receipt_report, report_details
-from eventd.audit.engine.assemble import StageResults, make_hours, make_pairs, make_totals
+from eventd.audit.engine.assemble import StageResults
 from eventd.audit.engine.cells import HOUR
 from eventd.audit.engine.clock_shifts import clock_shifts
+from eventd.audit.engine.compose_report import compose_report
 from eventd.audit.engine.coverage import find_coverage
 from eventd.audit.engine.delta_tables import TableFormat, prepare_delta
 from eventd.audit.engine.erasures import find_erasures
@@ -24,10 +24,9 @@ from eventd.audit.engine.output_files import write_output
 from eventd.audit.engine.output_lock import hold_location
 from eventd.audit.engine.pair_figures import read_figures, read_senders, read_waiting
 from eventd.audit.engine.plan import make_plan
-from eventd.audit.engine.reach import add_reach, words_of_reach
 from eventd.audit.engine.receipt_links import confirmed_links, verified_links
-from eventd.audit.engine.receipt_terms import ReceiptKey, ReceiptTerms
 from eventd.audit.engine.reconcile import add_pairs
+from eventd.audit.engine.request import AuditRequest, Places
 from eventd.audit.engine.rollbacks import (
     add_blind_spots,
     add_uneven_batches,
@@ -36,108 +35,26 @@ from eventd.audit.engine.rollbacks import (
     promises_of,
 )
 from eventd.audit.engine.row_comparison import group_uneven
-from eventd.audit.engine.silence import PATIENCE, find_silences
+from eventd.audit.engine.silence import find_silences
 from eventd.audit.engine.state import State, forget_corrupt, keep, open_state, prepare_output
 from eventd.audit.report.findings import group_findings, in_order
-from eventd.audit.report.objectives import ANY, Condition, Objective, Objectives
-from eventd.audit.report.report import MOST_HOURS, Hour, Lake, Period, Report, Settings, Totals, Work
+from eventd.audit.report.report import Hour, Report
 from eventd.audit.review.acknowledgements import read_acknowledgements
-from eventd.audit.review.earlier import EarlierReport
-from eventd.audit.review.marks import MarkedFindings, check_baseline, mark_findings
-from eventd.audit.spark.access import Access
-from eventd.audit.spark.locations import Location
-from eventd.audit.spark.masters import is_server, without_parameters
-from eventd.audit.spark.session import (
-    expected_master,
-    is_remote,
-    last_cause,
-    master_of,
-    open_session,
-    own_session,
-    quiet,
-)
+from eventd.audit.review.marks import check_baseline, mark_findings
+from eventd.audit.spark.session import last_cause, open_session, own_session, quiet
 from eventd.errors import EventdError
-from eventd.lake.address import shown
-from eventd.lake.inventory import lake_state
-from eventd.lake.layout import MINUTE
 from eventd.lake.reader import Survey, survey
-from eventd.lake.schema import SCHEMA_VERSION, Ledger
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import open_lake
-from eventd.runtime.clock import SECOND, Clock, SystemClock
-from federation.event import format_time
-from federation.keys import Key
+from eventd.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-_ALL = (-(1 << 40), 1 << 40)
-RECHECK = 5.0
-"""Default percentage, by bytes, of the segments of earlier runs whose digests a run checks again."""
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """Spark settings that make the JVM start fast. Sums are computed outside of it, and its optimizing compiler would take
 longer than it saves."""
-
-
-@dataclass(frozen=True)
-class AuditRequest:
-    """A request for an audit. `lake` and `out` are paths or fsspec addresses.
-
-    `since` and `until` are microseconds of the events' own time, widened to whole hours (None: no bound). `full`:
-    discard the state of earlier audits, and read all segments of these hours. `master`: the Spark master, empty for
-    this machine. `patience`: up to this age (microseconds), a node's last report is no silence, see `find_silences`.
-    `recheck`: the percentage, by bytes, of known segments of these hours whose digests are checked again. `receipts`:
-    the percentage of the receipts that are checked, `keys` the keys to verify them with. `digests`: the percentage of
-    the events with payloads whose contents are compared with their digests.
-    `memory`: what Spark may take on this machine, as Spark writes it.
-    `access`: how the files of lake and output are reached. `baseline`: the report to compare the findings with.
-    `count_acknowledged`: acknowledged findings meet conditions. `signing_key`: signs the report. `table_format`:
-    whether its tables are written as Delta tables, too. `time_zone`: the zone of the times on the page.
-    """
-
-    lake: str
-    out: str
-    since: int | None = None
-    until: int | None = None
-    objectives: Objectives = field(default_factory=lambda: {ANY: Objective()})
-    conditions: Sequence[Condition] = ()
-    full: bool = False
-    master: str = ""
-    patience: int = PATIENCE
-    recheck: float = RECHECK
-    memory: str = "2g"
-    access: Access = Access.AUTO
-    baseline: EarlierReport | None = None
-    count_acknowledged: bool = False
-    signing_key: Key | None = None
-    receipts: float = 100.0
-    digests: float = 100.0
-    keys: tuple[ReceiptKey, ...] = ()
-    table_format: TableFormat = TableFormat.PARQUET
-    time_zone: str = "UTC"
-
-    @property
-    def receipt_terms(self) -> ReceiptTerms:
-        """Return the terms by which receipts are checked."""
-        return ReceiptTerms(self.receipts, self.keys)
-
-    def places(self, spark: SparkSession | None = None) -> Places:
-        """Return where lake and output are, for a running Spark, or as far as it is known before it runs."""
-        master = expected_master(self.master) if spark is None else master_of(spark)
-        remote = is_server(self.master) if spark is None else is_remote(spark)
-        lake = Location(self.lake, self.access.is_by_spark(self.lake, master))
-        return Places(lake, Location(self.out, self.access.writes_by_spark(self.out, master, remote=remote)))
-
-    @property
-    def hours(self) -> tuple[int, int]:
-        """Return the requested hours as [first, last), counted from 1970; a missing bound lies beyond all events."""
-        first = _ALL[0] if self.since is None else self.since // HOUR
-        return first, _ALL[1] if self.until is None else -(-self.until // HOUR)
-
-    @property
-    def end(self) -> int | None:
-        """Return the end of the last requested hour (microseconds); None if the request has no `until`."""
-        return None if self.until is None else self.hours[1] * HOUR
 
 
 @dataclass
@@ -152,18 +69,6 @@ class _Stopwatch:
         begun = self.clock.monotonic()
         yield
         self.stages[name] = round(self.clock.monotonic() - begun, 3)
-
-
-class Places(NamedTuple):
-    """Where the lake and the output of an audit are."""
-
-    lake: Location
-    out: Location
-
-    @property
-    def by_spark(self) -> bool:
-        """Return whether one of them is reached only once Spark runs."""
-        return self.lake.by_spark or self.out.by_spark
 
 
 class Audit(NamedTuple):
@@ -196,7 +101,7 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
     keep(out, state)
     with watch.stage("report"):
         marked = mark_findings(found.findings, request.baseline, known)
-        report, hours = _report(found, marked, reader, request, clock)
+        report, hours = compose_report(found, marked, reader, request, clock)
         report.work.stages, report.work.rows_compared = watch.stages, found.comparison.compared
         report.work.seconds = round(clock.monotonic() - begun, 3)
         write_output(
@@ -326,132 +231,3 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
     return list(table.to_pylist())
-
-
-def _report(
-    found: StageResults, marked: MarkedFindings, reader: LakeReader, request: AuditRequest, clock: Clock
-) -> tuple[Report, list[Hour]]:
-    pairs, hours = make_pairs(found, request.objectives), make_hours(found)
-    add_reach(found, pairs)
-    totals = make_totals(found, pairs)
-    totals.acknowledged = marked.acknowledged
-    sure = totals.completeness is not None
-    receipts = receipt_report.make_check(found.summaries, request.receipt_terms)
-    verdict = (
-        "incomplete" if found.findings or totals.missing or totals.disputed else "complete" if sure else "unproven"
-    )
-    now = clock.now()
-    report = Report(
-        made_at=format_time(now),
-        verdict=verdict,  # type: ignore[arg-type]
-        headline=(
-            *report_details.headline(
-                totals,
-                found.findings,
-                sure=sure,
-                doubts=[*report_details.make_doubts(found), *words_of_reach(found, pairs, now)],
-                receipts=receipts.statement,
-            ),
-            *marked.sentences,
-        ),
-        failed=tuple(_conditions_met(found, marked, request, totals)),
-        lake=_lake(found.survey, request),
-        proven_until=format_time(until) if (until := found.coverage.proven_until()) else None,
-        period=_period(found, request),
-        settings=_settings(request),
-        totals=totals,
-        findings=tuple(finding.shortened() for finding in marked.findings),
-        pairs=tuple(pairs),
-        hours=tuple(hours[:MOST_HOURS]),
-        hours_left_out=max(0, len(hours) - MOST_HOURS),
-        nodes=tuple(report_details.make_nodes(found)),
-        gaps=tuple(report_details.make_gaps(found)),
-        keys=tuple(report_details.make_keys(found)),
-        refusals=tuple(report_details.make_refusals(found)),
-        receipts=tuple(receipt_report.make_receipts(found.summaries)),
-        receipt_check=receipts,
-        baseline=marked.baseline,
-        acknowledgements=marked.acknowledgements,
-        troubles=(
-            *report_details.make_limitations(found),
-            *marked.problems,
-            *report_details.rewritten(found.rewritten),
-            *report_details.strays(found.survey.strays),
-        ),
-        notices=tuple(report_details.make_notices(found)),
-        work=_work(reader),
-    )
-    return report, hours
-
-
-def _conditions_met(
-    found: StageResults, marked: MarkedFindings, request: AuditRequest, totals: Totals
-) -> Iterator[str]:
-    counted = marked.findings if request.count_acknowledged else marked.open
-    for one in request.conditions:
-        if one.is_met(totals, counted, stale=bool(found.coverage.silences)):
-            yield one.text
-
-
-def _lake(survey: Survey, request: AuditRequest) -> Lake:
-    segments = [one.manifest for one in survey.segments]
-    return Lake(
-        url=shown(request.lake),
-        segments=len(segments),
-        rows=sum(one.rows for one in segments),
-        bytes=sum(one.bytes for one in segments),
-        schema=SCHEMA_VERSION,
-        id=survey.head.id,
-        state=lake_state(survey.digests),
-    )
-
-
-def _period(found: StageResults, request: AuditRequest) -> Period:
-    """Return the period of all events in the lake, to the minute, cut to the requested hours; empty if none is left."""
-    slots = [one.manifest.slots for one in found.survey.segments if one.manifest.slots]
-    if not slots:
-        return Period()
-    first, last = request.hours
-    begin = max(min(slot[0] for slot in slots) * MINUTE, first * HOUR)
-    end = min((max(slot[1] for slot in slots) + 1) * MINUTE, last * HOUR)
-    return Period(first=format_time(begin), last=format_time(end)) if begin < end else Period()
-
-
-def _settings(request: AuditRequest) -> Settings:
-    return Settings(
-        slo={group: objective._asdict() for group, objective in request.objectives.items()},
-        fail_on=tuple(one.text for one in request.conditions),
-        since=None if request.since is None else format_time(request.since),
-        until=None if request.until is None else format_time(request.until),
-        master=without_parameters(request.master),
-        patience=request.patience / SECOND,
-        recheck=request.recheck,
-        receipts=request.receipts,
-        digests=request.digests,
-        keys=request.receipt_terms.names,
-        out=shown(request.out),
-        memory=request.memory,
-        access=request.access.value,
-        baseline=request.baseline.url if request.baseline else "",
-        count_acknowledged=request.count_acknowledged,
-        signing_key=request.signing_key.id if request.signing_key else "",
-        incremental=not request.full,
-        table_format=request.table_format.value,
-        time_zone=request.time_zone,
-    )
-
-
-def _work(reader: LakeReader) -> Work:
-    return Work(
-        segments_read=len(reader.read),
-        segments_known=len({*reader.state.entries} - {job.name for job in reader.read}),
-        segments_rechecked=reader.rechecked,
-        oldest_read=None if reader.oldest is None else format_time(reader.oldest),
-        digests_checked=sum(result.checked for _, result in reader.digest_results),
-        rows_read=sum(job.manifest.rows for job in reader.read),
-        spark=f"{reader.spark.version} on {master_of(reader.spark)}",
-        version=eventd.__version__,
-    )
-
-
-__all__ = ["QUICK", "Audit", "AuditRequest", "audit", "own_session", "run_on"]

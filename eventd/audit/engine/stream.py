@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from eventd.audit.engine.final_hours import FinalHours, final_rows, first_hour, open_final
 from eventd.audit.engine.output_lock import hold_location
-from eventd.audit.engine.run import QUICK, AuditRequest, audit
+from eventd.audit.engine.request import AuditRequest
+from eventd.audit.engine.run import QUICK, audit
 from eventd.audit.engine.state import open_state
 from eventd.audit.report.report import Report
 from eventd.audit.source.options import STATES

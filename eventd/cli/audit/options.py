@@ -19,7 +19,7 @@ from eventd.runtime.clock import SECOND
 from eventd.text.size import MIB
 
 if TYPE_CHECKING:
-    from eventd.audit.engine.run import AuditRequest
+    from eventd.audit.engine.request import AuditRequest
 
 SILENCE = Duration.read("15m")
 MEMORY = Size.read("2GiB")
@@ -145,7 +145,7 @@ def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
     Raises Invalid for an option that is not valid, SecretUnreadable, and for the baseline NotFound or LakeUnavailable.
     """
     from eventd.audit.engine.receipt_keys import read_receipt_keys
-    from eventd.audit.engine.run import AuditRequest
+    from eventd.audit.engine.request import AuditRequest
     from eventd.audit.report.objectives import NEW, read_conditions, read_objectives
     from eventd.audit.report.time_zone import read_zone
     from eventd.audit.review.earlier import read_earlier

@@ -16,7 +16,8 @@ def prepare(session: Session) -> None:
     from eventd.audit.spark.extra import require
 
     require()
-    from eventd.audit.engine.run import AuditRequest, run_on
+    from eventd.audit.engine.request import AuditRequest
+    from eventd.audit.engine.run import run_on
     from eventd.audit.generate import GeneratorSettings, generate
     from eventd.audit.spark.class_archive import class_archive
     from eventd.audit.spark.java import java_home

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eventd.audit.engine.run import AuditRequest
+from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.findings import Kind
 from eventd.audit.report.report import Report
 from eventd.lake.reader import read_segment, survey

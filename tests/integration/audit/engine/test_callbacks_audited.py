@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eventd.audit.engine.run import AuditRequest
+from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.report import Pair, Report
 from eventd.lake.storage import connect
 from eventd.runtime.clock import SECOND

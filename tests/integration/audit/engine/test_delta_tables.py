@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from eventd.audit.engine.delta_tables import DELTA_FOLDER, TableFormat, prepare_delta, write_delta_tables
-from eventd.audit.engine.run import AuditRequest, run_on
+from eventd.audit.engine.request import AuditRequest
+from eventd.audit.engine.run import run_on
 from eventd.audit.engine.tables import schemas
 from eventd.audit.generate import GeneratorSettings, generate
 from eventd.errors import Invalid, LakeUnavailable, MissingExtra

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eventd.audit.engine.run import AuditRequest
+from eventd.audit.engine.request import AuditRequest
 from eventd.audit.generate import GeneratorSettings, generate
 from eventd.audit.report.findings import NO_DELIVERIES, NO_INBOUND, NO_RECEIPT, Kind
 from eventd.audit.report.report import Pair, Report

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from eventd.audit.engine.run import AuditRequest
+from eventd.audit.engine.request import AuditRequest
 from eventd.audit.generate import Truth
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Report

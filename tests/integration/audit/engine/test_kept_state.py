@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eventd.audit.engine.run import AuditRequest
+from eventd.audit.engine.request import AuditRequest
 from eventd.audit.engine.state import INDEX
 from eventd.audit.report.figures import moment
 from eventd.audit.report.findings import Kind

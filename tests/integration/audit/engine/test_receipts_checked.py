@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from eventd.audit.engine.receipt_keys import read_receipt_keys
-from eventd.audit.engine.run import AuditRequest
+from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Pair, Report
 from eventd.lake.schema import Ledger

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eventd.audit.engine.run import AuditRequest
+from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Report
 from eventd.lake.compaction import DAY, retaining

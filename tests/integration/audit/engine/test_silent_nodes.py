@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from eventd.audit.engine.run import AuditRequest
+from eventd.audit.engine.request import AuditRequest
 from eventd.audit.engine.stream import Stream, StreamBatch, StreamRequest, checkpoint_of
 from eventd.audit.generate import GeneratorSettings, generate
 from eventd.audit.report.objectives import read_conditions

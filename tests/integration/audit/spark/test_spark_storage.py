@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from eventd.audit.engine.run import AuditRequest
+from eventd.audit.engine.request import AuditRequest
 from eventd.audit.engine.state import INDEX
 from eventd.audit.report.findings import Kind
 from eventd.audit.report.report import Report

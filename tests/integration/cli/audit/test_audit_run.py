@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from eventd.audit.engine.run import AuditRequest
+from eventd.audit.engine.request import AuditRequest
 from eventd.audit.generate import GeneratorSettings, generate
 from eventd.audit.report.findings import Kind
 from eventd.audit.spark import session

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eventd.audit.engine.receipt_keys import read_receipt_keys
 from eventd.audit.engine.receipt_terms import ReceiptTerms
-from eventd.audit.engine.run import AuditRequest
+from eventd.audit.engine.request import AuditRequest
 from eventd.errors import EventdError, Invalid, SecretUnreadable
 from eventd.lake.schema import Ledger
 from federation.keys import Key

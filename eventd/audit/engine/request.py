@@ -1,0 +1,100 @@
+"""What an audit is asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from eventd.audit.engine.cells import HOUR
+from eventd.audit.engine.delta_tables import TableFormat
+from eventd.audit.engine.receipt_terms import ReceiptKey, ReceiptTerms
+from eventd.audit.engine.silence import PATIENCE
+from eventd.audit.report.objectives import ANY, Condition, Objective, Objectives
+from eventd.audit.review.earlier import EarlierReport
+from eventd.audit.spark.access import Access
+from eventd.audit.spark.locations import Location
+from eventd.audit.spark.masters import is_server
+from eventd.audit.spark.session import expected_master, is_remote, master_of
+from federation.keys import Key
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+_ALL = (-(1 << 40), 1 << 40)
+RECHECK = 5.0
+"""Default percentage, by bytes, of the segments of earlier runs whose digests a run checks again."""
+
+
+class Places(NamedTuple):
+    """Where the lake and the output of an audit are."""
+
+    lake: Location
+    out: Location
+
+    @property
+    def by_spark(self) -> bool:
+        """Return whether one of them is reached only once Spark runs."""
+        return self.lake.by_spark or self.out.by_spark
+
+
+@dataclass(frozen=True)
+class AuditRequest:
+    """A request for an audit. `lake` and `out` are paths or fsspec addresses.
+
+    `since` and `until` are microseconds of the events' own time, widened to whole hours (None: no bound). `full`:
+    discard the state of earlier audits, and read all segments of these hours. `master`: the Spark master, empty for
+    this machine. `patience`: up to this age (microseconds), a node's last report is no silence, see `find_silences`.
+    `recheck`: the percentage, by bytes, of known segments of these hours whose digests are checked again. `receipts`:
+    the percentage of the receipts that are checked, `keys` the keys to verify them with. `digests`: the percentage of
+    the events with payloads whose contents are compared with their digests.
+    `memory`: what Spark may take on this machine, as Spark writes it.
+    `access`: how the files of lake and output are reached. `baseline`: the report to compare the findings with.
+    `count_acknowledged`: acknowledged findings meet conditions. `signing_key`: signs the report. `table_format`:
+    whether its tables are written as Delta tables, too. `time_zone`: the zone of the times on the page.
+    """
+
+    lake: str
+    out: str
+    since: int | None = None
+    until: int | None = None
+    objectives: Objectives = field(default_factory=lambda: {ANY: Objective()})
+    conditions: Sequence[Condition] = ()
+    full: bool = False
+    master: str = ""
+    patience: int = PATIENCE
+    recheck: float = RECHECK
+    memory: str = "2g"
+    access: Access = Access.AUTO
+    baseline: EarlierReport | None = None
+    count_acknowledged: bool = False
+    signing_key: Key | None = None
+    receipts: float = 100.0
+    digests: float = 100.0
+    keys: tuple[ReceiptKey, ...] = ()
+    table_format: TableFormat = TableFormat.PARQUET
+    time_zone: str = "UTC"
+
+    @property
+    def receipt_terms(self) -> ReceiptTerms:
+        """Return the terms by which receipts are checked."""
+        return ReceiptTerms(self.receipts, self.keys)
+
+    def places(self, spark: SparkSession | None = None) -> Places:
+        """Return where lake and output are, for a running Spark, or as far as it is known before it runs."""
+        master = expected_master(self.master) if spark is None else master_of(spark)
+        remote = is_server(self.master) if spark is None else is_remote(spark)
+        lake = Location(self.lake, self.access.is_by_spark(self.lake, master))
+        return Places(lake, Location(self.out, self.access.writes_by_spark(self.out, master, remote=remote)))
+
+    @property
+    def hours(self) -> tuple[int, int]:
+        """Return the requested hours as [first, last), counted from 1970; a missing bound lies beyond all events."""
+        first = _ALL[0] if self.since is None else self.since // HOUR
+        return first, _ALL[1] if self.until is None else -(-self.until // HOUR)
+
+    @property
+    def end(self) -> int | None:
+        """Return the end of the last requested hour (microseconds); None if the request has no `until`."""
+        return None if self.until is None else self.hours[1] * HOUR
