@@ -57,7 +57,7 @@ class GrowingLake:
 
 
 def _cut(state: NodeState, segments: Sequence[Segment]) -> NodeState:
-    """Return the state with the tables that are present; which seq its groups have reached is not known."""
+    """Return the state with the tables that are present, and the head that they reach; seqs of groups are not known."""
     ends: dict[Ledger, int] = {}
     for place, manifest in segments:
         if (manifest.node, manifest.epoch) == (state.node, state.epoch):
@@ -68,4 +68,5 @@ def _cut(state: NodeState, segments: Sequence[Segment]) -> NodeState:
         if book in ends
     }
     groups = tuple(replace(group, last_seq=-1) for group in state.groups)
-    return replace(state, books=ends, segments=reaches, groups=groups)
+    head = min(state.head, ends.get(Ledger.EVENTS, 0))
+    return replace(state, head=head, books=ends, segments=reaches, groups=groups)

@@ -96,11 +96,11 @@ def test_hours_become_final_once_and_say_what_a_run_says(spark: SparkSession, tm
     ends = {int(time.timestamp()) * SECOND + HOUR for time in first["hour"].to_pylist()}
     assert ends == {begin + HOUR, begin + 2 * HOUR}, "the third hour is waited for"
 
-    # A node promises what is not there, as one whose clock was put forward: its hours are final, and wrong.
+    # A node promises what is not there, as one whose clock was put forward: that its ledger lacks rows shows in others.
     growing.grow(without=growing.late(Ledger.EVENTS, "site-02", begin + 3 * HOUR))
     assert follow(spark, growing.lake, out, watermark=HOUR // 2).report.verdict == "incomplete"
-    wrong = {key for key, row in latest(out).items() if row["missing"] or row["disputed"]}
-    assert wrong
+    settled = latest(out).values()
+    assert not any(row["missing"] or row["disputed"] or row["unproven"] for row in settled), "no doubtful hour is final"
 
     growing.grow()
     late = follow(spark, growing.lake, out, watermark=HOUR // 2)
@@ -110,8 +110,7 @@ def test_hours_become_final_once_and_say_what_a_run_says(spark: SparkSession, tm
     final, told = latest(out), hours(out)
     assert final == {key: told[key] for key in final}
     rows = put_down(out).to_pylist()
-    assert {row["revision"] for row in rows} == {1, 2}
-    assert {tuple(row[name] for name in KEY) for row in rows if row["revision"] == 2} >= wrong
+    assert len(final) > first.num_rows
     assert len({(*(row[name] for name in KEY), row["revision"]) for row in rows}) == len(rows), "nothing is there twice"
     assert rows[: first.num_rows] == first.to_pylist(), "what was put down is never changed"
 
