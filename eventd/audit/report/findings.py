@@ -151,7 +151,8 @@ _ORDER = {kind: place for place, kind in enumerate(Kind)}
 
 def corrupt_segment(node: str, name: str, after: int, upto: int, detail: str) -> Finding:
     """Return the finding for a node's corrupt or missing segment, rows (after, upto], or corrupt or missing state."""
-    return Finding(Kind.CORRUPT, "", node, "", after + 1, upto, (name,) if name else (), detail)
+    first = after + 1 if upto else 0
+    return Finding(Kind.CORRUPT, "", node, "", first, upto, (name,) if name else (), detail)
 
 
 def erased_rows(

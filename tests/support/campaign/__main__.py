@@ -1,0 +1,49 @@
+"""Runs damages of the campaign without Spark: `python -m tests.support.campaign [PART-OF-A-NAME …]`.
+
+It takes a few seconds for each, and prints what the audit says wrong about them; with names also all that it reports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+from eventd.audit.report.report import Report
+from tests.support.campaign.damages import DAMAGES
+from tests.support.campaign.federation import run_federation
+from tests.support.campaign.stage import stage
+
+
+def main(names: list[str]) -> int:
+    """Return 1 if the audit is wrong about a damage, and otherwise 0."""
+    chosen = [damage for damage in DAMAGES if not names or any(name in damage.name for name in names)]
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="eventd-campaign-") as folder:
+        federation = asyncio.run(run_federation(Path(folder) / "federation"))
+        for damage in chosen:
+            report, wrong = stage(federation, damage, Path(folder) / damage.name, None)
+            failed += bool(wrong)
+            print(
+                f"{'wrong' if wrong else 'right':6} {damage.name}: {report.verdict}",
+                *wrong,
+                sep="\n       ",
+                flush=True,
+            )
+            if names:
+                _show(report)
+    print(f"{len(chosen) - failed} of {len(chosen)} right")
+    return min(failed, 1)
+
+
+def _show(report: Report) -> None:
+    print(*report.headline, *report.findings, *report.troubles, *report.notices, sep="\n  ")
+    for pair in report.pairs:
+        print(
+            f"  {pair.group} {pair.source} {pair.peer}: {pair.delivered} of {pair.expected}, {pair.proof}", *pair.notes
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
