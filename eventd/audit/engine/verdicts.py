@@ -22,7 +22,6 @@ from eventd.audit.engine.coverage import Coverage
 from eventd.audit.engine.plan import NodeEpoch
 from eventd.audit.engine.receipt_links import LinkKey
 from eventd.audit.report.findings import (
-    NEVER_EXPIRES,
     NO_ORIGIN,
     NO_ROW,
     NO_ROW_AT_PEER,
@@ -224,8 +223,6 @@ def _outcome(trail: Trail, coverage: Coverage, *, selected: bool) -> tuple[Deliv
         return DeliveryOutcome.DISPUTED if selected else DeliveryOutcome.FOREIGN, NOT_EXPIRED
     for count, outcome in _ASIDE:
         if getattr(trail, count):
-            if count == "expired" and trail.held and trail.due_row is not None and trail.due_row.expires_at == NEVER:
-                return DeliveryOutcome.DISPUTED if selected else DeliveryOutcome.FOREIGN, NEVER_EXPIRES
             return outcome if selected else DeliveryOutcome.FOREIGN, ""
     if trail.ahead or trail.restored:
         return DeliveryOutcome.PENDING, ""

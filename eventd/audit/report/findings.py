@@ -33,7 +33,6 @@ class Kind(StrEnum):
 
 
 NOT_HELD = "the sender's ledger says delivered; the peer's ledger does not hold it"
-NEVER_EXPIRES = "the sender's ledger says expired, but the event never expires, and the peer's ledger holds it"
 NOT_SENT = "the peer's ledger holds it; the sender's ledger has no delivery of it"
 NOT_EXPIRED = "the sender's ledger says expired; the event never expires"
 OTHER_RECEIPT = "sender and peer have different receipts of the batch, or different ranges"
