@@ -6,7 +6,6 @@ import hashlib
 import zlib
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -20,6 +19,7 @@ from eventd.lake.schema import Ledger
 from federation.errors import MessageError
 from federation.event import micros
 from federation.signing import StoredAnswer, verify_stored
+from federation.wire import Receipt
 
 ANSWER: Final = "the answer of the peer"
 COPY: Final = "the peer's copy of its answer"
@@ -88,23 +88,8 @@ class _StoredReceipt(msgspec.Struct, gc=False):
     request: str = ""
 
 
-class _ReceiptBody(msgspec.Struct, rename="camel", gc=False):
-    group: str
-    from_node: str = msgspec.field(name="from")
-    to_node: str = msgspec.field(name="to")
-    batch: str
-    digest: str
-    epoch: str
-    incarnation: int
-    accepted: int
-    duplicates: int
-    recorded_at: datetime
-    refused: list[msgspec.Raw] = []
-    upto: int | None = None
-
-
 _STORED: Final = msgspec.json.Decoder(_StoredReceipt)
-_BODY: Final = msgspec.json.Decoder(_ReceiptBody)
+_BODY: Final = msgspec.json.Decoder(Receipt)
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 
 
@@ -270,7 +255,7 @@ def _fault_of_copy(row: _ReceiptRow) -> str:
     return f"{COPY} {OTHER_ROW} {_differences(found, row.stated) or RANGE}"
 
 
-def _reaches(body: _ReceiptBody, row: _ReceiptRow) -> bool:
+def _reaches(body: Receipt, row: _ReceiptRow) -> bool:
     """Return whether the mark of the link reaches the end of the batch's range, as it does after every batch.
 
     A repair has no range, and of another epoch the receipt states no mark.
@@ -278,7 +263,7 @@ def _reaches(body: _ReceiptBody, row: _ReceiptRow) -> bool:
     return row.repair or body.upto is None or body.upto >= row.upto
 
 
-def _stated_in(body: _ReceiptBody) -> dict[str, object]:
+def _stated_in(body: Receipt) -> dict[str, object]:
     return {
         "group": body.group,
         "sender": body.from_node,
