@@ -31,7 +31,7 @@ Ledgers = tuple[str, str]
 """A node and a group: its ledger of the group's events."""
 
 _OTHERWISE: Final = {NO_ROW: (Kind.FORGED, NO_ORIGIN), NO_ROW_AT_PEER: (Kind.DISAGREEMENT, NOT_HELD)}
-"""What an event is if there is no room for it in the holes of its time."""
+"""Kind and detail of an event for which the holes of its time have no room."""
 
 
 @dataclass

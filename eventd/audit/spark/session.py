@@ -187,7 +187,7 @@ def own_session(spark: SparkSession) -> SparkSession:
 
 
 def expected_master(given: str) -> str:
-    """Return the master that a session will have, as far as it is known: `given`, or a name that is no local one.
+    """Return the master that a session will have, as far as it is known: `given`, or a name that is not local.
 
     Under `spark-submit`, Spark itself chooses it.
     """
