@@ -1,4 +1,4 @@
-"""Formats the address of a lake for messages.
+"""Tells addresses of lakes from paths, and formats them for messages.
 
 It is separate from the module that opens lakes, so that commands that only show settings need not import that.
 """
@@ -6,6 +6,11 @@ It is separate from the module that opens lakes, so that commands that only show
 from __future__ import annotations
 
 import re
+
+
+def is_address(url: str) -> bool:
+    """Return whether a lake lies behind an address, such as that of an object store, and not at a path."""
+    return "://" in url and not url.startswith("file://")
 
 
 def shown(url: str) -> str:

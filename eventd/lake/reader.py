@@ -82,6 +82,11 @@ class Survey(NamedTuple):
     digests: Mapping[str, str] = MappingProxyType({})
     strays: Sequence[str] = ()
 
+    @property
+    def node_names(self) -> dict[str, str]:
+        """Return the names of the nodes that have a segment, by slug."""
+        return {one.place.slug: one.manifest.node for one in self.segments}
+
 
 class _InvalidSegment(NamedTuple):
     """A segment that does not count, and the reason."""

@@ -5,22 +5,23 @@ Both ledgers are numbered by batch, so a row that was removed from one of them i
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from eventd.audit.engine.cells import HOUR, Measure, batch_cells
+from eventd.audit.engine.cells import Measure, batch_cells, batch_times
 from eventd.audit.engine.columns import NEVER, Columns, grouped
 from eventd.audit.engine.ledger_summaries import DeclaredGap, LedgerSummary
-from eventd.audit.engine.plan import NodeEpoch
+from eventd.audit.engine.plan import NodeEpoch, declared_gaps, owner_of
 from eventd.audit.engine.row_marks import PairKey
 from eventd.audit.report.findings import NO_DELIVERIES, NO_RECEIPT, Discrepancy, Evidence, Kind
 from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
 from eventd.lake.writer import Segment
-from eventd.runtime.clock import SECOND
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,8 +69,8 @@ def uneven_batches(cells: pa.Table) -> pa.Table:
     import pyarrow as pa
 
     table = Columns(cells)
-    what, last = table.numbers("what"), table.numbers("time") * HOUR + (table.numbers("bin") + 1) * SECOND
-    cells = cells.append_column("last", pa.array(last))
+    what = table.numbers("what")
+    cells = cells.append_column("last", pa.array(batch_times(table)))
     answered = grouped(cells.filter(what == Measure.ANSWERED), BATCH, [("n", "max"), ("last", "max")])
     carried = grouped(cells.filter(what == Measure.CARRIED), BATCH, [("n", "sum")])
     answered = answered.rename_columns([*BATCH, "answered", "last"])
@@ -93,16 +94,17 @@ def batch_discrepancies(
     rows may be in a segment that is damaged or was not read are left out, and those that the node declared as lost.
     """
     sought: defaultdict[tuple[NodeEpoch, Ledger], dict[int, str]] = defaultdict(dict)
+    read_numbers = _NumbersRead(survey, known)
     for row in rows:
         owner, number = NodeEpoch(row["source"], row["type"]), row["number"]
         fewer = (row["carried"] or 0) < (row["answered"] or 0)
-        if fewer and _covers(survey, known, owner, Ledger.DELIVERIES, number):
+        if fewer and read_numbers.covers(owner, Ledger.DELIVERIES, number):
             sought[owner, Ledger.RECEIPTS][number] = NO_DELIVERIES
-        elif row["answered"] is None and _covers(survey, known, owner, Ledger.RECEIPTS, number):
+        elif row["answered"] is None and read_numbers.covers(owner, Ledger.RECEIPTS, number):
             sought[owner, Ledger.DELIVERIES][number] = NO_RECEIPT
-    gaps = [gap for each in summaries.values() for summary in each for gap in summary.gaps]
+    gaps = [gap for _, gap in declared_gaps(summaries)]
     for segment in survey.segments:
-        owner, book = NodeEpoch(segment.manifest.node, segment.manifest.epoch), segment.place.book
+        owner, book = owner_of(segment), segment.place.book
         wanted = sought.get((owner, book), {})
         numbers = {number for number in wanted if segment.place.after < number <= segment.place.upto}
         if numbers and segment.place.name in known:
@@ -141,14 +143,25 @@ def _declares(gap: DeclaredGap, row: Mapping[str, Any]) -> bool:
     return same and gap.reason.startswith(Ledger.DELIVERIES)
 
 
-def _covers(survey: Survey, known: Collection[str], owner: NodeEpoch, book: Ledger, number: int) -> bool:
-    """Return whether the rows of a ledger with this number, if there are any, are in segments that were read."""
-    last = 0
-    for place, _ in survey.segments:
-        if place.book is book and place.epoch == owner.epoch:
-            if place.after < number <= place.upto and place.name in known:
-                return True
-            last = max(last, place.upto)
-    # The last numbers of a ledger have no segment if they have no rows.
-    states = (one for one in survey.nodes if (one.node, one.epoch) == owner)
-    return any(last < number <= state.books.get(book, 0) for state in states)
+class _NumbersRead:
+    """Tells whether the rows of a ledger with some number, if there are any, are in segments that were read."""
+
+    def __init__(self, survey: Survey, known: Collection[str]) -> None:
+        self._spans: defaultdict[tuple[NodeEpoch, Ledger], list[tuple[int, int, bool]]] = defaultdict(list)
+        for segment in survey.segments:
+            place = segment.place
+            self._spans[owner_of(segment), place.book].append((place.after, place.upto, place.name in known))
+        for spans in self._spans.values():
+            spans.sort()
+        self._promised = {
+            (NodeEpoch(one.node, one.epoch), book): upto for one in survey.nodes for book, upto in one.books.items()
+        }
+
+    def covers(self, owner: NodeEpoch, book: Ledger, number: int) -> bool:
+        spans = self._spans[owner, book]
+        at = bisect_left(spans, number, key=itemgetter(0)) - 1
+        if at >= 0 and number <= spans[at][1]:
+            return spans[at][2]
+        # The last numbers of a ledger have no segment if they have no rows.
+        last = spans[-1][1] if spans else 0
+        return last < number <= self._promised.get((owner, book), 0)

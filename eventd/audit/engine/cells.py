@@ -346,6 +346,11 @@ def batch_cells(
     return cells.table()
 
 
+def batch_times(cells: Columns) -> Numbers:
+    """Return by when the time `last` of each batch's cell was, in microseconds: it is cut to the second."""
+    return cells.numbers("time") * HOUR + (cells.numbers("bin") + 1) * SECOND
+
+
 def sum_events(
     segment: str, table: Columns, links: Sequence[LinkRow], since: int = NEVER, key: bytes = b""
 ) -> pa.Table:
@@ -421,32 +426,29 @@ def _add_due(
     sums = hashes.add_up(grid.key, rows, recorded)
     words, slots, _ = grid.split(sums.keys)
     for peer in peers:
-        _add_slots(cells, what, *_for_peer(peer, words, slots, sums))
+        named, others = _for_peer(peer, words)
+        _add_slots(cells, what, named, slots[others], Sums(*(column[others] for column in sums)))
 
 
 def _add_slots(cells: _Cells, what: Measure, words: Mapping[str, Words], slots: Numbers, sums: Sums) -> None:
     cells.add(what, words, slots, sums.rows, total=sums.total, low=sums.low, high=sums.high, content=sums.content)
 
 
-def _for_peer(
-    peer: str, words: Mapping[str, Words], times: Numbers, sums: Sums
-) -> tuple[dict[str, Words], Numbers, Sums]:
-    """Return the words, times and sums of a peer's cells, without those of its own events: it is not to get these."""
+def _for_peer(peer: str, words: Mapping[str, Words]) -> tuple[dict[str, Words], Mask | slice]:
+    """Return the words of a peer's cells, and an index of these cells: all but those of its own events.
+
+    It is not to get its own. Without any, nothing is copied.
+    """
     others = ~words["source"].where(peer.__eq__)
     if others.all():
-        return {**words, "peer": constant(peer, len(times))}, times, sums
+        return {**words, "peer": constant(peer, len(others))}, slice(None)
     kept = {name: column.at(others) for name, column in words.items()}
-    kept["peer"] = constant(peer, int(others.sum()))
-    return kept, times[others], Sums(*(column[others] for column in sums))
+    return kept | {"peer": constant(peer, int(others.sum()))}, others
 
 
 def _add_counts(cells: _Cells, what: Measure, grid: _Grid, rows: Mask, peers: tuple[str, ...]) -> None:
     keys, n = count(grid.key.at(rows))
     words, hours, _ = grid.split(keys)
     for peer in peers:
-        others = ~words["source"].where(peer.__eq__)
-        if others.all():
-            cells.add(what, {**words, "peer": constant(peer, len(n))}, hours, n)
-            continue
-        named = {name: column.at(others) for name, column in words.items()}
-        cells.add(what, {**named, "peer": constant(peer, int(others.sum()))}, hours[others], n[others])
+        named, others = _for_peer(peer, words)
+        cells.add(what, named, hours[others], n[others])

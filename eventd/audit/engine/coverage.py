@@ -231,7 +231,7 @@ def _add_troubles(coverage: Coverage, survey: Survey, unreadable: Iterable[str])
             manifest.slots or _ALWAYS, manifest.times or _ALWAYS, why=_damaged(manifest.node, manifest.book)
         )
         coverage.blind_spots[manifest.node, manifest.book].append(spot)
-    slugs = {one.place.slug: one.manifest.node for one in survey.segments}
+    slugs = survey.node_names
     for trouble in survey.troubles:
         if trouble.kind is not TroubleKind.CORRUPT:
             continue

@@ -18,7 +18,7 @@ from eventd.audit.report.findings import NO_ORIGIN, NO_ROW, OTHER_CONTENT, OTHER
 _LACKED: Final = frozenset(
     {DeliveryOutcome.MISSING, DeliveryOutcome.DISPUTED, DeliveryOutcome.DELIVERED, DeliveryOutcome.UNPROVEN}
 )
-_HALVES: Final = frozenset({Kind.MISSING, Kind.DISAGREEMENT, Kind.FORGED, Kind.ERASED})
+HALVES: Final = frozenset({Kind.MISSING, Kind.DISAGREEMENT, Kind.FORGED, Kind.ERASED})
 """The kinds of discrepancies that an altered event has if each of its halves is judged alone."""
 
 
@@ -101,4 +101,4 @@ def _outcome_of(trail: Trail) -> DeliveryOutcome:
 
 
 def _others(verdict: Verdict) -> Iterator[Discrepancy]:
-    return (one for one in verdict.discrepancies if one.kind not in _HALVES)
+    return (one for one in verdict.discrepancies if one.kind not in HALVES)

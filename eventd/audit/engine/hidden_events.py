@@ -30,7 +30,7 @@ def count_damaged(survey: Survey, unreadable: Mapping[str, str]) -> Counter[str]
     For a segment without a readable manifest, the numbers of its range stand for its rows.
     """
     found: Counter[str] = Counter()
-    nodes = {one.place.slug: one.manifest.node for one in survey.segments}
+    nodes = survey.node_names
     for one in survey.segments:
         if one.place.book is Ledger.EVENTS and one.place.name in unreadable:
             found[one.manifest.node] += one.manifest.rows

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from eventd.audit.engine.ledger_summaries import DeclaredGap, LedgerSummary
-from eventd.audit.engine.plan import NodeEpoch, states_by_node
+from eventd.audit.engine.plan import NodeEpoch, declared_gaps, owner_of, states_by_node
 from eventd.audit.engine.seq_runs import SeqRun
 from eventd.lake.layout import ARCHIVE
 from eventd.lake.manifest import GroupState, NodeState
@@ -61,10 +61,10 @@ def find_holes(
     segments: defaultdict[NodeEpoch, list[Segment]] = defaultdict(list)
     for one in survey.segments:
         if one.place.book is Ledger.EVENTS:
-            segments[NodeEpoch(one.manifest.node, one.manifest.epoch)].append(one)
+            segments[owner_of(one)].append(one)
     gaps: defaultdict[tuple[str, str], list[DeclaredGap]] = defaultdict(list)
-    for owner, each in summaries.items():
-        for gap in (gap for summary in each for gap in summary.gaps if gap.reason.startswith(Ledger.EVENTS)):
+    for owner, gap in declared_gaps(summaries):
+        if gap.reason.startswith(Ledger.EVENTS):
             gaps[owner.node, gap.gap_epoch].append(gap)
     first = {each[0].node: each[0].epoch for each in states_by_node(survey)}
     found: list[Hole] = []

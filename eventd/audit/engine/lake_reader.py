@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from eventd.audit.engine import batch_counts, reconcile, row_comparison
 from eventd.audit.engine.cell_files import write_cells
 from eventd.audit.engine.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
-from eventd.audit.engine.columns import NEVER, Columns
+from eventd.audit.engine.columns import NEVER, Columns, Numbers
 from eventd.audit.engine.coverage import Coverage
 from eventd.audit.engine.event_digests import DigestResult
 from eventd.audit.engine.ledger_summaries import LedgerSummary, hash_of
 from eventd.audit.engine.pair_figures import RowComparison
-from eventd.audit.engine.plan import LakePlan, NodeEpoch
+from eventd.audit.engine.plan import LakePlan, NodeEpoch, owner_of
 from eventd.audit.engine.receipt_terms import ReceiptTerms
 from eventd.audit.engine.renamed_events import join_renamed
 from eventd.audit.engine.row_marks import PairKey, UnevenSlots, concerns
@@ -110,7 +110,7 @@ class LakeReader:
         jobs = [
             _job(
                 one,
-                limit=min(limits.get(_owner(one), 0), one.place.upto),
+                limit=min(limits.get(owner_of(one), 0), one.place.upto),
                 receipts=self.receipts.digest(one.place.book),
             )
             for one in self.survey.segments
@@ -132,7 +132,7 @@ class LakeReader:
         found = {NodeEpoch(one.node, one.epoch): one.books.get(Ledger.DELIVERIES, 0) for one in self.survey.nodes}
         for one in self.survey.segments:
             if one.place.book is Ledger.DELIVERIES:
-                found[_owner(one)] = max(one.place.upto, found.get(_owner(one), 0))
+                found[owner_of(one)] = max(one.place.upto, found.get(owner_of(one), 0))
         return found
 
     def read_large(self, plan: LakePlan) -> list[SegmentJob]:
@@ -238,10 +238,19 @@ class LakeReader:
                 sought.setdefault(pair.source, {})[pair.group, pair.peer, row["batch"]] = OTHER_RECEIPT
             elif coverage.covers(pair.peer, Ledger.INBOUND, 0, (first, first)):  # `_named` knows both times exactly
                 sought.setdefault(pair.source, {})[pair.group, pair.peer, row["batch"]] = NO_BATCH
+        found: list[tuple[Discrepancy, int]] = []
         for segment in self.survey.segments:
             wanted = sought.get(segment.manifest.node)
             if wanted and segment.place.book is Ledger.RECEIPTS and segment.place.name not in self.unreadable:
-                yield from self._named(segment, wanted, coverage)
+                found += self._named(segment, wanted, coverage)
+        times: dict[str, set[tuple[str, int]]] = {}
+        for one, recorded in found:
+            if one.detail == NO_BATCH:
+                times.setdefault(one.peer, set()).add((one.group, recorded))
+        erased = self._erased_batches(times)
+        for one, recorded in found:
+            is_erased = one.detail == NO_BATCH and (one.peer, one.group, recorded) in erased
+            yield one._replace(kind=Kind.ERASED, detail=NO_INBOUND) if is_erased else one
 
     def batch_discrepancies(
         self, rows: Iterable[Mapping[str, Any]], summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]
@@ -256,30 +265,39 @@ class LakeReader:
 
         return batch_counts.batch_discrepancies(rows, self.survey, known, summaries, read)
 
-    def _holds_batch(self, peer: str, group: str, at: int) -> bool:
-        """Return whether a node holds events of others that it recorded at this time, but no batch of that time.
+    def _erased_batches(self, sought: Mapping[str, set[tuple[str, int]]]) -> set[tuple[str, str, int]]:
+        """Return the batches (peer, group and time in microseconds) that peers have erased, of those in `sought`.
 
-        An event has exactly the time of the batch that brought it.
+        `sought` has by peer the group and time of each. An event has exactly the time of the batch that brought it. So
+        a peer that holds events of others of that time, but no batch, has erased the batch.
         """
-        events = self._rows_at(Ledger.EVENTS, peer, at, ["group", "own"])
-        held = any(row["group"] == group and not row["own"] for row in events)
-        return held and not any(row["group"] == group for row in self._rows_at(Ledger.INBOUND, peer, at, ["group"]))
+        erased = set()
+        for peer, places in sought.items():
+            times = np.array(sorted({at for _, at in places}), np.int64)
+            held = {(group, at) for group, at, own in self._rows_at(Ledger.EVENTS, peer, times, "own") if not own}
+            known = {(group, at) for group, at, _ in self._rows_at(Ledger.INBOUND, peer, times, "repair")}
+            erased |= {(peer, *place) for place in places & held - known}
+        return erased
 
-    def _rows_at(self, book: Ledger, node: str, at: int, names: list[str]) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a node's ledger that were recorded at exactly this time, in microseconds."""
-        time = OWN_TIME[book]
+    def _rows_at(self, book: Ledger, node: str, times: Numbers, flag: str) -> Iterator[tuple[str, int, bool]]:
+        """Yield group, time and a column of truth values of the rows of a ledger that were recorded at these times."""
+        column = OWN_TIME[book]
         for segment in self.survey.segments:
-            times = segment.manifest.times
+            span = segment.manifest.times
             if (segment.place.book, segment.manifest.node) != (book, node) or segment.place.name in self.unreadable:
                 continue
-            if times and times[0] <= at <= times[1]:
-                table = read_segment(self.lake.open(self.spark), segment, [*names, time])
-                found = np.flatnonzero(Columns(table).numbers(time) == at)
-                yield from table.select(names).take(found).to_pylist()
+            if span and np.searchsorted(times, span[0]) < np.searchsorted(times, span[1], side="right"):
+                table = Columns(read_segment(self.lake.open(self.spark), segment, ["group", column, flag]))
+                found = np.flatnonzero(np.isin(table.numbers(column), times))
+                group = table.words("group").at(found)
+                groups = (group.values[code] for code in group.codes.tolist())
+                at, flags = table.numbers(column)[found].tolist(), table.booleans(flag)[found].tolist()
+                yield from zip(groups, at, flags, strict=True)
 
     def _named(
         self, segment: Segment, wanted: Mapping[tuple[str, str, int], str], coverage: Coverage
-    ) -> Iterator[Discrepancy]:
+    ) -> Iterator[tuple[Discrepancy, int]]:
+        """Yield the wanted receipts of a segment, and when the peer recorded the batch (microseconds, its clock)."""
         names = ["group", "peer", "batch_id", "receipt_digest", "receipt_key_id"]
         exact = ["sent_at", "acked_at", "peer_recorded_at"]
         table, node = read_segment(self.lake.open(self.spark), segment, [*names, *exact]), segment.manifest.node
@@ -292,10 +310,8 @@ class LakeReader:
             times = coverage.peer_times(node, peer, (int(sent[at]), int(acked[at])))
             if detail == OTHER_RECEIPT or coverage.covers(peer, Ledger.INBOUND, 0, times):
                 kind = Kind.FORGED if detail == NO_BATCH else Kind.DISAGREEMENT
-                if detail == NO_BATCH and self._holds_batch(peer, group, int(recorded[at])):
-                    kind, detail = Kind.ERASED, NO_INBOUND
                 evidence = Evidence(node, int(acked[at]), batch, row["receipt_digest"], row["receipt_key_id"] or "")
-                yield Discrepancy(kind, group, node, peer, 0, batch, detail, evidence)
+                yield Discrepancy(kind, group, node, peer, 0, batch, detail, evidence), int(recorded[at])
 
 
 def oldest_jobs(known: Sequence[tuple[int, Segment]], percent: float) -> list[SegmentJob]:
@@ -315,7 +331,7 @@ def oldest_jobs(known: Sequence[tuple[int, Segment]], percent: float) -> list[Se
 
 def job_for(segment: Segment, plan: LakePlan) -> SegmentJob:
     """Return the job of a segment of events or deliveries."""
-    owner, place = _owner(segment), segment.place
+    owner, place = owner_of(segment), segment.place
     since = plan.since.get(owner, NEVER)
     if place.book is Ledger.EVENTS:
         links = tuple(link.within(place.after, place.upto) for link in plan.links.get(owner, ()))
@@ -341,7 +357,3 @@ def _near_skews(skews: Mapping[str, HourlySkew], times: tuple[int, int] | None) 
 
 def _job(segment: Segment, **known: Any) -> SegmentJob:
     return SegmentJob(name=segment.place.name, manifest=segment.manifest, **known)
-
-
-def _owner(segment: Segment) -> NodeEpoch:
-    return NodeEpoch(segment.manifest.node, segment.manifest.epoch)

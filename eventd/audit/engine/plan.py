@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from eventd.audit.engine.cells import HOUR, HourlySkew
 from eventd.audit.engine.columns import NEVER
-from eventd.audit.engine.ledger_summaries import ClockBounds, LedgerSummary, LinkProgress
+from eventd.audit.engine.ledger_summaries import ClockBounds, DeclaredGap, LedgerSummary, LinkProgress
 from eventd.audit.engine.link_rows import ENDLESS, LinkRow, SelectionVersion
 from eventd.lake.manifest import NodeState, PeerState
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.receivers import is_callback
 from eventd.lake.schema import Ledger
+from eventd.lake.writer import Segment
 
 LOST: Final = "_lost"
 """The suffix of a gap's reason, after the name of a ledger whose rows the node evicted before it had shipped them."""
@@ -29,6 +30,11 @@ class NodeEpoch(NamedTuple):
 
     node: str
     epoch: str
+
+
+def owner_of(segment: Segment) -> NodeEpoch:
+    """Return the node and epoch of a segment's rows."""
+    return NodeEpoch(segment.manifest.node, segment.manifest.epoch)
 
 
 class ClockOffset(NamedTuple):
@@ -89,19 +95,27 @@ def make_plan(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSumma
     for states in states_by_node(survey):
         for place, state in enumerate(states):
             owner = NodeEpoch(state.node, state.epoch)
-            ended = state is not states[-1]
-            progress = _progress(summaries.get(owner, ()))
-            plan.links[owner] = tuple(_links(state, progress, ended=ended))
-            plan.by_payload |= {(owner, one.group, one.peer) for one in plan.links[owner] if one.selects_by_payload}
-            plan.acknowledged |= {(owner, *link): one.acknowledged for link, one in progress.items()}
+            _add_links(plan, owner, summaries.get(owner, ()), state, ended=state is not states[-1])
             clear = place > 0 and owner not in contested
             plan.since[owner] = states[place - 1].complete_until if clear else NEVER
     for owner in sorted({*summaries} - {*plan.links}):
-        # Without a state, receipts show which links the node had, and what they have passed.
-        plan.links[owner] = tuple(
-            _link(*link, None, one, whole=False, ended=False) for link, one in _progress(summaries[owner]).items()
-        )
+        _add_links(plan, owner, summaries[owner], None)
     return plan
+
+
+def _add_links(
+    plan: LakePlan,
+    owner: NodeEpoch,
+    summaries: Iterable[LedgerSummary],
+    state: NodeState | None,
+    *,
+    ended: bool = False,
+) -> None:
+    """Add the links of a node and epoch. Without a state, receipts show which it had, and what they have passed."""
+    progress = _progress(summaries)
+    plan.links[owner] = tuple(_links(state, progress, ended=ended))
+    plan.by_payload |= {(owner, one.group, one.peer) for one in plan.links[owner] if one.selects_by_payload}
+    plan.acknowledged |= {(owner, *link): one.acknowledged for link, one in progress.items()}
 
 
 def states_by_node(survey: Survey) -> list[list[NodeState]]:
@@ -112,11 +126,14 @@ def states_by_node(survey: Survey) -> list[list[NodeState]]:
     return [found[node] for node in sorted(found)]
 
 
-def _links(state: NodeState, progress: Mapping[tuple[str, str], LinkProgress], *, ended: bool) -> Iterable[LinkRow]:
-    declared = {(group.group, peer.peer): peer for group in state.groups for peer in group.peers}
+def _links(
+    state: NodeState | None, progress: Mapping[tuple[str, str], LinkProgress], *, ended: bool
+) -> Iterable[LinkRow]:
+    groups = () if state is None else state.groups
+    declared = {(group.group, peer.peer): peer for group in groups for peer in group.peers}
     # What a state says of repairs counts only if the lake is complete up to the state. Its cursors always do: it is
     # never later than the ledgers.
-    whole = state.complete_until >= state.as_of
+    whole = state is not None and state.complete_until >= state.as_of
     for group, peer in sorted({*progress, *declared}):
         yield _link(group, peer, declared.get((group, peer)), progress.get((group, peer)), whole=whole, ended=ended)
 
@@ -229,6 +246,14 @@ def _hour_there(clocks: ClockBounds) -> int:
     return clocks.hour + round((clocks.low + clocks.high) / 2 / HOUR)
 
 
+def declared_gaps(
+    summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
+) -> Iterator[tuple[NodeEpoch, DeclaredGap]]:
+    """Yield the gaps that nodes declare, each with the owner of the ledger."""
+    for owner, each in summaries.items():
+        yield from ((owner, gap) for summary in each for gap in summary.gaps)
+
+
 def lost_ranges(
     summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
 ) -> list[tuple[NodeEpoch, Ledger, str, int, int, int]]:
@@ -238,7 +263,6 @@ def lost_ranges(
     """
     return [
         (owner, Ledger(gap.reason.removesuffix(LOST)), gap.peer, gap.after, gap.upto, gap.recorded_at)
-        for owner, each in summaries.items()
-        for gap in (gap for summary in each for gap in summary.gaps)
+        for owner, gap in declared_gaps(summaries)
         if gap.reason.endswith(LOST) and gap.reason.removesuffix(LOST) in set(Ledger)
     ]

@@ -18,7 +18,7 @@ import numpy as np
 from eventd.audit.engine.batch_counts import uneven_batches
 from eventd.audit.engine.bins import edges_of
 from eventd.audit.engine.cell_files import read_cells
-from eventd.audit.engine.cells import HOUR, SLOTS_PER_HOUR, Measure
+from eventd.audit.engine.cells import SLOTS_PER_HOUR, Measure, batch_times
 from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, grouped, with_texts
 from eventd.audit.engine.row_marks import PairKey
 from eventd.audit.engine.spark_tasks import OpenFile, keys_of
@@ -250,8 +250,7 @@ def unknown_batches(batches: pa.Table) -> pa.Table:
     import pyarrow as pa
 
     table = Columns(batches)
-    last = table.numbers("time") * HOUR + (table.numbers("bin") + 1) * SECOND
-    batches = batches.rename_columns({"total": "batch"}).append_column("last", pa.array(last))
+    batches = batches.rename_columns({"total": "batch"}).append_column("last", pa.array(batch_times(table)))
     what = table.numbers("what")
     receipts = batches.filter(what == Measure.RECEIPT)
     ours = grouped(receipts, (*PAIR, "batch"), [("low", "min"), ("last", "max"), ("high", "max"), ("n", "max")])

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from eventd.audit.engine.cells import SLOTS_PER_HOUR
+from eventd.audit.engine.event_verdicts import HALVES
 from eventd.audit.engine.pair_figures import HourKey, LocatedDiscrepancy, RowComparison
 from eventd.audit.engine.row_marks import PairKey
 from eventd.audit.engine.verdicts import DeliveryOutcome
@@ -25,7 +26,6 @@ from eventd.audit.report.findings import (
 )
 
 _NAMES: Final = ("group", "source", "id")
-_HALVES: Final = frozenset({Kind.MISSING, Kind.DISAGREEMENT, Kind.FORGED, Kind.ERASED})
 
 
 def join_renamed(comparison: RowComparison) -> None:
@@ -33,7 +33,7 @@ def join_renamed(comparison: RowComparison) -> None:
     alike: dict[tuple[str, str], list[LocatedDiscrepancy]] = defaultdict(list)
     for one in comparison.located:
         prints = one.discrepancy.evidence.fingerprints
-        if one.discrepancy.kind in _HALVES and any(prints):
+        if one.discrepancy.kind in HALVES and any(prints):
             alike[one.discrepancy.peer, prints[0] or prints[-1]].append(one)
     joined: set[LocatedDiscrepancy] = set()
     made: list[LocatedDiscrepancy] = []

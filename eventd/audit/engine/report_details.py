@@ -13,7 +13,7 @@ from typing import Final
 from eventd.audit.engine.assemble import StageResults
 from eventd.audit.engine.ledger_summaries import KeyRequests, RefusalCount
 from eventd.audit.engine.pair_figures import runs
-from eventd.audit.engine.plan import LOST, states_by_node
+from eventd.audit.engine.plan import LOST, declared_gaps, states_by_node
 from eventd.audit.engine.silence import Silence, limitation_of
 from eventd.audit.report.findings import Finding, Kind, corrupt_segment, epoch_change
 from eventd.audit.report.report import (
@@ -40,7 +40,7 @@ MOST_SILENT: Final = 3
 def lake_findings(survey: Survey, unreadable: Mapping[str, str]) -> list[Finding]:
     """Return findings about the lake itself: corrupt or missing files, new epochs, and names that two nodes share."""
     segments = {one.place.name: one for one in survey.segments}
-    nodes = {one.place.slug: one.manifest.node for one in survey.segments}
+    nodes = survey.node_names
     results = []
     for name, message in sorted(unreadable.items()):
         place, manifest = segments[name]
@@ -101,25 +101,24 @@ def make_gaps(results: StageResults) -> list[LostSpan]:
             for first, last, n in runs(slots):
                 since, until = format_time(first * MINUTE), format_time((last + 1) * MINUTE)
                 gaps.append(LostSpan(kind="missing", **pair._asdict(), since=since, until=until, events=n))
-    for owner, each in results.summaries.items():
-        for gap in (gap for summary in each for gap in summary.gaps):
-            at = format_time(gap.recorded_at)
-            source, peer = (gap.peer, owner.node) if gap.peer else (owner.node, "")
-            if gap.reason.endswith(LOST):  # the node evicted its own events; a peer is the one that should get them
-                source, peer = owner.node, gap.peer
-            events = gap.upto - gap.after
-            gaps.append(
-                LostSpan(
-                    kind="declared",
-                    group=gap.group,
-                    source=source,
-                    peer=peer,
-                    since=at,
-                    until=at,
-                    events=events,
-                    reason=gap.reason,
-                )
+    for owner, gap in declared_gaps(results.summaries):
+        at = format_time(gap.recorded_at)
+        source, peer = (gap.peer, owner.node) if gap.peer else (owner.node, "")
+        if gap.reason.endswith(LOST):  # the node evicted its own events; a peer is the one that should get them
+            source, peer = owner.node, gap.peer
+        events = gap.upto - gap.after
+        gaps.append(
+            LostSpan(
+                kind="declared",
+                group=gap.group,
+                source=source,
+                peer=peer,
+                since=at,
+                until=at,
+                events=events,
+                reason=gap.reason,
             )
+        )
     return sorted(gaps, key=lambda gap: (gap.since, gap.group, gap.source, gap.peer))
 
 

@@ -116,6 +116,7 @@ def find_rollbacks(
     """Return the rollbacks of a lake. `before`: the promises that earlier audits saw. `summaries`: of small ledgers."""
     made = Rollbacks()
     states = {NodeEpoch(state.node, state.epoch): state for state in survey.nodes}
+    ends = _ends(survey)
     for promise in before:
         _compare(made, promise, states, survey)
     for owner, state in states.items():
@@ -126,8 +127,8 @@ def find_rollbacks(
             proof = f"the same state says that the log had reached position {state.head:,}"
             made.found[owner].append(Rollback(owner, Ledger.EVENTS, reach, state.head, proof))
         proofs = [*_named_positions(owner, state, reach, summaries, coverage)]
-        ends = _ends(survey, owner.node)
-        proofs += _stored_events(state, reach, ends.get(Ledger.EVENTS, 0), summaries.get(owner, ()), coverage)
+        end = ends[owner.node, Ledger.EVENTS]
+        proofs += _stored_events(state, reach, end, summaries.get(owner, ()), coverage)
         made.found[owner] += [Rollback(owner, Ledger.EVENTS, reach, upto, proof) for upto, proof in proofs]
     made.found = {owner: each for owner, each in made.found.items() if each}
     return made
@@ -141,7 +142,7 @@ def add_unknown_batches(
     `unknown`: rows of `reconcile.unknown_batches`. A receipt that counts no event proves nothing about the peer.
     """
     states = {states[-1].node: states[-1] for states in states_by_node(survey)}
-    ends = {node: _ends(survey, node) for node in states}
+    ends = _ends(survey)
     rest: list[dict[str, Any]] = []
     late: defaultdict[tuple[str, Ledger], list[dict[str, Any]]] = defaultdict(list)
     for row in unknown:
@@ -150,7 +151,7 @@ def add_unknown_batches(
         later = [
             book
             for book in (Ledger.INBOUND, Ledger.EVENTS)
-            if times[0] > ends.get(peer, {}).get(book, 0) and coverage.covers(peer, book, 0, times)
+            if times[0] > ends[peer, book] and coverage.covers(peer, book, 0, times)
         ]
         if not row["n"] or row["other"] or Ledger.INBOUND not in later:
             rest.append(row)
@@ -198,12 +199,13 @@ def _end_of(state: NodeState, book: Ledger) -> int:
     return max(state.books.get(book, 0), 0 if reach is None else reach.upto)
 
 
-def _ends(survey: Survey, node: str) -> dict[Ledger, int]:
-    """Return the time of the last row of each ledger of a node, in microseconds."""
-    ends: dict[Ledger, int] = {}
+def _ends(survey: Survey) -> Mapping[tuple[str, Ledger], int]:
+    """Return the time of the last row of each node's ledgers, in microseconds; 0 for one without rows."""
+    ends: defaultdict[tuple[str, Ledger], int] = defaultdict(int)
     for _, manifest in survey.segments:
-        if manifest.node == node and manifest.times:
-            ends[manifest.book] = max(manifest.times[1], ends.get(manifest.book, 0))
+        if manifest.times:
+            ledger = (manifest.node, manifest.book)
+            ends[ledger] = max(manifest.times[1], ends[ledger])
     return ends
 
 
@@ -300,8 +302,9 @@ def _latest(coverage: Coverage, by: str, node: str, at: int) -> int:
 
 def add_blind_spots(coverage: Coverage, survey: Survey, rollbacks: Rollbacks) -> None:
     """Note that ledgers which were rolled back hold nothing that was recorded after their last row."""
+    ends = _ends(survey)
     for owner, each in rollbacks.found.items():
         for book in dict.fromkeys(one.book for one in each):
-            since = _ends(survey, owner.node).get(book, 0)
+            since = ends[owner.node, book]
             why = f"the end of the {book} of {owner.node} was removed"
             coverage.blind_spots[owner.node, book].append(BlindSpot(times=(since, _ENDLESS), why=why))

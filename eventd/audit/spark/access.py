@@ -6,6 +6,8 @@ import re
 from enum import StrEnum
 from typing import Final
 
+from eventd.lake.address import is_address
+
 _ONE_MACHINE: Final = re.compile(r"local(\[.*)?$")
 
 
@@ -25,6 +27,5 @@ class Access(StrEnum):
 
         A path is one that every machine has, so Python opens it, unless SPARK asks for the other way.
         """
-        is_address = "://" in url and not url.startswith("file://")
         on_cluster = bool(master) and _ONE_MACHINE.match(master) is None
-        return self is Access.SPARK or (self is Access.AUTO and is_address and on_cluster)
+        return self is Access.SPARK or (self is Access.AUTO and is_address(url) and on_cluster)

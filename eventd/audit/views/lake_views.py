@@ -16,6 +16,7 @@ from pyspark.sql import functions, types
 
 from eventd.audit.source.spark_columns import spark_schema
 from eventd.audit.spark.locations import Location
+from eventd.lake.address import is_address
 from eventd.lake.layout import ARCHIVE, LANDING, SegmentName
 from eventd.lake.reader import Trouble, TroubleKind, survey
 from eventd.lake.schema import Ledger
@@ -55,7 +56,7 @@ def register_views(spark: SparkSession, lake: str) -> LakeViews:
     """
     location = locate(lake)
     surveyed = survey(location.open(spark))
-    nodes = {segment.place.slug: segment.manifest.node for segment in surveyed.segments}
+    nodes = surveyed.node_names
     places: defaultdict[Ledger, list[SegmentName]] = defaultdict(list)
     for segment in surveyed.segments:
         places[segment.place.book].append(segment.place)
@@ -68,7 +69,7 @@ def register_views(spark: SparkSession, lake: str) -> LakeViews:
 
 def locate(lake: str) -> Location:
     """Return the location of a lake whose rows Spark reads: Spark lists an address, too, and reads its manifests."""
-    return Location(lake, by_spark="://" in lake and not lake.startswith("file://"))
+    return Location(lake, by_spark=is_address(lake))
 
 
 @contextmanager

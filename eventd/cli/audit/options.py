@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -45,31 +46,14 @@ SilenceOption = Annotated[
         " unproven.",
     ),
 ]
+_percent = partial(typer.Option, metavar="PERCENT", min=0, max=100)
 RecheckOption = Annotated[
-    float,
-    typer.Option(
-        "--recheck",
-        metavar="PERCENT",
-        min=0,
-        max=100,
-        help="Share of the data of earlier runs whose digests are checked again.",
-    ),
+    float, _percent("--recheck", help="Share of the data of earlier runs whose digests are checked again.")
 ]
-ReceiptsOption = Annotated[
-    float,
-    typer.Option(
-        "--receipts", metavar="PERCENT", min=0, max=100, help="Share of the receipts that are checked and verified."
-    ),
-]
+ReceiptsOption = Annotated[float, _percent("--receipts", help="Share of the receipts that are checked and verified.")]
 DigestsOption = Annotated[
     float,
-    typer.Option(
-        "--digests",
-        metavar="PERCENT",
-        min=0,
-        max=100,
-        help="Share of the events with payloads whose contents are compared with their digests.",
-    ),
+    _percent("--digests", help="Share of the events with payloads whose contents are compared with their digests."),
 ]
 KeysOption = Annotated[
     list[str] | None,
