@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from eventd.audit.engine import batch_counts, reconcile, row_comparison
 from eventd.audit.engine.cell_files import write_cells
 from eventd.audit.engine.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
-from eventd.audit.engine.columns import NEVER, Columns, Numbers
+from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers
 from eventd.audit.engine.coverage import Coverage
 from eventd.audit.engine.event_digests import DigestResult
 from eventd.audit.engine.ledger_summaries import LedgerSummary, hash_of
@@ -268,31 +269,34 @@ class LakeReader:
     def _erased_batches(self, sought: Mapping[str, set[tuple[str, int]]]) -> set[tuple[str, str, int]]:
         """Return the batches (peer, group and time in microseconds) that peers have erased, of those in `sought`.
 
-        `sought` has by peer the group and time of each. An event has exactly the time of the batch that brought it. So
-        a peer that holds events of others of that time, but no batch, has erased the batch.
+        `sought` has by peer the group and time of each. An event has exactly the time of the batch that brought it, and
+        so have all batches that were stored together. So a peer that holds more events of others of that time than its
+        batches brought has erased a batch.
         """
         erased = set()
         for peer, places in sought.items():
             times = np.array(sorted({at for _, at in places}), np.int64)
-            held = {(group, at) for group, at, own in self._rows_at(Ledger.EVENTS, peer, times, "own") if not own}
-            known = {(group, at) for group, at, _ in self._rows_at(Ledger.INBOUND, peer, times, "repair")}
-            erased |= {(peer, *place) for place in places & held - known}
+            unexplained: Counter[tuple[str, int]] = Counter()
+            for table in self._rows_at(Ledger.EVENTS, peer, times, ["own"]):
+                unexplained.update(_places(table, ~table.booleans("own"), Ledger.EVENTS))
+            for table in self._rows_at(Ledger.INBOUND, peer, times, ["accepted"]):
+                accepted = table.numbers("accepted").tolist()
+                for place, n in zip(_places(table, np.ones(table.rows, bool), Ledger.INBOUND), accepted, strict=True):
+                    unexplained[place] -= n
+            erased |= {(peer, *place) for place in places if unexplained[place] > 0}
         return erased
 
-    def _rows_at(self, book: Ledger, node: str, times: Numbers, flag: str) -> Iterator[tuple[str, int, bool]]:
-        """Yield group, time and a column of truth values of the rows of a ledger that were recorded at these times."""
+    def _rows_at(self, book: Ledger, node: str, times: Numbers, names: Sequence[str]) -> Iterator[Columns]:
+        """Yield the rows of a node's ledger that were recorded at exactly one of these ascending times."""
         column = OWN_TIME[book]
         for segment in self.survey.segments:
             span = segment.manifest.times
             if (segment.place.book, segment.manifest.node) != (book, node) or segment.place.name in self.unreadable:
                 continue
             if span and np.searchsorted(times, span[0]) < np.searchsorted(times, span[1], side="right"):
-                table = Columns(read_segment(self.lake.open(self.spark), segment, ["group", column, flag]))
-                found = np.flatnonzero(np.isin(table.numbers(column), times))
-                group = table.words("group").at(found)
-                groups = (group.values[code] for code in group.codes.tolist())
-                at, flags = table.numbers(column)[found].tolist(), table.booleans(flag)[found].tolist()
-                yield from zip(groups, at, flags, strict=True)
+                table = read_segment(self.lake.open(self.spark), segment, ["group", column, *names])
+                found = np.flatnonzero(np.isin(Columns(table).numbers(column), times))
+                yield Columns(table.take(found))
 
     def _named(
         self, segment: Segment, wanted: Mapping[tuple[str, str, int], str], coverage: Coverage
@@ -312,6 +316,13 @@ class LakeReader:
                 kind = Kind.FORGED if detail == NO_BATCH else Kind.DISAGREEMENT
                 evidence = Evidence(node, int(acked[at]), batch, row["receipt_digest"], row["receipt_key_id"] or "")
                 yield Discrepancy(kind, group, node, peer, 0, batch, detail, evidence), int(recorded[at])
+
+
+def _places(table: Columns, rows: Mask, book: Ledger) -> Iterator[tuple[str, int]]:
+    """Yield group and time (microseconds) of each of these rows of a ledger."""
+    group = table.words("group").at(rows)
+    times = table.numbers(OWN_TIME[book])[rows].tolist()
+    return ((group.values[code], at) for code, at in zip(group.codes.tolist(), times, strict=True))
 
 
 def oldest_jobs(known: Sequence[tuple[int, Segment]], percent: float) -> list[SegmentJob]:
