@@ -13,8 +13,9 @@ from eventd.cli.gateway.options import SHOW
 from eventd.cli.gateway.selecting import DryRunOption
 from eventd.cli.gateway.session import Session, connected, offline, only_calls
 from eventd.cli.program.values import Duration
+from eventd.cli.terminal.confirm import confirm
 from eventd.cli.terminal.output import Column, moment, note, text
-from eventd.errors import CheckFailed, EventdError
+from eventd.errors import CheckFailed
 from eventd.text.invisible import printable
 from eventd.text.plural import counted
 
@@ -199,9 +200,7 @@ def _ask(plans: Sequence[LedgerRetention]) -> None:
     for plan in plans:
         expired, removed = counted(len(plan.expired), "segment"), counted(len(plan.removed), "segment")
         note(f"{printable(plan.node)}, {plan.book}: mark {expired} as expired, delete {removed}")
-    print("Continue? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise EventdError("nothing was changed")
+    confirm("Continue?")
 
 
 @offline(*SHOW)

@@ -12,8 +12,9 @@ import typer
 
 from eventd.cli.gateway.options import LOCAL, SHOW, variant
 from eventd.cli.gateway.session import Session, offline
+from eventd.cli.terminal.confirm import confirm
 from eventd.cli.terminal.output import Column, text
-from eventd.errors import Conflict, EventdError, Invalid, NotFound
+from eventd.errors import Conflict, Invalid, NotFound
 from eventd.text.plural import counted
 
 if TYPE_CHECKING:
@@ -100,9 +101,7 @@ def _ask(found: BackupCopy, place: Path) -> None:
     """Ask for confirmation. Raises `EventdError` unless the answer is yes."""
     question = f"{found.path} holds {counted(found.events, 'event')} of the epoch {found.epoch}"
     verb = "replace" if place.exists() else "create"
-    print(f"{question}\n{verb} {place} with it? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise EventdError("nothing was changed")
+    confirm(f"{question}\n{verb} {place} with it?")
 
 
 def _replace(found: BackupCopy, place: Path) -> dict[str, Any]:
