@@ -554,7 +554,7 @@ RULES = [
             "eventd/egress/transport/retry_after.py": "Retry-After may be a date",
             "eventd/egress/peers/push_v2.py": "the skew of a peer's clock is a difference of wall times",
             "eventd/egress/peers/peer.py": "a figure: the age of a record",
-            "eventd/audit/engine/assemble.py": "a figure: the age of a record",
+            "eventd/audit/assembly/assemble.py": "a figure: the age of a record",
             "eventd/api/quic/access.py": "the expiry of a token is a wall time; it is looked at again all the time",
         },
     ),

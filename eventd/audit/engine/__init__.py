@@ -1,5 +1,5 @@
-"""The stages of an audit, from the survey of the lake to the report.
+"""Runs an audit from the survey of the lake to the report, once or continuously, and keeps its state.
 
-May import: audit.report, audit.report.html, audit.review, audit.source, audit.spark, lake, resources,
-    resources.kinds, runtime, text.
+May import: audit.arrays, audit.assembly, audit.coverage, audit.receipts, audit.report, audit.review, audit.segments,
+    audit.source, audit.spark, audit.verdicts, lake, runtime.
 """

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import eventd
-from eventd.audit.engine import receipt_report, report_details
-from eventd.audit.engine.assemble import StageResults, make_hours, make_pairs, make_totals
-from eventd.audit.engine.cells import HOUR
+from eventd.audit.assembly import receipt_report, report_details
+from eventd.audit.assembly.assemble import StageResults, make_hours, make_pairs, make_totals
+from eventd.audit.assembly.reach import add_reach, words_of_reach
 from eventd.audit.engine.lake_reader import LakeReader
-from eventd.audit.engine.reach import add_reach, words_of_reach
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.report import MOST_HOURS, Hour, Lake, Period, Report, Settings, Totals, Work
 from eventd.audit.review.marks import MarkedFindings
+from eventd.audit.segments.cells import HOUR
 from eventd.audit.spark.masters import without_parameters
 from eventd.audit.spark.session import master_of
 from eventd.lake.address import shown

@@ -12,25 +12,26 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from eventd.audit.engine import batch_counts, reconcile, row_comparison
-from eventd.audit.engine.cell_files import write_cells
-from eventd.audit.engine.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
-from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers
-from eventd.audit.engine.coverage import Coverage
-from eventd.audit.engine.event_digests import DigestResult
-from eventd.audit.engine.ledger_summaries import LedgerSummary, hash_of
-from eventd.audit.engine.pair_figures import RowComparison
-from eventd.audit.engine.plan import LakePlan, NodeEpoch, owner_of
-from eventd.audit.engine.receipt_terms import ReceiptTerms
-from eventd.audit.engine.renamed_events import join_renamed
-from eventd.audit.engine.row_marks import PairKey, UnevenSlots, concerns
-from eventd.audit.engine.segment_jobs import SMALL, CellMaker, DigestCheck, SegmentJob, SegmentJobs
-from eventd.audit.engine.seq_runs import SeqRun
-from eventd.audit.engine.spark_tasks import FileShares, group_files, run_on_files
+from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers
+from eventd.audit.coverage.coverage import Coverage
 from eventd.audit.engine.state import State
+from eventd.audit.receipts.receipt_terms import ReceiptTerms
 from eventd.audit.report.findings import NO_BATCH, NO_INBOUND, OTHER_RECEIPT, Discrepancy, Evidence, Kind
+from eventd.audit.segments import batch_counts
+from eventd.audit.segments.cell_files import write_cells
+from eventd.audit.segments.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
+from eventd.audit.segments.event_digests import DigestResult
+from eventd.audit.segments.ledger_summaries import LedgerSummary, hash_of
+from eventd.audit.segments.plan import LakePlan, NodeEpoch, owner_of
+from eventd.audit.segments.row_marks import PairKey, UnevenSlots, concerns
+from eventd.audit.segments.segment_jobs import SMALL, CellMaker, DigestCheck, SegmentJob, SegmentJobs
+from eventd.audit.segments.seq_runs import SeqRun
+from eventd.audit.segments.spark_tasks import FileShares, group_files, run_on_files
 from eventd.audit.spark.locations import Location
 from eventd.audit.spark.session import cores_of
+from eventd.audit.verdicts import reconcile, row_comparison
+from eventd.audit.verdicts.pair_figures import RowComparison
+from eventd.audit.verdicts.renamed_events import join_renamed
 from eventd.lake.reader import Survey, read_segment
 from eventd.lake.schema import OWN_TIME, Ledger
 from eventd.lake.writer import Segment

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from eventd.audit.engine.cells import HOUR
-from eventd.audit.engine.delta_tables import TableFormat
-from eventd.audit.engine.receipt_terms import ReceiptKey, ReceiptTerms
-from eventd.audit.engine.silence import PATIENCE
+from eventd.audit.assembly.delta_tables import TableFormat
+from eventd.audit.coverage.silence import PATIENCE
+from eventd.audit.receipts.receipt_terms import ReceiptKey, ReceiptTerms
 from eventd.audit.report.objectives import ANY, Condition, Objective, Objectives
 from eventd.audit.review.earlier import EarlierReport
+from eventd.audit.segments.cells import HOUR
 from eventd.audit.spark.access import Access
 from eventd.audit.spark.locations import Location
 from eventd.audit.spark.masters import is_server

@@ -7,41 +7,41 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eventd.audit.engine import receipt_report, report_details
-from eventd.audit.engine.assemble import StageResults
-from eventd.audit.engine.cells import HOUR
-from eventd.audit.engine.clock_shifts import clock_shifts
-from eventd.audit.engine.compose_report import compose_report
-from eventd.audit.engine.coverage import find_coverage
-from eventd.audit.engine.delta_tables import TableFormat, prepare_delta
-from eventd.audit.engine.erasures import find_erasures
-from eventd.audit.engine.event_digests import digest_discrepancies
-from eventd.audit.engine.hidden_events import count_damaged
-from eventd.audit.engine.holes import find_holes, holes_by_ledger
-from eventd.audit.engine.lake_reader import LakeReader
-from eventd.audit.engine.mentions import find_mentions
-from eventd.audit.engine.output_files import write_output
-from eventd.audit.engine.output_lock import hold_location
-from eventd.audit.engine.pair_figures import read_figures, read_senders, read_waiting
-from eventd.audit.engine.plan import make_plan
-from eventd.audit.engine.receipt_links import confirmed_links, verified_links
-from eventd.audit.engine.reconcile import add_pairs
-from eventd.audit.engine.request import AuditRequest, Places
-from eventd.audit.engine.rollbacks import (
+from eventd.audit.assembly import receipt_report, report_details
+from eventd.audit.assembly.assemble import StageResults
+from eventd.audit.assembly.delta_tables import TableFormat, prepare_delta
+from eventd.audit.assembly.output_files import write_output
+from eventd.audit.coverage.clock_shifts import clock_shifts
+from eventd.audit.coverage.coverage import find_coverage
+from eventd.audit.coverage.holes import find_holes, holes_by_ledger
+from eventd.audit.coverage.mentions import find_mentions
+from eventd.audit.coverage.receipt_links import confirmed_links, verified_links
+from eventd.audit.coverage.rollbacks import (
     add_blind_spots,
     add_uneven_batches,
     add_unknown_batches,
     find_rollbacks,
     promises_of,
 )
-from eventd.audit.engine.row_comparison import group_uneven
-from eventd.audit.engine.silence import find_silences
+from eventd.audit.coverage.silence import find_silences
+from eventd.audit.engine.compose_report import compose_report
+from eventd.audit.engine.lake_reader import LakeReader
+from eventd.audit.engine.output_lock import hold_location
+from eventd.audit.engine.request import AuditRequest, Places
 from eventd.audit.engine.state import State, forget_corrupt, keep, open_state, prepare_output
 from eventd.audit.report.findings import group_findings, in_order
 from eventd.audit.report.report import Hour, Report
 from eventd.audit.review.acknowledgements import read_acknowledgements
 from eventd.audit.review.marks import check_baseline, mark_findings
+from eventd.audit.segments.cells import HOUR
+from eventd.audit.segments.event_digests import digest_discrepancies
+from eventd.audit.segments.plan import make_plan
 from eventd.audit.spark.session import last_cause, open_session, own_session, quiet
+from eventd.audit.verdicts.erasures import find_erasures
+from eventd.audit.verdicts.hidden_events import count_damaged
+from eventd.audit.verdicts.pair_figures import read_figures, read_senders, read_waiting
+from eventd.audit.verdicts.reconcile import add_pairs
+from eventd.audit.verdicts.row_comparison import group_uneven
 from eventd.errors import EventdError
 from eventd.lake.reader import Survey, survey
 from eventd.lake.schema import Ledger

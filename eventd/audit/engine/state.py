@@ -12,13 +12,13 @@ from typing import Final
 
 import msgspec
 
-from eventd.audit.engine.cell_files import FOLDER, read_cells
-from eventd.audit.engine.event_digests import DigestResult
-from eventd.audit.engine.ledger_summaries import LedgerSummary
-from eventd.audit.engine.plan import ClockOffsets
-from eventd.audit.engine.rollbacks import Promise
-from eventd.audit.engine.segment_jobs import SegmentJob, TaskResult
-from eventd.audit.engine.seq_runs import SeqRun
+from eventd.audit.coverage.rollbacks import Promise
+from eventd.audit.segments.cell_files import FOLDER, read_cells
+from eventd.audit.segments.event_digests import DigestResult
+from eventd.audit.segments.ledger_summaries import LedgerSummary
+from eventd.audit.segments.plan import ClockOffsets
+from eventd.audit.segments.segment_jobs import SegmentJob, TaskResult
+from eventd.audit.segments.seq_runs import SeqRun
 from eventd.errors import Conflict, NotFound
 from eventd.lake.manifest import LakeHead
 from eventd.lake.schema import Ledger

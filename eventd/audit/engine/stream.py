@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from eventd.audit.engine.final_hours import FinalHours, final_rows, first_hour, open_final
+from eventd.audit.assembly.final_hours import FinalHours, final_rows, first_hour, open_final
 from eventd.audit.engine.output_lock import hold_location
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.engine.run import QUICK, audit

@@ -128,8 +128,8 @@ def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
 
     Raises Invalid for an option that is not valid, SecretUnreadable, and for the baseline NotFound or LakeUnavailable.
     """
-    from eventd.audit.engine.receipt_keys import read_receipt_keys
     from eventd.audit.engine.request import AuditRequest
+    from eventd.audit.receipts.receipt_keys import read_receipt_keys
     from eventd.audit.report.objectives import NEW, read_conditions, read_objectives
     from eventd.audit.report.time_zone import read_zone
     from eventd.audit.review.earlier import read_earlier

@@ -47,7 +47,7 @@ def run(
 
     require()
     from eventd.api.framework.moments import read_span
-    from eventd.audit.engine.delta_tables import TableFormat
+    from eventd.audit.assembly.delta_tables import TableFormat
     from eventd.audit.engine.run import run_on
     from eventd.runtime.clock import SystemClock
 

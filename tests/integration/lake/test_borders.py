@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from eventd.audit.engine.segment_jobs import CellMaker, SegmentJob, SegmentJobs
-from eventd.audit.engine.spark_tasks import OpenFile
+from eventd.audit.segments.segment_jobs import CellMaker, SegmentJob, SegmentJobs
+from eventd.audit.segments.spark_tasks import OpenFile
 from eventd.errors import LakeUnavailable
 from eventd.lake.compaction import DAY, retaining
 from eventd.lake.layout import ARCHIVE, LANDING, archived, day_of, landing, state_path

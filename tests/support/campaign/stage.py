@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eventd.audit.engine.receipt_keys import read_receipt_keys
 from eventd.audit.engine.request import AuditRequest
+from eventd.audit.receipts.receipt_keys import read_receipt_keys
 from eventd.audit.report.report import Report
 from eventd.testing import ManualClock
 from tests.support.campaign.damage import Damage, Scene

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from eventd.audit.engine.delta_tables import DELTA_FOLDER, TableFormat, prepare_delta, write_delta_tables
+from eventd.audit.assembly.delta_tables import DELTA_FOLDER, TableFormat, prepare_delta, write_delta_tables
+from eventd.audit.assembly.tables import schemas
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.engine.run import run_on
-from eventd.audit.engine.tables import schemas
 from eventd.audit.generate import GeneratorSettings, generate
 from eventd.errors import Invalid, LakeUnavailable, MissingExtra
 from eventd.lake.storage import connect

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from eventd.audit.engine.receipt_keys import read_receipt_keys
 from eventd.audit.engine.request import AuditRequest
+from eventd.audit.receipts.receipt_keys import read_receipt_keys
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Pair, Report
 from eventd.lake.schema import Ledger

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from eventd.audit.engine.final_hours import FinalHours, open_final
+from eventd.audit.assembly.final_hours import FinalHours, open_final
 from eventd.audit.engine.output_lock import hold_output
 from eventd.audit.report.report import Hour
 from eventd.errors import Conflict, LakeUnavailable

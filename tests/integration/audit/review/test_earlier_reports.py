@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from eventd.audit.engine.output_files import write_output
+from eventd.audit.assembly.output_files import write_output
 from eventd.audit.report.findings import MOST_IDS, EventEvidence, Finding, Kind
 from eventd.audit.report.report import Report
 from eventd.audit.review.earlier import read_earlier

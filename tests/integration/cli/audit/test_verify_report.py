@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eventd.audit.engine.output_files import write_output
+from eventd.audit.assembly.output_files import write_output
 from eventd.audit.generate import GeneratorSettings, generate
 from eventd.audit.spark import session
 from eventd.cli.program.key_files import read_signing_key

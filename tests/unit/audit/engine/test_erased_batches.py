@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from eventd.audit.engine.columns import Columns, Numbers
+from eventd.audit.arrays.columns import Columns, Numbers
 from eventd.audit.engine.lake_reader import LakeReader
 from eventd.lake.schema import OWN_TIME, Ledger
 

@@ -9,25 +9,25 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from eventd.audit.engine import reconcile
-from eventd.audit.engine.alterations import LedgerRow
-from eventd.audit.engine.assemble import StageResults, make_pairs
-from eventd.audit.engine.bins import BINS, bins_of, edges_of, latency, quantile
-from eventd.audit.engine.cells import Measure, sum_deliveries, sum_events
-from eventd.audit.engine.columns import NEVER, Columns
-from eventd.audit.engine.counts import add_up, count, key_of, parts
-from eventd.audit.engine.coverage import BlindSpot, Coverage
-from eventd.audit.engine.ledger_summaries import DeclaredGap, LedgerSummary, summarize
-from eventd.audit.engine.link_rows import ENDLESS, LinkRow, RowSelector, SelectionVersion
-from eventd.audit.engine.pair_figures import RowComparison, read_figures, read_senders, read_waiting
-from eventd.audit.engine.plan import ClockOffset, LakePlan, NodeEpoch
-from eventd.audit.engine.report_details import make_gaps
-from eventd.audit.engine.row_comparison import compare, group_uneven, trails
-from eventd.audit.engine.row_marks import PairKey, mark_deliveries, mark_events
-from eventd.audit.engine.verdicts import DeliveryOutcome, Trail, judge
+from eventd.audit.arrays.alterations import LedgerRow
+from eventd.audit.arrays.bins import BINS, bins_of, edges_of, latency, quantile
+from eventd.audit.arrays.columns import NEVER, Columns
+from eventd.audit.arrays.counts import add_up, count, key_of, parts
+from eventd.audit.assembly.assemble import StageResults, make_pairs
+from eventd.audit.assembly.report_details import make_gaps
+from eventd.audit.coverage.coverage import BlindSpot, Coverage
 from eventd.audit.report.findings import Discrepancy, Kind, group_findings
 from eventd.audit.report.objectives import ANY, Objective, read_conditions
 from eventd.audit.report.report import Pair, Totals
+from eventd.audit.segments.cells import Measure, sum_deliveries, sum_events
+from eventd.audit.segments.ledger_summaries import DeclaredGap, LedgerSummary, summarize
+from eventd.audit.segments.link_rows import ENDLESS, LinkRow, RowSelector, SelectionVersion
+from eventd.audit.segments.plan import ClockOffset, LakePlan, NodeEpoch
+from eventd.audit.segments.row_marks import PairKey, mark_deliveries, mark_events
+from eventd.audit.verdicts import reconcile
+from eventd.audit.verdicts.pair_figures import RowComparison, read_figures, read_senders, read_waiting
+from eventd.audit.verdicts.row_comparison import compare, group_uneven, trails
+from eventd.audit.verdicts.verdicts import DeliveryOutcome, Trail, judge
 from eventd.errors import Invalid
 from eventd.lake.manifest import LakeHead
 from eventd.lake.reader import Survey
@@ -220,7 +220,7 @@ def test_a_link_that_does_not_look_back_owes_what_each_version_selected_after_it
 
 
 def test_latencies_to_the_peer_are_corrected_by_its_clock() -> None:
-    from eventd.audit.engine.cells import HourlySkew
+    from eventd.audit.segments.cells import HourlySkew
 
     row = delivered(1, event_at=0, attempt_at=SECOND, done_at=2 * SECOND, peer_recorded_at=41 * SECOND)
     cells = sum_deliveries("1", Columns(table(Ledger.DELIVERIES, [row])), {"b": HourlySkew((0,), (39 * SECOND,))})

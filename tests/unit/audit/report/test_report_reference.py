@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eventd.audit.engine import tables
+from eventd.audit.assembly import tables
 from eventd.audit.report import findings, marks, report
 
 PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "audit-report.md").read_text(encoding="utf-8")

@@ -1,0 +1,118 @@
+"""Sums columns of numbers by keys of several columns. It is fast if rows with equal keys follow each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from eventd.audit.arrays.columns import Numbers
+
+_DENSE: Final = 1 << 21
+"""Number of possible keys up to which an array with an entry for each is cheaper than sorting."""
+
+
+class Key(NamedTuple):
+    """Several columns of small numbers, combined into one number per row; `sizes`: how many values each column has."""
+
+    values: Numbers
+    sizes: tuple[int, ...]
+
+    @property
+    def domain(self) -> int:
+        """Return the number of possible keys."""
+        product = 1
+        for size in self.sizes:
+            product *= size
+        return product
+
+    def at(self, places: Numbers | npt.NDArray[np.bool_]) -> Key:
+        """Return the key of the rows at these indexes, or under this mask."""
+        return Key(self.values[places], self.sizes)
+
+    def beside(self, column: npt.NDArray[np.integer], size: int) -> Key:
+        """Return the key with one more column, which varies fastest."""
+        return Key(self.values * size + column, (*self.sizes, size))
+
+
+class TooManyKeys(ValueError):
+    """The columns have more combinations of values than one number can hold."""
+
+
+def key_of(*columns: tuple[npt.NDArray[np.integer], int]) -> Key:
+    """Combine several columns with their sizes into one key. Raises TooManyKeys for more than 2**62 possible keys."""
+    sizes = tuple(max(1, size) for _, size in columns)
+    values = columns[0][0].astype(np.int64)
+    for (column, _), size in zip(columns[1:], sizes[1:], strict=True):
+        values *= size
+        values += column
+    key = Key(values, sizes)
+    if key.domain > 1 << 62:
+        raise TooManyKeys(f"{key.domain} keys")
+    return key
+
+
+def parts(keys: Numbers, sizes: Sequence[int]) -> list[Numbers]:
+    """Return the columns that keys were combined from; `sizes` as in `Key`."""
+    found = []
+    rest = keys
+    for size in reversed(sizes):
+        rest, column = np.divmod(rest, size)
+        found.append(column)
+    return found[::-1]
+
+
+def count(key: Key) -> tuple[Numbers, Numbers]:
+    """Return the keys that occur, ascending, and how often each does."""
+    if not len(key.values):
+        return key.values, key.values
+    if key.domain <= max(_DENSE, len(key.values)):
+        counted = np.bincount(key.values, minlength=1)
+        present = np.flatnonzero(counted)
+        return present, counted[present]
+    present, counted = np.unique(key.values, return_counts=True)
+    return present, counted.astype(np.int64)
+
+
+class Sums(NamedTuple):
+    """For each key that occurs, ascending: number of rows, sum of a column, bounds of another, sum of a third.
+
+    Sums are modulo 2**64; `content` is 0 without a third column.
+    """
+
+    keys: Numbers
+    rows: Numbers
+    total: Numbers
+    low: Numbers
+    high: Numbers
+    content: Numbers
+
+
+def add_up(key: Key, summed: Numbers, ranged: Numbers, content: Numbers | None = None) -> Sums:
+    """Return, for each key, the number of rows, the sums of `summed` and `content`, and the bounds of `ranged`."""
+    values = key.values
+    if not len(values):
+        return Sums(values, values, values, values, values, values)
+    starts = _starts(values)
+    rows = np.diff(starts, append=len(values))
+    runs = Sums(values[starts], rows, *_reduce(starts, summed, ranged, ranged), _sum(starts, content))
+    order = np.argsort(runs.keys, kind="stable")
+    keys, rows, total, low, high, third = (column[order] for column in runs)
+    starts = _starts(keys)
+    reduced = _reduce(starts, total, low, high)
+    return Sums(keys[starts], np.add.reduceat(rows, starts), *reduced, np.add.reduceat(third, starts))
+
+
+def _sum(starts: Numbers, values: Numbers | None) -> Numbers:
+    return np.zeros(len(starts), np.int64) if values is None else np.add.reduceat(values, starts)
+
+
+def _starts(values: Numbers) -> Numbers:
+    """Return the index of the first value of each run of equal values."""
+    return np.concatenate(([0], np.flatnonzero(values[1:] != values[:-1]) + 1))
+
+
+def _reduce(starts: Numbers, total: Numbers, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    return np.add.reduceat(total, starts), np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)

@@ -1,0 +1,70 @@
+"""How far the ledgers reach that prove the deliveries of each pair, and what proves those that came later.
+
+A delivery that was acknowledged after the ledger of the peer ends cannot be in it. Its proof is a receipt of the peer,
+or else the claim of the sender.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from eventd.audit.assembly.assemble import StageResults
+from eventd.audit.coverage.receipt_links import LinkKey
+from eventd.audit.report.figures import moment, span
+from eventd.audit.report.report import Pair
+from eventd.audit.segments.row_marks import PairKey
+from eventd.runtime.clock import SECOND
+from eventd.text.plural import counted
+from federation.event import format_time
+
+BOOKS: Final = "books"
+"""The proof of a delivery by the ledger of its peer."""
+CLAIMS: Final = "claims"
+"""The proof of a delivery by the ledger of its sender alone."""
+
+
+def add_reach(results: StageResults, pairs: Sequence[Pair]) -> None:
+    """Set, of the pairs whose proof is the peer's ledger, how far it reaches, and what proves later deliveries."""
+    for pair in pairs:
+        if pair.proof != BOOKS:
+            continue
+        until = results.coverage.proven_until((pair.source, *pair.senders, pair.peer))
+        pair.proven_until = format_time(until) if until else None
+        later = _later(results, pair)
+        pair.receipts_after = min(later["receipts"], pair.delivered)
+        pair.claims_after = min(later["claims"], pair.delivered - pair.receipts_after)
+
+
+def _later(results: StageResults, pair: Pair) -> Counter[str]:
+    """Return how many deliveries were acknowledged after the peer's ledger ends, at most, by their proof."""
+    later: Counter[str] = Counter()
+    key = PairKey(pair.group, pair.source, pair.peer)
+    for sender in pair.senders:
+        is_verified = LinkKey(pair.group, sender, pair.peer) in results.coverage.verified
+        later["receipts" if is_verified else "claims"] += results.mentions.beyond[key, sender]
+    return later
+
+
+def words_of_reach(results: StageResults, pairs: Sequence[Pair], now: int) -> Iterator[str]:
+    """Yield sentences: up to when the ledgers of all nodes are complete, and what else proves deliveries.
+
+    `now` is in microseconds.
+    """
+    if until := results.coverage.proven_until():
+        # Once all nodes are closed, nothing can become older.
+        in_service = not results.coverage.closed.issuperset(results.coverage.until)
+        age = now - until
+        before = f", {span(age / SECOND)} before this report" if in_service and age > 0 else ""
+        yield f"The ledgers of all nodes are complete until {moment(format_time(until))}{before}."
+    receipts, claims = sum(pair.receipts_after for pair in pairs), sum(pair.claims_after for pair in pairs)
+    proofs = [
+        f"{counted(number, 'delivery', 'deliveries')} by {proof}"
+        for number, proof in ((receipts, "verified receipts"), (claims, "the sender's claim alone"))
+        if number
+    ]
+    if proofs:
+        yield f"Proven after the end of the peer's ledger: {', '.join(proofs)}."
+    if claims := sum(pair.delivered for pair in pairs if pair.proof == CLAIMS):
+        yield f"{counted(claims, 'delivery is', 'deliveries are')} known by the sender's claim alone."

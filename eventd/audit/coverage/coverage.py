@@ -1,0 +1,262 @@
+"""Computes which rows the ledgers in the lake are sure to hold. Only the absence of such a row proves anything."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from eventd.audit.coverage.holes import Hole
+from eventd.audit.coverage.receipt_links import LinkKey
+from eventd.audit.coverage.silence import Silence
+from eventd.audit.segments.cells import HOUR
+from eventd.audit.segments.ledger_summaries import LedgerSummary
+from eventd.audit.segments.plan import LakePlan, NodeEpoch, lost_ranges, states_by_node
+from eventd.lake.copies import copies
+from eventd.lake.reader import Survey, TroubleKind
+from eventd.lake.schema import Ledger
+from eventd.runtime.clock import SECOND
+
+_ALWAYS = (-(1 << 62), 1 << 62)
+
+
+class BlindSpot(NamedTuple):
+    """Rows that a ledger of a node may lack: of events in these slots, recorded in these times by the node's clock.
+
+    Both ends of `slots` and of `times` (microseconds) are included. `positions` in (after, upto] of the node's log
+    narrow the range further. `why` is the reason as shown to operators; empty if retention has removed these rows.
+    """
+
+    slots: tuple[int, int] = _ALWAYS
+    times: tuple[int, int] = _ALWAYS
+    positions: tuple[int, int] = _ALWAYS
+    why: str = ""
+
+    def hides(self, slot: int, times: tuple[int, int], position: int | None) -> bool:
+        """Return whether the blind spot may hide an event of this slot that was recorded between two times.
+
+        `position` is None if unknown.
+        """
+        return (
+            self.slots[0] <= slot <= self.slots[1]
+            and self.times[0] <= times[1]
+            and times[0] <= self.times[1]
+            and (position is None or self.positions[0] < position <= self.positions[1])
+        )
+
+
+@dataclass
+class Coverage:
+    """The coverage of the ledgers of every node. Times are in microseconds.
+
+    `until`: the time before which a node's ledgers are complete, by its clock, apart from `blind_spots`. `contested`:
+    nodes under whose name two databases ship, or whose database ships under two names, or of whose ledgers the reach is
+    unknown. `since`: the begin of the requested period. `silences`: see `find_silences`. `closed`: the nodes whose
+    ledgers an operator closed. `holes`: the erased rows of `events`, by node and group. `shifts`: by node, the error of
+    its clock, see `clock_shifts`. `verified`: see `verified_links`.
+    """
+
+    plan: LakePlan
+    until: dict[str, int] = field(default_factory=dict)
+    blind_spots: dict[tuple[str, Ledger], list[BlindSpot]] = field(default_factory=lambda: defaultdict(list))
+    contested: set[str] = field(default_factory=set)
+    since: int = _ALWAYS[0]
+    silences: Mapping[str, Silence] = field(default_factory=dict)
+    closed: set[str] = field(default_factory=set)
+    shifts: Mapping[str, int] = field(default_factory=dict)
+    holes: Mapping[tuple[str, str], Sequence[Hole]] = field(default_factory=dict)
+    verified: frozenset[LinkKey] = frozenset()
+
+    def hole_with(self, node: str, group: str, seq: int) -> Hole | None:
+        """Return the hole in a node's ledger that includes a seq of the node; None if there is none."""
+        holes = self.holes.get((node, group), ())
+        return next((hole for hole in holes if hole.first <= seq <= hole.last), None)
+
+    def hole_during(self, node: str, group: str, times: tuple[int, int]) -> Hole | None:
+        """Return the first hole that may hold an event that the node recorded between two times, by its clock."""
+        holes = self.holes.get((node, group), ())
+        return next((hole for hole in holes if hole.times[0] <= times[1] and times[0] <= hole.times[1]), None)
+
+    def has_ledgers(self, node: str) -> bool:
+        """Return whether the lake has a readable state of the node, which says how far its ledgers reach."""
+        return node in self.until
+
+    def proven_until(self, nodes: Iterable[str] | None = None) -> int:
+        """Return up to when the ledgers of these nodes (None: all) are complete, corrected by clocks; 0 if unknown.
+
+        Nodes that ship no ledgers are left out. So are closed ones that shipped all that others have from them, if a
+        node in service is left.
+        """
+        asked = dict.fromkeys([*self.until, *self.contested] if nodes is None else nodes)
+        if self.contested.intersection(asked):
+            return 0
+        known = [node for node in asked if self.has_ledgers(node)]
+        open_ = [node for node in known if node not in self.closed or node in self.silences]
+        ends = [self.silences[node].covered if node in self.silences else self._end(node) for node in open_ or known]
+        return max(min(ends, default=0), 0)
+
+    def _end(self, node: str) -> int:
+        return self.until[node] - self.shifts.get(node, 0)
+
+    def ends_before(self, node: str) -> bool:
+        """Return whether the ledgers of the node end before the requested period, without an excuse.
+
+        The excuses: a silence reports it already, or the node was closed and another node's ledgers reach into the
+        period.
+        """
+        # A node that was closed has no events of a later time.
+        is_past = node in self.closed and max(self.until.values()) > self.since
+        return self.until[node] <= self.since and node not in self.silences and not is_past
+
+    def covers(
+        self, node: str, book: Ledger, slot: int, times: tuple[int, int], *, position: int | None = None
+    ) -> bool:
+        """Return whether the ledger is sure to hold the row of an event of the slot, recorded between two times.
+
+        The times are by the node's clock. `position` is the event's in the node's log, None if unknown.
+        """
+        if not self.has_ledgers(node) or node in self.contested or times[1] >= self.until[node]:
+            return False
+        return not any(spot.hides(slot, times, position) for spot in self.blind_spots.get((node, book), ()))
+
+    def is_damaged(self, node: str, book: Ledger, slot: int, times: tuple[int, int]) -> bool:
+        """Return whether the row of an event of the slot, recorded between two times, may be in a damaged part."""
+        return any(spot.why and spot.hides(slot, times, None) for spot in self.blind_spots.get((node, book), ()))
+
+    def with_damage(self, book: Ledger) -> set[str]:
+        """Return the nodes of whose ledger `book` a part is missing or corrupt."""
+        return {node for (node, of), spots in self.blind_spots.items() if of is book and any(one.why for one in spots)}
+
+    def damage_of(self, node: str) -> str:
+        """Return a reason of the blind spots of the node's ledgers `events` and `deliveries`; empty for none."""
+        blind_spots = (
+            spot for book in (Ledger.EVENTS, Ledger.DELIVERIES) for spot in self.blind_spots.get((node, book), ())
+        )
+        return next((spot.why for spot in blind_spots if spot.why), "")
+
+    def acknowledged_at(self, node: str, epoch: str, group: str, peer: str, position: int) -> int:
+        """Return by when the peer had acknowledged a link up to a position, in microseconds by the node's clock.
+
+        The last time that the node's ledgers cover is the maximum, and also stands for an unknown time.
+        """
+        until = self.until.get(node, 0) - 1
+        acknowledged = self.plan.acknowledged.get((NodeEpoch(node, epoch), group, peer), [])
+        at = bisect_left(acknowledged, position, key=lambda one: one[0])
+        return min(until, acknowledged[at][1]) if at < len(acknowledged) else until
+
+    def peer_times(self, node: str, peer: str, times: tuple[int, int]) -> tuple[int, int]:
+        """Convert the first and last of some times by the node's clock to the earliest and latest by the peer's."""
+        first = self.plan.skew_between(node, peer, times[0] // HOUR)
+        last = self.plan.skew_between(node, peer, times[1] // HOUR)
+        return times[0] + min(first.low, first.high), times[1] + max(last.low, last.high)
+
+    def ends_by_sender(self) -> dict[tuple[str, str], int]:
+        """Return, by sender and peer, when the peer's ledgers end, at the earliest, by the clock of the sender.
+
+        Peers without ledgers are left out. Times are in microseconds.
+        """
+        ends = {}
+        for owner, links in self.plan.links.items():
+            for peer in (link.peer for link in links if self.has_ledgers(link.peer)):
+                until = self.until[peer]
+                offset = self.plan.skew_between(peer, owner.node, until // HOUR)
+                ends[owner.node, peer] = until + min(offset.low, offset.high)
+        return ends
+
+    @property
+    def margin(self) -> int:
+        """Return the largest known bound of the difference of two clocks, plus one second, in microseconds."""
+        bounds = [bound for hours in self.plan.clocks.values() for one in hours for bound in (one.low, one.high)]
+        return max(map(abs, bounds), default=0) + SECOND
+
+
+def find_coverage(
+    survey: Survey,
+    plan: LakePlan,
+    summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
+    unreadable: Mapping[str, str],
+) -> Coverage:
+    """Return the coverage of a lake; the caller adds `since` and `silences`.
+
+    `unreadable`: by name of the segment, why it could not be read.
+    """
+    coverage = Coverage(plan)
+    for states in states_by_node(survey):
+        coverage.until[states[-1].node] = min(states[-1].complete_until, states[-1].as_of)
+        if states[-1].closed_at:
+            coverage.closed.add(states[-1].node)
+        for before, after in pairwise(states):
+            if before.complete_until >= after.began_at:
+                continue
+            why = f"the ledgers of {before.node} do not cover the time between two of its epochs"
+            between = BlindSpot(times=(before.complete_until, after.began_at), why=why)
+            for book in (Ledger.EVENTS, Ledger.DELIVERIES, Ledger.INBOUND):
+                coverage.blind_spots[before.node, book].append(between)
+    coverage.contested = {one.node for one in survey.troubles if one.kind is TroubleKind.TWO_NODES}
+    coverage.contested |= {state.node for pair in copies(survey.nodes) for state in pair}
+    _add_beginnings(coverage, survey)
+    _add_troubles(coverage, survey, unreadable)
+    for owner, book, _, *lost, noted in lost_ranges(summaries):
+        why = f"{owner.node} had evicted some of its {book} before they were shipped"
+        coverage.blind_spots[owner.node, book].append(
+            BlindSpot(times=(_ALWAYS[0], noted), positions=(lost[0], lost[1]), why=why)
+        )
+    return coverage
+
+
+def _add_beginnings(coverage: Coverage, survey: Survey) -> None:
+    """Add a blind spot without a reason before the first segment of each ledger whose beginning retention removed."""
+    for states in states_by_node(survey):
+        first = states[0]
+        for book, reach in first.segments.items():
+            if reach.after <= 0:
+                continue
+            times = [
+                one.manifest.times[0]
+                for one in survey.segments
+                if one.manifest.times and (one.manifest.node, one.place.book) == (first.node, book)
+            ]
+            if times:
+                coverage.blind_spots[first.node, book].append(BlindSpot(times=(_ALWAYS[0], min(times))))
+
+
+def _add_troubles(coverage: Coverage, survey: Survey, unreadable: Iterable[str]) -> None:
+    manifests = {one.place.name: one.manifest for one in survey.segments}
+    for name in unreadable:
+        manifest = manifests[name]
+        spot = BlindSpot(
+            manifest.slots or _ALWAYS, manifest.times or _ALWAYS, why=_damaged(manifest.node, manifest.book)
+        )
+        coverage.blind_spots[manifest.node, manifest.book].append(spot)
+    slugs = survey.node_names
+    for trouble in survey.troubles:
+        if trouble.kind is not TroubleKind.CORRUPT:
+            continue
+        node = slugs.get(trouble.node, trouble.node)
+        if trouble.book is None:
+            coverage.contested.add(node)
+        else:
+            times = _neighbours(survey, node, trouble.epoch, trouble.book, trouble.after, trouble.upto)
+            coverage.blind_spots[node, trouble.book].append(BlindSpot(times=times, why=_damaged(node, trouble.book)))
+
+
+def _damaged(node: str, book: Ledger) -> str:
+    return f"a part of the {book} of {node} is missing or corrupt"
+
+
+def _neighbours(survey: Survey, node: str, epoch: str, book: Ledger, after: int, upto: int) -> tuple[int, int]:
+    """Return the times between which the missing rows (after, upto] were recorded, by the segments around them.
+
+    A side without a segment has no bound.
+    """
+    beside = [
+        (one.place.after, one.place.upto, one.manifest.times)
+        for one in survey.segments
+        if one.manifest.times and (one.manifest.node, one.place.epoch, one.place.book) == (node, epoch, book)
+    ]
+    before = [times[1] for _, end, times in beside if end <= after]
+    behind = [times[0] for start, _, times in beside if start >= upto]
+    return max(before, default=_ALWAYS[0]), min(behind, default=_ALWAYS[1])

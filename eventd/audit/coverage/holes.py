@@ -1,0 +1,191 @@
+"""Finds the seqs that a node assigned and for which its ledger `events` has no row.
+
+A node assigns the seqs of a group without a hole. Rows may be absent where retention removed them, where the node
+reported a loss, or where a segment is missing or corrupt, which is a finding of its own. Anywhere else they were
+erased, from the database of the node before they were shipped, or from the lake.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from eventd.audit.segments.ledger_summaries import DeclaredGap, LedgerSummary
+from eventd.audit.segments.plan import NodeEpoch, declared_gaps, owner_of, states_by_node
+from eventd.audit.segments.seq_runs import SeqRun
+from eventd.lake.layout import ARCHIVE
+from eventd.lake.manifest import GroupState, NodeState
+from eventd.lake.reader import Survey
+from eventd.lake.schema import Ledger
+from eventd.lake.writer import Segment
+
+MOST_HOLES: Final = 1_000
+"""Maximum number of holes of a group in one epoch of a node; neighbours of more are reported as one."""
+EARLIEST: Final = -(1 << 62)
+"""A time before all others, in microseconds."""
+
+
+class Hole(NamedTuple):
+    """`events` of a group, with seqs from `first` to `last`, that a node has no row for: all of them, unless holes were
+    joined.
+
+    Their events have positions in (after, upto] of the node's log in this epoch, and were recorded in `times`, both
+    ends included, in microseconds by the node's clock.
+    """
+
+    node: str
+    epoch: str
+    group: str
+    first: int
+    last: int
+    events: int
+    after: int
+    upto: int
+    times: tuple[int, int]
+
+
+def find_holes(
+    survey: Survey,
+    runs: Mapping[str, Sequence[SeqRun]],
+    summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
+    rolled_back: Collection[NodeEpoch] = (),
+) -> list[Hole]:
+    """Return the holes of all ledgers `events`, by node, epoch, group and seq.
+
+    `runs`: those of the segments that were read, by name; what the others hold is not known. `summaries` are those of
+    the ledgers of gaps. `rolled_back`: ledgers whose end is known to be gone.
+    """
+    states = {NodeEpoch(state.node, state.epoch): state for state in survey.nodes}
+    segments: defaultdict[NodeEpoch, list[Segment]] = defaultdict(list)
+    for one in survey.segments:
+        if one.place.book is Ledger.EVENTS:
+            segments[owner_of(one)].append(one)
+    gaps: defaultdict[tuple[str, str], list[DeclaredGap]] = defaultdict(list)
+    for owner, gap in declared_gaps(summaries):
+        if gap.reason.startswith(Ledger.EVENTS):
+            gaps[owner.node, gap.gap_epoch].append(gap)
+    first = {each[0].node: each[0].epoch for each in states_by_node(survey)}
+    found: list[Hole] = []
+    for owner in sorted({*states, *segments}):
+        is_first = owner.epoch == first.get(owner.node)
+        walk = _Walk(owner, states.get(owner), gaps[owner], ends=owner not in rolled_back, is_first=is_first)
+        found += walk.all_holes(sorted(segments[owner], key=lambda one: one.place.after), runs)
+    return found
+
+
+class _Seen(NamedTuple):
+    """The last event of a group that was seen: its seq, position and time. Without one, seq and position are 0."""
+
+    seq: int = 0
+    position: int = 0
+    at: int = EARLIEST
+
+
+@dataclass
+class _Walk:
+    """A walk over the segments of one epoch's `events`, in order.
+
+    `seen`: the groups whose events are known without interruption up to the last one. `begun`: everything from the
+    first position on is known, so that a group that was not seen yet has no event so far. `ends`: whether the last
+    event of the ledger is the last that the node recorded. `is_first`: the epoch is the node's first.
+    """
+
+    owner: NodeEpoch
+    state: NodeState | None
+    gaps: Sequence[DeclaredGap]
+    ends: bool
+    is_first: bool
+    seen: dict[str, _Seen] = field(default_factory=dict)
+    begun: bool = False
+    found: list[tuple[Hole, Segment | None]] = field(default_factory=list)
+
+    def all_holes(self, segments: Sequence[Segment], runs: Mapping[str, Sequence[SeqRun]]) -> Iterator[Hole]:
+        """Yield the holes that nothing excuses."""
+        promised = self.state.segments.get(Ledger.EVENTS) if self.state is not None else None
+        reach = min([one.place.after for one in segments] + ([] if promised is None else [promised.after]), default=0)
+        # A restored node ships only what follows its backup: nothing yet says where its ledger begins.
+        self.begun = reach == 0 and (self.is_first or bool(segments))
+        for segment in segments:
+            if segment.place.after != reach or segment.place.name not in runs:
+                self._interrupt()
+            for run in sorted(runs.get(segment.place.name, ()), key=lambda run: run.first_position):
+                self._meet(run, segment)
+            reach = segment.place.upto
+        if self.ends and (promised is None or reach >= promised.upto):
+            self._end()
+        by_group: defaultdict[str, list[Hole]] = defaultdict(list)
+        for hole, behind in self.found:
+            if not self._is_excused(hole, behind):
+                by_group[hole.group].append(hole)
+        for group in sorted(by_group):
+            yield from _joined(by_group[group])
+
+    def _interrupt(self) -> None:
+        self.seen.clear()
+        self.begun = False
+
+    def _meet(self, run: SeqRun, segment: Segment) -> None:
+        seen = self._seen(run.group)
+        # A group that was deleted and declared again begins at 1 again.
+        if seen is not None and run.first > seen.seq + 1:
+            self._add(run.group, seen, run.first - 1, run.first_position - 1, run.first_at, segment)
+        self.seen[run.group] = _Seen(run.last, run.last_position, run.last_at)
+
+    def _seen(self, group: str) -> _Seen | None:
+        """Return the last event of a group before the next one; None if that is not known."""
+        return self.seen.get(group) or (_Seen() if self.begun else None)
+
+    def _end(self) -> None:
+        """Add the holes between the last events in the ledger and those that the node says it has recorded."""
+        for group in self.state.groups if self.state is not None else ():
+            seen = self._seen(group.group)
+            if self.state is not None and seen is not None and group.last_seq > seen.seq:
+                self._add(group.group, seen, group.last_seq, self.state.head, self.state.complete_until, None)
+
+    def _add(self, group: str, seen: _Seen, last: int, upto: int, at: int, segment: Segment | None) -> None:
+        times = (min(seen.at, at), max(seen.at, at))  # the clock may have been set back
+        hole = Hole(*self.owner, group, seen.seq + 1, last, last - seen.seq, seen.position, upto, times)
+        self.found.append((hole, segment))
+
+    def _is_excused(self, hole: Hole, segment: Segment | None) -> bool:
+        """Return whether retention may have removed the events of a hole before they were shipped.
+
+        `segment` is the one with the first event after the hole; None if there is none.
+        """
+        group = self._group(hole)
+        if group is not None and 0 <= group.evicted_seq < hole.last <= group.last_seq:
+            return False
+        if any(gap.group == hole.group and gap.after < hole.upto and gap.upto > hole.after for gap in self.gaps):
+            return True
+        if self.state is None or segment is None or segment.place.tree == ARCHIVE:
+            return False
+        # The loss is reported after the segment was written, and is shipped with the next round.
+        return self.state.complete_until <= segment.manifest.written_at
+
+    def _group(self, hole: Hole) -> GroupState | None:
+        groups = self.state.groups if self.state is not None else ()
+        return next((group for group in groups if group.group == hole.group), None)
+
+
+def _joined(holes: Sequence[Hole]) -> Iterator[Hole]:
+    """Yield at most `MOST_HOLES` holes that cover all of these, which are of one group and in order."""
+    size = -(-len(holes) // MOST_HOLES)
+    for begin in range(0, len(holes), size):
+        some = holes[begin : begin + size]
+        head, tail = some[0], some[-1]
+        yield head._replace(
+            last=tail.last,
+            events=sum(hole.events for hole in some),
+            upto=tail.upto,
+            times=(min(hole.times[0] for hole in some), max(hole.times[1] for hole in some)),
+        )
+
+
+def holes_by_ledger(holes: Iterable[Hole]) -> dict[tuple[str, str], list[Hole]]:
+    """Return the holes by node and group."""
+    found: defaultdict[tuple[str, str], list[Hole]] = defaultdict(list)
+    for hole in holes:
+        found[hole.node, hole.group].append(hole)
+    return dict(found)

@@ -1,0 +1,171 @@
+"""Finds nodes whose ledgers end before the requested period does: later deliveries are unproven.
+
+A node whose clock is far ahead of this machine's is found, too: the end of its ledgers would not be noticed. So is one
+whose ledgers end before other nodes last heard from it.
+
+A node reports to the lake regularly, even if it has nothing to ship. An old report therefore means that the node or its
+shipping has stopped, never that the node was idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
+
+from eventd.audit.report.report import Limitation
+from eventd.audit.segments.plan import states_by_node
+from eventd.lake.manifest import NodeState
+from eventd.lake.reader import Survey
+from eventd.runtime.clock import SECOND
+from federation.event import format_time
+
+PATIENCE: Final = 15 * 60 * SECOND
+"""A node whose ledger ends too early is silent if its last report is older than this (microseconds), or than 3 shipping
+intervals if those are longer."""
+_MISSED: Final = 3
+"""Shipping intervals that a node may miss, if they are longer than the patience."""
+_NOTABLE: Final = 60 * SECOND
+"""The error of a clock from which on it is mentioned (microseconds)."""
+
+Kind = Literal["silent", "behind", "clock", "state"]
+Act = Literal["acknowledged", "sent"]
+
+
+class Mention(NamedTuple):
+    """The ledgers of the node `by` show that the node of the mention was at work at `at` or later.
+
+    `at` is in microseconds by the clock of that node. `act`: it acknowledged a batch, or sent one.
+    """
+
+    at: int
+    by: str
+    act: Act
+
+    @property
+    def words(self) -> str:
+        """Return the text for an operator that follows the end of the node's ledger."""
+        from eventd.audit.report.figures import moment
+
+        what = f"acknowledged a batch of {self.by}" if self.act == "acknowledged" else f"sent a batch to {self.by}"
+        return f"before it {what} at {moment(format_time(self.at))}"
+
+
+class Silence(NamedTuple):
+    """A node whose ledger ends before the requested period does, or whose state is dated wrong. Times in microseconds.
+
+    `silent`: its last report, made at `reported`, is `age` old; `behind`: it reports or is closed, and has not shipped
+    everything; `clock`: its last report is dated in the future (a negative `age`), so its silence could not be noticed;
+    `state`: its state promises rows that were recorded after it was written. The ledgers are complete up to `covered`,
+    0 if never or unknown. `mention`: the last one, if it is later. `covered`, `reported` and `age` are corrected for
+    the error of the node's clock, `ahead`.
+    """
+
+    node: str
+    kind: Kind
+    covered: int
+    reported: int
+    age: int
+    mention: Mention | None = None
+    ahead: int = 0
+    is_closed: bool = False
+
+    @property
+    def words(self) -> str:
+        """Return the text for an operator that follows the node's name and "is"."""
+        from eventd.audit.report.figures import moment, span  # not on Spark's workers, which show nothing
+
+        ends = "its ledgers were never completely shipped to the lake"
+        if self.covered > 0:
+            ends = f"its ledger ends at {moment(format_time(self.covered))}"
+        if self.mention is not None:
+            ends += f", {self.mention.words}"
+        if abs(self.ahead) >= _NOTABLE:
+            way = "ahead" if self.ahead > 0 else "behind"
+            ends += f" (its clock is {span(abs(self.ahead) / SECOND)} {way}: these times are corrected)"
+        match self.kind:
+            case "silent":
+                return f"silent since {moment(format_time(self.reported))} ({span(self.age / SECOND)}): {ends}"
+            case "behind":
+                return f"behind: it {'is closed' if self.is_closed else 'reports'}, but {ends}"
+            case "clock":
+                return f"ahead by {span(-self.age / SECOND)}: with that clock its silence would not be noticed"
+            case "state":
+                return (
+                    f"not to be trusted: its state of {moment(format_time(self.reported))} says that its ledgers are "
+                    "complete until a later time"
+                )
+
+
+def find_silences(
+    survey: Survey,
+    *,
+    now: int,
+    until: int | None,
+    patience: int = PATIENCE,
+    shifts: Mapping[str, int] | None = None,
+    mentions: Mapping[str, Mention] | None = None,
+) -> dict[str, Silence]:
+    """Return, by node, a `Silence` if its ledgers do not reach `until` (None: `now`), or its state is dated wrong.
+
+    Delays up to the patience, or 3 shipping intervals if longer, are allowed. The ledgers of a node must also reach its
+    last mention in those of others; of a closed node, which ships nothing more, without a delay. `shifts`: by
+    node, the error of its clock, see `clock_shifts`. Times are in microseconds.
+    """
+    found = {}
+    for *_, state in states_by_node(survey):
+        ahead, mention = (shifts or {}).get(state.node, 0), (mentions or {}).get(state.node)
+        silence = _silence(state, now, until, patience, ahead, mention)
+        if silence is not None:
+            found[state.node] = silence
+    return found
+
+
+def _silence(
+    state: NodeState, now: int, until: int | None, patience: int, ahead: int, mention: Mention | None
+) -> Silence | None:
+    allowed = max(patience, _MISSED * state.interval)
+    covered, reported = state.complete_until, state.as_of - ahead
+    age = now - reported
+    later = mention if mention is not None and mention.at >= covered else None
+    kind: Kind | None = None
+    if covered > state.as_of:
+        kind, covered = "state", 0
+    elif state.closed_at:
+        kind = "behind" if later else None
+    elif age < -allowed:
+        kind = "clock"
+    else:
+        needed = now - allowed if until is None else min(until, now - allowed)
+        ends_early = covered - ahead < needed
+        if (ends_early or _is_late(later, covered, allowed)) and age > allowed:
+            kind = "silent"
+        elif (ends_early and state.as_of - covered > allowed) or _is_late(later, covered, allowed):
+            kind = "behind"
+    if kind is None:
+        return None
+    return Silence(
+        state.node, kind, max(covered - ahead, 0) if covered else 0, reported, age, later, ahead, bool(state.closed_at)
+    )
+
+
+def _is_late(mention: Mention | None, covered: int, allowed: int) -> bool:
+    """Return whether a ledger ends longer before a mention of its node than shipping may take."""
+    return mention is not None and mention.at - covered > allowed
+
+
+_OF_CLOSED: Final = (
+    "its last rows were not shipped: start the node once more until it has shipped them, or limit the audit by --to"
+)
+_HINTS: Final[dict[Kind, str]] = {
+    "silent": "start the node, or see `routerctl lake status` on it; if it is out of service for good, run "
+    "`routerctl lake close --node NODE`",
+    "behind": "see `routerctl lake status` on the node",
+    "clock": "set the clock of the node, or of this machine",
+    "state": "find out who wrote the state; the node writes a new one when it ships its next rows",
+}
+
+
+def limitation_of(silence: Silence) -> Limitation:
+    """Return the limitation of a report for a silence."""
+    hint = _OF_CLOSED if silence.is_closed and silence.kind == "behind" else _HINTS[silence.kind]
+    return Limitation(kind=silence.kind, where=silence.node, message=silence.words, hint=hint)

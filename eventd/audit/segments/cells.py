@@ -1,0 +1,454 @@
+"""Stage 1: sums the rows of a segment into cells, from which the counts and latencies of the report are computed.
+
+There are three kinds of cells. By slot (a minute of the events' own time): the number of events and the sums of the
+hashes of their rows, which must be equal at both ends of a link. By type and hour: the figures of the report, such as
+counts, attempts, and latencies by bin. By batch: its receipt, as sender or receiver recorded it. Cells of any segments
+can be added up, in any order, on any machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from eventd.audit.arrays.bins import BINS, bins_of
+from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, Words, constant
+from eventd.audit.arrays.counts import Key, Sums, add_up, count, key_of, parts
+from eventd.audit.arrays.row_hash import contents, outlines
+from eventd.audit.segments.link_rows import COLUMNS, LinkRow, RowSelector
+from eventd.lake.layout import MINUTE
+from eventd.runtime.clock import SECOND
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SLOTS_PER_HOUR: Final = 60
+HOUR: Final = SLOTS_PER_HOUR * MINUTE
+"""Microseconds per hour."""
+MOST_ATTEMPTS: Final = 64
+"""Deliveries with more attempts count as this many."""
+
+
+class Measure(IntEnum):
+    """The kind of a cell: the quantity that it counts, or the ledger that its batch is from."""
+
+    # by slot; `total` is the sum of `outlines`, `content` of DUE and HELD that of `contents`
+    DUE = 1  # events at their sender that the peer should have received
+    AHEAD = 2  # events that the link has not reached yet
+    SENT = 3  # deliveries that were acknowledged; `high`: when the last attempt of any began
+    ASIDE = 4  # deliveries that ended otherwise: expired, in the path, refused
+    HELD = 5  # events at the peer
+    # by type and hour
+    EXPECTED = 10  # the events of DUE; what a report calls expected includes PENDING
+    PENDING = 11  # the events of AHEAD
+    DELIVERED = 12  # `total`: bytes
+    EXPIRED = 13
+    IN_PATH = 14
+    REFUSED = 15
+    OWN = 16  # events that entered the log at this node
+    ATTEMPTS = 20  # by bin: the number itself
+    RECORDED = 21  # by bin, as the following; `high`: the longest
+    ACKNOWLEDGED = 22
+    PEER_RECORDED = 23
+    WHOLE = 24
+    # by batch: see `batch_cells`
+    RECEIPT = 30
+    INBOUND = 31
+    # by number of the batch, see `batch_counts`
+    CARRIED = 32  # events with a delivery
+    ANSWERED = 33  # events that the receipt counts
+
+
+_OUTCOMES: Final = {
+    "delivered": Measure.DELIVERED,
+    "expired": Measure.EXPIRED,
+    "in_path": Measure.IN_PATH,
+    "refused": Measure.REFUSED,
+}
+
+OUTLINE_COLUMNS: Final = ("id", "type", "event_at", "bytes", "fingerprint")
+"""The columns of `events` and `deliveries` that `outlines` hashes."""
+EVENT_COLUMNS: Final = ("node", *COLUMNS, *OUTLINE_COLUMNS, "subject", "digest")
+DELIVERY_COLUMNS: Final = (
+    *("node", "group", "peer", "source", "attempts", "outcome", "recorded_at", "attempt_at", "done_at"),
+    *("peer_recorded_at", *OUTLINE_COLUMNS),
+)
+
+
+def cell_schema() -> pa.Schema:
+    """Return the Arrow schema of cells. `time` is a slot (minute) or an hour, since 1970.
+
+    `low` and `high` are in microseconds, but `high` counts attempts in cells of ATTEMPTS; batches: see `batch_cells`.
+    """
+    import pyarrow as pa
+
+    word = pa.dictionary(pa.int32(), pa.string())
+    words = [pa.field(name, word) for name in ("segment", "node", "group", "source", "peer", "type")]
+    numbers = [pa.field(name, pa.int64()) for name in ("time", "n", "total", "low", "high", "content")]
+    return pa.schema([pa.field("what", pa.int16()), pa.field("bin", pa.int16()), *words, *numbers])
+
+
+class HourlySkew(NamedTuple):
+    """How far a peer's clock is ahead of the node's, in microseconds, by hour since 1970.
+
+    For other hours, the value of the nearest known hour is used.
+    """
+
+    hours: tuple[int, ...]
+    values: tuple[int, ...]
+
+    def at(self, hours: Numbers) -> Numbers:
+        """Return the skew in each of these hours (since 1970); 0 if no hour is known."""
+        if not self.hours:
+            return np.zeros(len(hours), np.int64)
+        known = np.array(self.hours, np.int64)
+        after = np.searchsorted(known, hours).clip(0, len(known) - 1)
+        before = (after - 1).clip(0)
+        nearer = np.where(np.abs(known[before] - hours) < np.abs(known[after] - hours), before, after)
+        found: Numbers = np.array(self.values, np.int64)[nearer]
+        return found
+
+
+class _Cells:
+    """Collects the cells of one segment as Arrow tables."""
+
+    def __init__(self, segment: str) -> None:
+        self._segment = segment
+        self._tables: list[pa.Table] = []
+
+    def add(
+        self,
+        what: npt.NDArray[np.integer] | Measure,
+        words: Mapping[str, Words],
+        time: Numbers,
+        n: Numbers,
+        *,
+        bin: Numbers | None = None,
+        total: Numbers | None = None,
+        low: Numbers | None = None,
+        high: Numbers | None = None,
+        content: Numbers | None = None,
+    ) -> None:
+        """Add cells: arrays have one value per cell, a single `what` applies to all. The default is 0 or ''."""
+        import pyarrow as pa
+
+        rows = len(n)
+        if not rows:
+            return
+        empty = np.zeros(rows, np.int64)
+        whats = np.full(rows, int(what), np.int16) if isinstance(what, Measure) else what.astype(np.int16)
+        named = {"segment": constant(self._segment, rows), **words}
+        columns: list[pa.Array] = [pa.array(whats), pa.array((empty if bin is None else bin).astype(np.int16))]
+        names = [field.name for field in cell_schema() if pa.types.is_dictionary(field.type)]
+        columns += [(named.get(name) or constant("", rows)).to_arrow() for name in names]
+        columns += [pa.array(empty if each is None else each) for each in (time, n, total, low, high, content)]
+        self._tables.append(pa.Table.from_arrays(columns, schema=cell_schema()))
+
+    def table(self) -> pa.Table:
+        """Return all cells as a table."""
+        import pyarrow as pa
+
+        return pa.concat_tables(self._tables) if self._tables else cell_schema().empty_table()
+
+
+class _Grid(NamedTuple):
+    """The keys of rows, each combined from some columns of words and the time, counted from the earliest."""
+
+    key: Key
+    names: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
+    first: int
+
+    @classmethod
+    def of(cls, words: Mapping[str, Words], time: Numbers) -> _Grid:
+        first = int(time.min()) if len(time) else 0
+        span = int(time.max()) - first + 1 if len(time) else 1
+        key = key_of(*((column.codes, column.size) for column in words.values()), (time - first, span))
+        return cls(key, tuple(words), tuple(column.values for column in words.values()), first)
+
+    def split(self, keys: Numbers, beside: int | None = None) -> tuple[dict[str, Words], Numbers, Numbers]:
+        """Split keys into their words, their times, and the column that `Key.beside` added with the size `beside`.
+
+        Without `beside`, that column is 0.
+        """
+        *codes, time, rest = parts(keys, (*self.key.sizes, beside or 1))
+        words = {
+            name: Words(code.astype(np.int32), values)
+            for name, code, values in zip(self.names, codes, self.values, strict=True)
+        }
+        return words, time + self.first, rest
+
+
+def sum_deliveries(
+    segment: str, table: Columns, skews: Mapping[str, HourlySkew], since: int = NEVER, key: bytes = b""
+) -> pa.Table:
+    """Return the cells of a segment of `deliveries`.
+
+    `skews` has how far each peer's clock is ahead. Rows with a `done_at` before `since` (microseconds) are left out.
+    `key` is that of the hashes of rows.
+    """
+    cells = _Cells(segment)
+    kept = _Rows(table, None if since == NEVER else table.numbers("done_at") >= since)
+    slot = kept.numbers("event_at") // MINUTE
+    by_slot = {name: kept.words(name) for name in ("node", "group", "source", "peer")}
+    outcome = kept.words("outcome")
+    delivered = outcome.where("delivered".__eq__)
+    slots = _Grid.of(by_slot, slot)
+    done, outline = kept.numbers("done_at"), kept.of(outlines(table, key))
+    # An event is not expected at its own source, so it need not be said why it was not sent there.
+    aside = ~delivered & ~by_slot["source"].equal(by_slot["peer"])
+    for what, rows in ((Measure.SENT, delivered), (Measure.ASIDE, aside)):
+        if rows.any():
+            _add_sums(cells, what, slots, rows, outline, done, kept.numbers("attempt_at"))
+    _add_figures(
+        cells, kept, _Grid.of({**by_slot, "type": kept.words("type")}, slot // SLOTS_PER_HOUR), delivered, skews
+    )
+    return cells.table()
+
+
+class _Rows:
+    """Some rows of a table; all of them if `rows` is None."""
+
+    def __init__(self, table: Columns, rows: Mask | None) -> None:
+        self._table = table
+        self._rows = None if rows is None or rows.all() else rows
+
+    def words(self, name: str) -> Words:
+        found = self._table.words(name)
+        return found if self._rows is None else found.at(self._rows)
+
+    def numbers(self, name: str) -> Numbers:
+        return self.of(self._table.numbers(name))
+
+    def of(self, values: Numbers) -> Numbers:
+        """Return those of some values, one for each row of the whole table, that belong to these rows."""
+        return values if self._rows is None else values[self._rows]
+
+
+def _add_sums(
+    cells: _Cells, what: Measure, grid: _Grid, rows: Mask, outline: Numbers, done: Numbers, begun: Numbers
+) -> None:
+    """Add the cells of deliveries: `low` is when the first was acknowledged, `high` when the last attempt had begun."""
+    if rows.all():
+        key = grid.key
+    else:
+        key, outline, done, begun = grid.key.at(rows), outline[rows], done[rows], begun[rows]
+    sums = add_up(key, outline, done)
+    words, slots, _ = grid.split(sums.keys)
+    cells.add(what, words, slots, sums.rows, total=sums.total, low=sums.low, high=_highest(key, begun, sums.keys))
+
+
+def _add_figures(cells: _Cells, rows: _Rows, grid: _Grid, delivered: Mask, skews: Mapping[str, HourlySkew]) -> None:
+    """Add cells by type and hour: deliveries and bytes by outcome; attempts and latencies of the delivered ones."""
+    outcome = rows.words("outcome")
+    whats = np.array([_OUTCOMES.get(value, Measure.REFUSED) for value in outcome.values], np.int64)
+    ended = grid.key.beside(outcome.codes, outcome.size)
+    keys, n = count(ended)
+    words, hours, code = grid.split(keys, outcome.size)
+    size = _sum_by_key(ended, rows.numbers("bytes"), keys)
+    cells.add(whats[code], words, hours, n, total=size)
+    if not delivered.any():
+        return
+    whole = bool(delivered.all())
+
+    def taken(values: Numbers) -> Numbers:
+        return values if whole else values[delivered]
+
+    key = grid.key if whole else grid.key.at(delivered)
+    attempts = np.clip(taken(rows.numbers("attempts")), 0, MOST_ATTEMPTS)
+    _add_histogram(cells, Measure.ATTEMPTS, grid, key, attempts, attempts, MOST_ATTEMPTS + 1)
+    event, recorded, sent = (taken(rows.numbers(name)) for name in ("event_at", "recorded_at", "attempt_at"))
+    _add_spans(cells, Measure.ACKNOWLEDGED, grid, key, taken(rows.numbers("done_at")) - recorded)
+    arrived = taken(rows.numbers("peer_recorded_at"))
+    known = arrived != NEVER
+    peer = rows.words("peer") if whole else rows.words("peer").at(delivered)
+    if not known.all():
+        key, event, sent, arrived, peer = key.at(known), event[known], sent[known], arrived[known], peer.at(known)
+    arrived = arrived - _skew_of(peer, arrived, skews)
+    _add_spans(cells, Measure.PEER_RECORDED, grid, key, arrived - sent)
+    _add_spans(cells, Measure.WHOLE, grid, key, arrived - event)
+
+
+def _skew_of(peer: Words, time: Numbers, skews: Mapping[str, HourlySkew]) -> Numbers:
+    """Return how far the clock of each row's peer was ahead at the row's `time`, in microseconds."""
+    if not len(time) or not any(skews.get(name, HourlySkew((), ())).hours for name in peer.values):
+        return np.zeros(len(time), np.int64)
+    hours = time // HOUR
+    first, last = int(hours.min()), int(hours.max())
+    spread = np.arange(first, last + 1)
+    lookup = np.stack([skews.get(name, HourlySkew((), ())).at(spread) for name in peer.values])
+    found: Numbers = lookup[peer.codes, hours - first]
+    return found
+
+
+def _sum_by_key(key: Key, values: Numbers, keys: Numbers) -> Numbers:
+    """Return the sum of `values` for each of `keys`: those that occur in `key`, ascending.
+
+    The sums must be exact as floats, so below 2**53.
+    """
+    if not len(keys):
+        return keys
+    if key.domain <= 1 << 21:
+        found: Numbers = np.bincount(key.values, weights=values)[keys].astype(np.int64)
+        return found
+    return add_up(key, values, values).total
+
+
+def _add_spans(cells: _Cells, what: Measure, grid: _Grid, key: Key, spans: Numbers) -> None:
+    _add_histogram(cells, what, grid, key, bins_of(spans), spans, BINS)
+
+
+def _add_histogram(
+    cells: _Cells, what: Measure, grid: _Grid, key: Key, bins: Numbers, values: Numbers, size: int
+) -> None:
+    """Add a cell for each key and bin: the number of values in the bin, and the highest value of the key in any bin."""
+    keys, n = count(key.beside(bins, size))
+    words, hours, bin = grid.split(keys, size)
+    cells.add(what, words, hours, n, bin=bin, high=_highest(key, values, keys // size))
+
+
+def _highest(key: Key, values: Numbers, keys: Numbers) -> Numbers:
+    """Return the highest value for each of the keys."""
+    if not len(keys):
+        return keys
+    first, last = int(keys[0]), int(keys[-1])
+    if last - first < 1 << 21:
+        found = np.full(last - first + 1, NEVER, np.int64)
+        np.maximum.at(found, key.values - first, values)
+        return found[keys - first]
+    present, places = np.unique(key.values, return_inverse=True)
+    found = np.full(len(present), NEVER, np.int64)
+    np.maximum.at(found, places, values)
+    return found[np.searchsorted(present, keys)]
+
+
+def batch_cells(
+    segment: str,
+    what: Measure,
+    ends: Mapping[str, Words],
+    ids: Numbers,
+    events: Numbers,
+    digests: Numbers,
+    first: Numbers,
+    last: Numbers,
+) -> pa.Table:
+    """Return a cell for each batch: `total` is a hash of its id, `high` the first 64 bits of its receipt's digest.
+
+    `n` is the number of events that the receiver recorded or had already. `low` is the time `first` (microseconds),
+    `time` the hour since 1970 of the time `last`, and `bin` its second in this hour.
+    """
+    cells = _Cells(segment)
+    cells.add(what, ends, last // HOUR, events, bin=last % HOUR // SECOND, total=ids, low=first, high=digests)
+    return cells.table()
+
+
+def batch_times(cells: Columns) -> Numbers:
+    """Return by when the time `last` of each batch's cell was, in microseconds: it is cut to the second."""
+    return cells.numbers("time") * HOUR + (cells.numbers("bin") + 1) * SECOND
+
+
+def sum_events(
+    segment: str, table: Columns, links: Sequence[LinkRow], since: int = NEVER, key: bytes = b""
+) -> pa.Table:
+    """Return the cells of a segment of `events` of a node with these links.
+
+    Rows recorded before `since` (microseconds) are left out. `key` is that of the hashes of rows.
+    """
+    cells = _Cells(segment)
+    slot, recorded = table.numbers("event_at") // MINUTE, table.numbers("recorded_at")
+    own, outline = table.booleans("own"), outlines(table, key)
+    hashes = _RowHashes(outline, contents(table, outline, key))
+    kept = recorded >= since
+    by_slot = {name: table.words(name) for name in ("node", "group", "source")}
+    slots = _Grid.of(by_slot, slot)
+    hours = _Grid.of({**by_slot, "type": table.words("type")}, slot // SLOTS_PER_HOUR)
+    _add_held(cells, slots, ~own & kept, hashes, recorded)
+    own_kept = own & kept
+    _add_counts(cells, Measure.OWN, hours, own_kept, ("",))
+    if own_kept.any():
+        # The time to record an event is the same for all of its peers.
+        spans = (recorded - table.numbers("event_at"))[own_kept]
+        _add_spans(cells, Measure.RECORDED, hours, hours.key.at(own_kept), spans)
+    selector = RowSelector(table)
+    for peers, due, ahead in _by_same_terms(selector, links):
+        for what, shown, rows in (
+            (Measure.DUE, Measure.EXPECTED, due & kept),
+            (Measure.AHEAD, Measure.PENDING, ahead & kept),
+        ):
+            if rows.any():
+                _add_due(cells, what, slots, rows, hashes, recorded, peers)
+                _add_counts(cells, shown, hours, rows, peers)
+    return cells.table()
+
+
+def _by_same_terms(selector: RowSelector, links: Sequence[LinkRow]) -> Iterator[tuple[tuple[str, ...], Mask, Mask]]:
+    """Yield, for each set of links with equal group and terms, their peers, and masks of the rows due and ahead."""
+    alike: dict[tuple[object, ...], list[LinkRow]] = {}
+    for link in links:
+        alike.setdefault((link.group, *link.terms), []).append(link)
+    for same in alike.values():
+        due, ahead = selector.select(same[0])
+        yield tuple(link.peer for link in same), due, ahead
+
+
+class _RowHashes(NamedTuple):
+    """The hashes of each row of `events`: see `outlines` and `contents`."""
+
+    outline: Numbers
+    content: Numbers
+
+    def add_up(self, key: Key, rows: Mask, recorded: Numbers) -> Sums:
+        return add_up(key.at(rows), self.outline[rows], recorded[rows], self.content[rows])
+
+
+def _add_held(cells: _Cells, grid: _Grid, rows: Mask, hashes: _RowHashes, recorded: Numbers) -> None:
+    """Add the cells of the events that a node received; their peer is the node itself."""
+    if rows.any():
+        sums = hashes.add_up(grid.key, rows, recorded)
+        words, slots, _ = grid.split(sums.keys)
+        words["peer"] = words["node"]
+        _add_slots(cells, Measure.HELD, words, slots, sums)
+
+
+def _add_due(
+    cells: _Cells,
+    what: Measure,
+    grid: _Grid,
+    rows: Mask,
+    hashes: _RowHashes,
+    recorded: Numbers,
+    peers: tuple[str, ...],
+) -> None:
+    sums = hashes.add_up(grid.key, rows, recorded)
+    words, slots, _ = grid.split(sums.keys)
+    for peer in peers:
+        named, others = _for_peer(peer, words)
+        _add_slots(cells, what, named, slots[others], Sums(*(column[others] for column in sums)))
+
+
+def _add_slots(cells: _Cells, what: Measure, words: Mapping[str, Words], slots: Numbers, sums: Sums) -> None:
+    cells.add(what, words, slots, sums.rows, total=sums.total, low=sums.low, high=sums.high, content=sums.content)
+
+
+def _for_peer(peer: str, words: Mapping[str, Words]) -> tuple[dict[str, Words], Mask | slice]:
+    """Return the words of a peer's cells, and an index of these cells: all but those of its own events.
+
+    It is not to get its own. Without any, nothing is copied.
+    """
+    others = ~words["source"].where(peer.__eq__)
+    if others.all():
+        return {**words, "peer": constant(peer, len(others))}, slice(None)
+    kept = {name: column.at(others) for name, column in words.items()}
+    return kept | {"peer": constant(peer, int(others.sum()))}, others
+
+
+def _add_counts(cells: _Cells, what: Measure, grid: _Grid, rows: Mask, peers: tuple[str, ...]) -> None:
+    keys, n = count(grid.key.at(rows))
+    words, hours, _ = grid.split(keys)
+    for peer in peers:
+        named, others = _for_peer(peer, words)
+        cells.add(what, named, hours[others], n[others])

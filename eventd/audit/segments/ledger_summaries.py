@@ -1,0 +1,369 @@
+"""Summarizes the segments of small ledgers (receipts, inbound, gaps, refusals), to collect the summaries in one place.
+
+A summary has progress and selections of links, bounds of the clocks, use of keys, refusals and gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, Words
+from eventd.audit.receipts.receipt_checks import ReceiptResults
+from eventd.audit.segments.cells import HOUR, Measure, batch_cells
+from eventd.lake.layout import MINUTE
+from eventd.lake.receivers import is_callback
+from eventd.lake.schema import Ledger
+from federation.digest import fingerprint
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RECEIPT_COLUMNS: Final = (
+    *("number", "node", "group", "peer", "batch_id", "after", "upto", "repair", "selector_version", "selection"),
+    *("attempts", "sent_at", "acked_at", "peer_recorded_at", "status", "protocol", "key_id", "receipt_alg"),
+    *("receipt_digest", "sent", "accepted", "duplicates"),
+)
+INBOUND_COLUMNS: Final = (
+    *("node", "group", "peer", "batch_id", "link_epoch", "after", "upto", "repair", "accepted", "duplicates"),
+    *("key_id", "recorded_at", "receipt_digest"),
+)
+_ODD: Final = 0x9E3779B97F4A7C15 - (1 << 64)
+CALLBACK: Final = "callback"
+"""The protocol of requests to callbacks, which also stands for a signature algorithm of the answers: there is none."""
+GAP_COLUMNS: Final = ("group", "peer", "gap_epoch", "after", "upto", "reason", "recorded_at")
+REFUSAL_COLUMNS: Final = ("group", "peer", "reason", "count", "first_at", "last_at")
+
+
+class LinkProgress(msgspec.Struct, array_like=True):
+    """The progress of a link, from receipts of batches that no repair sent: they cover positions in (after, upto].
+
+    Both are -1 without such receipts. `versions`: (last position, selection version) of each run of batches;
+    `selections`: by version, as JSON. `repaired`: by version, the last position of repairs. `acknowledged`:
+    (position, time in microseconds), one for each minute, in order: the peer had acknowledged all up to the position.
+    """
+
+    group: str
+    peer: str
+    after: int
+    upto: int
+    versions: list[tuple[int, int]]
+    selections: dict[int, str]
+    repaired: dict[int, int]
+    acknowledged: list[tuple[int, int]]
+
+
+class ClockBounds(msgspec.Struct, array_like=True):
+    """How far a peer's clock was ahead of the node's: `low` to `high` microseconds, in one hour by the node's clock."""
+
+    peer: str
+    hour: int
+    low: int
+    high: int
+
+
+class KeyRequests(msgspec.Struct, array_like=True):
+    """How many requests `node` signed with a key, as a ledger shows, and the first and last time (microseconds)."""
+
+    node: str
+    group: str
+    key_id: str
+    protocol: str
+    requests: int
+    first: int
+    last: int
+
+
+class DeclaredGap(msgspec.Struct, array_like=True):
+    """A row of the ledger `gaps`: the range is (after, upto], the time in microseconds."""
+
+    group: str
+    peer: str
+    gap_epoch: str
+    after: int
+    upto: int
+    reason: str
+    recorded_at: int
+
+
+class RefusalCount(msgspec.Struct, array_like=True):
+    """How many requests that named a peer the node refused for one reason, and when first and last (microseconds)."""
+
+    group: str
+    peer: str
+    reason: str
+    count: int
+    first: int
+    last: int
+
+
+class LinkReach(msgspec.Struct, array_like=True):
+    """How far batches had brought a node, from rows of `inbound` that no repair sent.
+
+    `marks`: (position, time in microseconds), one for each minute: the highest position of the sender's log in this
+    epoch that a batch covered, and when the node recorded the last batch of that minute, by its clock.
+    """
+
+    sender: str
+    epoch: str
+    marks: list[tuple[int, int]]
+
+
+class StoredBatches(msgspec.Struct, array_like=True):
+    """Batches of one minute with events that the node recorded: the first and last time (microseconds), how many."""
+
+    first: int
+    last: int
+    events: int
+
+
+class LedgerSummary(msgspec.Struct):
+    """The summary of one segment of a small ledger.
+
+    `algorithms`: answers by signature algorithm ('': none); those of endpoints of callbacks, which sign none, under
+    `CALLBACK`.
+    """
+
+    progress: list[LinkProgress] = msgspec.field(default_factory=list, name="passed")
+    clocks: list[ClockBounds] = []
+    keys: list[KeyRequests] = []
+    algorithms: dict[str, int] = {}
+    gaps: list[DeclaredGap] = []
+    refused: list[RefusalCount] = []
+    receipts: ReceiptResults = msgspec.field(default_factory=ReceiptResults)
+    reached: list[LinkReach] = []
+    stored: list[StoredBatches] = []
+
+
+def summarize(book: Ledger, table: Columns, *, limit: int) -> LedgerSummary:
+    """Return the summary of a segment. Rows of `receipts` with a number above `limit` are no progress of links."""
+    return _READERS[book](table, limit)
+
+
+def columns_of(book: Ledger) -> tuple[str, ...]:
+    """Return the names of a small ledger's columns that the audit reads."""
+    return _COLUMNS[book]
+
+
+def hash_of(text: str) -> int:
+    """Return a signed 64-bit hash of a text."""
+    return fingerprint(text)
+
+
+def sum_batches(segment: str, book: Ledger, table: Columns) -> pa.Table:
+    """Return a cell for each batch with a receipt, from `receipts` of its sender or `inbound` of its receiver.
+
+    It counts the events that the receiver recorded or had already. The digest of a cell stands for the receipt and for
+    the range of the batch: both nodes record both.
+    """
+    digest = table.words("receipt_digest")
+    signed = digest.where(bool)
+    ids = np.array([hash_of(batch) for batch in table.some("batch_id", signed)], np.int64)
+    digests = np.array([_first_bits(value) for value in digest.values], np.int64)[digest.codes[signed]]
+    digests ^= _ranges(table)[signed]
+    node, other = table.words("node").at(signed), table.words("peer").at(signed)
+    group = table.words("group").at(signed)
+    events = table.numbers("accepted")[signed] + table.numbers("duplicates")[signed]
+    if book is Ledger.RECEIPTS:
+        ends = {"node": node, "group": group, "source": node, "peer": other}
+        times = _times(table, signed, "sent_at", "acked_at")
+        return batch_cells(segment, Measure.RECEIPT, ends, ids, events, digests, *times)
+    ends = {"node": node, "group": group, "source": other, "peer": node}
+    times = _times(table, signed, "recorded_at", "recorded_at")
+    return batch_cells(segment, Measure.INBOUND, ends, ids, events, digests, *times)
+
+
+def _ranges(table: Columns) -> Numbers:
+    """Return a hash of the range of each batch; 0 for a repair, of which the receiver records no range."""
+    ranges = table.numbers("after") * _ODD + table.numbers("upto") * _ODD * _ODD
+    return np.where(table.booleans("repair"), 0, ranges)
+
+
+def _times(table: Columns, rows: Mask, first: str, last: str) -> tuple[Numbers, Numbers]:
+    return table.numbers(first)[rows], table.numbers(last)[rows]
+
+
+def _first_bits(digest: str) -> int:
+    """Return the first 64 bits of a digest in hex, as a signed number; a hash of a text that is not hex."""
+    try:
+        return int.from_bytes(bytes.fromhex(digest[:16]), "big", signed=True)
+    except ValueError:
+        return hash_of(digest)
+
+
+def _receipts(table: Columns, limit: int) -> LedgerSummary:
+    sent = table.numbers("status") != 0
+    endpoint = table.words("peer").where(is_callback)
+    counted = _counted(table.words("receipt_alg").at(sent & ~endpoint)) | {CALLBACK: int((sent & endpoint).sum())}
+    return LedgerSummary(
+        progress=list(_progress(table, limit)),
+        clocks=list(_clocks(table)),
+        keys=list(_keys(table, sent)),
+        algorithms={word: n for word, n in counted.items() if n},
+    )
+
+
+def _counted(words: Words) -> dict[str, int]:
+    return dict(zip(words.values, np.bincount(words.codes, minlength=words.size).tolist(), strict=True))
+
+
+def _by(table: Columns, *names: str) -> Iterator[tuple[tuple[str, ...], Numbers]]:
+    """Yield each combination of words that occurs in these columns, with the indexes of its rows."""
+    words = [table.words(name) for name in names]
+    code = np.zeros(table.rows, np.int64)
+    for column in words:
+        code = code * column.size + column.codes
+    for one in np.unique(code):
+        rows = np.flatnonzero(code == one)
+        yield tuple(column.values[column.codes[rows[0]]] for column in words), rows
+
+
+def _progress(table: Columns, limit: int) -> Iterator[LinkProgress]:
+    number, after, upto = (table.numbers(name) for name in ("number", "after", "upto"))
+    version, repair = table.numbers("selector_version"), table.booleans("repair")
+    selection, acked = table.words("selection"), table.numbers("acked_at")
+    for (group, peer), found in _by(table, "group", "peer"):
+        rows = found[number[found] <= limit]
+        ordinary = rows[~repair[rows]]
+        ordinary = ordinary[np.argsort(upto[ordinary], kind="stable")]
+        again = rows[repair[rows]]
+        selections = {
+            int(version[row]): selection.values[selection.codes[row]]
+            for row in (ordinary[version[ordinary] == one][0] for one in np.unique(version[ordinary]))
+        }
+        yield LinkProgress(
+            group,
+            peer,
+            int(after[ordinary].min()) if len(ordinary) else -1,
+            int(upto[ordinary].max()) if len(ordinary) else -1,
+            _changes(version[ordinary], upto[ordinary]),
+            selections,
+            {int(one): int(upto[again][version[again] == one].max()) for one in np.unique(version[again])},
+            _acknowledged(upto[ordinary], acked[ordinary]),
+        )
+
+
+def _changes(version: Numbers, upto: Numbers) -> list[tuple[int, int]]:
+    """Return (last position, version) of each run of batches with one version, in order."""
+    if not len(version):
+        return []
+    ends = np.append(np.flatnonzero(version[1:] != version[:-1]), len(version) - 1)
+    return [(int(upto[end]), int(version[end])) for end in ends]
+
+
+def _acknowledged(upto: Numbers, acked: Numbers) -> list[tuple[int, int]]:
+    """Return, for each minute in order, the last acknowledged position and the time of the last acknowledgement."""
+    if not len(upto):
+        return []
+    minute = acked // MINUTE
+    starts = np.concatenate(([0], np.flatnonzero(minute[1:] != minute[:-1]) + 1))
+    ends = np.append(starts[1:], len(upto)) - 1
+    return list(zip(upto[ends].tolist(), np.maximum.reduceat(acked, starts).tolist(), strict=True))
+
+
+def _clocks(table: Columns) -> Iterator[ClockBounds]:
+    """Yield hourly bounds of each peer's clock: a peer records a batch between its sending and the answer."""
+    recorded = table.numbers("peer_recorded_at")
+    low, high = recorded - table.numbers("acked_at"), recorded - table.numbers("sent_at")
+    hour = table.numbers("acked_at") // HOUR
+    for (peer,), found in _by(table, "peer"):
+        known = found[recorded[found] != NEVER]
+        for one in np.unique(hour[known]):
+            rows = known[hour[known] == one]
+            yield ClockBounds(peer, int(one), int(low[rows].max()), int(high[rows].min()))
+
+
+def _keys(table: Columns, sent: Mask) -> Iterator[KeyRequests]:
+    attempts, first, last = (table.numbers(name) for name in ("attempts", "sent_at", "acked_at"))
+    for (node, group, key_id, protocol), found in _by(table, "node", "group", "key_id", "protocol"):
+        rows = found[sent[found]]
+        if len(rows) and (key_id or protocol != CALLBACK):  # a callback need not sign its requests
+            used = int(np.maximum(attempts[rows], 1).sum())
+            yield KeyRequests(node, group, key_id, protocol, used, int(first[rows].min()), int(last[rows].max()))
+
+
+def _inbound(table: Columns, limit: int) -> LedgerSummary:
+    time = table.numbers("recorded_at")
+    return LedgerSummary(
+        keys=[
+            KeyRequests(peer, group, key_id, "v2", len(rows), int(time[rows].min()), int(time[rows].max()))
+            for (peer, group, key_id), rows in _by(table, "peer", "group", "key_id")
+        ],
+        reached=list(_reached(table)),
+        stored=_stored(table),
+    )
+
+
+def _stored(table: Columns) -> list[StoredBatches]:
+    time, events = table.numbers("recorded_at"), table.numbers("accepted")
+    rows = np.flatnonzero(events > 0)
+    rows = rows[np.argsort(time[rows], kind="stable")]
+    if not len(rows):
+        return []
+    time, starts = time[rows], _minutes(time[rows])
+    firsts, lasts = time[starts], np.maximum.reduceat(time, starts)
+    counts = np.add.reduceat(events[rows], starts)
+    return [StoredBatches(*one) for one in zip(firsts.tolist(), lasts.tolist(), counts.tolist(), strict=True)]
+
+
+def _minutes(times: Numbers) -> Numbers:
+    """Return the index of the first of these ascending times in each minute."""
+    minute = times // MINUTE
+    return np.flatnonzero(np.diff(minute, prepend=minute[0] - 1))
+
+
+def _reached(table: Columns) -> Iterator[LinkReach]:
+    upto, time, repair = table.numbers("upto"), table.numbers("recorded_at"), table.booleans("repair")
+    for (sender, epoch), found in _by(table, "peer", "link_epoch"):
+        rows = found[~repair[found]]
+        rows = rows[np.argsort(time[rows], kind="stable")]
+        if len(rows):
+            starts = _minutes(time[rows])
+            highest, last = (np.maximum.reduceat(values[rows], starts).tolist() for values in (upto, time))
+            yield LinkReach(sender, epoch, list(zip(highest, last, strict=True)))
+
+
+def _gaps(table: Columns, limit: int) -> LedgerSummary:
+    group, peer, epoch, reason = (table.words(name) for name in ("group", "peer", "gap_epoch", "reason"))
+    after, upto, at = (table.numbers(name) for name in ("after", "upto", "recorded_at"))
+    return LedgerSummary(
+        gaps=[
+            DeclaredGap(
+                group.values[group.codes[row]],
+                peer.values[peer.codes[row]],
+                epoch.values[epoch.codes[row]],
+                int(after[row]),
+                int(upto[row]),
+                reason.values[reason.codes[row]],
+                int(at[row]),
+            )
+            for row in range(table.rows)
+        ]
+    )
+
+
+def _refusals(table: Columns, limit: int) -> LedgerSummary:
+    count, first, last = (table.numbers(name) for name in ("count", "first_at", "last_at"))
+    return LedgerSummary(
+        refused=[
+            RefusalCount(group, peer, reason, int(count[rows].sum()), int(first[rows].min()), int(last[rows].max()))
+            for (group, peer, reason), rows in _by(table, "group", "peer", "reason")
+        ]
+    )
+
+
+_READERS: Final[dict[Ledger, Callable[[Columns, int], LedgerSummary]]] = {
+    Ledger.RECEIPTS: _receipts,
+    Ledger.INBOUND: _inbound,
+    Ledger.GAPS: _gaps,
+    Ledger.REFUSALS: _refusals,
+}
+_COLUMNS: Final = {
+    Ledger.RECEIPTS: RECEIPT_COLUMNS,
+    Ledger.INBOUND: INBOUND_COLUMNS,
+    Ledger.GAPS: GAP_COLUMNS,
+    Ledger.REFUSALS: REFUSAL_COLUMNS,
+}

@@ -1,0 +1,268 @@
+"""Plans the reading of the large ledgers: the links of every node, and the offsets of the clocks.
+
+The plan is made from the survey of the lake and the summaries of the small ledgers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from eventd.audit.arrays.columns import NEVER
+from eventd.audit.segments.cells import HOUR, HourlySkew
+from eventd.audit.segments.ledger_summaries import ClockBounds, DeclaredGap, LedgerSummary, LinkProgress
+from eventd.audit.segments.link_rows import ENDLESS, LinkRow, SelectionVersion
+from eventd.lake.manifest import NodeState, PeerState
+from eventd.lake.reader import Survey, TroubleKind
+from eventd.lake.receivers import is_callback
+from eventd.lake.schema import Ledger
+from eventd.lake.writer import Segment
+
+LOST: Final = "_lost"
+"""The suffix of a gap's reason, after the name of a ledger whose rows the node evicted before it had shipped them."""
+
+
+class NodeEpoch(NamedTuple):
+    """A node in one epoch, within which its positions and row numbers are valid."""
+
+    node: str
+    epoch: str
+
+
+def owner_of(segment: Segment) -> NodeEpoch:
+    """Return the node and epoch of a segment's rows."""
+    return NodeEpoch(segment.manifest.node, segment.manifest.epoch)
+
+
+class ClockOffset(NamedTuple):
+    """How far a peer's clock is ahead of the node's in one hour since 1970: `low` to `high` microseconds."""
+
+    hour: int
+    low: int
+    high: int
+
+    @property
+    def middle(self) -> int:
+        return (self.low + self.high) // 2
+
+    @property
+    def error(self) -> int:
+        """Return half the distance of the bounds; not negative even if a clock was set and `low` exceeds `high`."""
+        return abs(self.high - self.low + 1) // 2
+
+
+ClockOffsets = Mapping[tuple[str, str], Sequence[ClockOffset]]
+"""By (node, peer): how far the peer's clock is ahead of the node's, in each hour with a known bound, ascending."""
+
+
+@dataclass
+class LakePlan:
+    """The plan of a lake. Times are in microseconds.
+
+    `links`: those of each node and epoch. `acknowledged`: by link (owner, group and peer), see `LinkProgress`.
+    `clocks`: see `ClockOffsets`. `since`: rows of a node and epoch that were recorded earlier do not count, because
+    the ledgers of the node's previous epoch hold them. `by_payload`: the links (owner, group and receiver) that select
+    by payloads, which the audit does not read: which events they have to deliver is not known.
+    """
+
+    links: dict[NodeEpoch, tuple[LinkRow, ...]] = field(default_factory=dict)
+    acknowledged: dict[tuple[NodeEpoch, str, str], list[tuple[int, int]]] = field(default_factory=dict)
+    clocks: dict[tuple[str, str], list[ClockOffset]] = field(default_factory=dict)
+    since: dict[NodeEpoch, int] = field(default_factory=dict)
+    by_payload: set[tuple[NodeEpoch, str, str]] = field(default_factory=set)
+
+    def skews(self, node: str) -> dict[str, HourlySkew]:
+        """Return, by peer, how far the peer's clock is ahead of the node's: the middle of the bounds of each hour."""
+        return {
+            peer: HourlySkew(tuple(one.hour for one in hours), tuple(one.middle for one in hours))
+            for (sender, peer), hours in self.clocks.items()
+            if sender == node
+        }
+
+    def skew_between(self, node: str, peer: str, hour: int) -> ClockOffset:
+        """Return the peer's clock offset in the known hour nearest to `hour`; 0 to 0 without a known hour."""
+        hours = self.clocks.get((node, peer))
+        return min(hours, key=lambda one: abs(one.hour - hour)) if hours else ClockOffset(hour, 0, 0)
+
+
+def make_plan(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> LakePlan:
+    """Return the plan of a lake. `summaries` are those of its small ledgers."""
+    plan = LakePlan(clocks=_clocks(summaries))
+    contested = {(one.node, one.epoch) for one in survey.troubles if one.kind is TroubleKind.TWO_NODES}
+    for states in states_by_node(survey):
+        for place, state in enumerate(states):
+            owner = NodeEpoch(state.node, state.epoch)
+            _add_links(plan, owner, summaries.get(owner, ()), state, ended=state is not states[-1])
+            clear = place > 0 and owner not in contested
+            plan.since[owner] = states[place - 1].complete_until if clear else NEVER
+    for owner in sorted({*summaries} - {*plan.links}):
+        _add_links(plan, owner, summaries[owner], None)
+    return plan
+
+
+def _add_links(
+    plan: LakePlan,
+    owner: NodeEpoch,
+    summaries: Iterable[LedgerSummary],
+    state: NodeState | None,
+    *,
+    ended: bool = False,
+) -> None:
+    """Add the links of a node and epoch. Without a state, receipts show which it had, and what they have passed."""
+    progress = _progress(summaries)
+    plan.links[owner] = tuple(_links(state, progress, ended=ended))
+    plan.by_payload |= {(owner, one.group, one.peer) for one in plan.links[owner] if one.selects_by_payload}
+    plan.acknowledged |= {(owner, *link): one.acknowledged for link, one in progress.items()}
+
+
+def states_by_node(survey: Survey) -> list[list[NodeState]]:
+    """Return one list for each node, in order of name: its states, one per epoch, the latest epoch last."""
+    found: defaultdict[str, list[NodeState]] = defaultdict(list)
+    for state in sorted(survey.nodes, key=lambda state: (state.began_at, state.epoch)):
+        found[state.node].append(state)
+    return [found[node] for node in sorted(found)]
+
+
+def _links(
+    state: NodeState | None, progress: Mapping[tuple[str, str], LinkProgress], *, ended: bool
+) -> Iterable[LinkRow]:
+    groups = () if state is None else state.groups
+    declared = {(group.group, peer.peer): peer for group in groups for peer in group.peers}
+    # What a state says of repairs counts only if the lake is complete up to the state. Its cursors always do: it is
+    # never later than the ledgers.
+    whole = state is not None and state.complete_until >= state.as_of
+    for group, peer in sorted({*progress, *declared}):
+        yield _link(group, peer, declared.get((group, peer)), progress.get((group, peer)), whole=whole, ended=ended)
+
+
+def _progress(summaries: Iterable[LedgerSummary]) -> dict[tuple[str, str], LinkProgress]:
+    """Return the progress of each link of one node and epoch, by (group, peer), over all segments of its receipts."""
+    found: dict[tuple[str, str], LinkProgress] = {}
+    for one in (progress for each in summaries for progress in each.progress):
+        before = found.get((one.group, one.peer))
+        found[one.group, one.peer] = one if before is None else _joined(before, one)
+    return found
+
+
+def _joined(one: LinkProgress, other: LinkProgress) -> LinkProgress:
+    starts = [each.after for each in (one, other) if each.after >= 0]
+    repaired = {
+        version: max(one.repaired.get(version, 0), other.repaired.get(version, 0))
+        for version in {*one.repaired, *other.repaired}
+    }
+    return LinkProgress(
+        one.group,
+        one.peer,
+        min(starts, default=-1),
+        max(one.upto, other.upto),
+        sorted([*one.versions, *other.versions]),
+        {**one.selections, **other.selections},
+        repaired,
+        sorted([*one.acknowledged, *other.acknowledged]),
+    )
+
+
+def _link(
+    group: str, peer: str, declared: PeerState | None, progress: LinkProgress | None, *, whole: bool, ended: bool
+) -> LinkRow:
+    went = -1 if progress is None else progress.upto
+    cursor = declared.cursor if declared is not None else -1
+    begins = progress.after if progress is not None and progress.after >= 0 else max(cursor, 0)
+    versions, settled = _versions(declared, progress, whole=whole), ENDLESS if ended else max(went, cursor, 0)
+    if is_callback(peer):
+        # Nothing before its beginning counts, whenever that was recorded.
+        begins = begins if declared is None else declared.begins
+        return LinkRow(group, peer, versions, settled, begins, ENDLESS, looks_back=False)
+    return LinkRow(group, peer, versions, settled, begins, declared.created_at if declared is not None else 0)
+
+
+def _versions(
+    declared: PeerState | None, progress: LinkProgress | None, *, whole: bool
+) -> tuple[SelectionVersion, ...]:
+    """Return the versions of a link's selection.
+
+    A peer that is no longer declared gets nothing after its last receipt.
+    """
+    selections: dict[int, tuple[str, int]] = {}
+    last: dict[int, int] = {}
+    repaired: dict[int, int] = {}
+    if progress is not None:
+        selections = {
+            version: (_one_text(json.loads(text or "{}")), 0) for version, text in progress.selections.items()
+        }
+        repaired = progress.repaired
+        for upto, version in progress.versions:
+            last[version] = max(upto, last.get(version, 0))
+    if declared is not None:
+        selections |= {one.version: (_one_text(one.selection), one.declared_at) for one in declared.selections}
+    if not selections:
+        return (SelectionVersion("{}"),) if declared is not None else (SelectionVersion("{}", upto=0),)
+    versions, upto = [], 0
+    under_way = _under_way(declared)
+    for version in sorted(selections):
+        text, declared_at = selections[version]
+        current = version == max(selections) and declared is not None
+        upto = ENDLESS if current else max(upto, last.get(version, 0))
+        sent = max((end for one, end in repaired.items() if one >= version), default=0)
+        reached = sent if under_way is None or not whole else under_way
+        versions.append(SelectionVersion(text, declared_at, upto, reached))
+    return tuple(versions)
+
+
+def _under_way(declared: PeerState | None) -> int | None:
+    """Return the position that all running repairs have reached: ENDLESS without any, None for an undeclared link."""
+    repairs = getattr(declared, "repairs", None)
+    return None if repairs is None else min((after for after, _ in repairs), default=ENDLESS)
+
+
+def _one_text(selection: Mapping[str, Any]) -> str:
+    """Return the selection as JSON; equal selections give the same text."""
+    return json.dumps(selection, sort_keys=True)
+
+
+def _clocks(summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> dict[tuple[str, str], list[ClockOffset]]:
+    """Return the hourly bounds of each pair of clocks, by (node, peer), narrowed by the receipts of both directions."""
+    bounds: dict[tuple[str, str, int], tuple[int, int]] = {}
+
+    def narrow(node: str, peer: str, hour: int, low: int, high: int) -> None:
+        before = bounds.get((node, peer, hour))
+        bounds[node, peer, hour] = (low, high) if before is None else (max(low, before[0]), min(high, before[1]))
+
+    for owner, each in summaries.items():
+        for one in (clocks for summary in each for clocks in summary.clocks):
+            narrow(owner.node, one.peer, one.hour, one.low, one.high)
+            narrow(one.peer, owner.node, _hour_there(one), -one.high, -one.low)
+    found: dict[tuple[str, str], list[ClockOffset]] = defaultdict(list)
+    for (node, peer, hour), (low, high) in sorted(bounds.items()):
+        found[node, peer].append(ClockOffset(hour, low, high))
+    return dict(found)
+
+
+def _hour_there(clocks: ClockBounds) -> int:
+    """Return the hour of these bounds by the peer's clock, rounded to the nearest hour."""
+    return clocks.hour + round((clocks.low + clocks.high) / 2 / HOUR)
+
+
+def declared_gaps(
+    summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
+) -> Iterator[tuple[NodeEpoch, DeclaredGap]]:
+    """Yield the gaps that nodes declare, each with the owner of the ledger."""
+    for owner, each in summaries.items():
+        yield from ((owner, gap) for summary in each for gap in summary.gaps)
+
+
+def lost_ranges(
+    summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
+) -> list[tuple[NodeEpoch, Ledger, str, int, int, int]]:
+    """Return the ranges (after, upto] of positions in which a node evicted events before it shipped their ledger rows.
+
+    Each is: owner, ledger, peer (may be empty), after, upto, and when the node recorded the gap (microseconds).
+    """
+    return [
+        (owner, Ledger(gap.reason.removesuffix(LOST)), gap.peer, gap.after, gap.upto, gap.recorded_at)
+        for owner, gap in declared_gaps(summaries)
+        if gap.reason.endswith(LOST) and gap.reason.removesuffix(LOST) in set(Ledger)
+    ]

@@ -1,0 +1,174 @@
+"""The work of one Spark task in stage 1: read some segments, and write their cells to one file.
+
+A corrupt segment is reported as such; its rows count nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from eventd.audit.arrays.columns import NEVER, Columns
+from eventd.audit.receipts.receipt_checks import check_receipts, texts_of
+from eventd.audit.receipts.receipt_terms import CHECKED, ReceiptTerms
+from eventd.audit.segments.batch_counts import COUNT_COLUMNS, count_deliveries, count_receipts
+from eventd.audit.segments.cells import (
+    DELIVERY_COLUMNS,
+    EVENT_COLUMNS,
+    HourlySkew,
+    cell_schema,
+    sum_deliveries,
+    sum_events,
+)
+from eventd.audit.segments.event_digests import DIGEST_COLUMNS, DigestResult, check_digests
+from eventd.audit.segments.ledger_summaries import LedgerSummary, columns_of, sum_batches, summarize
+from eventd.audit.segments.link_rows import LinkRow
+from eventd.audit.segments.seq_runs import RUN_COLUMNS, SeqRun, seq_runs
+from eventd.audit.segments.spark_tasks import OpenFile
+from eventd.errors import Invalid
+from eventd.lake.extra import parquet, pyarrow
+from eventd.lake.layout import parse_name
+from eventd.lake.manifest import Manifest
+from eventd.lake.reader import BadSegment, open_segment, read_segment
+from eventd.lake.schema import Ledger
+from eventd.lake.storage import FileDraft, FileReader, Written
+from eventd.lake.writer import Segment
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SMALL: frozenset[Ledger] = frozenset({Ledger.RECEIPTS, Ledger.INBOUND, Ledger.GAPS, Ledger.REFUSALS})
+"""Ledgers that are read first, because the plan for the others depends on them."""
+
+
+class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):
+    """One segment, and the parameters to read it: see `sum_events`, `sum_deliveries`, `summarize`.
+
+    `receipts`: the digest of the terms by which its receipts are checked, see `ReceiptTerms.digest`. `key`: that of the
+    hashes of rows, see `row_hash`. `digests`: see `check_digests`.
+    """
+
+    name: str
+    manifest: Manifest
+    links: tuple[LinkRow, ...] = ()
+    skews: dict[str, HourlySkew] = {}
+    since: int = NEVER
+    limit: int = 0
+    receipts: str = ""
+    key: bytes = b""
+    digests: float = 100.0
+
+    @property
+    def segment(self) -> Segment:
+        """Return the segment. Raises Invalid for a name that is not a segment's."""
+        place = parse_name(self.name)
+        if place is None:
+            raise Invalid(f"{self.name} is not the name of a segment")
+        return Segment(place, self.manifest)
+
+
+class TaskResult(msgspec.Struct, kw_only=True):
+    """The result of a task, by name of the segment: number of rows, errors of corrupt ones, summaries of small ledgers.
+
+    `file` has the cells; `written`: its size and digest; `runs` and `digests`: those of segments of
+    `events`.
+    """
+
+    file: str = ""
+    written: Written = Written(0, "")
+    rows: dict[str, int] = {}
+    errors: dict[str, str] = {}
+    summaries: dict[str, LedgerSummary] = {}
+    runs: dict[str, list[SeqRun]] = {}
+    digests: dict[str, DigestResult] = {}
+
+
+class SegmentJobs:
+    """The jobs of some segments, found by the path of the segment's file. It is small when pickled for a task."""
+
+    def __init__(self, jobs: Iterable[SegmentJob]) -> None:
+        self._jobs = {job.segment.place.data: msgspec.msgpack.encode(job) for job in jobs}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def at(self, path: str) -> SegmentJob:
+        """Return the job of the segment whose file has this path."""
+        return msgspec.msgpack.decode(self._jobs[path], type=SegmentJob)
+
+
+@dataclass(frozen=True)
+class CellMaker:
+    """Makes the cells of a task's segments. Called with the files of the segments, it writes their cells to a draft.
+
+    Raises LakeUnavailable if the lake or the draft's storage cannot be reached.
+    """
+
+    jobs: SegmentJobs
+    receipts: ReceiptTerms = field(default_factory=ReceiptTerms)
+
+    def __call__(self, files: Iterator[OpenFile], draft: FileDraft) -> TaskResult:
+        result = TaskResult()
+        with parquet().ParquetWriter(draft, cell_schema(), compression="zstd", compression_level=1) as writer:
+            for path, lake in files:
+                job = self.jobs.at(path)
+                try:
+                    table = _cells(lake, job, self.receipts, result)
+                except (BadSegment, pyarrow().ArrowException) as error:
+                    result.errors[job.name] = str(error)
+                    continue
+                if table.num_rows:
+                    writer.write_table(table)
+                result.rows[job.name] = job.manifest.rows
+        result.written = draft.written
+        return result
+
+
+@dataclass(frozen=True)
+class DigestCheck:
+    """Called with the files of segments, it returns the encoded names of those that do not match their manifests.
+
+    Raises LakeUnavailable.
+    """
+
+    jobs: SegmentJobs
+
+    def __call__(self, files: Iterator[OpenFile]) -> bytes:
+        changed = []
+        for path, lake in files:
+            job = self.jobs.at(path)
+            try:
+                open_segment(lake, job.segment)
+            except (BadSegment, pyarrow().ArrowException):
+                changed.append(job.name)
+        return msgspec.msgpack.encode(changed)
+
+
+def _cells(lake: FileReader, job: SegmentJob, terms: ReceiptTerms, result: TaskResult) -> pa.Table:
+    segment = job.segment
+    book = segment.place.book
+    if book is Ledger.EVENTS:
+        rows = _read(lake, segment, (*EVENT_COLUMNS, *RUN_COLUMNS, *DIGEST_COLUMNS))
+        result.runs[job.name] = seq_runs(rows)
+        result.digests[job.name] = check_digests(rows, job.digests)
+        return sum_events(job.name, rows, job.links, job.since, job.key)
+    if book is Ledger.DELIVERIES:
+        rows = _read(lake, segment, (*DELIVERY_COLUMNS, *COUNT_COLUMNS))
+        sums = sum_deliveries(job.name, rows, job.skews, job.since, job.key)
+        return pyarrow().concat_tables([sums, count_deliveries(job.name, rows)])
+    table = _read(lake, segment, (*columns_of(book), *texts_of(book)))
+    summary = result.summaries[job.name] = summarize(book, table, limit=job.limit)
+    if book in CHECKED:
+        summary.receipts = check_receipts(book, table, terms)
+        batches = sum_batches(job.name, book, table)
+        if book is Ledger.RECEIPTS:
+            batches = pyarrow().concat_tables([batches, count_receipts(job.name, table)])
+        return batches
+    return cell_schema().empty_table()
+
+
+def _read(lake: FileReader, segment: Segment, columns: tuple[str, ...]) -> Columns:
+    return Columns(read_segment(lake, segment, [*dict.fromkeys(("node", "epoch", *columns))]))

@@ -1,0 +1,124 @@
+"""Assigns the events that other rows name to the holes in ledgers of `events`, and makes the findings of both.
+
+A row that was erased from `events` may still be named by deliveries, which have its seq, or by the ledger of the other
+end of a link, which shows only when it must have been recorded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from eventd.audit.coverage.holes import EARLIEST, Hole
+from eventd.audit.report.findings import (
+    NO_ORIGIN,
+    NO_ROW,
+    NO_ROW_AT_PEER,
+    NOT_HELD,
+    Discrepancy,
+    Finding,
+    Kind,
+    erased_rows,
+    group_findings,
+)
+from eventd.audit.segments.row_marks import PairKey
+from eventd.audit.verdicts.pair_figures import LocatedDiscrepancy
+from federation.event import format_time
+
+Ledgers = tuple[str, str]
+"""A node and a group: its ledger of the group's events."""
+
+_OTHERWISE: Final = {NO_ROW: (Kind.FORGED, NO_ORIGIN), NO_ROW_AT_PEER: (Kind.DISAGREEMENT, NOT_HELD)}
+"""Kind and detail of an event for which the holes of its time have no room."""
+
+
+@dataclass
+class Erasures:
+    """The findings of erased rows, and what they leave open.
+
+    `others` are all other discrepancies. `unnamed`: by node and group, how many erased events no row names. `own`: how
+    many erased events of their source are named, and `shown` in how many of these a pair has a delivery.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    others: list[Discrepancy] = field(default_factory=list)
+    unnamed: Counter[Ledgers] = field(default_factory=Counter)
+    own: Counter[Ledgers] = field(default_factory=Counter)
+    shown: Counter[PairKey] = field(default_factory=Counter)
+
+
+def find_erasures(
+    holes: Mapping[Ledgers, Sequence[Hole]], located: Sequence[LocatedDiscrepancy], hours: tuple[int, int]
+) -> Erasures:
+    """Return the erasures: a finding for each hole whose time overlaps `hours` (microseconds), with the ids known."""
+    made = Erasures()
+    named: defaultdict[Ledgers, dict[str, LocatedDiscrepancy]] = defaultdict(dict)
+    for one in located:
+        event = one.discrepancy
+        if event.kind is not Kind.ERASED or event.detail not in _OTHERWISE:
+            made.others.append(event)
+            continue
+        node = event.source if event.detail == NO_ROW else event.peer
+        known = named[node, event.group]
+        # Several pairs may name one event; one of them with a seq at the node is the best.
+        if event.id not in known or not known[event.id].discrepancy.seq:
+            known[event.id] = one
+        if event.detail == NO_ROW:
+            made.shown[PairKey(event.group, event.source, event.peer)] += 1
+    for ledger in sorted({*holes, *named}):
+        _fill(made, ledger, holes.get(ledger, ()), list(named[ledger].values()), hours)
+    return made
+
+
+def _fill(
+    made: Erasures, ledger: Ledgers, holes: Sequence[Hole], named: Sequence[LocatedDiscrepancy], hours: tuple[int, int]
+) -> None:
+    """Add the findings of one ledger's holes."""
+    inside: list[list[Discrepancy]] = [[] for _ in holes]
+    lost: list[Discrepancy] = []
+    for one in sorted(named, key=_order):
+        event = one.discrepancy
+        at = next((at for at, hole in enumerate(holes) if _may_be_in(one, hole, len(inside[at]))), None)
+        if at is not None:
+            inside[at].append(event)
+        elif event.seq:
+            lost.append(event._replace(peer=""))
+        else:
+            kind, detail = _OTHERWISE[event.detail]
+            made.others.append(event._replace(kind=kind, detail=detail))
+        made.own[ledger] += event.detail == NO_ROW and (at is not None or event.seq > 0)
+    made.findings += group_findings(lost)
+    for hole, events in zip(holes, inside, strict=True):
+        made.unnamed[ledger] += hole.events - len(events)
+        if hole.times[0] < hours[1] and hours[0] <= hole.times[1]:
+            events.sort(key=lambda event: event.seq)
+            made.findings.append(erased_rows(*ledger, (hole.first, hole.last), hole.events, events, _words(hole)))
+
+
+def _order(one: LocatedDiscrepancy) -> tuple[bool, int, int, int]:
+    """Sort events with a known seq before the others, and these by time."""
+    return not one.discrepancy.seq, one.hole, one.discrepancy.evidence.at, one.slot
+
+
+def _may_be_in(one: LocatedDiscrepancy, hole: Hole, taken: int) -> bool:
+    if one.discrepancy.seq:
+        return hole.first <= one.discrepancy.seq <= hole.last
+    return taken < hole.events and hole.first >= one.hole
+
+
+def _words(hole: Hole) -> str:
+    """Return the detail of a finding: when the rows were recorded, and how many of the seqs they are."""
+    return "".join(_sentence(hole))
+
+
+def _sentence(hole: Hole) -> Iterator[str]:
+    yield "no segment has rows with these seqs"
+    if hole.events < hole.last - hole.first + 1:
+        yield f", {hole.events} in several holes"
+    since, until = hole.times
+    if since == EARLIEST:
+        yield f"; they were recorded before {format_time(until)}"
+    else:
+        yield f"; they were recorded between {format_time(since)} and {format_time(until)}"

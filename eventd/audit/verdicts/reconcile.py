@@ -1,0 +1,336 @@
+"""Stage 2: sums the cells of all segments, and finds the few slots in which two sums differ.
+
+If the numbers and the sums of fingerprints agree on every side, every event of the slot is where it should be, and no
+row has to be read. Otherwise, stage 3 compares the rows.
+
+The work is done in parts: all cells of one pair and hour are in one part, and so are all cells of one batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from eventd.audit.arrays.bins import edges_of
+from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, grouped, with_texts
+from eventd.audit.segments.batch_counts import uneven_batches
+from eventd.audit.segments.cell_files import read_cells
+from eventd.audit.segments.cells import SLOTS_PER_HOUR, Measure, batch_times
+from eventd.audit.segments.row_marks import PairKey
+from eventd.audit.segments.spark_tasks import OpenFile, keys_of
+from eventd.lake.extra import parquet, pyarrow
+from eventd.lake.storage import Written
+from eventd.runtime.clock import SECOND
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PAIR: Final = PairKey._fields
+LEGS: Final = {
+    Measure.RECORDED: "recorded",
+    Measure.ACKNOWLEDGED: "delivered",
+    Measure.PEER_RECORDED: "peer_recorded",
+    Measure.WHOLE: "whole",
+}
+"""The histograms of latencies, by their names in a report."""
+COUNTS: Final = {
+    Measure.EXPECTED: "expected",
+    Measure.PENDING: "pending",
+    Measure.DELIVERED: "delivered",
+    Measure.EXPIRED: "expired",
+    Measure.IN_PATH: "in_path",
+    Measure.REFUSED: "dead_lettered",
+}
+SHARES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
+
+
+class CorruptState(Exception):
+    """A file of an audit's state does not have the content that was written."""
+
+
+@dataclass(frozen=True)
+class CellFilter:
+    """Reads files of cells. `segments` has those that count in each file, `hours` the requested hours [first, last).
+
+    `written` has the digest of each file. Called with the files of a task, it yields their cells of these segments and
+    hours. Raises CorruptState for a file with another digest, and NotFound.
+    """
+
+    segments: Mapping[str, Sequence[str]]
+    written: Mapping[str, Written]
+    hours: tuple[int, int]
+
+    def __call__(self, files: Iterator[OpenFile]) -> Iterator[pa.Table]:
+        from pyarrow import compute
+
+        arrow = pyarrow()
+        for file, storage in files:
+            data = read_cells(storage, file)
+            if hashlib.sha256(data).hexdigest() != self.written[file].sha256:
+                raise CorruptState(
+                    f"the file {file} in the state of the audit has changed since it was written; check the disk of"
+                    " --out"
+                )
+            table = parquet().read_table(arrow.BufferReader(data)).unify_dictionaries()
+            wanted = arrow.array(self.segments[file], arrow.string())
+            counts = compute.is_in(table["segment"].cast(arrow.string()), wanted)
+            hour = hours_of(Columns(table))
+            inside = arrow.array((self.hours[0] <= hour) & (hour < self.hours[1]))
+            yield table.filter(compute.and_(counts, inside)).drop_columns(["segment"])
+
+
+def hours_of(cells: Columns) -> Numbers:
+    """Return the hour since 1970 of each cell."""
+    time = cells.numbers("time")
+    return np.where(cells.numbers("what") < Measure.EXPECTED, time // SLOTS_PER_HOUR, time)
+
+
+def keys(cells: Columns) -> Numbers:
+    """Return keys that bring all cells of a pair and an hour together, and all cells of a batch."""
+    of_batch = cells.numbers("what") >= Measure.RECEIPT
+    return keys_of(cells, PAIR, np.where(of_batch, cells.numbers("total"), hours_of(cells)))
+
+
+def reconcile(
+    cells: pa.Table, reach: Mapping[str, int], covered: Mapping[tuple[str, str], int] | None = None
+) -> dict[str, pa.Table]:
+    """Return the tables of a part: `uneven`, `waiting`, `senders`, `latest`, `unknown`, `batches`, `pairs` and `hours`.
+
+    `reach`: up to when at most (microseconds by any clock of the lake) the ledgers of each node are complete; later
+    deliveries are not expected in them. `covered`: see `latest`.
+    """
+    cells = cells.combine_chunks()  # with a single dictionary for each column of words
+    what = Columns(cells).numbers("what")
+    slots = cells.filter(what < Measure.EXPECTED)
+    figures = _sum_figures(cells.filter((what >= Measure.EXPECTED) & (what < Measure.RECEIPT)))
+    made = {
+        "uneven": uneven_slots(slots, reach),
+        "waiting": _waiting(slots),
+        "senders": _senders(slots),
+        "latest": latest(slots, covered or {}),
+        "unknown": unknown_batches(cells.filter((what >= Measure.RECEIPT) & (what < Measure.CARRIED))),
+        "batches": uneven_batches(cells.filter(what >= Measure.CARRIED)),
+        "pairs": add_pairs([figures]),
+        "hours": by_hour(figures),
+    }
+    return {name: with_texts(table) for name, table in made.items()}
+
+
+def uneven_slots(slots: pa.Table, reach: Mapping[str, int]) -> pa.Table:
+    """Return the slots (group, source, peer, time) in which two sides differ, or deliveries form a loop.
+
+    A loop: deliveries to the source itself, or by several senders.
+    """
+    import pyarrow as pa
+
+    cells = Columns(slots)
+    what, low = cells.numbers("what"), cells.numbers("low")
+    for name in ("due", "sent", "aside", "held"):
+        mine = what == Measure[name.upper()]
+        for made in _SUMS if name in ("due", "held") else _SUMS[:2]:
+            slots = slots.append_column(f"{name}_{made}", pa.array(np.where(mine, cells.numbers(made), 0)))
+    for name in ("sent", "held"):
+        slots = slots.append_column(f"{name}_low", pa.array(low, mask=what != Measure[name.upper()]))
+    summed = [name for name in slots.column_names if name.endswith(_SUMS) and "_" in name]
+    least = [("sent_low", "min"), ("held_low", "min")]
+    by_sender = grouped(slots, (*PAIR, "time", "node"), [*((name, "sum") for name in summed), *least])
+    # The node of held events is the peer; the node of all others is a sender.
+    sender = Columns(by_sender)
+    sent, aside = sender.numbers("sent_n") > 0, sender.numbers("aside_n") > 0
+    flags = {
+        "broken": ~_agree(sender, ("due",), ("sent", "aside")),
+        "senders": sent,
+        "partly": sent & aside,
+        **_masked(sender, "own", sender.words("node").equal(sender.words("source"))),
+        **_masked(sender, "whole", ~aside),
+    }
+    for name, column in flags.items():
+        by_sender = by_sender.append_column(name, pa.array(column.astype(np.int64)))
+    more = [*flags, "sent_n", "sent_total", *(f"held_{name}" for name in _SUMS)]
+    pairs = grouped(by_sender, (*PAIR, "time"), [*((name, "sum") for name in more), *least])
+    return pairs.filter(_differs(Columns(pairs), reach)).select([*PAIR, "time"])
+
+
+_SUMS: Final = ("n", "total", "content")
+"""The sums of a slot's cells: number of events, hashes of their outlines, hashes of their contents."""
+
+
+def _masked(senders: Columns, name: str, rows: Mask) -> dict[str, Numbers]:
+    """Return the sums of the due events of the senders `rows`, 0 for others, as columns that begin with `name`."""
+    return {f"{name}_{made}": np.where(rows, senders.numbers(f"due_{made}"), 0) for made in _SUMS}
+
+
+def _agree(table: Columns, one: tuple[str, ...], other: tuple[str, ...]) -> Mask:
+    """Return a mask of the rows in which `one` and `other` have equal numbers of events and sums of outlines.
+
+    Each side names the measures that are added up; sums wrap around.
+    """
+    same = np.ones(table.rows, bool)
+    for made in ("n", "total"):
+        left = sum((table.numbers(f"{name}_{made}") for name in one), np.zeros(table.rows, np.int64))
+        right = sum((table.numbers(f"{name}_{made}") for name in other), np.zeros(table.rows, np.int64))
+        same &= left == right
+    return same
+
+
+def _differs(pairs: Columns, reach: Mapping[str, int]) -> Mask:
+    source, peer = pairs.words("source"), pairs.words("peer")
+    sent = pairs.numbers("sent_n") > 0
+    loops = (pairs.numbers("senders") > 1) | (sent & source.equal(peer))
+    peer_reach = np.array([reach.get(name, 0) for name in peer.values], np.int64)[peer.codes]
+    source_reach = np.array([reach.get(name, 0) for name in source.values], np.int64)[source.codes]
+    # Deliveries after the end of the peer's ledgers are proven by receipts alone; held events that were recorded after
+    # the end of the source's ledgers are no discrepancy.
+    beyond = (~sent | (pairs.numbers("sent_low") > peer_reach)) & (
+        (pairs.numbers("held_n") == 0) | (pairs.numbers("held_low") > source_reach)
+    )
+    has_ledgers = peer.where(lambda name: name in reach)
+    lost: Mask = has_ledgers & ~_agree(pairs, ("sent",), ("held",)) & ~beyond
+    return (pairs.numbers("broken") > 0) | loops | lost | (has_ledgers & _altered(pairs, beyond))
+
+
+def _altered(pairs: Columns, beyond: Mask) -> Mask:
+    """Return a mask of the rows in which the events at the sender and at the peer are the same, and their contents not.
+
+    Rows of deliveries do not have all of an event's content. So the contents of the due events are compared with those
+    of the held ones: of the source, if these are the same events, or else of all senders that sent all due events. If
+    senders sent some of the due events only, which is not known from sums, the rows have to be compared.
+    """
+    held = pairs.numbers("held_n") > 0
+    by_own, by_whole = (_agree(pairs, (name,), ("held",)) for name in ("own", "whole"))
+    content = np.where(by_own, pairs.numbers("own_content"), pairs.numbers("whole_content"))
+    known = by_own | by_whole
+    unknown = ~known & (pairs.numbers("partly") > 0) & ~beyond
+    found: Mask = held & ((known & (content != pairs.numbers("held_content"))) | unknown)
+    return found
+
+
+def _waiting(slots: pa.Table) -> pa.Table:
+    """Return, for each pair with pending events, when the first was recorded (`low`) and the earliest slot (`time`)."""
+    ahead = slots.filter(Columns(slots).numbers("what") == Measure.AHEAD)
+    return grouped(ahead, PAIR, [("low", "min"), ("time", "min")])
+
+
+def _senders(slots: pa.Table) -> pa.Table:
+    """Return the nodes (`node`) whose links had events for the peer, for each pair."""
+    what = Columns(slots).numbers("what")
+    return grouped(slots.filter((what == Measure.DUE) | (what == Measure.AHEAD)), (*PAIR, "node"), [])
+
+
+def latest(slots: pa.Table, covered: Mapping[tuple[str, str], int]) -> pa.Table:
+    """Return, for each pair and node, the last time (`high`, microseconds by its clock) at which it saw the other end.
+
+    Of a sender (`what` is SENT), when the last attempt of an acknowledged delivery began, and how many deliveries (`n`)
+    may have been acknowledged at or after the time in `covered`, by sender and peer: 0 if that has none. Of a peer
+    (HELD), when it recorded the last event.
+    """
+    import pyarrow as pa
+
+    table = Columns(slots)
+    what, node, peer = table.numbers("what"), table.words("node"), table.words("peer")
+    ends = [[covered.get((one, other), NEVER) for other in peer.values] for one in node.values]
+    end = np.array(ends, np.int64)[node.codes, peer.codes] if slots.num_rows else what
+    later = (end != NEVER) & (np.maximum(table.numbers("low"), table.numbers("high")) >= end)
+    counted = np.where((what == Measure.SENT) & later, table.numbers("n"), 0)
+    slots = slots.set_column(slots.schema.get_field_index("n"), "n", pa.array(counted))
+    slots = slots.filter((what == Measure.SENT) | (what == Measure.HELD))
+    return grouped(slots, (*PAIR, "node", "what"), [("n", "sum"), ("high", "max")])
+
+
+def unknown_batches(batches: pa.Table) -> pa.Table:
+    """Return the receipts of senders whose batch the peer's ledger lacks, or (`other`) has with another receipt.
+
+    `batch` is a hash of the batch's id, `source` its sender, which first sent it at `first` and had recorded its
+    acknowledgement by `last` (microseconds). `n`: how many events the peer has recorded or had, by the receipt.
+    """
+    import pyarrow as pa
+
+    table = Columns(batches)
+    batches = batches.rename_columns({"total": "batch"}).append_column("last", pa.array(batch_times(table)))
+    what = table.numbers("what")
+    receipts = batches.filter(what == Measure.RECEIPT)
+    ours = grouped(receipts, (*PAIR, "batch"), [("low", "min"), ("last", "max"), ("high", "max"), ("n", "max")])
+    theirs = grouped(batches.filter(what == Measure.INBOUND), (*PAIR, "batch"), [("high", "max")])
+    theirs = theirs.rename_columns({"high": "given"})
+    joined = ours.join(theirs, keys=[*PAIR, "batch"], join_type="left outer")
+    known = joined["given"].is_valid().to_numpy()
+    table = Columns(joined)
+    other = known & (table.numbers("given") != table.numbers("high"))
+    joined = joined.append_column("other", pa.array(other)).filter(~known | other)
+    return joined.rename_columns({"low": "first"}).select([*PAIR, "batch", "first", "last", "other", "n"])
+
+
+def _sum_figures(figures: pa.Table) -> pa.Table:
+    """Return counts and histograms by pair, type and hour, over all senders."""
+    return grouped(figures, (*PAIR, "type", "time", "what", "bin"), [("n", "sum"), ("total", "sum"), ("high", "max")])
+
+
+def add_pairs(tables: list[pa.Table]) -> pa.Table:
+    """Return counts and histograms by pair, summed from tables of `_sum_figures` or of this function."""
+    import pyarrow as pa
+
+    every = pa.concat_tables(table.select([*PAIR, "what", "bin", "n", "total", "high"]) for table in tables)
+    return grouped(every, (*PAIR, "what", "bin"), [("n", "sum"), ("total", "sum"), ("high", "max")])
+
+
+def by_hour(figures: pa.Table) -> pa.Table:
+    """Return one row for each pair, type and hour: counts and bytes (default 0), and percentiles (default null)."""
+    import pyarrow as pa
+
+    keys = grouped(figures, (*PAIR, "type", "time"), [])
+    place = keys.append_column("place", pa.array(np.arange(keys.num_rows)))
+    table = Columns(figures.join(place, keys=[*PAIR, "type", "time"], join_type="inner"))
+    at, what, n = table.numbers("place"), table.numbers("what"), table.numbers("n")
+    for one, name in COUNTS.items():
+        keys = keys.append_column(name, pa.array(_scatter(keys.num_rows, at, n, what == one)))
+    keys = keys.append_column(
+        "bytes", pa.array(_scatter(keys.num_rows, at, table.numbers("total"), what == Measure.DELIVERED))
+    )
+    for histogram in (Measure.ATTEMPTS, *LEGS):
+        for name, column in _percentiles(histogram, keys.num_rows, table, what == histogram).items():
+            keys = keys.append_column(name, column)
+    return keys
+
+
+def _scatter(rows: int, at: Numbers, values: Numbers, mine: Mask) -> Numbers:
+    """Return an array with each value of the rows `mine` at its index `at`, and 0 elsewhere; no index occurs twice."""
+    found = np.zeros(rows, np.int64)
+    found[at[mine]] = values[mine]
+    return found
+
+
+def _percentiles(what: Measure, rows: int, table: Columns, mine: Mask) -> dict[str, Any]:
+    """Return the percentiles of one histogram for each pair, type and hour (`place` is their index).
+
+    Percentiles of attempts are whole numbers, without p99; percentiles of latencies are seconds. Null without values.
+    """
+    import pyarrow as pa
+
+    order = np.lexsort((table.numbers("bin")[mine], table.numbers("place")[mine]))
+    at, bins, n = (table.numbers(name)[mine][order] for name in ("place", "bin", "n"))
+    starts = np.flatnonzero(np.diff(at, prepend=-1))
+    reached = np.cumsum(n)
+    before = reached[starts] - n[starts]
+    all_of = np.diff(before, append=reached[-1] if len(reached) else 0)
+    found: dict[str, Any] = {}
+    for name, share in SHARES.items():
+        wanted = before + share * all_of
+        here = np.searchsorted(reached, wanted, side="left")
+        if what is Measure.ATTEMPTS and name == "p99":
+            continue
+        if what is Measure.ATTEMPTS:
+            values: Any = bins[here]
+        else:
+            low, high = edges_of(bins[here])
+            within = (wanted - (reached[here] - n[here])) / np.maximum(n[here], 1)
+            values = np.round((low + (high - low) * within) / SECOND, 6)
+        column = np.zeros(rows, values.dtype)
+        column[at[starts]] = values
+        nothing = np.ones(rows, bool)
+        nothing[at[starts]] = False
+        found[f"{LEGS.get(what, 'attempts')}_{name}"] = pa.array(column, mask=nothing)
+    return found

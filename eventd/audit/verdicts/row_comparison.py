@@ -1,0 +1,276 @@
+"""Stage 3: joins the row marks of uneven slots by event, and judges each event that is not plainly in order.
+
+Marks are made by `row_marks`. A part has every mark of its events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from eventd.audit.arrays.alterations import LedgerRow
+from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, grouped, with_texts
+from eventd.audit.arrays.counts import key_of
+from eventd.audit.coverage.coverage import Coverage
+from eventd.audit.segments.row_marks import (
+    DELIVERY_KEYS,
+    DELIVERY_ROWS,
+    EVENT_KEYS,
+    EVENT_ROWS,
+    PairKey,
+    Role,
+    UnevenSlots,
+    candidates,
+    mark_deliveries,
+    mark_events,
+)
+from eventd.audit.segments.segment_jobs import SegmentJobs
+from eventd.audit.segments.spark_tasks import OpenFile, keys_of
+from eventd.audit.verdicts.pair_figures import RowComparison
+from eventd.audit.verdicts.verdicts import Trail
+from eventd.lake.reader import open_segment
+from eventd.lake.schema import Ledger
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EVENT: Final = ("group", "source", "peer", "id", "fingerprint")
+"""The columns that identify one event and one peer."""
+_COUNTS: Final = ("origin", "due", "ahead", "sent", "expired", "in_path", "refused", "held", "restored")
+"""The fields of `Trail` that count the roles, in the order of `Role`."""
+_TIMES: Final = (
+    *(("sent_at", "min"), ("done_at", "max"), ("arrived_at", "max")),
+    *(("held_at", "min"), ("restored_at", "min")),
+)
+"""The times of `Trail`, and how those of several marks are joined."""
+_ROWS: Final = ("due_row", "delivery_row", "source_row", "peer_row")
+"""The fields of `Trail` that are rows."""
+_PLACES: Final = (
+    *(("due_row", "min"), ("sent_row", "max"), ("aside_row", "max")),
+    *(("source_row", "min"), ("peer_row", "min")),
+)
+"""Indexes of marks, and which of several counts: the first, but the last of deliveries."""
+
+
+def group_uneven(tables: Sequence[pa.Table]) -> UnevenSlots:
+    """Group by pair the slots (minutes) that stage 2 found uneven; those of a pair are distinct and ascending."""
+    import pyarrow as pa
+
+    if not tables:
+        return {}
+    by_pair = pa.concat_tables(tables).group_by([*PairKey._fields]).aggregate([("time", "list")])
+    return {
+        PairKey(row["group"], row["source"], row["peer"]): np.unique(np.array(row["time_list"], np.int64))
+        for row in by_pair.to_pylist()
+    }
+
+
+@dataclass(frozen=True)
+class MarkMaker:
+    """Makes the marks of segments: of their rows in the slots whose sums differ (uneven ones).
+
+    Called with the files of a task, it yields tables with the marks of their rows in these slots. Raises BadSegment and
+    LakeUnavailable.
+    """
+
+    jobs: SegmentJobs
+    uneven: UnevenSlots
+
+    def __call__(self, files: Iterator[OpenFile]) -> Iterator[pa.Table]:
+        for path, lake in files:
+            job = self.jobs.at(path)
+            file, book = open_segment(lake, job.segment), job.segment.place.book
+            keys, rest = (EVENT_KEYS, EVENT_ROWS) if book is Ledger.EVENTS else (DELIVERY_KEYS, DELIVERY_ROWS)
+            for at in range(file.num_row_groups):
+                places = candidates(Columns(file.read_row_group(at, keys)), self.uneven)
+                if not len(places):
+                    continue
+                table = Columns(file.read_row_group(at, rest).take(places))
+                if book is Ledger.EVENTS:
+                    yield from mark_events(table, job.links, self.uneven, job.since)
+                else:
+                    yield from mark_deliveries(table, job.since)
+
+
+def keys(marks: Columns) -> Numbers:
+    """Return one key for each mark, the same for all marks of an event and a peer, to group them by."""
+    return keys_of(marks, ("group", "source", "peer"), marks.numbers("event"))
+
+
+def compare(marks: pa.Table, coverage: Coverage) -> dict[str, pa.Table]:
+    """Judge the doubtful events of a part; return the tables of `RowComparison.to_tables`."""
+    comparison = RowComparison()
+    found = trails(marks, frozenset(coverage.until))
+    records: dict[tuple[str, ...], list[Trail]] = {}
+    for row in found.select([*Trail._fields]).to_pylist():
+        trail = Trail(**row | {name: LedgerRow.of(row[name]) for name in _ROWS})
+        records.setdefault((trail.group, trail.source, trail.peer, trail.id), []).append(trail)
+    for same in records.values():
+        comparison.add(same, coverage)
+    return comparison.to_tables()
+
+
+def trails(marks: pa.Table, keeping: Collection[str]) -> pa.Table:
+    """Return one row per event and peer that is not plainly in order, with the columns of `Trail`.
+
+    `keeping` are the nodes with ledgers: a delivery to any other node is in order even if it is not known to be held.
+    """
+    marks = marks.combine_chunks()
+    doubtful = with_texts(marks.filter(_doubtful(Columns(marks), keeping))).sort_by("at")
+    by_sender = _by_sender(doubtful)
+    found = _by_event(by_sender.sort_by("due_at"))
+    for name in _ROWS:
+        rows = doubtful.select([*LedgerRow._fields]).take(found[name]).to_struct_array()
+        found = found.set_column(found.schema.get_field_index(name), name, rows)
+    filled = {"seq": 0, "due_node": "", "due_epoch": "", "sent_node": ""}
+    for name in ("due_at", "due_position", "sent_at", "done_at", "held_at", "restored_at"):
+        filled[name] = 0
+    for name, value in filled.items():
+        found = found.set_column(found.schema.get_field_index(name), name, found[name].fill_null(value))
+    return found
+
+
+def _by_sender(marks: pa.Table) -> pa.Table:
+    import pyarrow as pa
+
+    marks = marks.append_column("row", pa.array(np.arange(marks.num_rows)))
+    table = Columns(marks)
+    role, at_source = table.numbers("role"), table.words("node").equal(table.words("source"))
+    for one, name in zip(Role, _COUNTS, strict=True):
+        marks = marks.append_column(name, pa.array((role & one > 0).astype(np.int64)))
+    due, sent = role & Role.DUE > 0, role & Role.SENT > 0
+    marks = marks.append_column("asked", pa.array((sent & table.booleans("repair")).astype(np.int64)))
+    masked = {
+        "origin_seq": ("seq", role & Role.ORIGIN > 0),
+        "source_seq": ("seq", (due | sent) & at_source),
+        "due_at": ("at", due),
+        "due_epoch": ("epoch", due),
+        "due_position": ("position", due),
+        "sent_at": ("at", sent),
+        "done_at": ("done", sent),
+        "arrived_at": ("arrived", sent),
+        "held_at": ("at", role & Role.HELD > 0),
+        "restored_at": ("at", role & Role.RESTORED > 0),
+        "due_row": ("row", role & (Role.DUE | Role.AHEAD | Role.RESTORED) > 0),
+        "sent_row": ("row", sent),
+        "aside_row": ("row", role & (Role.EXPIRED | Role.IN_PATH | Role.REFUSED) > 0),
+        "source_row": ("row", role & Role.ORIGIN > 0),
+        "peer_row": ("row", role & Role.HELD > 0),
+    }
+    for name, (column, rows) in masked.items():
+        marks = marks.append_column(name, _only(marks[column], rows))
+    made = [
+        *(("type", "max"), ("slot", "min")),
+        *((name, "sum") for name in (*_COUNTS, "asked")),
+        *(("origin_seq", "max"), ("source_seq", "max")),
+        # The marks are in order of time, so the first values belong together.
+        *(("due_at", "first"), ("due_epoch", "first"), ("due_position", "first")),
+        *(*_TIMES, *_PLACES),
+    ]
+    return grouped(marks, (*EVENT, "node"), made)
+
+
+def _by_event(senders: pa.Table) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import compute
+
+    table = Columns(senders)
+    sent = table.numbers("sent")
+    unasked = sent - table.numbers("asked")
+    senders = senders.append_column("senders", pa.array((unasked > 0).astype(np.int64)))
+    senders = senders.append_column("repeated", pa.array(np.maximum(sent - 1, 0)))
+    senders = senders.append_column("again", pa.array(np.maximum(unasked - 1, 0)))
+    senders = senders.append_column("due_node", _only(senders["node"], table.numbers("due") > 0))
+    senders = senders.append_column("sent_node", _only(senders["node"], sent > 0))
+    made = [
+        *(("type", "max"), ("slot", "min")),
+        *((name, "sum") for name in (*_COUNTS, "senders", "repeated", "asked", "again")),
+        *(("origin_seq", "max"), ("source_seq", "max")),
+        *((name, "first") for name in ("due_at", "due_node", "due_epoch", "due_position", "sent_node")),
+        *(*_TIMES, *_PLACES),
+    ]
+    events = grouped(senders, EVENT, made)
+    events = events.append_column("delivery_row", compute.coalesce(events["sent_row"], events["aside_row"]))
+    # The seq at the source, also from the rows that the source has as a sender.
+    return events.append_column("seq", compute.coalesce(events["origin_seq"], events["source_seq"]))
+
+
+def _only(column: Any, rows: Mask) -> Any:
+    """Return the column with null in all rows outside of the mask `rows`."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    return compute.if_else(pa.array(rows), column, pa.scalar(None, column.type))
+
+
+def _doubtful(marks: Columns, keeping: Collection[str]) -> Mask:
+    """Return a mask of the marks of events that are not plainly in order: see `_plain`.
+
+    The marks of one event and peer are counted by role, each in some bits of one number. Marks whose peer is the source
+    are always among those returned, as are those of an event with more marks than these bits can count, of one whose
+    rows differ, and of one that is said to have expired and has no expiry.
+    """
+    source, peer = marks.words("source"), marks.words("peer")
+    pair = key_of(*((column.codes, column.size) for column in (marks.words("group"), source, peer))).values
+    record = marks.numbers("event") ^ (marks.numbers("fingerprint") * _PRIME)
+    order = np.lexsort((pair, record))
+    pair, event, role = pair[order], record[order], marks.numbers("role")[order]
+    starts = np.concatenate(([0], np.flatnonzero((np.diff(event) != 0) | (np.diff(pair) != 0)) + 1))
+    counted = np.array([_bits(Role(value)) for value in range(2 * max(Role))], np.int64)[role]
+    total = np.add.reduceat(counted, starts)
+    has_ledgers = peer.where(keeping.__contains__)[order][starts]
+    plain = np.where(has_ledgers, np.isin(total, _plain(1)), np.isin(total, _plain(0)))
+    marked = np.diff(starts, append=marks.rows)
+    plain &= ~source.equal(peer)[order][starts] & (marked < 1 << _BITS)
+    plain &= _even(marks.numbers("outline")[order], starts)
+    stored = role & (Role.ORIGIN | Role.HELD) > 0
+    content = marks.numbers("content")[order]
+    plain &= _even(np.where(stored, content, _LEAST), starts, np.where(stored, content, _MOST))
+    # No event expires that has no expiry.
+    mortal = np.maximum.reduceat(marks.numbers("expires_at")[order], starts) != NEVER
+    plain &= mortal | (np.bitwise_or.reduceat(role & Role.EXPIRED, starts) == 0)
+    found = np.zeros(marks.rows, bool)
+    found[order] = np.repeat(~plain, marked)
+    return found
+
+
+def _even(high: Numbers, starts: Numbers, low: Numbers | None = None) -> Mask:
+    """Return which runs of rows, that begin at `starts`, have one value: `high` and `low` differ only where none is."""
+    most, least = np.maximum.reduceat(high, starts), np.minimum.reduceat(high if low is None else low, starts)
+    found: Mask = most <= least
+    return found
+
+
+_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_PRIME: Final = np.int64(0x9E3779B97F4A7C15 - (1 << 64))
+_BITS: Final = 7
+"""Bits for the count of each role; those of all roles fit in 63 bits."""
+
+
+def _bits(role: Role, count: int = 1) -> int:
+    """Return the number for `count` marks of each of these roles."""
+    return sum(count << _BITS * at for at, one in enumerate(Role) if one in role)
+
+
+@cache
+def _plain(held: int) -> tuple[int, ...]:
+    """Return the numbers, as of `_bits`, of events that are plainly in order. `held`: 0 for a peer without ledgers.
+
+    The source has recorded such an event. In addition, one sender delivered it once, and the peer holds it or has no
+    ledgers; or the only delivery ended as expired, in the path, or refused; or it is pending at one sender; or no
+    sender had it for the peer, or only in an epoch in which cells do not count it. A node that was restored records its
+    events again in its new epoch, and holds again what it held: so an event may be recorded twice at its source and
+    held twice.
+    """
+    found = []
+    for recorded in (1, 2):
+        origin = _bits(Role.ORIGIN, recorded)
+        arrived = (1, 2) if held else (0, 1, 2)
+        found += [origin + _bits(Role.DUE | Role.SENT) + _bits(Role.HELD, times) for times in arrived]
+        found += [origin + _bits(Role.DUE | aside) for aside in (Role.EXPIRED, Role.IN_PATH, Role.REFUSED)]
+        found += [origin + _bits(Role.AHEAD), origin + _bits(Role.RESTORED), origin]
+    return tuple(found)
