@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -138,15 +140,22 @@ def _what(one: Finding) -> tuple[object, ...]:
 
 
 class FinishedProcess:
-    """An exited process: its output, its duration, and the peak memory of it and its children."""
+    """An exited process: its output, its duration, and the peak memory of it and its children.
 
-    def __init__(self, command: list[str]) -> None:
+    Raises SystemExit if it fails, and TimeoutExpired if it was killed after `limit` seconds.
+    """
+
+    def __init__(self, command: list[str], *, limit: float | None = None) -> None:
         self.peak = 0
         begun = time.perf_counter()
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
             watcher = threading.Thread(target=self._watch, args=(process,), daemon=True)
             watcher.start()
-            self.output = process.communicate()[0]
+            try:
+                self.output = process.communicate(timeout=limit)[0]
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)  # with Java, which would go on
+                raise
         self.seconds = time.perf_counter() - begun
         watcher.join()
         if process.returncode:

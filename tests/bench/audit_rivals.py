@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -78,6 +79,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=2, help="that generate")
     parser.add_argument("--master", default="local[*]")
     parser.add_argument("--memory", default="4g")
+    parser.add_argument("--limit", type=float, default=1800, help="seconds after which a rival is stopped")
     parser.add_argument("--contender", choices=sorted(_ENGINES), help=argparse.SUPPRESS)
     parser.add_argument("--lake", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -101,7 +103,11 @@ def _measure(lake: Path, truth: Truth, options: argparse.Namespace, order: tuple
             figures |= _audit(lake, truth, options)
         else:
             figures |= _rival(contender, lake, expected, options)
-    figures |= {f"audit_to_{rival}": round(figures["audit_s"] / figures[f"{rival}_s"], 2) for rival in CONTENDERS[1:]}
+    figures |= {
+        f"audit_to_{rival}": round(figures["audit_s"] / figures[f"{rival}_s"], 2)
+        for rival in CONTENDERS[1:]
+        if f"{rival}_s" in figures
+    }
     return dict(sorted(figures.items()))
 
 
@@ -131,8 +137,16 @@ def _audit(lake: Path, truth: Truth, options: argparse.Namespace) -> dict[str, f
 
 
 def _rival(name: str, lake: Path, expected: dict[str, int], options: argparse.Namespace) -> dict[str, float]:
+    """Return the figures of a rival. One that fails, as for lack of memory, or takes too long has no duration."""
     command = [sys.executable, "-m", "tests.bench.audit_rivals", "--contender", name, "--lake", str(lake)]
-    process = own.FinishedProcess([*command, "--master", options.master, "--memory", options.memory])
+    command += ["--master", options.master, "--memory", options.memory]
+    try:
+        process = own.FinishedProcess(command, limit=options.limit)
+    except subprocess.TimeoutExpired:
+        return {f"{name}_stopped_after_s": options.limit}
+    except SystemExit as failure:
+        print(failure, file=sys.stderr)
+        return {f"{name}_failed": 1}
     answers = json.loads(process.output)
     for question, count in expected.items():
         if answers[question]["count"] != count:
