@@ -39,6 +39,19 @@ _LEGS: Final = {
 }
 _BIN: Final = "cast(log2(greatest({span}, 0) + 1) * 8 AS int)"
 
+
+def _percentiles(histogram: str) -> str:
+    """Return the query for the percentiles of each pair, and of each of its hours, from the bins of a histogram."""
+    return f"""
+        SELECT {_PAIR}, hour, min(bin) FILTER (WHERE seen >= 0.5 * whole) AS p50,
+        min(bin) FILTER (WHERE seen >= 0.95 * whole) AS p95, min(bin) FILTER (WHERE seen >= 0.99 * whole) AS p99,
+        max(high) AS longest FROM (
+            SELECT {_PAIR}, hour, bin, high, sum(n) OVER (PARTITION BY {_PAIR}, hour ORDER BY bin) AS seen,
+            sum(n) OVER (PARTITION BY {_PAIR}, hour) AS whole FROM (
+                SELECT {_PAIR}, hour, bin, sum(n) AS n, max(high) AS high FROM {histogram}
+                GROUP BY {_PAIR}, bin, GROUPING SETS ((hour), ())) binned) cumulated GROUP BY ALL"""
+
+
 STEPS: Final = {
     "sums_of_deliveries": f"""
         SELECT {_PAIR}, {_MINUTE} AS slot, outcome = 'delivered' AS sent, count(*) AS n, sum(fingerprint) AS total,
@@ -65,8 +78,15 @@ STEPS: Final = {
         GROUP BY ALL) s FULL OUTER JOIN sums_of_held h USING (`group`, source, peer, slot)
         FULL OUTER JOIN (SELECT * FROM sums_of_due WHERE due) d USING (`group`, source, peer, slot)
         WHERE NOT (s.n <=> h.n AND s.total <=> h.total AND s.n <=> d.n AND s.total <=> d.total)""",
+    "pairs": f"""
+        SELECT {_PAIR}, outcome, sum(n) AS n, sum(bytes) AS bytes FROM counts_of_deliveries GROUP BY ALL""",
+    "hours": f"""
+        SELECT {_PAIR}, type, hour, outcome, sum(n) AS n FROM counts_of_deliveries GROUP BY ALL""",
+    **{f"latencies_{leg}": _percentiles(f"histogram_{leg}") for leg in _LEGS},
 }
 """By step, its query; the results of earlier steps are views of these names."""
+_RECONCILING: Final = frozenset({"balance", "pairs", "hours", *(f"latencies_{leg}" for leg in _LEGS)})
+"""The steps that read no ledger: the audit's stage after the cells."""
 
 
 def main() -> None:
@@ -104,14 +124,15 @@ def _measure(lake: Path, deliveries: int, options: argparse.Namespace) -> dict[s
             stages = audit(own_session(spark), request, clock=SystemClock()).report.work.stages
         with open_session(options.master, app="bench", memory=options.memory, conf=_WRAP) as spark:
             steps = _run_steps(spark, lake, Path(folder), deliveries)
-    read = [name for name in steps if name != "balance"]
     figures = {f"sql_{name}_s": seconds for name, seconds in steps.items()}
     figures |= {f"python_{name.replace(' ', '_')}_s": seconds for name, seconds in stages.items()}
-    sums = sum(steps[name] for name in read)
+    sums = sum(seconds for name, seconds in steps.items() if name not in _RECONCILING)
+    reconciling = sum(steps[name] for name in _RECONCILING)
     return figures | {
         "sql_cells_s": round(sums, 2),
         "cells_sql_to_python": round(sums / stages["cells"], 2),
-        "balance_sql_to_python": round(steps["balance"] / stages["balance"], 2),
+        "sql_reconciling_s": round(reconciling, 2),
+        "reconciling_sql_to_python": round(reconciling / stages["balance"], 2),
     }
 
 
