@@ -301,9 +301,9 @@ def add_up(bodies: Sequence[str], grain: Grain, totals: dict[int, int], *, since
     add_places(*places_of(bodies, grain, since), totals)
 
 
-def add_places(keys: Iterable[int], prints: Iterable[int], totals: dict[int, int]) -> None:
+def add_places(keys: Iterable[int], fingerprints: Iterable[int], totals: dict[int, int]) -> None:
     """Add events to `totals`, given as the two columns of `places_of`."""
-    for key, number in zip(keys, prints, strict=True):
+    for key, number in zip(keys, fingerprints, strict=True):
         if key > LATE:
             totals[key] = totals.get(key, 0) + number + _ONE
 
@@ -332,9 +332,9 @@ def sum_in(total: int) -> int:
     return total & _MASK
 
 
-def total_of(prints: Iterable[int]) -> int:
+def total_of(fingerprints: Iterable[int]) -> int:
     """Return the total of some fingerprints: their count and their sum in one number."""
-    return sum(_ONE | (number & _MASK) for number in prints)
+    return sum(_ONE | (number & _MASK) for number in fingerprints)
 
 
 def minus(one: int, other: int) -> int:
@@ -367,7 +367,7 @@ def coarser(totals: Mapping[int, int], grain: Grain) -> Grain:
 def show_sums(totals: Mapping[int, int], grain: Grain, upto: int | None) -> Sums:
     """Return the answer with these totals by bucket key; `upto` becomes its `next`."""
     return Sums(
-        tuple([(*grain.bucket(key), count_in(total), show_print(total)) for key, total in totals.items()]), upto
+        tuple([(*grain.bucket(key), count_in(total), show_fingerprint(total)) for key, total in totals.items()]), upto
     )
 
 
@@ -379,6 +379,6 @@ def read_sums(sums: Sums, fine: Grain, coarse: Grain, totals: dict[int, int]) ->
         totals[key] = totals.get(key, 0) + count * _ONE + int(digits, 16)
 
 
-def show_print(number: int) -> str:
+def show_fingerprint(number: int) -> str:
     """Return a fingerprint, or the sum in a total, as 16 hexadecimal digits."""
     return f"{number & _MASK:016x}"

@@ -32,7 +32,7 @@ from federation.compare import (
     SumsQuery,
     encode_reply,
     read_question,
-    show_print,
+    show_fingerprint,
     show_sums,
 )
 from federation.errors import OtherHistory, TooManyQueries
@@ -113,7 +113,7 @@ class Questions:
             found = await self._log.database.read(
                 list_step, self._topic_id, after, question.upto, chosen, question.grain, keys
             )
-            events.extend(ListedEvent(held.event_id, show_print(held.fingerprint)) for held in found.held)
+            events.extend(ListedEvent(held.event_id, show_fingerprint(held.fingerprint)) for held in found.held)
             size += sum(len(held.event_id) for held in found.held)
             return found.upto
 

@@ -22,7 +22,7 @@ from federation.compare import (
     KnownEvents,
     KnownQuery,
     minus,
-    show_print,
+    show_fingerprint,
     total_of,
 )
 
@@ -101,7 +101,7 @@ class Resolver:
             number=self._number,
         )
         self._at, self._number = found.upto, found.number
-        self._ours |= {(record.event_id, show_print(record.fingerprint)): record for record in found.held}
+        self._ours |= {(record.event_id, show_fingerprint(record.fingerprint)): record for record in found.held}
         await rest(self._clock.sleep, self._clock.monotonic() - begun)
 
     async def _list_theirs(self, asker: Asker) -> None:
@@ -167,7 +167,7 @@ class Resolver:
         """
         question = KnownQuery(
             ids=tuple(record.event_id for record in some),
-            fingerprints=tuple(show_print(record.fingerprint) for record in some),
+            fingerprints=tuple(show_fingerprint(record.fingerprint) for record in some),
         )
         known = await asker.ask(question, KnownEvents)
         other = [some[at] for at in sorted(set(known.other)) if at < len(some)]

@@ -20,7 +20,7 @@ from eventd.log.core.values import Record
 from eventd.log.delivery.evidence import read_proof
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
-from federation.compare import LATE, Grain, add_places, places_of, show_print
+from federation.compare import LATE, Grain, add_places, places_of, show_fingerprint
 from federation.digest import fingerprint
 from federation.event import read_outlines
 from federation.selector import Selector
@@ -149,7 +149,7 @@ def sum_step(
     for columns in _columns(conn, plan, after, until, chosen):
         kept = _keep(columns, left_out, reasons)
         located = _locate(kept, grain, chosen.since)
-        add_places(located.keys, located.prints, totals)
+        add_places(located.keys, located.fingerprints, totals)
         records += len(located.keys)
     return DigestStep(plan.upto, records, reasons)
 
@@ -202,7 +202,7 @@ def list_step(
             if key in keys or (late and key < LATE):
                 position = located.positions[at]
                 seq, event_id = position + columns.shift, located.ids[at]
-                held.append(ListedRecord(number + at, position, seq, event_id, key, located.prints[at]))
+                held.append(ListedRecord(number + at, position, seq, event_id, key, located.fingerprints[at]))
         number += len(located.keys)
     return RecordList(held, plan.upto, number)
 
@@ -213,7 +213,7 @@ class _Located(NamedTuple):
     positions: Sequence[int]
     ids: Sequence[str]
     keys: Sequence[int]
-    prints: Sequence[int]
+    fingerprints: Sequence[int]
 
 
 def _locate(columns: Columns, grain: Grain, since: int | None) -> _Located:
@@ -298,7 +298,7 @@ def read_prints(conn: Connection, positions: Iterable[int | None]) -> dict[int |
     """Return the fingerprints of the events still stored at these positions, as hexadecimal digits, by position."""
     wanted = [position for position in positions if position is not None]
     found = (pick_readable(block, places) for block, places in blocks_at(conn, wanted))
-    return {record.position: show_print(fingerprint(record.body)) for records in found for record in records}
+    return {record.position: show_fingerprint(fingerprint(record.body)) for records in found for record in records}
 
 
 def oldest_kept(conn: Connection, topic_id: int, now: int) -> int | None:

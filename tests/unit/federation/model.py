@@ -26,7 +26,7 @@ from federation.compare import (
     encode_reply,
     places_of,
     read_question,
-    show_print,
+    show_fingerprint,
     show_sums,
 )
 from federation.errors import BatchConflict, Conflict, MessageError
@@ -101,7 +101,9 @@ def _reply(question: Question, events: list[dict[str, Any]]) -> dict[str, Any]:
         keys = {question.grain.key(bucket) for bucket in question.buckets}
         places, numbers = places_of([event["event"] for event in events], question.grain)
         held = zip(events, places, numbers, strict=True)
-        found = Ids(tuple(ListedEvent(event["id"], show_print(number)) for event, key, number in held if key in keys))
+        found = Ids(
+            tuple(ListedEvent(event["id"], show_fingerprint(number)) for event, key, number in held if key in keys)
+        )
     answer: dict[str, Any] = json.loads(encode_reply(found))
     return answer
 

@@ -37,7 +37,7 @@ from federation.compare import (
     read_question,
     read_reply,
     read_sums,
-    show_print,
+    show_fingerprint,
     show_sums,
     sum_in,
     total_of,
@@ -110,7 +110,7 @@ def test_every_event_is_found_in_the_bucket_it_was_counted_in() -> None:
 def test_times_before_1970_have_their_slots() -> None:
     text = encode(event("old", observed=-61 * SECOND)).decode()
     assert minute_of(text) == -2
-    assert told(summed([text], Grain(3, 1)), Grain(3, 1)) == {(-1, 0, 1, show_print(fingerprint(text)))}
+    assert told(summed([text], Grain(3, 1)), Grain(3, 1)) == {(-1, 0, 1, show_fingerprint(fingerprint(text)))}
 
 
 def test_what_was_observed_too_early_is_in_no_bucket() -> None:

@@ -26,7 +26,7 @@ from eventd.log.delivery.digests import (
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.store.engine.database import Connection
 from eventd.testing import NOW, draft
-from federation.compare import Grain, PathFilter, minute_of, places_of, show_print, total_of
+from federation.compare import Grain, PathFilter, minute_of, places_of, show_fingerprint, total_of
 from federation.digest import fingerprint
 from federation.event import format_time
 from federation.peers import SECOND
@@ -167,7 +167,7 @@ async def test_fingerprints_are_those_of_the_records_that_are_left(log: EventLog
     topic = await log.topic("group:g")
     records = await _append(log, topic, [[draft("e1")], [draft("e2")]])
     prints = await log.database.read(read_prints, [records[1].position, None, 99])
-    assert prints == {records[1].position: show_print(fingerprint(records[1].body))}
+    assert prints == {records[1].position: show_fingerprint(fingerprint(records[1].body))}
 
 
 async def test_the_oldest_record_is_told_once_retention_has_removed_some(log: EventLog) -> None:
