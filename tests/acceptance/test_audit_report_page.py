@@ -62,7 +62,7 @@ async def test_the_verdict_is_the_first_thing_and_can_be_seen_at_once(page: Tab,
     words, bottom = await page.eval(
         "(h => [h.innerText, h.getBoundingClientRect().bottom])(document.querySelector('h1'))"
     )
-    assert words.startswith("9,999,997 of 10,000,000 deliveries proven; 3 missing")
+    assert words.startswith("9,999,997 of 10,000,000 delivered; 3 missing")
     assert bottom < 300
     order = await page.eval("[...document.querySelectorAll('h2')].map(h => h.innerText)")
     assert order[:3] == ["Findings", "Unproven", "Deliveries by source and peer"]

@@ -132,7 +132,7 @@ def _measure(lake: Path, deliveries: int, options: argparse.Namespace) -> dict[s
         "sql_cells_s": round(sums, 2),
         "cells_sql_to_python": round(sums / stages["cells"], 2),
         "sql_reconciling_s": round(reconciling, 2),
-        "reconciling_sql_to_python": round(reconciling / stages["balance"], 2),
+        "reconciling_sql_to_python": round(reconciling / stages["reconcile"], 2),
     }
 
 

@@ -78,7 +78,7 @@ def three_missing() -> Report:
         for n, f in enumerate(findings)
     )
     words = (
-        "9,999,997 of 10,000,000 deliveries proven; 3 missing: 2 from amsterdam to cork, 1 from dakar to berlin.",
+        "9,999,997 of 10,000,000 delivered; 3 missing: 2 from amsterdam to cork, 1 from dakar to berlin.",
         "Nothing is pending, and the ledgers of all 5 nodes reach beyond the period.",
     )
     totals = {"by_kind": {"missing": 3}, "findings": 2}
@@ -211,9 +211,9 @@ def everything_broken() -> Report:
         Slo(verdict="missed", reason="900 took longer than 3m0s", late=900),
     )
     away.skew = Skew(ms=40_012.0, error_ms=3.1, moved_ms=900.0)
-    away.proof = "claims"
+    away.proof, away.claimed = "claims", away.delivered
     words = (
-        "304,999 of 360,000 deliveries proven; 55,001 missing: all from east to west.",
+        "304,999 of 360,000 delivered; 55,001 missing: all from east to west.",
         "30,000 more cannot be judged: a segment of south cannot be trusted.",
         "Books disagree about 2, 3 have no origin, 1 went in a loop, 5 were delivered twice.",
     )
@@ -301,7 +301,7 @@ def one_node() -> Report:
     )
     one.notes = ("the ledgers of far are not in this lake",)
     words = (
-        "12,345 of 12,345 deliveries proven.",
+        "12,345 of 12,345 delivered.",
         "Some pairs are unproven: their ledgers do not reach far enough.",
     )
     made = report(("alone",), [one], verdict="unproven", headline=words)
@@ -314,10 +314,12 @@ def callbacks() -> Report:
     for source in ("left", "right"):
         one = pair(random.Random(9), source, "left/callback:hook", 5_000)
         one.receiver, one.proof, one.senders, one.skew = "callback", "claims", ("left",), None
+        one.claimed = one.delivered
         one.latencies = replace(one.latencies, peer_recorded=Latency(), whole=Latency())
         pairs.append(one)
     answers = Receipts(algorithm="callback", count=10_000, proves_to_others=False, note="the endpoint signs no receipt")
-    return replace(report(("left", "right"), pairs), receipts=(WITNESSED, answers))
+    words = ("20,000 of 20,000 delivered, 10,000 of them by the sender's claim alone.", "All ledgers agree.")
+    return replace(report(("left", "right"), pairs, headline=words), receipts=(WITNESSED, answers))
 
 
 def unproven() -> Report:
@@ -326,7 +328,7 @@ def unproven() -> Report:
     pairs[0].unproven, pairs[0].delivered, pairs[0].completeness = 1_200, 3_800, None
     pairs[0].notes = ("the ledgers of right end at 2026-11-20 10:12:00 UTC, 1 h 48 min before those of left",)
     pairs[0].slo = Slo(verdict="unproven", reason="1,200 events cannot be judged")
-    words = ("8,800 of 10,000 deliveries proven; 1,200 cannot be judged, and nothing is known to be missing.",)
+    words = ("8,800 of 10,000 delivered; 1,200 cannot be judged, and nothing is known to be missing.",)
     trouble = Limitation(
         kind="behind", where="right", message="its ledgers end at 10:12:00", hint="look at routerctl lake status there"
     )
@@ -397,7 +399,7 @@ def known_findings() -> Report:
 def in_berlin() -> Report:
     """Return a report with times in Berlin, an altered event with its evidence, receipts, a notice, and late claims."""
     pairs = mesh(("left", "right"), 5_000)
-    pairs[0].proven_until, pairs[0].receipts_after, pairs[0].claims_after = at(5.9), 12, 3
+    pairs[0].proven_until, pairs[0].receipts_after, pairs[0].claims_after, pairs[0].claimed = at(5.9), 12, 3, 3
     proof = EventEvidence(
         id=event_id(7),
         sender="left",
@@ -409,7 +411,7 @@ def in_berlin() -> Report:
     )
     changed = Finding(Kind.ALTERED, "edge", "left", "right", 7, 7, (event_id(7),), "other bytes", evidence=(proof,))
     words = (
-        "10,000 of 10,000 deliveries proven; 1 finding: 1 altered.",
+        "10,000 of 10,000 delivered, 3 of them by the sender's claim alone; 1 finding: 1 altered.",
         "The ledgers of all nodes are complete until 2026-11-20 11:54:00 UTC, 18 min before this report.",
     )
     made = report(("left", "right"), pairs, verdict="incomplete", headline=words, findings=(changed,))

@@ -152,14 +152,14 @@ def report(names: Sequence[str], pairs: Sequence[Pair], **fields: object) -> Rep
     )
     for one in pairs:
         for key, value in asdict(one).items():
-            if key in Figures.__struct_fields__ and key != "completeness":
+            if key in (*Figures.__struct_fields__, "claimed") and key != "completeness":
                 setattr(totals, key, getattr(totals, key) + value)
     due = totals.delivered + totals.missing + totals.disputed + totals.unproven
     totals.completeness = 100.0 * totals.delivered / due if due and not totals.unproven else None
     base = Report(
         made_at=at(6.2),
         verdict="complete",
-        headline=(f"{totals.delivered:,} of {due:,} deliveries proven; nothing is missing.",),
+        headline=(f"{totals.delivered:,} of {due:,} delivered; nothing is missing.",),
         lake=Lake(url="s3://audit/lake", segments=1_204, rows=totals.deliveries * 2, bytes=1_288_490_188, schema=1),
         period=Period(first=at(), last=at(5.99)),
         settings=Settings(slo={"": {"warn": 60, "fail": 180}}, master="local[*]"),
@@ -176,7 +176,10 @@ def report(names: Sequence[str], pairs: Sequence[Pair], **fields: object) -> Rep
         ),
         receipts=(WITNESSED,),
         work=Work(
-            segments_read=1_204, rows_read=totals.deliveries * 2, seconds=71.4, stages={"cells": 52.0, "balance": 11.2}
+            segments_read=1_204,
+            rows_read=totals.deliveries * 2,
+            seconds=71.4,
+            stages={"cells": 52.0, "reconcile": 11.2},
         ),
     )
     return replace(base, **fields)

@@ -89,13 +89,13 @@ def evidence_of(
 ) -> Evidence:
     """Return the evidence of the rows of an event at its source and at the peer, and of its delivery by `sender`."""
     known = next((row for row in (source, delivery, peer) if row is not None), None)
-    prints = tuple("" if row is None else hexadecimal(row.fingerprint) for row in (source or delivery, peer))
+    fingerprints = tuple("" if row is None else hexadecimal(row.fingerprint) for row in (source or delivery, peer))
     return Evidence(
         sender=delivery.node if delivery is not None else sender,
         at=0 if known is None else known.event_at,
         batch="" if delivery is None else delivery.batch_id,
         receipt_digest="" if delivery is None else delivery.receipt_digest,
         key_id="" if delivery is None else delivery.key_id,
-        fingerprints=prints if any(prints) else (),
+        fingerprints=fingerprints if any(fingerprints) else (),
         values=values,
     )

@@ -187,7 +187,7 @@ def _notes(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> Iterator
         elif reason := coverage.damage_of(node):
             yield reason
     if not coverage.has_ledgers(key.source):
-        yield f"{key.source} has no readable state in this lake: its events are proven by other nodes only"
+        yield f"{key.source} has no readable state in this lake: its events are known from other nodes only"
     elif coverage.ends_before(key.source):
         end = format_time(coverage.until[key.source])
         yield f"the ledgers of {key.source} end at {end}, before the requested period"
@@ -312,6 +312,7 @@ def make_totals(results: StageResults, pairs: Sequence[Pair]) -> Totals:
         findings=len(results.findings),
         by_kind=dict(kinds),
         bytes=sum(pair.bytes for pair in pairs),
+        claimed=sum(pair.claimed for pair in pairs),
         # A delivery to a peer without a link is also a repetition, but belongs to no pair.
         duplicates=sum(change["duplicates"] for change in results.comparison.changes.values()),
     )

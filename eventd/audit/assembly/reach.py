@@ -15,19 +15,25 @@ from eventd.audit.coverage.receipt_links import LinkKey
 from eventd.audit.report.figures import moment, span
 from eventd.audit.report.report import Pair
 from eventd.audit.segments.row_marks import PairKey
+from eventd.audit.verdicts.pair_figures import UNSEEN
 from eventd.runtime.clock import SECOND
 from eventd.text.plural import counted
 from federation.event import format_time
 
 BOOKS: Final = "books"
-"""The proof of a delivery by the ledger of its peer."""
+"""The value of `proof` for the ledger of the peer."""
 CLAIMS: Final = "claims"
-"""The proof of a delivery by the ledger of its sender alone."""
+"""The value of `proof` for the ledger of the sender alone."""
 
 
 def add_reach(results: StageResults, pairs: Sequence[Pair]) -> None:
-    """Set, of the pairs whose proof is the peer's ledger, how far it reaches, and what proves later deliveries."""
+    """Set how many deliveries of each pair only the sender claims.
+
+    Of pairs whose proof is the peer's ledger, also set how far it reaches, and what proves later deliveries.
+    """
     for pair in pairs:
+        if pair.proof == CLAIMS:
+            pair.claimed = pair.delivered
         if pair.proof != BOOKS:
             continue
         until = results.coverage.proven_until((pair.source, *pair.senders, pair.peer))
@@ -35,6 +41,8 @@ def add_reach(results: StageResults, pairs: Sequence[Pair]) -> None:
         later = _later(results, pair)
         pair.receipts_after = min(later["receipts"], pair.delivered)
         pair.claims_after = min(later["claims"], pair.delivered - pair.receipts_after)
+        earlier = results.changes.get(PairKey(pair.group, pair.source, pair.peer), Counter())[UNSEEN]
+        pair.claimed = min(pair.claims_after + earlier, pair.delivered - pair.receipts_after)
 
 
 def _later(results: StageResults, pair: Pair) -> Counter[str]:
@@ -65,6 +73,4 @@ def words_of_reach(results: StageResults, pairs: Sequence[Pair], now: int) -> It
         if number
     ]
     if proofs:
-        yield f"Proven after the end of the peer's ledger: {', '.join(proofs)}."
-    if claims := sum(pair.delivered for pair in pairs if pair.proof == CLAIMS):
-        yield f"{counted(claims, 'delivery is', 'deliveries are')} known by the sender's claim alone."
+        yield f"After the end of the peer's ledger: {', '.join(proofs)}."

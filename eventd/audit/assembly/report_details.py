@@ -188,7 +188,7 @@ def make_limitations(results: StageResults) -> list[Limitation]:
             kind="no books",
             where=node,
             message=f"{node} {role} and has no ledgers with a readable state in this lake: "
-            "its side is proven by other nodes only",
+            "its side is known from other nodes only",
             hint="let it ship its ledgers to the lake",
         )
         for node, role in dict.fromkeys(missing)
@@ -250,7 +250,7 @@ def headline(
     due = totals.delivered + totals.missing + totals.disputed + totals.unproven
     if not (totals.expected or findings or sure):
         return ("Nothing to reconcile: the ledgers in the lake expect no delivery in that period.", *doubts)
-    first = f"{totals.delivered:,} of {due:,} deliveries proven"
+    first = f"{totals.delivered:,} of {due:,} delivered{_claimed(totals)}"
     if totals.missing:
         first += f"; {totals.missing:,} missing: {_pairs_missing_most(findings)}"
     elif findings:
@@ -301,6 +301,14 @@ def _pairs_missing_most(findings: Iterable[Finding]) -> str:
     shown = [f"{n:,} from {source} to {peer}" for (source, peer), n in missing.most_common(3)]
     more = len(missing) - len(shown)
     return ", ".join([*shown, *([f"and {counted(more, 'more pair')}"] if more > 0 else [])])
+
+
+def _claimed(totals: Totals) -> str:
+    """Return how many deliveries are claims, as a part of a sentence; empty if none is."""
+    if not totals.claimed:
+        return ""
+    number = "all" if totals.claimed == totals.delivered else f"{totals.claimed:,}"
+    return f", {number} of them by the sender's claim alone"
 
 
 def _kinds(totals: Totals) -> str:

@@ -48,7 +48,7 @@ def schemas() -> dict[str, Any]:
                 ("state", text),
                 ("proof", text),
                 ("proven_until", pa.timestamp("us", tz="UTC")),
-                *((name, number) for name in ("receipts_after", "claims_after")),
+                *((name, number) for name in ("receipts_after", "claims_after", "claimed")),
                 ("lag", real),
                 *attempts,
                 *spread,
@@ -147,7 +147,7 @@ def _finding(finding: Finding) -> list[dict[str, Any]]:
 def _pair(pair: Pair) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(pair, name) for name in ("group", "source", "peer", *_COUNTS, "completeness")}
     row |= {"senders": list(pair.senders), "state": pair.state, "proof": pair.proof, "lag": pair.lag}
-    row |= {name: getattr(pair, name) for name in ("proven_until", "receipts_after", "claims_after")}
+    row |= {name: getattr(pair, name) for name in ("proven_until", "receipts_after", "claims_after", "claimed")}
     row |= {"attempts_p50": pair.attempts.p50, "attempts_p95": pair.attempts.p95}
     for leg in _LEGS:
         latency = getattr(pair.latencies, leg)

@@ -24,7 +24,8 @@ from eventd.lake.schema import Ledger
 from eventd.text.plural import counted
 from federation.event import format_time
 
-_ENDLESS: Final = 1 << 62
+_END_OF_TIME: Final = 1 << 62
+"""A time after all others, in microseconds."""
 
 
 class Promise(msgspec.Struct, frozen=True):
@@ -43,7 +44,6 @@ class Promise(msgspec.Struct, frozen=True):
 class Rollback(NamedTuple):
     """The numbers in (after, upto] of a ledger, which are not in the lake, and the proof that they should be."""
 
-    owner: NodeEpoch
     book: Ledger
     after: int
     upto: int
@@ -125,11 +125,11 @@ def find_rollbacks(
         reach = _end_of(state, Ledger.EVENTS)
         if state.head > reach:
             proof = f"the same state says that the log had reached position {state.head:,}"
-            made.found[owner].append(Rollback(owner, Ledger.EVENTS, reach, state.head, proof))
+            made.found[owner].append(Rollback(Ledger.EVENTS, reach, state.head, proof))
         proofs = [*_named_positions(owner, state, reach, summaries, coverage)]
         end = ends[owner.node, Ledger.EVENTS]
         proofs += _stored_events(state, reach, end, summaries.get(owner, ()), coverage)
-        made.found[owner] += [Rollback(owner, Ledger.EVENTS, reach, upto, proof) for upto, proof in proofs]
+        made.found[owner] += [Rollback(Ledger.EVENTS, reach, upto, proof) for upto, proof in proofs]
     made.found = {owner: each for owner, each in made.found.items() if each}
     return made
 
@@ -169,7 +169,7 @@ def add_unknown_batches(
         proof = f"receipts that {senders} keeps count {batches} with {counted(lost, 'event')}"
         upto = after + (lost if book is Ledger.EVENTS else len(rows))
         owner = NodeEpoch(state.node, state.epoch)
-        made.found.setdefault(owner, []).append(Rollback(owner, book, after, upto, proof))
+        made.found.setdefault(owner, []).append(Rollback(book, after, upto, proof))
     return rest
 
 
@@ -190,7 +190,7 @@ def add_uneven_batches(made: Rollbacks, uneven: Iterable[Mapping[str, Any]], sur
     for owner, numbers in late.items():
         after = _end_of(states[owner], Ledger.DELIVERIES)
         proof = f"its own receipts count events of {counted(len(numbers), 'later batch', 'later batches')}"
-        made.found.setdefault(owner, []).append(Rollback(owner, Ledger.DELIVERIES, after, max(numbers), proof))
+        made.found.setdefault(owner, []).append(Rollback(Ledger.DELIVERIES, after, max(numbers), proof))
 
 
 def _end_of(state: NodeState, book: Ledger) -> int:
@@ -245,10 +245,10 @@ def _compare(made: Rollbacks, promise: Promise, states: Mapping[NodeEpoch, NodeS
         reach = state.segments.get(book)
         upto, there = promise.ends.get(book.value, 0), 0 if reach is None else reach.upto
         if there < upto:
-            made.found[owner].append(Rollback(owner, book, there, upto, proof.format(upto)))
+            made.found[owner].append(Rollback(book, there, upto, proof.format(upto)))
     if state.head < promise.head and owner not in made.found:
         words = f"an earlier audit saw the log end at {promise.head:,} ({format_time(promise.at)})"
-        made.found[owner].append(Rollback(owner, Ledger.EVENTS, state.head, promise.head, words))
+        made.found[owner].append(Rollback(Ledger.EVENTS, state.head, promise.head, words))
 
 
 def _is_past(survey: Survey, promise: Promise) -> bool:
@@ -296,7 +296,7 @@ def _latest(coverage: Coverage, by: str, node: str, at: int) -> int:
     if by == node:
         return at
     if not coverage.plan.clocks.get((by, node)):
-        return _ENDLESS
+        return _END_OF_TIME
     return coverage.peer_times(by, node, (at, at))[1] + coverage.margin
 
 
@@ -307,4 +307,4 @@ def add_blind_spots(coverage: Coverage, survey: Survey, rollbacks: Rollbacks) ->
         for book in dict.fromkeys(one.book for one in each):
             since = ends[owner.node, book]
             why = f"the end of the {book} of {owner.node} was removed"
-            coverage.blind_spots[owner.node, book].append(BlindSpot(times=(since, _ENDLESS), why=why))
+            coverage.blind_spots[owner.node, book].append(BlindSpot(times=(since, _END_OF_TIME), why=why))

@@ -27,7 +27,7 @@ _MISSED: Final = 3
 _NOTABLE: Final = 60 * SECOND
 """The error of a clock from which on it is mentioned (microseconds)."""
 
-Kind = Literal["silent", "behind", "clock", "state"]
+SilenceKind = Literal["silent", "behind", "clock", "state"]
 Act = Literal["acknowledged", "sent"]
 
 
@@ -61,7 +61,7 @@ class Silence(NamedTuple):
     """
 
     node: str
-    kind: Kind
+    kind: SilenceKind
     covered: int
     reported: int
     age: int
@@ -127,7 +127,7 @@ def _silence(
     covered, reported = state.complete_until, state.as_of - ahead
     age = now - reported
     later = mention if mention is not None and mention.at >= covered else None
-    kind: Kind | None = None
+    kind: SilenceKind | None = None
     if covered > state.as_of:
         kind, covered = "state", 0
     elif state.closed_at:
@@ -156,7 +156,7 @@ def _is_late(mention: Mention | None, covered: int, allowed: int) -> bool:
 _OF_CLOSED: Final = (
     "its last rows were not shipped: start the node once more until it has shipped them, or limit the audit by --to"
 )
-_HINTS: Final[dict[Kind, str]] = {
+_HINTS: Final[dict[SilenceKind, str]] = {
     "silent": "start the node, or see `routerctl lake status` on it; if it is out of service for good, run "
     "`routerctl lake close --node NODE`",
     "behind": "see `routerctl lake status` on the node",

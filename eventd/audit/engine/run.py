@@ -190,7 +190,7 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
         coverage.verified = verified_links(summaries, coverage.with_damage(Ledger.RECEIPTS))
         rollbacks = find_rollbacks(reader.survey, reader.state.promises, summaries, coverage)
         coverage.holes = holes_by_ledger(find_holes(reader.survey, reader.runs, summaries, rollbacks.found))
-    with watch.stage("balance"):
+    with watch.stage("reconcile"):
         parts = reader.reconcile(coverage)
         found = StageResults(
             survey=reader.survey,

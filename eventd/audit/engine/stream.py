@@ -1,5 +1,4 @@
-"""A continuous audit of a lake: it runs again whenever a node has reported.
-It also runs again when no node has reported for as long as a node may be silent.
+"""A continuous audit of a lake: it runs when a node has reported, and when none has for as long as one may be silent.
 
 A batch is an incremental `audit`; its cost depends on the new segments. Spark starts batches, and keeps in a
 checkpoint which node states it has seen. Everything else depends on the lake alone, so a batch that is repeated after a

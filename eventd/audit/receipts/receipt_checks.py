@@ -24,7 +24,7 @@ from federation.wire import Receipt
 ANSWER: Final = "the answer of the peer"
 COPY: Final = "the peer's copy of its answer"
 NO_TEXT: Final = "has no receipt that can be read"
-OTHER_DIGEST: Final = "is not the text that its digest was made of"
+OTHER_TEXT: Final = "is not the text that its digest was made of"
 OTHER_ROW: Final = "differs from its row:"
 RANGE: Final = "range"
 _WORDS: Final = ("node", "peer", "group", "link_epoch", "receipt_digest")
@@ -224,7 +224,7 @@ def _fault_of(row: _ReceiptRow, terms: ReceiptTerms, count: ReceiptCount) -> str
     digest = hashlib.sha256(data)
     named = stored.headers.get("content-digest", "")
     if digest.hexdigest() != row.digest or b64encode(digest.digest()).decode() not in named:
-        return f"{ANSWER} {OTHER_DIGEST}"
+        return f"{ANSWER} {OTHER_TEXT}"
     if found != row.stated or not _reaches(body, row):
         return f"{ANSWER} {OTHER_ROW} {_differences(found, row.stated) or RANGE}"
     signed = stored.headers.get("signature-input", "")
@@ -249,7 +249,7 @@ def _fault_of_copy(row: _ReceiptRow) -> str:
     except _UNREADABLE:
         return f"{COPY} {NO_TEXT}"
     if hashlib.sha256(row.text.encode()).hexdigest() != row.digest:
-        return f"{COPY} {OTHER_DIGEST}"
+        return f"{COPY} {OTHER_TEXT}"
     if found == row.stated and _reaches(body, row):
         return ""
     return f"{COPY} {OTHER_ROW} {_differences(found, row.stated) or RANGE}"

@@ -24,9 +24,11 @@ class Kind(StrEnum):
     ERASED = "erased"  # a node recorded the row, and no segment holds it
     ALTERED = "altered"  # one id with two contents, or a row that is not what its digest says
     DUPLICATE = "duplicate"  # delivered more than once by one sender to one peer
-    FORGED = "forged"  # held by the peer but never recorded by its source; or a receipt that the peer never gave
+    # held by the peer but never recorded by its source; or a receipt that the peer never gave, or that was edited
+    FORGED = "forged"
     LOOP = "loop"  # delivered to its own source, or to one peer by two senders
-    DISAGREEMENT = "disagreement"  # the ledger of one side has the delivery, the other's does not
+    # the ledger of one side has the delivery, the other's does not; two receipts of a batch; or a false expiry
+    DISAGREEMENT = "disagreement"
     CORRUPT = "corrupt"  # a corrupt segment
     ROLLED_BACK = "rolled_back"  # the ledgers of a node end before a place that they had reached already
     EPOCH = "epoch"  # the ledgers of a node have a second epoch

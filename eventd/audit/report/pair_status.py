@@ -12,7 +12,7 @@ from eventd.audit.report.report import Figures, Pair, Report, Work
 from eventd.text.plural import counted
 
 State = Literal["good", "bad", "open", "none"]
-"""Proven, wrong, pending or unknown."""
+"""Delivered, wrong, pending or unknown."""
 
 SIGNS: dict[State, str] = {"good": "✓", "bad": "✕", "open": "○", "none": "?"}
 VERDICTS: dict[str, State] = {"complete": "good", "incomplete": "bad", "unproven": "none"}
@@ -30,18 +30,20 @@ MEANINGS: dict[Kind, tuple[str, str]] = {
     Kind.DUPLICATE: ("Delivered twice", "Delivered more than once by one sender to one peer."),
     Kind.FORGED: (
         "Without an origin",
-        "Held by the peer though its source never recorded it, or proven by a receipt that the peer never gave.",
+        "Held by the peer though its source never recorded it, or with a receipt that the peer never gave, or that is "
+        "not what its digest, its row or its signature says.",
     ),
     Kind.LOOP: ("In a loop", "Delivered to its own source, or to one peer by two senders."),
     Kind.DISAGREEMENT: (
         "Ledgers that disagree",
-        "The ledger of one side has the delivery, the other's does not.",
+        "The ledger of one side has the delivery, the other's does not; the two have different receipts of a batch; or "
+        "an event that never expires is said to have expired.",
     ),
     Kind.CORRUPT: ("Corrupt segments", "The events in them are unproven, and never count as complete."),
     Kind.ROLLED_BACK: (
         "Ledgers rolled back",
-        "The ledgers of a node end before a place that they had reached already, as an earlier audit or another node "
-        "shows.",
+        "The ledgers of a node end before a place that they had reached already, as an earlier audit, another node, or "
+        "the node's own state or ledgers show.",
     ),
     Kind.EPOCH: ("Changes of epoch", "A node's log began a new epoch, or two nodes use one name."),
 }
@@ -72,12 +74,12 @@ PROOFS = {
 """The evidence of deliveries, `Pair.proof`, in words. `books` is the value for ledgers; `callback` stands for `claims`
 if the receiver is one."""
 
-PairKey = tuple[str, str, str]
+PairName = tuple[str, str, str]
 """Group, source and peer."""
 
 
 class PairStatus(NamedTuple):
-    """The status of a pair: state, proven share, and a word beside it (the lag, the link's state, or the problem)."""
+    """The status of a pair: state, delivered share, and a word beside it: the lag, the link's state or the problem."""
 
     state: State
     share: str
@@ -95,18 +97,18 @@ def due(figures: Figures) -> int:
 
 
 def share_of(figures: Figures, *, exact: bool = False) -> str:
-    """Format the proven share of due deliveries; `?` instead of 100 % or a dash if `completeness` is None."""
+    """Format the delivered share of due deliveries; `?` instead of 100 % or a dash if `completeness` is None."""
     share = percent(figures.delivered, due(figures), exact=exact)
     return "?" if figures.completeness is None and figures.delivered == due(figures) else share
 
 
-def pair_key(pair: Pair) -> PairKey:
+def pair_name(pair: Pair) -> PairName:
     return (pair.group, pair.source, pair.peer)
 
 
-def findings_by_pair(findings: Iterable[Finding]) -> dict[PairKey, Counter[Kind]]:
+def findings_by_pair(findings: Iterable[Finding]) -> dict[PairName, Counter[Kind]]:
     """Return the number of discrepancies of each pair, by kind."""
-    found: dict[PairKey, Counter[Kind]] = defaultdict(Counter)
+    found: dict[PairName, Counter[Kind]] = defaultdict(Counter)
     for finding in findings:
         found[finding.group, finding.source, finding.peer][finding.kind] += finding.events
     return found
@@ -133,7 +135,7 @@ def statuses(report: Report, group: str) -> dict[tuple[str, str], PairStatus]:
         for (of, source, peer), kinds in found.items()
         if of == group and peer
     }
-    by_pair.update({(p.source, p.peer): status_of(p, found[pair_key(p)]) for p in report.pairs if p.group == group})
+    by_pair.update({(p.source, p.peer): status_of(p, found[pair_name(p)]) for p in report.pairs if p.group == group})
     return by_pair
 
 
@@ -178,12 +180,12 @@ def groups(report: Report) -> list[str]:
 
 
 def worst_first(report: Report) -> list[Pair]:
-    """Return all pairs: wrong ones first, then unproven, waiting and proven ones, each by most missing events."""
+    """Return all pairs: wrong ones first, then unproven, waiting and delivered ones, each by most missing events."""
     found = findings_by_pair(report.findings)
     rank = {"bad": 0, "none": 1, "open": 2, "good": 3}
 
     def key(pair: Pair) -> tuple[object, ...]:
-        state = status_of(pair, found[pair_key(pair)]).state
-        return (rank[state], -pair.missing, -pair.unproven, -(pair.lag or 0), *map(natural, pair_key(pair)))
+        state = status_of(pair, found[pair_name(pair)]).state
+        return (rank[state], -pair.missing, -pair.unproven, -(pair.lag or 0), *map(natural, pair_name(pair)))
 
     return sorted(report.pairs, key=key)

@@ -25,8 +25,9 @@ class Figures(msgspec.Struct, kw_only=True):
 
     expected = delivered + expired + in_path + dead_lettered + pending + missing + disputed + unproven. `delivered`
     counts an event once however often it was sent; `disputed` events are delivered by the ledger of one side only.
-    `completeness` is the proven share, in percent, of due deliveries (expected without expired, in_path, dead_lettered,
-    pending), rounded down to four decimals, 100 if none is due; None if the ledgers do not reach far enough.
+    `completeness` is the delivered share, in percent, of due deliveries (expected without expired, in_path,
+    dead_lettered, pending), rounded down to four decimals, 100 if none is due; None if the ledgers do not reach far
+    enough. It includes deliveries by the sender's claim alone.
     """
 
     expected: int = 0
@@ -52,6 +53,8 @@ class Totals(Figures, kw_only=True):
 
     events: int = 0
     deliveries: int = 0
+    claimed: int = 0
+    """The sum of `claimed` over all pairs."""
     findings: int = 0
     by_kind: dict[str, int] = msgspec.field(default_factory=dict)
     acknowledged: int = 0
@@ -148,13 +151,16 @@ class Pair(Figures, kw_only=True):
     state: str = ""
     """The state of the link in its sender's last report: running, paused, backing-off, blocked, failed."""
     proof: str = ""
-    """The evidence of deliveries: the ledger of the peer (`books`), its `receipts`, or the sender's `claims` alone."""
+    """What proves deliveries: `books`, which stands for the peer's ledger, its `receipts`, or the sender's `claims`."""
     proven_until: str | None = None
-    """Of the proof `books`: up to when the ledgers of the source, the senders and the peer are complete."""
+    """If the peer's ledger is the proof: up to when those of the source, the senders and the peer are complete."""
     receipts_after: int = 0
-    """Of the proof `books`: the deliveries acknowledged after the end of the peer's ledger that its receipts prove."""
+    """The deliveries acknowledged after the end of the peer's ledger that its verified receipts prove."""
     claims_after: int = 0
     """The other deliveries acknowledged after the end of the peer's ledger: the sender's claim alone."""
+    claimed: int = 0
+    """At most how many of the `delivered` events are known by the sender's claim alone: no ledger of the peer holds
+    them, and no proven receipt stands for them."""
     notes: tuple[str, ...] = ()
     """Reasons why deliveries are unproven."""
     receiver: Literal["node", "callback"] = "node"
@@ -388,8 +394,9 @@ class Report(msgspec.Struct, kw_only=True):
     schema: int = SCHEMA
     made_at: str
     verdict: Literal["complete", "incomplete", "unproven"]
-    """complete: all due deliveries are proven, without findings; incomplete: there are findings; unproven: there are no
-    findings, but the ledgers do not reach far enough to prove completeness."""
+    """complete: each due event is delivered, by the ledgers of both ends or, for `totals.claimed` of them, by the
+    sender's claim alone, and there are no findings; incomplete: there are findings; unproven: there are no findings,
+    but the ledgers do not reach far enough to judge each event."""
     headline: tuple[str, ...]
     """The verdict in a few sentences."""
     failed: tuple[str, ...] = ()

@@ -31,7 +31,7 @@ from eventd.text.invisible import printable
 from eventd.text.plural import counted
 
 MOST_FINDINGS = 20
-MOST_IDS = 3
+IDS_OF_FINDING = 3
 MOST_DOUBTS = 8
 MOST_NOTICES = 4
 LONG_WAY = 40
@@ -99,12 +99,12 @@ def _marks(one: Finding) -> str:
 def _range(one: Finding) -> str:
     if not one.last:
         return ""
-    word = "ledger row" if one.kind is Kind.CORRUPT else "seq"
+    word = "ledger row" if one.kind in (Kind.CORRUPT, Kind.ROLLED_BACK) else "seq"
     return f"{word} {one.first:,} · " if one.first == one.last else f"{word}s {one.first:,}-{one.last:,} · "
 
 
 def _ids(one: Finding, zone: tzinfo) -> Iterator[str]:
-    shown = one.ids[:MOST_IDS]
+    shown = one.ids[:IDS_OF_FINDING]
     yield from map(printable, shown)
     if (more := one.events - len(shown)) > 0 and shown:
         yield f"and {more:,} more"
@@ -132,7 +132,7 @@ def _matrix(report: Report, group: str) -> RenderableType:
             continue  # it emits no events
         row = printable(source) if wide else f"{printable(source)} {number}"
         table.add_row(Text(row), *(_cell(by_pair.get((source, peer)), wide=wide) for peer in shown))
-    title = Text(f"group {printable(group)}: a figure is the proven share of due deliveries, in percent", style="dim")
+    title = Text(f"group {printable(group)}: a figure is the delivered share of due events, in percent", style="dim")
     left_out = [Text(f"and {len(names) - MOST_NODES:,} more nodes", style="dim")] if names[MOST_NODES:] else []
     return Group(title, table, *left_out, _legend())
 
@@ -147,7 +147,7 @@ def _cell(status: PairStatus | None, *, wide: bool) -> Text:
 
 def _legend() -> Text:
     words: tuple[tuple[State, str], ...] = (
-        ("good", "proven"),
+        ("good", "delivered"),
         ("bad", "problem"),
         ("open", "pending"),
         ("none", "unproven"),
@@ -189,6 +189,6 @@ def _figures(report: Report) -> str:
     share = share_of(totals, exact=True)
     return (
         f"{counted(len(report.nodes), 'node')}, {counted(totals.events, 'event')}, {totals.delivered:,} of "
-        f"{due(totals):,} deliveries proven ({share}); "
+        f"{due(totals):,} delivered ({share}); "
         f"{counted(work.segments_read, 'segment')} read in {span(work.seconds)}{reused_segments(work)}"
     )

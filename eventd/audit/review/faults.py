@@ -26,8 +26,8 @@ class FaultKey(NamedTuple):
 
 def faults_of(finding: Finding) -> list[FaultKey]:
     """Return the faults of a finding, one for each id in the order of `ids`, or a single one without ids."""
-    prints = {one.id: one.fingerprints for one in finding.evidence} if finding.kind is Kind.ALTERED else {}
+    fingerprints = {one.id: one.fingerprints for one in finding.evidence} if finding.kind is Kind.ALTERED else {}
     head = (finding.kind, finding.group, finding.source, finding.peer)
     if not finding.ids:
-        return [FaultKey(*head, "", finding.first, finding.last, prints.get("", ()))]
-    return [FaultKey(*head, one, 0, 0, prints.get(one, ())) for one in finding.ids]
+        return [FaultKey(*head, "", finding.first, finding.last, fingerprints.get("", ()))]
+    return [FaultKey(*head, one, 0, 0, fingerprints.get(one, ())) for one in finding.ids]

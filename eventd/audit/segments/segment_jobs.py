@@ -92,9 +92,6 @@ class SegmentJobs:
     def __init__(self, jobs: Iterable[SegmentJob]) -> None:
         self._jobs = {job.segment.place.data: msgspec.msgpack.encode(job) for job in jobs}
 
-    def __len__(self) -> int:
-        return len(self._jobs)
-
     def at(self, path: str) -> SegmentJob:
         """Return the job of the segment whose file has this path."""
         return msgspec.msgpack.decode(self._jobs[path], type=SegmentJob)

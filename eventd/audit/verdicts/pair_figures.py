@@ -15,7 +15,7 @@ from eventd.audit.report.report import Attempts, Latency
 from eventd.audit.segments.cells import SLOTS_PER_HOUR, Measure
 from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.verdicts.event_verdicts import judge_records
-from eventd.audit.verdicts.verdicts import DeliveryOutcome, Trail, Verdict
+from eventd.audit.verdicts.verdicts import DeliveryOutcome, Trail, Verdict, is_unseen
 from eventd.lake.layout import MINUTE
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ FOREIGN.
 
 HIDDEN = "hidden"
 """The name of a count beside those of a report: events that are known by their delivery alone, see `Verdict`."""
+UNSEEN = "unseen"
+"""The name of another: delivered events that only the sender's ledger shows, though the peer's had not ended yet."""
 
 
 class HourKey(NamedTuple):
@@ -128,6 +130,8 @@ class RowComparison:
             pair = PairKey(trail.group, trail.source, trail.peer)
             for type, slot, change in _changes(trail, verdict):
                 _add(self.changes[HourKey(pair, type, slot // SLOTS_PER_HOUR)], change)
+            if verdict.outcome is DeliveryOutcome.DELIVERED and is_unseen(trail, coverage):
+                self.changes[HourKey(pair, trail.type, trail.slot // SLOTS_PER_HOUR)][UNSEEN] += 1
             if verdict.outcome is DeliveryOutcome.PENDING and trail.restored:
                 _keep_oldest(self.waiting, pair, OldestPending(trail.restored_at, trail.slot))
             if trail.asked and trail.sent > 1:

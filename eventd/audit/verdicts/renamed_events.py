@@ -32,9 +32,9 @@ def join_renamed(comparison: RowComparison) -> None:
     """Replace the discrepancies of each two halves of one event by one, and correct the counts."""
     alike: dict[tuple[str, str], list[LocatedDiscrepancy]] = defaultdict(list)
     for one in comparison.located:
-        prints = one.discrepancy.evidence.fingerprints
-        if one.discrepancy.kind in HALVES and any(prints):
-            alike[one.discrepancy.peer, prints[0] or prints[-1]].append(one)
+        fingerprints = one.discrepancy.evidence.fingerprints
+        if one.discrepancy.kind in HALVES and any(fingerprints):
+            alike[one.discrepancy.peer, fingerprints[0] or fingerprints[-1]].append(one)
     joined: set[LocatedDiscrepancy] = set()
     made: list[LocatedDiscrepancy] = []
     for same in alike.values():

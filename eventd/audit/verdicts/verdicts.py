@@ -258,6 +258,19 @@ def _is_verified(trail: Trail, coverage: Coverage) -> bool:
     return trail.arrived_at is not None and link in coverage.verified
 
 
+def is_unseen(trail: Trail, coverage: Coverage) -> bool:
+    """Return whether only the sender's ledger shows a delivery, though the peer's ledger had not ended when it began.
+
+    The peer's ledger begins later, for example. `reconcile.latest` counts the deliveries after its end.
+    """
+    if trail.held or trail.source == trail.peer or not coverage.has_ledgers(trail.peer):
+        return False
+    if not trail.sent:  # the delivery is that of another record of the event
+        return True
+    begun, _ = coverage.peer_times(trail.sent_node, trail.peer, (trail.sent_at, trail.sent_at))
+    return begun < coverage.until[trail.peer] and not _is_verified(trail, coverage)
+
+
 def _is_hidden(trail: Trail, coverage: Coverage) -> bool:
     """Return whether the event's row at its sender is in a damaged part, so that what the sender had is not known."""
     if not (trail.sent or trail.expired or trail.in_path or trail.refused):

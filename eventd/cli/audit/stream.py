@@ -92,7 +92,7 @@ _BATCH: tuple[Column, ...] = (
     Column("TIME", moment("time")),
     Column("VERDICT", text("verdict")),
     Column("DELIVERED", lambda row: f"{row['delivered']:,} of {row['expected']:,}"),
-    *(Column(name.upper(), _number(name)) for name in ("missing", "pending", "findings", "final")),
+    *(Column(name.upper(), _number(name)) for name in ("claimed", "missing", "pending", "findings", "final")),
     Column("SECONDS", lambda row: f"{row['seconds']:.1f}"),
 )
 
@@ -113,7 +113,8 @@ class _Listener:
 
     def batch(self, batch: StreamBatch) -> None:
         report = batch.report
-        totals = {name: getattr(report.totals, name) for name in ("delivered", "expected", "missing", "pending")}
+        counted = ("delivered", "claimed", "expected", "missing", "pending")
+        totals = {name: getattr(report.totals, name) for name in counted}
         row = {"time": report.made_at, "verdict": report.verdict, **totals, "findings": report.totals.findings}
         self._show([{**row, "final": batch.final, "seconds": batch.seconds, "failed": list(report.failed)}])
 

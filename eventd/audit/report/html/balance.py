@@ -6,11 +6,12 @@ from collections import Counter
 from typing import Any
 
 from eventd.audit.report.figures import moment, span
-from eventd.audit.report.pair_status import findings_by_pair, pair_key, status_of, worst_first
+from eventd.audit.report.pair_status import findings_by_pair, pair_name, status_of, worst_first
 from eventd.audit.report.report import Pair, Report
 
-_WORDS = {"good": "proven", "open": "pending", "none": "unproven"}
+_WORDS = {"good": "delivered", "open": "pending", "none": "unproven"}
 _COUNTS = {
+    "claimed": "Claimed",
     "missing": "Missing",
     "disputed": "Disputed",
     "unproven": "Unproven",
@@ -29,10 +30,10 @@ def balance(report: Report) -> dict[str, Any] | None:
         return None
     found = findings_by_pair(report.findings)
     counts = [field for field in _COUNTS if any(getattr(pair, field) for pair in report.pairs)]
-    columns = [("From → to", ""), ("State", ""), ("Due", "n"), ("Proven", "n"), ("Share", "n")]
+    columns = [("From → to", ""), ("State", ""), ("Due", "n"), ("Delivered", "n"), ("Share", "n")]
     rows = []
     for pair in worst_first(report):
-        state, _, wrong = status_of(pair, found[pair_key(pair)])
+        state, _, wrong = status_of(pair, found[pair_name(pair)])
         counted = [getattr(pair, field) for field in counts]
         words = _WORDS.get(state, wrong)
         rows.append({"pair": pair, "state": state, "words": words, "counts": counted, "proof": _proof(pair)})

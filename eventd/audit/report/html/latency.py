@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from eventd.audit.report.figures import natural, span
 from eventd.audit.report.html.scales import LogScale, Tick, coordinate
-from eventd.audit.report.pair_status import pair_key
+from eventd.audit.report.pair_status import pair_name
 from eventd.audit.report.report import Bin, Latency, Pair, Report
 
 SMALL_MULTIPLES = 12
@@ -54,7 +54,7 @@ class PairChart(NamedTuple):
 def latencies(report: Report) -> dict[str, Any] | None:
     """Return the template's data for the section of latencies; None if no delivery was measured."""
     measured = sorted(
-        (pair for pair in report.pairs if _longest(pair).bins), key=lambda p: (-(_longest(p).p99 or 0), pair_key(p))
+        (pair for pair in report.pairs if _longest(pair).bins), key=lambda p: (-(_longest(p).p99 or 0), pair_name(p))
     )
     if not measured:
         return None
@@ -207,7 +207,7 @@ def _leg_charts(report: Report) -> dict[str, Any]:
 
 def _sources(pairs: Sequence[Pair], scale: LogScale) -> list[dict[str, Any]]:
     """Return the charts of these pairs, grouped by group and source."""
-    in_order = sorted(pairs, key=lambda pair: [natural(name) for name in pair_key(pair)])
+    in_order = sorted(pairs, key=lambda pair: [natural(name) for name in pair_name(pair)])
     found = []
     for (group, source), same in groupby(in_order, key=lambda pair: (pair.group, pair.source)):
         its = [_pair_chart(pair, scale, 0, 240, 25, 23) for pair in same]

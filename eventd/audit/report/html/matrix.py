@@ -1,4 +1,4 @@
-"""The matrix: rows are sources, columns are peers; a cell shows the proven share, and the lag or the problem."""
+"""The matrix: rows are sources, columns are peers; a cell shows the delivered share, and the lag or the problem."""
 
 from __future__ import annotations
 
@@ -68,9 +68,10 @@ def _cell(pairs: dict[tuple[str, str], Pair], by_pair: Statuses, source: str, pe
 
 
 def _in_full(pair: Pair) -> str:
-    """Return the tooltip of a cell: how many due deliveries are proven, the counts that are not 0, and the lag."""
+    """Return the tooltip of a cell: how many due events are delivered, the counts that are not 0, and the lag."""
     parts = [f"{pair.source} → {pair.peer}: {pair.delivered:,} of {due(pair):,} ({share_of(pair, exact=True)})"]
     counts = {
+        "by the sender's claim alone": pair.claimed,
         "missing": pair.missing,
         "disputed": pair.disputed,
         "pending": pair.pending,

@@ -102,7 +102,8 @@ def _shares(report: Report) -> list[tuple[str, int, str]]:
     """Return the parts of all expected deliveries, without empty ones, each as its fill, number and label."""
     totals = report.totals
     parts = (
-        ("good", totals.delivered, "proven"),
+        ("good", totals.delivered - totals.claimed, "delivered"),
+        ("claim", totals.claimed, "delivered by the sender's claim alone"),
         ("bad", totals.missing, "missing"),
         ("bad", totals.disputed, "disputed"),
         ("none", totals.unproven, "not proven"),
@@ -119,9 +120,10 @@ def _shares(report: Report) -> list[tuple[str, int, str]]:
 def _tiles(report: Report) -> Iterator[tuple[str, str, str]]:
     """Yield the figures at the top: term, figure and a note below it."""
     totals, slowest = report.totals, overall(report)
-    known = "of deliveries due" if totals.completeness is not None else "the ledgers do not reach far enough"
+    known = "of the due events" if totals.completeness is not None else "the ledgers do not reach far enough"
+    known += f"; {whole(totals.claimed)} by the sender's claim alone" if totals.claimed else ""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in totals.by_kind.items() if count)
-    yield "Proven", share_of(totals, exact=True), known
+    yield "Delivered", share_of(totals, exact=True), known
     yield "Nodes", whole(len(report.nodes)), f"{counted(len(report.pairs), 'pair')} of source and peer"
     yield "Events", whole(totals.events), f"{whole(totals.expected)} deliveries expected"
     yield "Findings", whole(totals.findings), kinds or "none"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from eventd.audit.report.figures import natural, percent
-from eventd.audit.report.pair_status import pair_key
+from eventd.audit.report.pair_status import pair_name
 from eventd.audit.report.report import NodeReport, Pair, Report
 from eventd.text.plural import counted
 
@@ -45,7 +45,7 @@ def _of_totals(report: Report) -> Iterator[Doubt]:
 def _of_notes(pairs: Iterable[Pair]) -> Iterator[Doubt]:
     """Yield each note once with its pairs, up to `MOST_NOTES`, and then a line with the number of other notes."""
     noted: dict[str, list[Pair]] = defaultdict(list)
-    for pair in sorted(pairs, key=lambda one: (-one.unproven, pair_key(one))):
+    for pair in sorted(pairs, key=lambda one: (-one.unproven, pair_name(one))):
         for note in pair.notes:
             noted[note].append(pair)
     for note, its in list(noted.items())[:MOST_NOTES]:
@@ -60,15 +60,19 @@ def _of_evidence(report: Report) -> Iterator[str]:
     to_nodes = [pair for pair in report.pairs if pair.receiver == "node"]
     if missing := sorted({pair.peer for pair in to_nodes} - known, key=natural):
         ships, holds = ("ships", "it holds") if len(missing) == 1 else ("ship", "they hold")
-        yield f"{_list_names(missing)} {ships} no ledgers: what {holds} is known from receipts alone."
+        yield (
+            f"{_list_names(missing)} {ships} no ledgers: what {holds} is known from the ledgers of its senders, and "
+            "the receipts in them."
+        )
     if declared := [gap.events for gap in report.gaps if gap.kind == "declared"]:
         yield (
             f"Nodes declared {counted(len(declared), 'loss', 'losses')} of up to "
             f"{counted(sum(declared), 'event')}: see the gaps below. Only events that a ledger shows as due and not "
             "delivered count as missing."
         )
-    if claims := [pair for pair in to_nodes if pair.proof == "claims" and pair.delivered]:
-        yield f"On {counted(len(claims), 'pair')} the only evidence of delivery is the sender's claim."
+    if claims := [pair for pair in to_nodes if pair.claimed]:
+        claimed = counted(sum(pair.claimed for pair in claims), "delivery", "deliveries")
+        yield f"The only evidence of {claimed} on {counted(len(claims), 'pair')} is the sender's claim."
     if callbacks := {pair.peer for pair in report.pairs if pair.receiver == "callback" and pair.delivered}:
         yield (
             f"{counted(len(callbacks), 'callback')}: that the endpoint answered 2xx, as the sender recorded, is all "

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from eventd.audit.report.figures import HOUR, NONE, micros, natural, period, short_span
 from eventd.audit.report.html.scales import SECOND, Tick, TimeScale
-from eventd.audit.report.pair_status import PairKey
+from eventd.audit.report.pair_status import PairName
 from eventd.audit.report.report import LostSpan, Report
 from eventd.audit.report.time_zone import zone_of
 from eventd.text.plural import counted
@@ -41,7 +41,7 @@ class Bar(NamedTuple):
     fill: str = ""
 
 
-Lanes = dict[PairKey, list[TimelineSpan]]
+Lanes = dict[PairName, list[TimelineSpan]]
 
 
 def timeline(report: Report) -> dict[str, Any] | None:
@@ -115,14 +115,14 @@ def _lanes(report: Report, last: int) -> Lanes:
     return dict(lanes)
 
 
-def _names(report: Report, lanes: Lanes) -> list[PairKey]:
-    lost: Counter[PairKey] = Counter()
+def _names(report: Report, lanes: Lanes) -> list[PairName]:
+    lost: Counter[PairName] = Counter()
     for gap in report.gaps:
         lost[gap.group, gap.source, gap.peer] += gap.events
     return sorted(lanes, key=lambda name: (-lost[name], [natural(part) for part in name]))
 
 
-def _lane(name: PairKey, spans: Sequence[TimelineSpan], top: float, scale: TimeScale) -> dict[str, Any]:
+def _lane(name: PairName, spans: Sequence[TimelineSpan], top: float, scale: TimeScale) -> dict[str, Any]:
     """Return the lane of one pair: its name, and the bars of its spans. The shortest gap stays visible."""
     group, source, peer = name
     words = f"{source} → {peer}" if peer else source

@@ -42,6 +42,7 @@ def test_each_event_after_the_beginning_is_delivered_expired_refused_or_pending(
     assert (pair.group, pair.source, pair.peer, pair.senders) == ("g", "a", "a/callback:hook", ("a",))
     assert figures(pair) == {"expected": 4, "delivered": 1, "dead_lettered": 1, "expired": 1, "pending": 1}
     assert (pair.receiver, pair.proof, pair.completeness, pair.notes) == ("callback", "claims", 100.0, ())
+    assert pair.claimed == pair.delivered > 0
     assert (report.verdict, report.findings, report.troubles) == ("complete", (), ())
     assert [node.name for node in report.nodes] == ["a"]
     assert report.nodes[0].states == {"g/a/callback:hook": "running"}

@@ -20,7 +20,7 @@ def shown(name: str, *, width: int = 80) -> str:
 
 def test_the_verdict_is_the_first_line_and_ids_stand_alone() -> None:
     lines = [line.strip() for line in shown("three missing").splitlines()]
-    assert lines[0].startswith("✕ 9,999,997 of 10,000,000 deliveries proven; 3 missing")
+    assert lines[0].startswith("✕ 9,999,997 of 10,000,000 delivered; 3 missing")
     assert all(event_id(seq) in lines for seq in (48_211, 48_212, 310_077))
     assert any("amsterdam → cork" in line and "seqs 48,211-48,212 · 2 events" in line for line in lines)
     assert "(99.99997 %)" in " ".join(lines)

@@ -164,9 +164,7 @@ def test_the_largest_page_stays_below_two_megabytes() -> None:
 def test_the_verdict_comes_first_with_its_figures() -> None:
     title = next(tree("three missing").iter("title")).text or ""
     assert "3 missing" in title
-    assert words(next(tree("three missing").iter("h1"))).startswith(
-        "9,999,997 of 10,000,000 deliveries proven; 3 missing"
-    )
+    assert words(next(tree("three missing").iter("h1"))).startswith("9,999,997 of 10,000,000 delivered; 3 missing")
 
 
 def test_findings_are_named_by_range_and_id() -> None:

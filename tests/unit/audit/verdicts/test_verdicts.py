@@ -1,0 +1,101 @@
+"""The verdict on one event at one peer: an absent row proves something only where the ledger is sure to hold it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eventd.audit.arrays.alterations import LedgerRow
+from eventd.audit.arrays.columns import NEVER
+from eventd.audit.coverage.coverage import BlindSpot, Coverage
+from eventd.audit.segments.plan import ClockOffset, LakePlan
+from eventd.audit.verdicts.verdicts import DeliveryOutcome, Trail, is_unseen, judge
+from eventd.lake.schema import Ledger
+
+EXPIRING = LedgerRow("a", "e", 7, "e1", "t", 5, 100, 3, expires_at=15)
+DELIVERED = {"sent": 1, "senders": 1, "sent_node": "a"}
+
+
+def coverage(**spots: BlindSpot) -> Coverage:
+    """Return the coverage of `a` and `b`, whose ledgers end at 1000; a spot is given as `node_ledger`."""
+    plan = LakePlan(clocks={("a", "b"): [ClockOffset(0, 0, 0)], ("b", "a"): [ClockOffset(0, 0, 0)]})
+    made = Coverage(plan, until={"a": 1000, "b": 1000})
+    for name, spot in spots.items():
+        node, ledger = name.split("_")
+        made.blind_spots[node, Ledger(ledger)].append(spot)
+    return made
+
+
+def trail(**changes: Any) -> Trail:
+    """Return the rows of an event that `a` recorded and had for `b`, without a delivery."""
+    empty = dict.fromkeys(Trail._fields, 0) | {
+        "arrived_at": None,
+        "sent_node": "a",
+        "due_node": "a",
+        "due_epoch": "e",
+        **dict.fromkeys(("due_row", "delivery_row", "source_row", "peer_row")),
+    }
+    ends = {"group": "g", "source": "a", "peer": "b", "type": "t", "id": "e1", "seq": 7, "origin": 1, "due": 1}
+    times = {"due_at": 10, "sent_at": 20, "done_at": 21, "held_at": 30}
+    return Trail(**{**empty, **ends, **times, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "kinds"),
+    [
+        ({}, DeliveryOutcome.MISSING, ["missing"]),
+        ({"held": 1}, DeliveryOutcome.DISPUTED, ["disagreement"]),
+        ({"sent": 1, "senders": 1, "held": 1}, DeliveryOutcome.DELIVERED, []),
+        ({"sent": 1, "senders": 1}, DeliveryOutcome.DISPUTED, ["disagreement"]),
+        ({"sent": 2, "senders": 1, "repeated": 1, "again": 1, "held": 1}, DeliveryOutcome.DELIVERED, ["duplicate"]),
+        ({"sent": 2, "senders": 1, "repeated": 1, "asked": 1, "held": 1}, DeliveryOutcome.DELIVERED, []),
+        ({"sent": 2, "senders": 2, "held": 1}, DeliveryOutcome.DELIVERED, ["loop"]),
+        ({"source": "b", "due": 0, "sent": 1, "senders": 1}, DeliveryOutcome.FOREIGN, ["loop"]),
+        ({"origin": 0, "due": 0, "held": 1, "seq": 0}, DeliveryOutcome.FOREIGN, ["forged"]),
+        ({"origin": 0, "due": 0, "sent": 1, "senders": 1, "held": 1}, DeliveryOutcome.DELIVERED, ["erased"]),
+        ({"ahead": 1, "due": 0}, DeliveryOutcome.PENDING, []),
+        ({"ahead": 1}, DeliveryOutcome.PENDING, []),
+        ({"expired": 1}, DeliveryOutcome.EXPIRED, []),
+        ({"expired": 1, "due_row": EXPIRING}, DeliveryOutcome.EXPIRED, []),
+        ({"expired": 1, "due_row": EXPIRING._replace(expires_at=NEVER)}, DeliveryOutcome.DISPUTED, ["disagreement"]),
+        ({"refused": 1, "sent": 1, "senders": 1, "held": 1}, DeliveryOutcome.DELIVERED, []),
+    ],
+)
+def test_an_event_counts_by_the_rows_of_all_ledgers(
+    changes: dict[str, Any], outcome: DeliveryOutcome, kinds: list[str]
+) -> None:
+    verdict = judge(trail(**changes), coverage())
+    assert (verdict.outcome, [discrepancy.kind.value for discrepancy in verdict.discrepancies]) == (outcome, kinds)
+
+
+def test_an_absent_row_proves_nothing_in_a_damaged_part_of_a_ledger() -> None:
+    damaged = BlindSpot(why="a part is missing")
+    assert judge(trail(), coverage(a_deliveries=damaged)).outcome is DeliveryOutcome.UNPROVEN
+    assert judge(trail(held=1), coverage(a_deliveries=damaged))[:2] == (DeliveryOutcome.DELIVERED, ())
+    assert judge(trail(**DELIVERED), coverage(b_events=damaged)).outcome is DeliveryOutcome.UNPROVEN
+    not_recorded = trail(origin=0, due=0, held=1, seq=0)
+    assert judge(not_recorded, coverage(a_events=damaged))[:2] == (DeliveryOutcome.FOREIGN, ())
+
+
+def test_an_absent_row_proves_nothing_where_the_ledger_has_not_begun_or_has_ended() -> None:
+    assert judge(trail(**DELIVERED), coverage(b_events=BlindSpot())).outcome is DeliveryOutcome.DELIVERED
+    assert judge(trail(**DELIVERED, done_at=2000), coverage())[:2] == (DeliveryOutcome.DELIVERED, ())
+    late = trail(origin=0, due=0, held=1, seq=0, held_at=2000)
+    assert judge(late, coverage()).discrepancies == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "unseen"),
+    [
+        pytest.param(DELIVERED, True, id="only the sender's ledger shows the delivery"),
+        pytest.param(DELIVERED | {"held": 1}, False, id="the peer holds the event"),
+        pytest.param(DELIVERED | {"sent_at": 1000}, False, id="it was sent after the end of the peer's ledger"),
+        pytest.param(DELIVERED | {"peer": "c"}, False, id="the peer ships no ledger"),
+        pytest.param(DELIVERED | {"source": "b"}, False, id="the event is the peer's own"),
+    ],
+)
+def test_a_delivery_is_unseen_if_the_peers_ledger_had_not_ended_and_does_not_hold_it(
+    changes: dict[str, Any], unseen: bool
+) -> None:
+    assert is_unseen(trail(**changes), coverage(b_events=BlindSpot())) is unseen
