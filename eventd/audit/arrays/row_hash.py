@@ -96,7 +96,7 @@ class RowHash:
 
     def add_words(self, name: str, texts: tuple[str, ...], codes: npt.NDArray[np.int32]) -> None:
         """Add a column of few distinct texts."""
-        self.add_numbers(name, np.array([text_hash(text) for text in texts], np.int64)[codes])
+        self.add_numbers(name, np.array([_word_hash(text, self._key) for text in texts], np.int64)[codes])
 
     def sums(self) -> Numbers:
         """Return a signed 64-bit hash of each row."""
@@ -130,9 +130,9 @@ def _keys(key: bytes, name: str, at: int) -> tuple[np.uint64, np.uint64]:
 
 
 @lru_cache(maxsize=65536)
-def text_hash(text: str) -> int:
-    """Return a signed 64-bit hash of a text, the same in every audit."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+def _word_hash(text: str, key: bytes) -> int:
+    """Return a signed 64-bit hash of a text. It is keyed, so that two texts with one hash cannot be searched for."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), key=key, digest_size=8).digest(), "little", signed=True)
 
 
 def ids_hash(table: Columns) -> Numbers:
