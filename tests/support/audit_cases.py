@@ -173,7 +173,7 @@ def everything_broken() -> Report:
             0,
             0,
             ("01a1f985-batch",),
-            "the sender holds a receipt of a batch that the peer's books do not know",
+            "the sender holds a receipt of a batch that is not in the peer's ledger",
         ),
         Finding(Kind.LOOP, "edge", "north", "north", 31, 31, (event_id(31),), "delivered to its own source"),
         Finding(Kind.DISAGREEMENT, "edge", "west", "north", 44, 45, (event_id(44), event_id(45)), NOT_HELD),
@@ -215,7 +215,7 @@ def everything_broken() -> Report:
     words = (
         "304,999 of 360,000 delivered; 55,001 missing: all from east to west.",
         "30,000 more cannot be judged: a segment of south cannot be trusted.",
-        "Books disagree about 2, 3 have no origin, 1 went in a loop, 5 were delivered twice.",
+        "Ledgers disagree about 2, 3 have no origin, 1 went in a loop, 5 were delivered twice.",
     )
     made = report(
         names,

@@ -26,6 +26,17 @@ def test_the_verdict_is_the_first_line_and_ids_stand_alone() -> None:
     assert "(99.99997 %)" in " ".join(lines)
 
 
+def test_the_numbers_of_a_ledger_that_was_rolled_back_are_rows_of_the_ledger() -> None:
+    (line,) = (one for one in shown("everything broken", width=200).splitlines() if "rolled_back" in one)
+    assert line.rstrip().endswith("ledger rows 70,001-71,000 · 1 node")
+
+
+def test_the_first_line_says_how_many_deliveries_are_claims() -> None:
+    assert shown("callbacks", width=200).startswith(
+        "✓ 20,000 of 20,000 delivered, 10,000 of them by the sender's claim alone."
+    )
+
+
 @pytest.mark.parametrize("name", MADE)
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:

@@ -174,6 +174,24 @@ def test_findings_are_named_by_range_and_id() -> None:
     assert all(event_id(seq) in told for seq in (48_211, 48_212, 310_077))
 
 
+def test_the_numbers_of_a_ledger_that_was_rolled_back_are_rows_of_the_ledger() -> None:
+    found = section("everything broken", "findings")
+    (table,) = (one for one in found.iter("table") if "rolled_back" in (one.get("class") or ""))
+    assert [words(one) for one in table.findall("thead/tr/th")] == ["Node", "Ledger rows", "Problem"]
+    assert [words(one) for one in table.findall("tbody/tr/*")][:2] == ["east", "70,001 – 71,000"]
+
+
+def test_the_bar_divides_deliveries_into_claims_and_others() -> None:
+    (bar,) = (one for one in tree("callbacks").iter("div") if one.get("class") == "shares")
+    assert [(one.get("class"), one.get("style")) for one in bar] == [
+        ("fill-good", "flex:10000 1 0"),
+        ("fill-claim", "flex:10000 1 0"),
+    ]
+    heads = [words(one) for one in section("callbacks", "balance").iter("th") if one.get("scope") == "col"]
+    assert "Claimed" in heads
+    assert "The only evidence" not in page("clean")
+
+
 def test_the_files_in_the_page_hold_all_findings() -> None:
     saved = dict(files("three missing"))
     report = MADE["three missing"]()
