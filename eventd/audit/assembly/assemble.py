@@ -42,7 +42,8 @@ from federation.event import format_time
 FiguresT = TypeVar("FiguresT", bound=Figures)
 
 _BY_PAYLOAD: Final = (
-    "it selects by payloads, which the audit does not read: events without a delivery may or may not be meant for it"
+    "it selects by payloads, by which the audit does not select: events without a delivery may or may not be meant for "
+    "it"
 )
 _OPEN: Final = (Kind.MISSING, Kind.ALTERED, Kind.DISAGREEMENT)
 """The kinds of findings about events that are not at the peer as they should be."""

@@ -65,7 +65,7 @@ class LakePlan:
     `links`: those of each node and epoch. `acknowledged`: by link (owner, group and peer), see `LinkProgress`.
     `clocks`: see `ClockOffsets`. `since`: rows of a node and epoch that were recorded earlier do not count, because
     the ledgers of the node's previous epoch hold them. `by_payload`: the links (owner, group and receiver) that select
-    by payloads, which the audit does not read: which events they have to deliver is not known.
+    by payloads, by which the audit does not select: which events they have to deliver is not known.
     """
 
     links: dict[NodeEpoch, tuple[LinkRow, ...]] = field(default_factory=dict)

@@ -125,7 +125,7 @@ def test_without_payloads_an_event_without_a_delivery_is_unproven_and_the_pair_s
     assert figures(pair) == {"expected": 3, "delivered": 2, "unproven": 1}
     assert (report.verdict, report.findings, pair.completeness) == ("unproven", (), None)
     (note,) = pair.notes
-    assert note.startswith("it selects by payloads, which the audit does not read")
+    assert note.startswith("it selects by payloads, by which the audit does not select")
     assert all(hour.completeness is None for hour in report.hours)
 
 
