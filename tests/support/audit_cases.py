@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from eventd.audit.report.findings import NOT_HELD, EventEvidence, Finding, Kind
-from eventd.audit.report.marks import Acknowledged, Baseline
+from eventd.audit.report.marks import AcknowledgementUse, Baseline
 from eventd.audit.report.report import (
     Attempts,
     KeyUse,
@@ -362,7 +362,7 @@ def hostile() -> Report:
         refusals=(RefusedByReason(node=bad, group=bad, peer=bad, reason=bad, count=1, first=bad, last=bad),),
         receipts=(Receipts(algorithm=bad, count=1, proves_to_others=False, note=bad),),
         baseline=Baseline(url=bad, sha256=bad, made_at=bad, lake_state=bad, new=1, known=1, gone=1),
-        acknowledgements=(Acknowledged(id=bad, by=bad, reason=bad, at=bad, ids=1),),
+        acknowledgements=(AcknowledgementUse(id=bad, by=bad, reason=bad, at=bad, ids=1),),
         troubles=(Limitation(kind=bad, where=bad, message=bad, hint=bad),),
         work=Work(stages={bad: 1.0}, spark=bad, version=bad),
     )
@@ -392,7 +392,7 @@ def known_findings() -> Report:
             gone=3,
             gone_findings=(gone,),
         ),
-        acknowledgements=(Acknowledged(id="5e0c2f9a71d3", by="ann", reason="cork was rebuilt", at=at(5), ids=2),),
+        acknowledgements=(AcknowledgementUse(id="5e0c2f9a71d3", by="ann", reason="cork was rebuilt", at=at(5), ids=2),),
     )
 
 

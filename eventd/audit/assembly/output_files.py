@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from eventd.audit.assembly.delta_tables import TableFormat, write_delta_tables
 from eventd.audit.assembly.tables import make_tables, write_tables
-from eventd.audit.report.file_names import INVENTORY, PAGE, REPORT, SIGNATURE, TABLES
+from eventd.audit.report.file_names import INVENTORY, PAGE, REPORT, SIGNATURE
 from eventd.audit.report.findings import Finding
 from eventd.audit.report.html import render
 from eventd.audit.report.report import Hour, Report, to_json
@@ -27,24 +27,21 @@ def write_output(
     key: Key | None = None,
     table_format: TableFormat = TableFormat.PARQUET,
 ) -> None:
-    """Write all files of a report over those of an earlier run, and sign them with `key`, but not Delta tables.
+    """Write all files of a report instead of those of an earlier run, and sign them with `key`, but not Delta tables.
 
     `digests` are those of the survey. Raises LakeUnavailable, and MissingExtra for Delta tables.
     """
-    out.delete([SIGNATURE])  # it is that of the earlier run
     tables = make_tables(report, findings, hours)
-    write_tables(out, tables)
+    text = to_json(report)
+    others = {INVENTORY: write_inventory(digests), PAGE: render(report).encode()}
     if table_format is TableFormat.DELTA:
         write_delta_tables(out, tables)
-    # report.json is last: its presence means that the other files are complete.
-    contents = {INVENTORY: write_inventory(digests), PAGE: render(report).encode(), REPORT: to_json(report)}
-    for name, content in contents.items():
+    # No report.json lies beside the files of another run: it is deleted first, and written last.
+    out.delete([SIGNATURE, REPORT])
+    signed = write_tables(out, tables)
+    for name, content in others.items():
         out.put(name, content)
     if key is not None:
-        files = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-        out.put(SIGNATURE, sign_report(key, files | digests_of_tables(out)))
-
-
-def digests_of_tables(out: Storage) -> dict[str, str]:
-    """Return the SHA-256 (hex) of every file of the tables, by path. Raises LakeUnavailable."""
-    return {file.path: hashlib.sha256(out.read(file.path)).hexdigest() for file in out.list(TABLES)}
+        signed |= {name: hashlib.sha256(content).hexdigest() for name, content in {**others, REPORT: text}.items()}
+        out.put(SIGNATURE, sign_report(key, signed))
+    out.put(REPORT, text)

@@ -81,11 +81,20 @@ def make_tables(report: Report, findings: Iterable[Finding], hours: Sequence[Hou
     return {name: _table(rows[name], schema) for name, schema in schemas().items()}
 
 
-def write_tables(out: Storage, tables: Mapping[str, Any]) -> None:
-    """Write tables as Parquet, over those of an earlier run. Raises LakeUnavailable."""
+def write_tables(out: Storage, tables: Mapping[str, Any]) -> dict[str, str]:
+    """Write tables as Parquet instead of those of an earlier run, and return the SHA-256 (hex) of each file by path.
+
+    Raises LakeUnavailable.
+    """
+    digests = {}
     for name, table in tables.items():
-        with out.create(f"{TABLES}/{name}/part-0.parquet") as draft:
+        path = f"{TABLES}/{name}/part-0.parquet"
+        with out.create(path) as draft:
             parquet().write_table(table, draft, compression="zstd")
+        digests[path] = draft.written.sha256
+    # Readers take all Parquet files in a folder for one table.
+    out.delete([file.path for file in out.list(TABLES) if file.path not in digests and file.path.endswith(".parquet")])
+    return digests
 
 
 def _table(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
@@ -135,8 +144,8 @@ def _finding(finding: Finding) -> list[dict[str, Any]]:
         {
             "kind": finding.kind.value,
             "id": one,
-            "new": None if finding.new is None else one in new if new else finding.new > 0,
-            "acknowledged": one in acknowledged if acknowledged else finding.acknowledged > 0,
+            "new": None if finding.new is None else one in new or finding.new == finding.events,
+            "acknowledged": one in acknowledged or finding.acknowledged == finding.events,
             **row,
             **known.get(one, {}),
         }

@@ -11,7 +11,7 @@ from eventd.audit.assembly.reach import add_reach, words_of_reach
 from eventd.audit.engine.lake_reader import LakeReader
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.report import MOST_HOURS, Hour, Lake, Period, Report, Settings, Totals, Work
-from eventd.audit.review.marks import MarkedFindings
+from eventd.audit.review.marks import MarkResult
 from eventd.audit.segments.cells import HOUR
 from eventd.audit.spark.masters import without_parameters
 from eventd.audit.spark.session import master_of
@@ -25,7 +25,7 @@ from federation.event import format_time
 
 
 def compose_report(
-    found: StageResults, marked: MarkedFindings, reader: LakeReader, request: AuditRequest, clock: Clock
+    found: StageResults, marked: MarkResult, reader: LakeReader, request: AuditRequest, clock: Clock
 ) -> tuple[Report, list[Hour]]:
     """Return the report, without the time that the work took, and all hours, of which the report may leave some out."""
     pairs, hours = make_pairs(found, request.objectives), make_hours(found)
@@ -81,9 +81,7 @@ def compose_report(
     return report, hours
 
 
-def _conditions_met(
-    found: StageResults, marked: MarkedFindings, request: AuditRequest, totals: Totals
-) -> Iterator[str]:
+def _conditions_met(found: StageResults, marked: MarkResult, request: AuditRequest, totals: Totals) -> Iterator[str]:
     counted = marked.findings if request.count_acknowledged else marked.open
     for one in request.conditions:
         if one.is_met(totals, counted, stale=bool(found.coverage.silences)):

@@ -107,7 +107,8 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     Of a CORRUPT finding, `first` and `last` are row numbers of the ledger; 0: unknown. `source` is the node in CORRUPT
     and EPOCH findings, and the node that lost the rows in ERASED findings without a peer. `ids` are distinct, in the
     order of `seq`; `count` is the number of events if `ids` does not name all of them, or 0. `evidence` has one entry
-    for each discrepancy with evidence, in the same order.
+    for each discrepancy with evidence, in the same order. `new` and `acknowledged`
+    count erased rows without an id, too.
     """
 
     kind: Kind
@@ -121,18 +122,18 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int = 0
     evidence: tuple[EventEvidence, ...] = ()
     new: int | None = None
-    """The number of its ids that the baseline does not have; None without a baseline."""
+    """The number of its events that the baseline does not have; None without a baseline."""
     new_ids: tuple[str, ...] = ()
-    """These ids, if only a part of `ids` is new."""
+    """The ids of these, if only a part of its events is new."""
     acknowledged: int = 0
-    """The number of its ids that operators have acknowledged."""
+    """The number of its events that operators have acknowledged."""
     acknowledged_ids: tuple[str, ...] = ()
-    """These ids, if only a part of `ids` is acknowledged."""
+    """The ids of these, if only a part of its events is acknowledged."""
 
     @property
     def events(self) -> int:
         """Return the number of events: of ids before `ids` was shortened, or of erased rows; at least 1."""
-        return self.count or max(1, len(self.ids))
+        return max(1, self.count, len(self.ids))
 
     def shortened(self, most: int = MOST_IDS) -> Finding:
         """Return the finding with its first `most` ids, with `count` set if that leaves out any, and less evidence."""

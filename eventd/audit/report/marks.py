@@ -8,7 +8,7 @@ from eventd.audit.report.findings import Finding
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
-    """The comparison with an earlier report: the number of ids in findings of this report only, of both, of that only.
+    """The comparison with an earlier report: how many events in findings are `new`, `known` in both, and `gone`.
 
     `url` is the folder of the earlier report, `sha256` that of its report.json, `made_at` its time, and `lake_state`
     the state of its lake.
@@ -22,11 +22,11 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     known: int
     gone: int
     gone_findings: tuple[Finding, ...] = ()
-    """The findings of the earlier report whose ids this report does not have, without those that it has."""
+    """The findings of the earlier report that this report does not have, or the part of each that it does not have."""
 
 
-class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
-    """An acknowledgement of findings: its id, by whom, why and when, and how many ids in this report it covers."""
+class AcknowledgementUse(msgspec.Struct, frozen=True, kw_only=True):
+    """An acknowledgement of findings: its id, by whom, why and when, and how many events it covers in this report."""
 
     id: str
     by: str

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from eventd.audit.report.findings import Finding
-from eventd.audit.report.marks import Acknowledged, Baseline
+from eventd.audit.report.marks import AcknowledgementUse, Baseline
 from eventd.text.invisible import spelled_out
 
 SCHEMA = 1
@@ -421,7 +421,7 @@ class Report(msgspec.Struct, kw_only=True):
     notices: tuple[Notice, ...] = ()
     baseline: Baseline | None = None
     """The comparison with an earlier report, if one was given."""
-    acknowledgements: tuple[Acknowledged, ...] = ()
+    acknowledgements: tuple[AcknowledgementUse, ...] = ()
     """The acknowledgements of the lake that are in force."""
     troubles: tuple[Limitation, ...] = ()
     work: Work = msgspec.field(default_factory=Work)

@@ -36,8 +36,8 @@ class Acknowledgement(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
     @property
-    def ids(self) -> int:
-        """Return the number of ids that it covers."""
+    def events(self) -> int:
+        """Return the number of events that it covers, in the findings as they were then."""
         return sum(one.events for one in self.findings)
 
 

@@ -8,9 +8,10 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from eventd.audit.report.file_names import FINDINGS, REPORT
-from eventd.audit.report.findings import MOST_EVIDENCE, EventEvidence, Finding, Kind
+from eventd.audit.report.findings import MOST_EVIDENCE, MOST_IDS, EventEvidence, Finding, Kind
 from eventd.audit.report.report import SCHEMA, Lake
 from eventd.errors import Invalid, NotFound
 from eventd.lake.extra import parquet, pyarrow
@@ -83,7 +84,7 @@ def read_earlier(where: str) -> EarlierReport:
     text = read_text(folder)
     report = parse_report(text, folder.url)
     digest = hashlib.sha256(text).hexdigest()
-    if not any(one.count or len(one.evidence) >= MOST_EVIDENCE for one in report.findings):
+    if not any(_is_shortened(one) for one in report.findings):
         return EarlierReport(folder.url, digest, report, report.findings)
     try:
         table = folder.read(FINDINGS)
@@ -92,19 +93,33 @@ def read_earlier(where: str) -> EarlierReport:
             f"{REPORT} in {folder.url} has not all ids of its findings, and {FINDINGS} is missing",
             hint="name the complete folder of the audit",
         ) from None
-    return EarlierReport(folder.url, digest, report, _findings(table, folder.url))
+    return EarlierReport(folder.url, digest, report, _findings(table, report, folder.url))
 
 
-def _findings(content: bytes, url: str) -> list[Finding]:
-    """Return the findings in the content of the table `findings`. Raises Invalid."""
+def _is_shortened(finding: Finding) -> bool:
+    """Return whether report.json may lack ids or evidence of a finding."""
+    return len(finding.ids) >= MOST_IDS or len(finding.evidence) >= MOST_EVIDENCE
+
+
+def _findings(content: bytes, report: ReadReport, url: str) -> list[Finding]:
+    """Return the findings in the content of the table `findings`, with the number of rows that a hole lost.
+
+    The table has a row for each id, so this number is that of report.json. Raises Invalid.
+    """
     pa = pyarrow()
+    counts = {_key(one): one.count for one in report.findings}
     try:
         table = parquet().read_table(pa.BufferReader(content))
         rows = table.select([*_COLUMNS, "fingerprints"]).to_pylist()
         runs = groupby(rows, key=lambda row: tuple(row[name] for name in _COLUMNS if name != "id"))
-        return [_finding(list(run)) for _, run in runs]
+        found = [_finding(list(run)) for _, run in runs]
     except (pa.ArrowException, KeyError, ValueError) as error:
         raise Invalid(f"{FINDINGS} in {url} is not a table of findings: {error}", hint=_HINT) from None
+    return [replace(one, count=rows) if (rows := counts.get(_key(one), 0)) > len(one.ids) else one for one in found]
+
+
+def _key(finding: Finding) -> tuple[object, ...]:
+    return tuple(getattr(finding, name) for name in _COLUMNS if name != "id")
 
 
 def _finding(rows: Sequence[Mapping[str, Any]]) -> Finding:

@@ -4,32 +4,34 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from eventd.audit.report.findings import Finding, in_order
-from eventd.audit.report.marks import Acknowledged, Baseline
+from eventd.audit.report.marks import AcknowledgementUse, Baseline
 from eventd.audit.report.report import Limitation
 from eventd.audit.review.acknowledgements import Acknowledgements
 from eventd.audit.review.earlier import EarlierReport
-from eventd.audit.review.faults import FaultKey, faults_of
+from eventd.audit.review.faults import FaultKey, FindingPart, count_events, match_parts, parts_of, unknown_parts
 from eventd.errors import Invalid
 from eventd.text.plural import counted
 from federation.event import format_time
 
+_NO_MARKS: Final[dict[str, Any]] = {"new": None, "new_ids": (), "acknowledged": 0, "acknowledged_ids": ()}
 
-class MarkedFindings(NamedTuple):
+
+class MarkResult(NamedTuple):
     """Findings with their marks, the comparison with the baseline, and the acknowledgements that were applied."""
 
     findings: list[Finding]
     baseline: Baseline | None
-    acknowledgements: tuple[Acknowledged, ...]
+    acknowledgements: tuple[AcknowledgementUse, ...]
     problems: tuple[Limitation, ...]
 
     @property
     def acknowledged(self) -> int:
-        """Return the number of acknowledged ids."""
+        """Return the number of acknowledged events."""
         return sum(one.acknowledged for one in self.findings)
 
     @property
@@ -51,30 +53,30 @@ class MarkedFindings(NamedTuple):
             yield f"Acknowledged: {known:,} of {counted(len(self.findings), 'finding')}{in_part}."
 
 
-def mark_findings(
-    findings: Sequence[Finding], baseline: EarlierReport | None, known: Acknowledgements
-) -> MarkedFindings:
+def mark_findings(findings: Sequence[Finding], baseline: EarlierReport | None, known: Acknowledgements) -> MarkResult:
     """Return the findings with their marks; their order is kept."""
-    faults = [faults_of(one) for one in findings] if baseline or known.active else []
+    parts = [parts_of(one) for one in findings] if baseline or known.active else []
     marked = list(findings)
     compared = None
     if baseline is not None:
-        before = {fault for one in baseline.findings for fault in faults_of(one)}
-        for place, each in enumerate(faults):
-            new = [fault.id for fault in each if fault not in before]
-            marked[place] = replace(marked[place], new=len(new), new_ids=_part(new, each))
-        compared = _compare(marked, baseline, {fault for each in faults for fault in each})
-    owner = {fault: one.id for one in known.active for finding in one.findings for fault in faults_of(finding)}
+        before = {part.key for one in baseline.findings for part in parts_of(one)}
+        for place, each in enumerate(parts):
+            new = unknown_parts(each, before)
+            marked[place] = replace(marked[place], new=count_events(new), new_ids=_partial_ids(new, each))
+        compared = _compare(marked, baseline, {part.key for each in parts for part in each})
+    owner = {part.key: one.id for one in known.active for finding in one.findings for part in parts_of(finding)}
     covered: Counter[str] = Counter()
-    for place, each in enumerate(faults if owner else ()):
-        covered.update(owner[fault] for fault in each if fault in owner)
-        ids = [fault.id for fault in each if fault in owner]
-        marked[place] = replace(marked[place], acknowledged=len(ids), acknowledged_ids=_part(ids, each))
-    return MarkedFindings(
+    for place, each in enumerate(parts if owner else ()):
+        same = [(part, key) for part, key in zip(each, match_parts(each, owner), strict=True) if key is not None]
+        for part, key in same:
+            covered[owner[key]] += part.events
+        own = [part for part, _ in same]
+        marked[place] = replace(marked[place], acknowledged=count_events(own), acknowledged_ids=_partial_ids(own, each))
+    return MarkResult(
         marked,
         compared,
         tuple(
-            Acknowledged(id=one.id, by=one.by, reason=one.reason, at=format_time(one.at), ids=covered[one.id])
+            AcknowledgementUse(id=one.id, by=one.by, reason=one.reason, at=format_time(one.at), ids=covered[one.id])
             for one in known.active
         ),
         tuple(
@@ -89,17 +91,23 @@ def mark_findings(
     )
 
 
-def _part(ids: Sequence[str], of: Sequence[FaultKey]) -> tuple[str, ...]:
-    """Return the ids if they are a part of all ids; nothing if they are all."""
-    return tuple(ids) if len(ids) < len(of) else ()
+def _partial_ids(parts: Sequence[FindingPart], of: Sequence[FindingPart]) -> tuple[str, ...]:
+    """Return the ids of these parts if they stand for a part of all events; nothing if for all of them."""
+    return _ids(parts) if count_events(parts) < count_events(of) else ()
+
+
+def _ids(parts: Sequence[FindingPart]) -> tuple[str, ...]:
+    return tuple(part.key.id for part in parts if part.key.id)
 
 
 def _compare(marked: Sequence[Finding], baseline: EarlierReport, now: set[FaultKey]) -> Baseline:
     gone = []
     for one in baseline.findings:
-        left = [fault.id for fault in faults_of(one) if fault not in now]
-        if left:
-            gone.append(replace(one, ids=tuple(filter(None, left)), count=0, evidence=(), new=None, acknowledged=0))
+        left = unknown_parts(parts_of(one), now)
+        if events := count_events(left):
+            ids = _ids(left)
+            rest = 0 if events == max(1, len(ids)) else events
+            gone.append(replace(one, ids=ids, count=rest, evidence=(), **_NO_MARKS))
     new = sum(one.new or 0 for one in marked)
     return Baseline(
         url=baseline.url,

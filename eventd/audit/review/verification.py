@@ -11,7 +11,7 @@ from eventd.audit.report.file_names import REPORT, SIGNATURE, TABLES
 from eventd.audit.report.signature import BadSignature, ReportSignature, read_signature, verify_signature
 from eventd.audit.review.earlier import ReadReport, find_report, parse_report, read_text
 from eventd.errors import CheckFailed, NotFound
-from eventd.lake.storage import Storage
+from eventd.lake.storage import FileInMemory, FileReader, Storage
 from federation.keys import Key
 
 
@@ -59,7 +59,7 @@ def verify_report(where: str, keys: Sequence[Key]) -> VerifiedReport:
         raise CheckFailed(
             f"{folder.url}: {SIGNATURE} {error}", hint="fetch the report again from the auditor, or name another key"
         ) from None
-    files = list(_compare(folder, read, whole=whole))
+    files = list(_compare(folder, read, text, whole=whole))
     if ReportFile(REPORT, FileState.UNCHANGED) not in files:
         raise CheckFailed(
             f"{folder.url}: {REPORT} is not the one that was signed", hint="fetch the report again from the auditor"
@@ -76,20 +76,24 @@ def _signature(folder: Storage) -> bytes:
         ) from None
 
 
-def _compare(folder: Storage, read: ReportSignature, *, whole: bool) -> Iterator[ReportFile]:
-    """Yield the state of each file, sorted by path; tables that the signature does not name are NOT_SIGNED."""
+def _compare(folder: Storage, read: ReportSignature, report: bytes, *, whole: bool) -> Iterator[ReportFile]:
+    """Yield the state of each file, sorted by path; tables that the signature does not name are NOT_SIGNED.
+
+    `report` is the content of report.json: it is not read again, because another process may replace it meanwhile.
+    """
+    known = FileInMemory(REPORT, report)
     present = [file.path for file in folder.list(TABLES)] if whole else []
     named = read.files if whole else {REPORT: read.files.get(REPORT, "")}
     for path in sorted({*named, *present}):
         if path not in named:
             yield ReportFile(path, FileState.NOT_SIGNED)
             continue
-        yield ReportFile(path, _state_of(folder, path, named[path]))
+        yield ReportFile(path, _state_of(known if path == REPORT else folder, path, named[path]))
 
 
-def _state_of(folder: Storage, path: str, digest: str) -> FileState:
+def _state_of(files: FileReader, path: str, digest: str) -> FileState:
     try:
-        same = hashlib.sha256(folder.read(path)).hexdigest() == digest
+        same = hashlib.sha256(files.read(path)).hexdigest() == digest
     except NotFound:
         return FileState.MISSING
     return FileState.UNCHANGED if same else FileState.CHANGED

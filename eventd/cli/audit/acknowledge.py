@@ -23,7 +23,7 @@ ACKNOWLEDGED = (
     Column("AT", moment("at")),
     Column("BY", text("by")),
     Column("FINDINGS", lambda row: str(row["count"])),
-    Column("IDS", lambda row: f"{row['ids']:,}"),
+    Column("EVENTS", lambda row: f"{row['ids']:,}"),
     Column("REASON", text("reason")),
     Column("WITHDRAWN_AT", moment("withdrawnAt"), wide=True),
     Column("WITHDRAWN_BY", text("withdrawnBy"), wide=True),
@@ -66,7 +66,11 @@ def add(
     from eventd.lake.storage import open_lake
     from eventd.runtime.chance import SYSTEM
 
-    if every == any((kind, group, source, peer, id)):
+    filters = {"--kind": kind, "--group": group, "--source": source, "--peer": peer, "--id": id}
+    given = [option for option, value in filters.items() if value]
+    if every and given:
+        raise Invalid(f"--all excludes {' and '.join(given)}", hint="leave one of them out")
+    if not every and not given:
         raise Invalid("no findings are chosen", hint="add --kind, --group, --source, --peer or --id, or else --all")
     if wrong := [one for one in kind or () if one not in set(Kind)]:
         raise Invalid(f"--kind {wrong[0]!r} is not a kind of finding", hint=f"write one of {', '.join(Kind)}")
@@ -87,7 +91,7 @@ def add(
     made = acknowledge(storage, chosen, by=by, reason=reason, now=_now(), chance=SYSTEM)
     session.out.outcome(
         _row(made),
-        f"acknowledgement {made.id}: {counted(len(chosen), 'finding')}, {counted(made.ids, 'id')}",
+        f"acknowledgement {made.id}: {counted(len(chosen), 'finding')}, {counted(made.events, 'event')}",
         name=lambda row: str(row["id"]),
     )
 
@@ -151,7 +155,7 @@ def _row(one: Acknowledgement, end: Withdrawal | None = None) -> dict[str, Any]:
     import msgspec
 
     row = {"id": one.id, "at": _time(one.at), "by": one.by, "reason": one.reason, "count": len(one.findings)}
-    row |= {"ids": one.ids, "findings": msgspec.to_builtins(one.findings)}
+    row |= {"ids": one.events, "findings": msgspec.to_builtins(one.findings)}
     if end is None:
         return row | {"withdrawnAt": None, "withdrawnBy": "", "withdrawalReason": ""}
     return row | {"withdrawnAt": _time(end.at), "withdrawnBy": end.by, "withdrawalReason": end.reason}

@@ -29,7 +29,9 @@ def verify_report(
     ],
     keys: Annotated[
         list[Path],
-        typer.Option("--keys", metavar="FILE", help="File with public keys of auditors that you trust; repeatable."),
+        typer.Option(
+            "--auditor-keys", metavar="FILE", help="File with public keys of auditors that you trust; repeatable."
+        ),
     ],
 ) -> None:
     """Verify the signature of a report offline: exits with status 4 if a file is not as it was signed."""

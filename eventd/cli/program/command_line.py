@@ -17,7 +17,14 @@ from typer.core import TyperCommand, TyperGroup
 
 import eventd
 from eventd.cli.program.exits import ExitCode
-from eventd.cli.program.old_spellings import RENAMED_OPTIONS, command_of, remedy, renamed_command, unused_options
+from eventd.cli.program.old_spellings import (
+    RENAMED_OPTIONS,
+    command_of,
+    remedy,
+    renamed_command,
+    renamed_options,
+    unused_options,
+)
 from eventd.cli.program.params import UnusedOption, own
 from eventd.cli.terminal.output import note
 from eventd.text.quoting import quoted
@@ -70,7 +77,8 @@ class Command(_OwnParams, TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command's arguments, including old option names; print a notice for each old name."""
         known = {name for param in self.get_params(ctx) for name in param.opts}
-        old = {was: now for was, now in RENAMED_OPTIONS.items() if now in known and was not in known}
+        renamed = renamed_options(ctx.command_path)
+        old = {was: now for was, now in renamed.items() if now in known and was not in known}
         words, notices = _renamed(args, old)
         if (command := renamed_command(ctx.command_path)) is not None:
             notices = [_renamed_notice(*command), *notices]

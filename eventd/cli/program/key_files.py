@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from eventd.cli.terminal.output import note
 from eventd.errors import SecretUnreadable
-from eventd.runtime.regular_files import NotRegular, read_regular
+from eventd.runtime.regular_files import NotRegular, RegularFile, read_regular
 from eventd.settings.values import rights_of_others
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LONGEST_KEY_FILE: Final = 64 << 10
 _PEM: Final = re.compile(rb"-----BEGIN [^-]+-----.*?-----END [^-]+-----", re.DOTALL)
+_RESOURCE: Final = re.compile(rb"""^[\s{-]*["']?(apiVersion|kind)["']?\s*:""", re.MULTILINE)
+"""Matches a field that resources have, in YAML or JSON."""
 
 
 def read_private_key(file: Path, *, hint: str) -> Ed25519PrivateKey:
@@ -26,13 +28,7 @@ def read_private_key(file: Path, *, hint: str) -> Ed25519PrivateKey:
 
     Raises `SecretUnreadable` with `hint`; it shows nothing of the content.
     """
-    from federation.ed25519 import read_private
-    from federation.errors import BadKey
-
-    try:
-        return read_private(file.name, _read(file))
-    except BadKey:
-        raise SecretUnreadable(f"{file} does not hold an unencrypted Ed25519 private key as PEM", hint=hint) from None
+    return _private_key(file, _read(file).content, hint)
 
 
 def read_signing_key(file: Path) -> Key:
@@ -44,10 +40,12 @@ def read_signing_key(file: Path) -> Key:
     from federation.keys import Key
     from federation.peers import ANY
 
-    private = read_private_key(file, hint="create one with openssl genpkey -algorithm ed25519")
-    if rights := rights_of_others(file.stat().st_mode):
+    # Read once: if the file is replaced meanwhile, the pin is still that of the key that signs.
+    content, mode = _read(file)
+    private = _private_key(file, content, "create one with openssl genpkey -algorithm ed25519")
+    if rights := rights_of_others(mode):
         note(f"note: every user of this machine may {rights} {file}: chmod o= {file}")
-    return Key.ed25519(pin(private.public_key()), private=_read(file), owner=ANY)
+    return Key.ed25519(pin(private.public_key()), private=content, owner=ANY)
 
 
 def read_public_keys(files: Sequence[Path]) -> list[Key]:
@@ -62,7 +60,12 @@ def read_public_keys(files: Sequence[Path]) -> list[Key]:
 
     keys = []
     for file in files:
-        content = _read(file)
+        content = _read(file).content
+        if _RESOURCE.search(content):  # before its fields are searched for keys
+            raise SecretUnreadable(
+                f"{file} holds resources, and not public keys as PEM",
+                hint="name the file with the public key of the auditor; EventGroups are for --keys of audit run",
+            )
         for part in _PEM.findall(content) or [content]:
             try:
                 public = read_public(file.name, part)
@@ -75,9 +78,19 @@ def read_public_keys(files: Sequence[Path]) -> list[Key]:
     return keys
 
 
-def _read(file: Path) -> bytes:
+def _private_key(file: Path, content: bytes, hint: str) -> Ed25519PrivateKey:
+    from federation.ed25519 import read_private
+    from federation.errors import BadKey
+
     try:
-        return read_regular(file, LONGEST_KEY_FILE).content
+        return read_private(file.name, content)
+    except BadKey:
+        raise SecretUnreadable(f"{file} does not hold an unencrypted Ed25519 private key as PEM", hint=hint) from None
+
+
+def _read(file: Path) -> RegularFile:
+    try:
+        return read_regular(file, LONGEST_KEY_FILE)
     except NotRegular:
         raise SecretUnreadable(f"{file} is not a file", hint="name the file of the key") from None
     except OSError as error:

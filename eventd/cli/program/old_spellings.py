@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 RENAMED_OPTIONS: Final = {"--database-url": "--database"}
+RENAMED_OPTIONS_OF: Final[Mapping[str, Mapping[str, str]]] = {"audit verify-report": {"--keys": "--auditor-keys"}}
+"""Options of single commands. Other commands have options of the old name."""
 RENAMED_COMMANDS: Final = {"federation peers": "federation links"}
 
 SPARK_SIZES: Final = {"audit run": "--memory", "audit stream": "--memory"}
@@ -84,6 +86,11 @@ def renamed_command(path: str) -> tuple[str, str] | None:
     """Return the old and the present name of a command that is called by its old name; None for any other."""
     old = command_of(path)
     return (old, RENAMED_COMMANDS[old]) if old in RENAMED_COMMANDS else None
+
+
+def renamed_options(path: str) -> Mapping[str, str]:
+    """Return the present names of options by their old ones, as far as this command has the present ones."""
+    return {**RENAMED_OPTIONS, **RENAMED_OPTIONS_OF.get(command_of(path), {})}
 
 
 def renamed_value(path: str, option: str, value: str) -> str:

@@ -207,7 +207,7 @@ def list_step(
     return RecordList(held, plan.upto, number)
 
 
-class _Located(NamedTuple):
+class _RecordColumns(NamedTuple):
     """Included records, as columns: positions, ids, the keys of their buckets, and fingerprints."""
 
     positions: Sequence[int]
@@ -216,24 +216,24 @@ class _Located(NamedTuple):
     fingerprints: Sequence[int]
 
 
-def _locate(columns: Columns, grain: Grain, since: int | None) -> _Located:
+def _locate(columns: Columns, grain: Grain, since: int | None) -> _RecordColumns:
     """Return the buckets of the records. A record whose line is damaged is lost: it is in no sum and in no list."""
     try:
         outlines = read_outlines(columns.bodies)
         places = places_of(columns.bodies, grain, since)
-        return _Located(columns.positions, [each.id for each in outlines], *places)
+        return _RecordColumns(columns.positions, [each.id for each in outlines], *places)
     except UNREADABLE:
         return _locate_singly(columns, grain, since)
 
 
-def _locate_singly(columns: Columns, grain: Grain, since: int | None) -> _Located:
+def _locate_singly(columns: Columns, grain: Grain, since: int | None) -> _RecordColumns:
     found: list[tuple[int, str, int, int]] = []
     for position, body in zip(columns.positions, columns.bodies, strict=True):
         with suppress(*UNREADABLE):
             [outline] = read_outlines([body])
             [key], [number] = places_of([body], grain, since)
             found.append((position, outline.id, key, number))
-    return _Located(*map(list, zip(*found, strict=True))) if found else _Located([], [], [], [])
+    return _RecordColumns(*map(list, zip(*found, strict=True))) if found else _RecordColumns([], [], [], [])
 
 
 def _keep(columns: Columns, left_out: Exclusions, reasons: Counter[str]) -> Columns:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from eventd.audit.engine.request import AuditRequest
+from eventd.audit.receipts.receipt_checks import is_chosen
 from eventd.audit.receipts.receipt_keys import read_receipt_keys
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Pair, Report
@@ -232,10 +233,15 @@ def test_a_share_is_the_same_in_each_run_and_the_report_says_how_many(made: Path
     assert (none.receipt_check.checked, none.receipt_check.copies_checked) == (0, 0)
     assert none.headline[-1] == "Receipts not verified: none was checked."
     keys = write_keys(made, "a-1", "b-1")
-    counts = [audited(made / "lake", tmp_path / f"{n}", keys, receipts=50.0).receipt_check for n in range(2)]
+    batches = [row["batch_id"] for row in rows(made / "lake", Ledger.RECEIPTS)]
+    # The ids of batches are random, and so is the share in which some of them are, and not all.
+    chosen = {percent: sum(is_chosen(batch, percent) for batch in batches) for percent in range(100)}
+    percent = next(percent for percent, count in chosen.items() if 0 < count < len(batches))
+    counts = [audited(made / "lake", tmp_path / f"{n}", keys, receipts=percent).receipt_check for n in range(2)]
     assert counts[0] == counts[1]
-    assert counts[0].checked == counts[0].copies_checked == counts[0].verified
-    assert counts[0].percent == 50.0
+    assert counts[0].checked == counts[0].copies_checked == counts[0].verified == chosen[percent]
+    assert 0 < counts[0].checked < counts[0].count
+    assert counts[0].percent == percent
 
 
 def _pair(report: Report, source: str, peer: str) -> Pair:

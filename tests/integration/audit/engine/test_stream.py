@@ -12,11 +12,17 @@ import pytest
 
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.engine.stream import Stream, StreamBatch, StreamRequest, checkpoint_of
+from eventd.audit.review.earlier import read_earlier
+from eventd.audit.review.verification import verify_report
 from eventd.audit.spark.session import quiet
 from eventd.errors import CheckFailed, Conflict, Invalid, LakeUnavailable
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
 from eventd.runtime.clock import SECOND
+from eventd.streams.key_pairs import make_key, pem_of
+from federation.ed25519 import pin
+from federation.keys import Key
+from federation.peers import ANY
 from tests.support.federations import FullSettings, generate
 from tests.support.growing import GrowingLake
 from tests.support.lakes import NOON, ship_state
@@ -155,6 +161,24 @@ def test_a_condition_that_is_met_ends_it_and_another_lake_is_refused(spark: Spar
     generate(FullSettings(nodes=2, events=10, span=HOUR, seed=2), str(tmp_path / "another"))
     with pytest.raises(Conflict, match="holds an audit of another lake"):
         follow(spark, tmp_path / "another", out)
+
+
+def test_the_reports_of_a_query_are_signed_and_compared_with_the_baseline(spark: SparkSession, tmp_path: Path) -> None:
+    lake, base, out = str(tmp_path / "lake"), str(tmp_path / "base"), str(tmp_path / "out")
+    generate(FullSettings(nodes=2, events=100, span=HOUR, lose=2), lake)
+    run_audit(AuditRequest(lake, base))
+    private = make_key(bytes(32))
+    key = Key.ed25519(pin(private.public_key()), private=pem_of(private), owner=ANY)
+    asked = StreamRequest(AuditRequest(lake, out, signing_key=key, baseline=read_earlier(base)), once=True)
+    heard = Heard()
+    with quiet(spark):
+        Stream(spark, replace(asked, checkpoint=checkpoint_of(asked)), heard).follow()
+    (batch,) = heard.batches
+    compared = batch.report.baseline
+    assert compared is not None
+    assert (compared.new, compared.known, compared.gone) == (0, 2, 0)
+    verified = verify_report(out, [key])
+    assert (verified.faults, verified.report.made_at) == ([], batch.report.made_at)
 
 
 def test_where_spark_may_not_reach_a_checkpoint_has_to_be_named(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_an_acknowledgement_is_read_as_it_was_made(lake: Storage) -> None:
     later, sooner = add(lake, now=9), add(lake, now=7)
     found = read_acknowledgements(lake)
     assert found == ([sooner, later], [], {})
-    assert (later.findings, later.ids, later.by, later.reason) == ((LOST,), 3, "ann", "known")
+    assert (later.findings, later.events, later.by, later.reason) == ((LOST,), 3, "ann", "known")
 
 
 def test_many_writers_at_once_lose_none(lake: Storage) -> None:

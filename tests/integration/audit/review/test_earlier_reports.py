@@ -20,7 +20,8 @@ from tests.support.audit_cases import MADE
 MANY = tuple(f"e{number}" for number in range(MOST_IDS + 2))
 FINDINGS = [
     Finding(Kind.MISSING, "edge", "a", "b", 1, len(MANY), MANY),
-    Finding(Kind.ERASED, "edge", "a", "", 20_000, 20_001, (), "a hole"),
+    Finding(Kind.ERASED, "edge", "a", "", 20_000, 20_001, (), "a hole", count=2),
+    Finding(Kind.ERASED, "edge", "a", "", 20_005, 20_009, ("e5", "e7"), "a hole", count=5),
     Finding(
         *(Kind.ALTERED, "edge", "a", "b", 3, 3, ("e3",), "words"),
         evidence=(EventEvidence(id="e3", fingerprints=("1" * 16, "2" * 16)),),

@@ -115,7 +115,8 @@ def test_only_findings_that_exist_can_be_acknowledged(auditor: Auditor) -> None:
     place, first = str(auditor.out), ids(report, "missing")[0]
     for words, code, told in [
         ((), 1, "no findings are chosen (add --kind, "),
-        (("--all", "--kind", "missing"), 1, "no findings are chosen"),
+        (("--all", "--kind", "missing"), 1, "error: --all excludes --kind (leave one of them out)"),
+        (("--all", "--peer", "b", "--id", first), 1, "error: --all excludes --peer and --id (leave one of them out)"),
         (("--kind", "lost"), 1, "--kind 'lost' is not a kind of finding (write one of missing, "),
         (("--kind", "loop"), 3, "no finding of the report in"),
         (("--id", first, "--id", "e0"), 3, "no chosen finding has the id e0"),
@@ -123,9 +124,9 @@ def test_only_findings_that_exist_can_be_acknowledged(auditor: Auditor) -> None:
         assert told in auditor.acknowledge("add", place, *words, *OPERATOR, code=code).err
     assert not (auditor.lake / "acknowledgements").exists()
     done = auditor.acknowledge("add", place, "--id", first, *OPERATOR)
-    assert done.out.endswith(": 1 finding, 1 id\n")
+    assert done.out.endswith(": 1 finding, 1 event\n")
     shown = auditor.acknowledge("list").out.splitlines()
-    assert shown[0].split() == ["ID", "AT", "BY", "FINDINGS", "IDS", "REASON"]
+    assert shown[0].split() == ["ID", "AT", "BY", "FINDINGS", "EVENTS", "REASON"]
     assert shown[1].split()[2:] == ["ann", "1", "1", "the", "peer", "was", "replaced"]
 
 

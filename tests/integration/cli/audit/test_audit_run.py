@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import shutil
+from base64 import b64encode
 from contextlib import nullcontext
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -23,6 +24,7 @@ from eventd.audit.spark import session
 from eventd.lake.storage import connect, make_lake
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND
+from eventd.streams.key_pairs import make_key, pem_of
 from tests.integration.cli.conftest import Control, Result
 from tests.support.audit_reports import flaws_of
 from tests.support.local_spark import LocalSpark
@@ -241,6 +243,17 @@ def test_files_without_keys_are_refused_before_the_audit_begins(unstarted: Audit
     told = unstarted.refuses(lakes / "sound", "--keys", str(tmp_path / "keys.yaml"))
     assert "keys.yaml: no EventGroup with a key" in told
     assert "none.yaml" in unstarted.refuses(lakes / "sound", "--keys", str(tmp_path / "none.yaml"))
+
+
+def test_a_key_is_not_taken_for_the_document_that_names_it(unstarted: Audit, lakes: Path, tmp_path: Path) -> None:
+    private = make_key(bytes(32))
+    public = b64encode(private.public_key().public_bytes_raw())
+    for content in (pem_of(private), public, public + b"\n"):
+        (tmp_path / "b-1.pub").write_bytes(content)
+        told = unstarted.refuses(lakes / "sound", "--keys", str(tmp_path / "b-1.pub"))
+        assert f"{tmp_path / 'b-1.pub'} holds a key, and not an EventGroup" in told
+        assert f"publicKeyFile: {tmp_path / 'b-1.pub'} under spec.auth.keys" in told
+        assert not any(line in told for line in content.decode().splitlines())
 
 
 @pytest.mark.parametrize(

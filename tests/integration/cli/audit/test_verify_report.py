@@ -13,11 +13,17 @@ import pytest
 
 from eventd.audit.assembly.output_files import write_output
 from eventd.audit.generate import GeneratorSettings, generate
+from eventd.audit.review import earlier
+from eventd.audit.review.verification import verify_report
 from eventd.audit.spark import session
-from eventd.cli.program.key_files import read_signing_key
-from eventd.lake.storage import connect
+from eventd.cli.program import key_files
+from eventd.cli.program.key_files import read_public_keys, read_signing_key
+from eventd.errors import CheckFailed
+from eventd.lake.storage import Storage, connect
 from eventd.runtime.clock import SECOND
+from eventd.runtime.regular_files import RegularFile, read_regular
 from eventd.streams.key_pairs import make_key, pem_of
+from federation.ed25519 import pin
 from tests.integration.cli.conftest import Control
 from tests.support.audit_cases import MADE
 from tests.support.local_spark import LocalSpark
@@ -50,7 +56,7 @@ def verify(control: Control, tmp_path: Path) -> Callable[..., Any]:
     """Runs the command with the auditor's public key."""
 
     def run(report: Path, *more: str, code: int = 0) -> Any:
-        keys = () if "--keys" in more else ("--keys", str(tmp_path / "auditor.pub"))
+        keys = () if "--auditor-keys" in more else ("--auditor-keys", str(tmp_path / "auditor.pub"))
         return control("audit", "verify-report", str(report), *keys, *more, code=code)
 
     return run
@@ -121,14 +127,14 @@ def test_another_key_does_not_verify_it(verify: Callable[..., Any], folder: Path
     other = tmp_path / "other.pub"
     public = make_key(bytes([7] * 32)).public_key().public_bytes_raw()
     other.write_bytes(base64.b64encode(public))
-    ended = verify(folder, "--keys", str(other), code=4)
+    ended = verify(folder, "--auditor-keys", str(other), code=4)
     assert "which is none of the given keys" in ended.err
-    verify(folder, "--keys", str(other), "--keys", str(tmp_path / "auditor.pub"))
+    verify(folder, "--auditor-keys", str(other), "--auditor-keys", str(tmp_path / "auditor.pub"))
     both = tmp_path / "both.pub"
     openssl = ["openssl", "pkey", "-pubout", "-in", "/dev/stdin"]
     pem = subprocess.run(openssl, input=pem_of(make_key(bytes([7] * 32))), capture_output=True, check=True).stdout
     both.write_bytes(pem + (tmp_path / "auditor.pub").read_bytes())
-    verify(folder, "--keys", str(both))
+    verify(folder, "--auditor-keys", str(both))
 
 
 def test_what_is_not_there_exits_with_status_3(verify: Callable[..., Any], folder: Path, tmp_path: Path) -> None:
@@ -138,10 +144,61 @@ def test_what_is_not_there_exits_with_status_3(verify: Callable[..., Any], folde
 
 
 def test_a_file_without_a_public_key_is_refused(verify: Callable[..., Any], folder: Path, key: Path) -> None:
-    ended = verify(folder, "--keys", str(key), code=1)
+    ended = verify(folder, "--auditor-keys", str(key), code=1)
     assert f"error: {key} does not hold Ed25519 public keys as PEM (write the public part" in ended.err
     assert key.read_text().splitlines()[1] not in ended.err
-    assert "cannot read" in verify(folder, "--keys", str(folder / "none"), code=1).err
+    assert "cannot read" in verify(folder, "--auditor-keys", str(folder / "none"), code=1).err
+
+
+def test_the_former_name_of_the_option_works_with_a_notice(control: Control, folder: Path, tmp_path: Path) -> None:
+    ended = control("audit", "verify-report", str(folder), "--keys", str(tmp_path / "auditor.pub"))
+    assert ended.err.startswith("note: --keys is now called --auditor-keys; the old name still works\n")
+
+
+@pytest.mark.parametrize("text", ["kind: EventGroup\nspec: {}\n", '{"apiVersion": "federation.routerd.net/v1alpha1"}'])
+def test_the_documents_for_receipts_are_not_taken_for_public_keys(
+    verify: Callable[..., Any], folder: Path, tmp_path: Path, text: str
+) -> None:
+    documents = tmp_path / "edge.yaml"
+    documents.write_text(f"{text}# {(tmp_path / 'auditor.pub').read_text()}")
+    told = verify(folder, "--auditor-keys", str(documents), code=1).err
+    assert f"error: {documents} holds resources, and not public keys as PEM (name the file with the public key" in told
+
+
+class ReplacedMeanwhile:
+    """The files of a folder, of which another process replaces one after the first read."""
+
+    def __init__(self, folder: Storage, path: str, content: bytes) -> None:
+        self._folder = folder
+        self._later = {path: content}
+        self._first = {path: folder.read(path)}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._folder, name)
+
+    def read(self, path: str) -> bytes:
+        return self._first.pop(path, None) or self._later.get(path) or self._folder.read(path)
+
+
+def test_a_report_that_is_replaced_while_it_is_verified_is_not_returned(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genuine = (folder / "report.json").read_bytes()
+    (folder / "report.json").write_bytes(genuine.replace(b'"incomplete"', b'"complete"', 1))
+    replaced = ReplacedMeanwhile(connect(str(folder)), "report.json", genuine)
+    monkeypatch.setattr(earlier, "connect", lambda _: replaced)
+    with pytest.raises(CheckFailed, match=r"report\.json is not the one that was signed"):
+        verify_report(str(folder), read_public_keys([tmp_path / "auditor.pub"]))
+
+
+def test_a_signing_key_that_is_replaced_while_it_is_read_keeps_its_own_pin(
+    key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [read_regular(key, 4096), RegularFile(pem_of(make_key(bytes([7] * 32))), 0o600)]
+    monkeypatch.setattr(key_files, "read_regular", lambda *_: found.pop(0) if len(found) > 1 else found[0])
+    signing = read_signing_key(key)
+    assert signing.public is not None
+    assert signing.id == pin(signing.public)
 
 
 def test_coreutils_and_openssl_verify_it(folder: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from eventd.cli.program.old_spellings import (
     REFUSED_OPTIONS,
     RENAMED_COMMANDS,
     RENAMED_OPTIONS,
+    RENAMED_OPTIONS_OF,
     SPARK_SIZES,
     SYNONYMS,
     UNUSED_OPTIONS,
@@ -39,6 +40,7 @@ REQUIRED = {
     "audit run": ["--out", "report"],
     "audit stream": ["--out", "report"],
     "audit generate": ["--out", "lake"],
+    "audit verify-report": ["--auditor-keys", "key.pub"],
 }
 """Required options; required arguments are filled in."""
 DAEMON_COMMANDS = ("migrate",)
@@ -105,6 +107,8 @@ def old_options() -> dict[tuple[str, str], set[str]]:
     for old, taking in TAKING_A_RENAMED_OPTION.items():
         for command in taking:
             found.setdefault(command, set()).add(old)
+    for path, renamed in RENAMED_OPTIONS_OF.items():
+        found.setdefault((program_of(path), path), set()).update(renamed)
     return found
 
 
@@ -165,6 +169,20 @@ def test_a_renamed_option_works_with_one_notice(old: str, new: str, call: Call) 
         for line in ([*usual, old, "given"], [old, "given", *usual], [*usual, f"{old}=x", f"{old}=given"]):
             notice = f"note: {old} is now called {new}; the old name still works\n"
             assert call(name, path, line) == notice, line
+            assert (call.code, call.given) == (0, expected), line
+
+
+@pytest.mark.parametrize("path", RENAMED_OPTIONS_OF)
+def test_a_renamed_option_of_one_command_works_with_one_notice(path: str, call: Call) -> None:
+    name, usual = program_of(path), typed(path)
+    for old, new in RENAMED_OPTIONS_OF[path].items():
+        at = usual.index(new)
+        assert call(name, path, usual) == ""
+        expected = call.given
+        former = [*usual[:at], old, *usual[at + 1 :]]
+        joined = [*usual[:at], f"{old}={usual[at + 1]}", *usual[at + 2 :]]
+        for line in (former, joined):
+            assert call(name, path, line) == f"note: {old} is now called {new}; the old name still works\n"
             assert (call.code, call.given) == (0, expected), line
 
 
@@ -270,6 +288,8 @@ def block_of_old_spellings() -> str:
         named = f"{program_of(path)} {path}" if path in DAEMON_COMMANDS else path
         unused.setdefault(options, []).append(named)
     rows = [(f"`{old}`", f"`{new}`") for old, new in (RENAMED_OPTIONS | RENAMED_COMMANDS).items()]
+    for path, renamed in RENAMED_OPTIONS_OF.items():
+        rows += [(f"`{old}` of `{path}`", f"`{new}`") for old, new in renamed.items()]
     (option,) = set(SPARK_SIZES.values())
     rows.append((f"`{option} 2g`, as Spark writes sizes, of {_code(SPARK_SIZES)}", f"`{option} 2GiB`"))
     rows += [(f"{_code(options)} of {_code(paths)}", "No effect. Leave it out.") for options, paths in unused.items()]

@@ -36,7 +36,7 @@ SECTIONS = {
     "receipt_check": report.ReceiptCheck,
     "notices": report.Notice,
     "baseline": marks.Baseline,
-    "acknowledgements": marks.Acknowledged,
+    "acknowledgements": marks.AcknowledgementUse,
     "troubles": report.Limitation,
     "work": report.Work,
 }

@@ -16,7 +16,9 @@ from eventd.errors import Invalid
 
 NONE = Acknowledgements((), (), {})
 LOST = Finding(Kind.MISSING, "edge", "a", "b", 4, 6, ("e4", "e5", "e6"))
-HOLE = Finding(Kind.ERASED, "edge", "a", "", 10, 12, ())
+HOLE = Finding(Kind.ERASED, "edge", "a", "", 10, 12, (), count=3)
+NAMED = Finding(Kind.ERASED, "edge", "a", "", 20, 24, ("e20", "e21", "e23"), count=5)
+"""A hole of five rows, of which other rows name three."""
 EDITED = Finding(
     Kind.ALTERED, "edge", "a", "b", 7, 7, ("e7",), evidence=(EventEvidence(id="e7", fingerprints=("1" * 16, "2" * 16)),)
 )
@@ -40,7 +42,7 @@ def compared(now: Sequence[Finding], before: Sequence[Finding]) -> tuple[int, in
 
 
 @pytest.mark.parametrize(
-    "finding", [LOST, HOLE, EDITED, corrupt_segment("a", "s", 0, 4, "x"), epoch_change("a", "e", "x")]
+    "finding", [LOST, HOLE, NAMED, EDITED, corrupt_segment("a", "s", 0, 4, "x"), epoch_change("a", "e", "x")]
 )
 def test_the_same_finding_is_known_and_another_one_is_new(finding: Finding) -> None:
     others = [
@@ -69,7 +71,33 @@ def test_a_run_of_events_is_compared_id_by_id() -> None:
 
 
 def test_a_hole_that_grew_is_new() -> None:
-    assert compared([replace(HOLE, last=13)], [HOLE]) == (1, 0, 1)
+    assert compared([replace(HOLE, last=13, count=4)], [HOLE]) == (4, 0, 3)
+    assert compared([replace(HOLE, count=2)], [HOLE]) == (2, 0, 3), "of the same range, other rows are lost"
+
+
+def test_of_a_hole_that_grew_the_ids_are_known_and_the_other_rows_are_new() -> None:
+    grown = replace(NAMED, last=69, count=50)
+    marked = mark_findings([grown], earlier(NAMED), NONE)
+    assert marked.findings == [replace(grown, new=47)]
+    assert [*marked.sentences] == [
+        "Compared with the report of 2026-11-20T12:00:00Z: 47 new, 3 still there, 2 gone.",
+    ]
+    more = replace(grown, ids=(*NAMED.ids, "e30"))
+    assert mark_findings([more], earlier(NAMED), NONE).findings == [replace(more, new=47, new_ids=("e30",))]
+
+
+def test_a_hole_is_the_same_whichever_of_its_events_other_rows_name() -> None:
+    for ids in ((), ("e22",), ("e20", "e21", "e22", "e23", "e24")):
+        assert compared([replace(NAMED, ids=ids)], [NAMED]) == (0, 5, 0)
+    all_named = replace(NAMED, ids=("e20", "e21", "e22", "e23", "e24"), count=0)
+    assert compared([all_named], [NAMED]) == compared([NAMED], [all_named]) == (0, 5, 0)
+
+
+def test_a_hole_that_is_gone_is_listed_with_its_rows_and_without_earlier_marks() -> None:
+    before = replace(NAMED, new=1, new_ids=("e20",), acknowledged=1, acknowledged_ids=("e21",))
+    marked = mark_findings([], earlier(HOLE, before), NONE)
+    assert marked.baseline is not None
+    assert (marked.baseline.gone, marked.baseline.gone_findings) == (8, (HOLE, NAMED))
 
 
 def test_an_event_that_is_altered_once_more_is_new() -> None:
@@ -110,6 +138,22 @@ def test_a_finding_that_is_acknowledged_in_part_is_open() -> None:
     assert marked.findings == [replace(LOST, acknowledged=2, acknowledged_ids=("e4", "e6"))]
     assert marked.open == marked.findings
     assert [*marked.sentences] == ["Acknowledged: 0 of 1 finding, 1 in part."]
+
+
+@pytest.mark.parametrize("hole", [HOLE, NAMED])
+def test_an_acknowledged_hole_is_not_open_until_it_grows(hole: Finding) -> None:
+    marked = mark_findings([hole], None, known(hole))
+    assert (marked.open, marked.acknowledged) == ([], hole.events)
+    assert [one.ids for one in marked.acknowledgements] == [hole.events]
+    assert [*marked.sentences] == ["Acknowledged: 1 of 1 finding."]
+    grown = replace(hole, last=hole.last + 45, count=hole.count + 45)
+    later = mark_findings([grown], None, known(hole))
+    assert later.open == later.findings == [replace(grown, acknowledged=len(hole.ids), acknowledged_ids=hole.ids)]
+
+
+def test_one_acknowledged_id_of_a_hole_leaves_the_hole_open() -> None:
+    marked = mark_findings([NAMED], None, known(replace(NAMED, ids=("e21",), count=0)))
+    assert marked.open == [replace(NAMED, acknowledged=1, acknowledged_ids=("e21",))]
 
 
 def test_an_acknowledgement_does_not_cover_another_alteration_of_the_event() -> None:

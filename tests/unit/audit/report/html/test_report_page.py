@@ -333,7 +333,7 @@ def test_a_report_of_one_node_names_the_nodes_without_ledgers() -> None:
 
 def test_known_findings_have_a_section_and_marks() -> None:
     text = words(section("known findings", "known"))
-    assert "✕ 1 new , 2 known, 3 gone: numbers of ids in findings." in text
+    assert "✕ 1 new , 2 known, 3 gone: numbers of events in findings." in text
     assert "The earlier report is in s3://host/monday ," in text
     assert "Findings that are gone" in text
     assert f"essen → cork missing 7 – 9 {event_id(7)}" in text
