@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from eventd.audit.arrays.columns import Numbers
 
-_DENSE: Final = 1 << 21
+DENSE: Final = 1 << 21
 """Number of possible keys up to which an array with an entry for each is cheaper than sorting."""
 
 
@@ -68,7 +68,7 @@ def count(key: Key) -> tuple[Numbers, Numbers]:
     """Return the keys that occur, ascending, and how often each does."""
     if not len(key.values):
         return key.values, key.values
-    if key.domain <= max(_DENSE, len(key.values)):
+    if key.domain <= max(DENSE, len(key.values)):
         counted = np.bincount(key.values, minlength=1)
         present = np.flatnonzero(counted)
         return present, counted[present]

@@ -24,6 +24,8 @@ _WORD: Final = 8
 """Bytes that are hashed by one multiplication."""
 _DIGEST: Final = 32
 """Bytes of a digest."""
+ODD: Final = 0x9E3779B97F4A7C15 - (1 << 64)
+"""An odd number of 64 bits, signed: values multiplied by it differ in all of their bits."""
 
 
 class RowHash:

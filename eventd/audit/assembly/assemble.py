@@ -202,14 +202,18 @@ def _silence_notes(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> 
 
 
 def _proof(results: StageResults, key: PairKey, figures: PairFigures, senders: Iterable[str]) -> str:
-    """Return the proof of all deliveries of a pair: `receipts` only if each has one, and every receipt is proven."""
-    if results.coverage.has_ledgers(key.peer):
+    """Return the proof of all deliveries of a pair.
+
+    It is `receipts` only if every receipt of its senders' links is proven, and these count all deliveries, batch by
+    batch. That a row of a delivery names a receipt does not count.
+    """
+    coverage = results.coverage
+    if coverage.has_ledgers(key.peer):
         return "books"
-    proven = results.coverage.verified | results.confirmed
-    received = sum(figures.bins.get(Measure.WHOLE, {}).values())
-    if not received or received < figures.counts[Measure.DELIVERED]:
-        return "claims"
-    return "receipts" if all(LinkKey(key.group, sender, key.peer) in proven for sender in senders) else "claims"
+    links = [LinkKey(key.group, sender, key.peer) for sender in senders]
+    proven = coverage.verified | results.confirmed
+    is_proven = all(link in proven and not coverage.without_receipt[link] for link in links)
+    return "receipts" if is_proven and figures.counts[Measure.DELIVERED] else "claims"
 
 
 def _skew(plan: LakePlan, node: str, peer: str) -> Skew | None:

@@ -50,8 +50,10 @@ def _later(results: StageResults, pair: Pair) -> Counter[str]:
     later: Counter[str] = Counter()
     key = PairKey(pair.group, pair.source, pair.peer)
     for sender in pair.senders:
-        is_verified = LinkKey(pair.group, sender, pair.peer) in results.coverage.verified
-        later["receipts" if is_verified else "claims"] += results.mentions.beyond[key, sender]
+        link, beyond = LinkKey(pair.group, sender, pair.peer), results.mentions.beyond[key, sender]
+        is_verified = link in results.coverage.verified
+        claims = min(beyond, results.coverage.without_receipt[link]) if is_verified else beyond
+        later.update(receipts=beyond - claims, claims=claims)
     return later
 
 

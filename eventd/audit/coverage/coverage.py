@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -56,7 +56,8 @@ class Coverage:
     nodes under whose name two databases ship, or whose database ships under two names, or of whose ledgers the reach is
     unknown. `since`: the begin of the requested period. `silences`: see `find_silences`. `closed`: the nodes whose
     ledgers an operator closed. `holes`: the erased rows of `events`, by node and group. `shifts`: by node, the error of
-    its clock, see `clock_shifts`. `verified`: see `verified_links`.
+    its clock, see `clock_shifts`. `verified`: see `verified_links`. `without_receipt`: see
+    `deliveries_without_receipt`.
     """
 
     plan: LakePlan
@@ -69,6 +70,7 @@ class Coverage:
     shifts: Mapping[str, int] = field(default_factory=dict)
     holes: Mapping[tuple[str, str], Sequence[Hole]] = field(default_factory=dict)
     verified: frozenset[LinkKey] = frozenset()
+    without_receipt: Counter[LinkKey] = field(default_factory=Counter)
 
     def hole_with(self, node: str, group: str, seq: int) -> Hole | None:
         """Return the hole in a node's ledger that includes a seq of the node; None if there is none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -46,18 +46,38 @@ def verified_links(
     )
 
 
-def confirmed_links(
-    summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]], unknown: Iterable[Mapping[str, Any]]
-) -> frozenset[LinkKey]:
-    """Return the links whose peer has a copy of every receipt in its ledger, and none of whose receipts is invalid.
+def deliveries_without_receipt(
+    rows: Iterable[Mapping[str, Any]], questioned: Iterable[Mapping[str, Any]]
+) -> Counter[LinkKey]:
+    """Return by link how many deliveries no receipt shows, at least one for a link whose receipts cannot all be true.
 
-    `unknown`: rows of `unknown_batches`.
+    `rows`: those of `without_receipt` of `compare_batches`; `questioned`: all rows of `questioned_receipts`.
+    """
+    found: Counter[LinkKey] = Counter()
+    for row in rows:
+        found[_link(row)] += row["n"]
+    for row in questioned:
+        if row["several"] or row["repeated"]:
+            found[_link(row)] += max(row["n"], 1)
+    return found
+
+
+def _link(row: Mapping[str, Any]) -> LinkKey:
+    return LinkKey(row["group"], row["source"], row["peer"])
+
+
+def confirmed_links(
+    summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]], questioned: Iterable[Mapping[str, Any]]
+) -> frozenset[LinkKey]:
+    """Return the links whose peer has a copy of every receipt in its ledger, all of them checked and none invalid.
+
+    `questioned`: all rows of `questioned_receipts`, whatever else explains them.
     """
     copied = {LinkKey(one.group, one.sender, one.peer) for one in receipt_counts(summaries, of_copies=True)}
-    invalid = {
+    unproven = {
         LinkKey(one.group, one.sender, one.peer)
         for which in (False, True)
         for one in receipt_counts(summaries, of_copies=which)
-        if one.invalid
+        if one.invalid or one.checked < one.count
     }
-    return frozenset(copied - invalid - {LinkKey(row["group"], row["source"], row["peer"]) for row in unknown})
+    return frozenset(copied - unproven - {_link(row) for row in questioned})

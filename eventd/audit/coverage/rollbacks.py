@@ -135,25 +135,26 @@ def find_rollbacks(
 
 
 def add_unknown_batches(
-    made: Rollbacks, unknown: Iterable[dict[str, Any]], survey: Survey, coverage: Coverage
+    made: Rollbacks, questioned: Iterable[dict[str, Any]], survey: Survey, coverage: Coverage
 ) -> list[dict[str, Any]]:
-    """Add the ledgers `inbound` that end before the batches of receipts with events; return the other receipts.
+    """Add the ledgers `inbound` and `events` that end before the batches of receipts; return the other receipts.
 
-    `unknown`: rows of `reconcile.unknown_batches`. A receipt that counts no event proves nothing about the peer.
+    `questioned`: rows of `questioned_receipts`. A receipt that counts no event proves nothing about the peer, and one
+    that counts no new event nothing about its `events`.
     """
     states = {states[-1].node: states[-1] for states in states_by_node(survey)}
     ends = _ends(survey)
     rest: list[dict[str, Any]] = []
     late: defaultdict[tuple[str, Ledger], list[dict[str, Any]]] = defaultdict(list)
-    for row in unknown:
+    for row in questioned:
         peer = row["peer"]
         times = coverage.peer_times(row["source"], peer, (row["first"], row["last"]))
         later = [
             book
-            for book in (Ledger.INBOUND, Ledger.EVENTS)
+            for book in (Ledger.INBOUND, *([Ledger.EVENTS] if row["new"] else ()))
             if times[0] > ends[peer, book] and coverage.covers(peer, book, 0, times)
         ]
-        if not row["n"] or row["other"] or Ledger.INBOUND not in later:
+        if not row["n"] or not row["lacking"] or Ledger.INBOUND not in later:
             rest.append(row)
             continue
         for book in later:
@@ -161,11 +162,10 @@ def add_unknown_batches(
     for (peer, book), rows in late.items():
         state = states[peer]
         reach = state.segments.get(book)
-        after, lost = 0 if reach is None else reach.upto, sum(row["n"] for row in rows)
-        senders, batches = (
-            ", ".join(sorted({row["source"] for row in rows})),
-            counted(len(rows), "later batch", "later batches"),
-        )
+        after, counts = 0 if reach is None else reach.upto, "new" if book is Ledger.EVENTS else "n"
+        lost = sum(row[counts] for row in rows)
+        senders = ", ".join(sorted({row["source"] for row in rows}))
+        batches = counted(len(rows), "later batch", "later batches")
         proof = f"receipts that {senders} keeps count {batches} with {counted(lost, 'event')}"
         upto = after + (lost if book is Ledger.EVENTS else len(rows))
         owner = NodeEpoch(state.node, state.epoch)
@@ -176,7 +176,7 @@ def add_unknown_batches(
 def add_uneven_batches(made: Rollbacks, uneven: Iterable[Mapping[str, Any]], survey: Survey) -> None:
     """Add the ledgers `deliveries` that end before the batches of the node's own receipts.
 
-    `uneven`: rows of `batch_counts.uneven_batches`. Both ledgers number batches alike, and both are shipped up to the
+    `uneven`: rows of `batches` of `compare_batches`. Both ledgers number batches alike, and both are shipped up to the
     time that the state names.
     """
     states = {NodeEpoch(state.node, state.epoch): state for state in survey.nodes}

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-import numpy as np
 from msgspec.structs import replace
 
-from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers
+from eventd.audit.arrays.columns import NEVER
 from eventd.audit.coverage.coverage import Coverage
 from eventd.audit.engine.state import State
 from eventd.audit.receipts.receipt_terms import ReceiptTerms
-from eventd.audit.report.findings import NO_BATCH, NO_INBOUND, OTHER_RECEIPT, Discrepancy, Evidence, Kind
-from eventd.audit.segments import batch_counts
 from eventd.audit.segments.cell_files import write_cells
 from eventd.audit.segments.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
 from eventd.audit.segments.event_digests import DigestResult
-from eventd.audit.segments.ledger_summaries import LedgerSummary, hash_of
+from eventd.audit.segments.ledger_summaries import LedgerSummary
 from eventd.audit.segments.plan import LakePlan, NodeEpoch, owner_of
-from eventd.audit.segments.row_marks import PairKey, UnevenSlots, concerns
+from eventd.audit.segments.row_marks import UnevenSlots, concerns
 from eventd.audit.segments.segment_jobs import SMALL, CellMaker, DigestCheck, SegmentJob, SegmentJobs
 from eventd.audit.segments.seq_runs import SeqRun
 from eventd.audit.segments.spark_tasks import FileShares, group_files, run_on_files
 from eventd.audit.spark.locations import Location
 from eventd.audit.spark.session import cores_of
 from eventd.audit.verdicts import reconcile, row_comparison
+from eventd.audit.verdicts.ledger_rows import LedgerRows
 from eventd.audit.verdicts.pair_figures import RowComparison
 from eventd.audit.verdicts.renamed_events import join_renamed
 from eventd.lake.reader import Survey, read_segment
-from eventd.lake.schema import OWN_TIME, Ledger
+from eventd.lake.schema import Ledger
 from eventd.lake.writer import Segment
 
 if TYPE_CHECKING:
@@ -160,9 +157,16 @@ class LakeReader:
     @property
     def digest_results(self) -> list[tuple[str, DigestResult]]:
         """Return the checks of digests of the segments of `events` of the requested hours, each with its node."""
-        near = {one.place.name: one.manifest.node for one in self.survey.segments if self._is_near(one)}
+        near = self._near
         known = ((name, entry.digests) for name, entry in sorted(self.state.entries.items()) if name in near)
-        return [(near[name], one) for name, one in known if one is not None and name not in self.unreadable]
+        return [
+            (near[name].manifest.node, one) for name, one in known if one is not None and name not in self.unreadable
+        ]
+
+    @property
+    def _near(self) -> dict[str, Segment]:
+        """Return, by name, the segments that may have rows of the requested hours."""
+        return {one.place.name: one for one in self.survey.segments if self._is_near(one)}
 
     def _is_near(self, segment: Segment) -> bool:
         slots = segment.manifest.slots
@@ -196,13 +200,13 @@ class LakeReader:
 
     def reconcile(self, coverage: Coverage) -> dict[str, list[pa.Table]]:
         """Return, by name, the tables of `reconcile.reconcile` of all parts, for the cells of the requested hours."""
-        near = {one.place.name for one in self.survey.segments if self._is_near(one)}
+        near = self._near
         named = {file: [name for name in names if name in near] for file, names in self.state.files().items()}
         segments = {file: names for file, names in named.items() if names}
         files = FileShares(self.out, [[file] for file in segments])
         cells = reconcile.CellFilter(segments, self.state.cells, self.hours)
         reach = {node: until + coverage.margin for node, until in coverage.until.items()}
-        work = partial(reconcile.reconcile, reach=reach, covered=coverage.ends_by_sender())
+        work = partial(reconcile.reconcile, reach=reach, hours=self.hours, covered=coverage.ends_by_sender())
         return group_files(self.spark, files, cells, reconcile.keys, work, self.parts)
 
     def compare(self, uneven: UnevenSlots, jobs: Sequence[SegmentJob], coverage: Coverage) -> RowComparison:
@@ -227,103 +231,16 @@ class LakeReader:
         rows = sum(entry.rows for entry in self.state.entries.values())
         return min(max(self.cores, rows // _ROWS_OF_A_PART), _MOST_PARTS)
 
-    def receipt_discrepancies(self, unknown: Iterable[Mapping[str, Any]], coverage: Coverage) -> Iterator[Discrepancy]:
-        """Yield a discrepancy for each receipt whose batch the peer's ledger lacks, or has with another receipt.
+    @property
+    def rows(self) -> LedgerRows:
+        """Return a reader of rows of all segments that no run has found corrupt, also of other hours."""
+        readable = [one for one in self.survey.segments if one.place.name not in self.unreadable]
+        return LedgerRows(readable, partial(read_segment, self.lake.open(self.spark)))
 
-        A batch that the peer's ledger may lack by its coverage is left out. `unknown`: rows of `unknown_batches`.
-        """
-        sought: dict[str, dict[tuple[str, str, int], str]] = {}
-        for row in unknown:
-            pair = PairKey(row["group"], row["source"], row["peer"])
-            first, _ = coverage.peer_times(pair.source, pair.peer, (row["first"], row["first"]))
-            if row["other"]:
-                sought.setdefault(pair.source, {})[pair.group, pair.peer, row["batch"]] = OTHER_RECEIPT
-            elif coverage.covers(pair.peer, Ledger.INBOUND, 0, (first, first)):  # `_named` knows both times exactly
-                sought.setdefault(pair.source, {})[pair.group, pair.peer, row["batch"]] = NO_BATCH
-        found: list[tuple[Discrepancy, int]] = []
-        for segment in self.survey.segments:
-            wanted = sought.get(segment.manifest.node)
-            if wanted and segment.place.book is Ledger.RECEIPTS and segment.place.name not in self.unreadable:
-                found += self._named(segment, wanted, coverage)
-        times: dict[str, set[tuple[str, int]]] = {}
-        for one, recorded in found:
-            if one.detail == NO_BATCH:
-                times.setdefault(one.peer, set()).add((one.group, recorded))
-        erased = self._erased_batches(times)
-        for one, recorded in found:
-            is_erased = one.detail == NO_BATCH and (one.peer, one.group, recorded) in erased
-            yield one._replace(kind=Kind.ERASED, detail=NO_INBOUND) if is_erased else one
-
-    def batch_discrepancies(
-        self, rows: Iterable[Mapping[str, Any]], summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]
-    ) -> Iterator[Discrepancy]:
-        """Yield a discrepancy for each batch with rows missing in a sender's ledger; `rows`: of `uneven_batches`."""
-        lake = self.lake.open(self.spark)
-        near = {one.place.name for one in self.survey.segments if self._is_near(one)}
-        known = (near & self.state.entries.keys()) - self.unreadable.keys()
-
-        def read(segment: Segment, names: list[str]) -> pa.Table:
-            return read_segment(lake, segment, names)
-
-        return batch_counts.batch_discrepancies(rows, self.survey, known, summaries, read)
-
-    def _erased_batches(self, sought: Mapping[str, set[tuple[str, int]]]) -> set[tuple[str, str, int]]:
-        """Return the batches (peer, group and time in microseconds) that peers have erased, of those in `sought`.
-
-        `sought` has by peer the group and time of each. An event has exactly the time of the batch that brought it, and
-        so have all batches that were stored together. So a peer that holds more events of others of that time than its
-        batches brought has erased a batch.
-        """
-        erased = set()
-        for peer, places in sought.items():
-            times = np.array(sorted({at for _, at in places}), np.int64)
-            unexplained: Counter[tuple[str, int]] = Counter()
-            for table in self._rows_at(Ledger.EVENTS, peer, times, ["own"]):
-                unexplained.update(_places(table, ~table.booleans("own"), Ledger.EVENTS))
-            for table in self._rows_at(Ledger.INBOUND, peer, times, ["accepted"]):
-                accepted = table.numbers("accepted").tolist()
-                for place, n in zip(_places(table, np.ones(table.rows, bool), Ledger.INBOUND), accepted, strict=True):
-                    unexplained[place] -= n
-            erased |= {(peer, *place) for place in places if unexplained[place] > 0}
-        return erased
-
-    def _rows_at(self, book: Ledger, node: str, times: Numbers, names: Sequence[str]) -> Iterator[Columns]:
-        """Yield the rows of a node's ledger that were recorded at exactly one of these ascending times."""
-        column = OWN_TIME[book]
-        for segment in self.survey.segments:
-            span = segment.manifest.times
-            if (segment.place.book, segment.manifest.node) != (book, node) or segment.place.name in self.unreadable:
-                continue
-            if span and np.searchsorted(times, span[0]) < np.searchsorted(times, span[1], side="right"):
-                table = read_segment(self.lake.open(self.spark), segment, ["group", column, *names])
-                found = np.flatnonzero(np.isin(Columns(table).numbers(column), times))
-                yield Columns(table.take(found))
-
-    def _named(
-        self, segment: Segment, wanted: Mapping[tuple[str, str, int], str], coverage: Coverage
-    ) -> Iterator[tuple[Discrepancy, int]]:
-        """Yield the wanted receipts of a segment, and when the peer recorded the batch (microseconds, its clock)."""
-        names = ["group", "peer", "batch_id", "receipt_digest", "receipt_key_id"]
-        exact = ["sent_at", "acked_at", "peer_recorded_at"]
-        table, node = read_segment(self.lake.open(self.spark), segment, [*names, *exact]), segment.manifest.node
-        sent, acked, recorded = (Columns(table).numbers(name) for name in exact)
-        for at, row in enumerate(table.drop_columns(exact).to_pylist()):
-            group, peer, batch = row["group"], row["peer"], row["batch_id"]
-            detail = wanted.get((group, peer, hash_of(batch)))
-            if detail is None:
-                continue
-            times = coverage.peer_times(node, peer, (int(sent[at]), int(acked[at])))
-            if detail == OTHER_RECEIPT or coverage.covers(peer, Ledger.INBOUND, 0, times):
-                kind = Kind.FORGED if detail == NO_BATCH else Kind.DISAGREEMENT
-                evidence = Evidence(node, int(acked[at]), batch, row["receipt_digest"], row["receipt_key_id"] or "")
-                yield Discrepancy(kind, group, node, peer, 0, batch, detail, evidence), int(recorded[at])
-
-
-def _places(table: Columns, rows: Mask, book: Ledger) -> Iterator[tuple[str, int]]:
-    """Yield group and time (microseconds) of each of these rows of a ledger."""
-    group = table.words("group").at(rows)
-    times = table.numbers(OWN_TIME[book])[rows].tolist()
-    return ((group.values[code], at) for code, at in zip(group.codes.tolist(), times, strict=True))
+    @property
+    def known(self) -> set[str]:
+        """Return the names of the segments whose cells count for the requested hours."""
+        return (self._near.keys() & self.state.entries.keys()) - self.unreadable.keys()
 
 
 def oldest_jobs(known: Sequence[tuple[int, Segment]], percent: float) -> list[SegmentJob]:

@@ -11,7 +11,7 @@ from eventd.audit.coverage.silence import PATIENCE
 from eventd.audit.receipts.receipt_terms import ReceiptKey, ReceiptTerms
 from eventd.audit.report.objectives import ANY, Condition, Objective, Objectives
 from eventd.audit.review.earlier import EarlierReport
-from eventd.audit.segments.cells import HOUR
+from eventd.audit.segments.cells import ALL_HOURS, HOUR
 from eventd.audit.spark.access import Access
 from eventd.audit.spark.locations import Location
 from eventd.audit.spark.masters import is_server
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_ALL = (-(1 << 40), 1 << 40)
 RECHECK = 5.0
 """Default percentage, by bytes, of the segments of earlier runs whose digests a run checks again."""
 
@@ -91,8 +90,8 @@ class AuditRequest:
     @property
     def hours(self) -> tuple[int, int]:
         """Return the requested hours as [first, last), counted from 1970; a missing bound lies beyond all events."""
-        first = _ALL[0] if self.since is None else self.since // HOUR
-        return first, _ALL[1] if self.until is None else -(-self.until // HOUR)
+        first = ALL_HOURS[0] if self.since is None else self.since // HOUR
+        return first, ALL_HOURS[1] if self.until is None else -(-self.until // HOUR)
 
     @property
     def end(self) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,8 +15,9 @@ from eventd.audit.coverage.clock_shifts import clock_shifts
 from eventd.audit.coverage.coverage import find_coverage
 from eventd.audit.coverage.holes import find_holes, holes_by_ledger
 from eventd.audit.coverage.mentions import find_mentions
-from eventd.audit.coverage.receipt_links import confirmed_links, verified_links
+from eventd.audit.coverage.receipt_links import confirmed_links, deliveries_without_receipt, verified_links
 from eventd.audit.coverage.rollbacks import (
+    Rollbacks,
     add_blind_spots,
     add_uneven_batches,
     add_unknown_batches,
@@ -36,10 +37,13 @@ from eventd.audit.review.marks import check_baseline, mark_findings
 from eventd.audit.segments.cells import HOUR
 from eventd.audit.segments.event_digests import digest_discrepancies
 from eventd.audit.segments.plan import make_plan
+from eventd.audit.segments.segment_jobs import SegmentJob
 from eventd.audit.spark.session import last_cause, open_session, own_session, quiet
+from eventd.audit.verdicts.batch_verdicts import batch_discrepancies
 from eventd.audit.verdicts.erasures import find_erasures
 from eventd.audit.verdicts.hidden_events import count_damaged
 from eventd.audit.verdicts.pair_figures import read_figures, read_senders, read_waiting
+from eventd.audit.verdicts.receipt_verdicts import receipt_discrepancies
 from eventd.audit.verdicts.reconcile import add_pairs
 from eventd.audit.verdicts.row_comparison import group_uneven
 from eventd.errors import EventdError
@@ -191,42 +195,59 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
         rollbacks = find_rollbacks(reader.survey, reader.state.promises, summaries, coverage)
         coverage.holes = holes_by_ledger(find_holes(reader.survey, reader.runs, summaries, rollbacks.found))
     with watch.stage("reconcile"):
-        parts = reader.reconcile(coverage)
+        tables = _Tables(reader.reconcile(coverage))
+        coverage.without_receipt = deliveries_without_receipt(tables.rows("without_receipt"), tables.rows("questioned"))
         found = StageResults(
             survey=reader.survey,
             plan=plan,
             coverage=coverage,
             summaries=summaries,
-            figures=read_figures(_rows(add_pairs(parts["pairs"])) if parts else []),
-            hours=[row for table in parts.get("hours", ()) for row in _rows(table)],
-            waiting=read_waiting(row for table in parts.get("waiting", ()) for row in _rows(table)),
-            senders=read_senders(row for table in parts.get("senders", ()) for row in _rows(table)),
-            mentions=find_mentions(
-                (row for table in parts.get("latest", ()) for row in _rows(table)), summaries, coverage
-            ),
+            figures=read_figures(_rows(add_pairs([*tables.parts["pairs"]])) if tables.parts else []),
+            hours=tables.rows("hours"),
+            waiting=read_waiting(tables.rows("waiting")),
+            senders=read_senders(tables.rows("senders")),
+            mentions=find_mentions(tables.rows("latest"), summaries, coverage),
+            confirmed=confirmed_links(summaries, tables.rows("questioned")),
         )
     found.rewritten = reader.state.rewritten
     with watch.stage("rows"):
-        unknown = [row for table in parts.get("unknown", ()) for row in _rows(table)]
-        unknown = add_unknown_batches(rollbacks, unknown, reader.survey, coverage)
-        uneven = [row for table in parts.get("batches", ()) for row in _rows(table)]
-        add_uneven_batches(rollbacks, uneven, reader.survey)
-        add_blind_spots(coverage, reader.survey, rollbacks)
-        found.damaged = count_damaged(reader.survey, reader.unreadable) + rollbacks.rows
-        found.comparison = reader.compare(group_uneven(parts.get("uneven", ())), jobs, coverage)
-        first, last = (hour * HOUR for hour in reader.hours)
-        found.erasures = find_erasures(coverage.holes, found.comparison.located, (first, last))
-        found.confirmed = confirmed_links(summaries, unknown)
-        forged = [*receipt_report.faults(summaries)]
-        batches = [*reader.receipt_discrepancies(unknown, coverage), *reader.batch_discrepancies(uneven, summaries)]
-        altered = digest_discrepancies(reader.digest_results, found.erasures.others)
-        faults = [*forged, *receipt_report.without_repeats(batches, forged)]
-        discrepancies = [*found.erasures.others, *altered, *faults]
-        lake = report_details.lake_findings(reader.survey, reader.unreadable)
-        found.findings = in_order(
-            [*group_findings(discrepancies), *found.erasures.findings, *rollbacks.findings(), *lake]
-        )
+        _compare_rows(reader, found, rollbacks, tables, jobs)
     return found
+
+
+def _compare_rows(
+    reader: LakeReader, found: StageResults, rollbacks: Rollbacks, tables: _Tables, jobs: Sequence[SegmentJob]
+) -> None:
+    """Add the comparison of rows and the findings to the results; `jobs` are those of the large ledgers."""
+    coverage, summaries, uneven = found.coverage, found.summaries, tables.rows("batches")
+    asked = (row for row in tables.rows("questioned") if row["asked"])
+    questioned = add_unknown_batches(rollbacks, asked, reader.survey, coverage)
+    add_uneven_batches(rollbacks, uneven, reader.survey)
+    add_blind_spots(coverage, reader.survey, rollbacks)
+    found.damaged = count_damaged(reader.survey, reader.unreadable) + rollbacks.rows
+    found.comparison = reader.compare(group_uneven(tables.parts.get("uneven", ())), jobs, coverage)
+    first, last = (hour * HOUR for hour in reader.hours)
+    found.erasures = find_erasures(coverage.holes, found.comparison.located, (first, last))
+    altered = digest_discrepancies(reader.digest_results, found.erasures.others)
+    faults = [*receipt_report.faults(summaries)]
+    rows = reader.rows
+    of_receipts = receipt_discrepancies(questioned, coverage, rows, reader.receipts)
+    faults += receipt_report.without_repeats(of_receipts, faults)
+    of_batches = batch_discrepancies(uneven, reader.survey, reader.known, rows, summaries)
+    faults += receipt_report.without_repeats(of_batches, faults)
+    discrepancies = [*found.erasures.others, *altered, *faults]
+    lake = report_details.lake_findings(reader.survey, reader.unreadable)
+    found.findings = in_order([*group_findings(discrepancies), *found.erasures.findings, *rollbacks.findings(), *lake])
+
+
+class _Tables(NamedTuple):
+    """The tables of `reconcile.reconcile`: by name, one for each part; empty for a lake without cells."""
+
+    parts: Mapping[str, Sequence[pa.Table]]
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """Return the rows of the tables of this name."""
+        return [row for table in self.parts.get(name, ()) for row in _rows(table)]
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -133,6 +133,19 @@ def check_receipts(book: Ledger, table: Columns, terms: ReceiptTerms) -> Receipt
     return results
 
 
+def verified_algorithms(table: Columns, terms: ReceiptTerms) -> dict[tuple[str, str, str, str], str]:
+    """Return the receipts in rows of `receipts` that the keys of the terms verify, whatever share they demand.
+
+    By group, peer, batch and digest, the signature algorithm of each.
+    """
+    found = {}
+    for row in _received(table):
+        count = ReceiptCount(row.group, row.sender, row.peer, row.algorithm)
+        if not _fault_of(row, terms, count) and count.verified:
+            found[row.group, row.peer, row.batch, row.digest] = row.algorithm
+    return found
+
+
 def texts_of(book: Ledger) -> tuple[str, ...]:
     """Return the names of the columns that the check of a ledger reads; none for a ledger without receipts."""
     return {Ledger.RECEIPTS: RECEIPT_TEXTS, Ledger.INBOUND: INBOUND_TEXTS}.get(book, ())

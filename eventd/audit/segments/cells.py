@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from eventd.audit.arrays.bins import BINS, bins_of
 from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, Words, constant
-from eventd.audit.arrays.counts import Key, Sums, add_up, count, key_of, parts
+from eventd.audit.arrays.counts import DENSE, Key, Sums, add_up, count, key_of, parts
 from eventd.audit.arrays.row_hash import contents, outlines
 from eventd.audit.segments.link_rows import COLUMNS, LinkRow, RowSelector
 from eventd.lake.layout import MINUTE
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 SLOTS_PER_HOUR: Final = 60
 HOUR: Final = SLOTS_PER_HOUR * MINUTE
 """Microseconds per hour."""
+ALL_HOURS: Final = (-(1 << 40), 1 << 40)
+"""Hours since 1970 [first, last) in which every time lies."""
 MOST_ATTEMPTS: Final = 64
 """Deliveries with more attempts count as this many."""
 
@@ -292,7 +294,7 @@ def _sum_by_key(key: Key, values: Numbers, keys: Numbers) -> Numbers:
     """
     if not len(keys):
         return keys
-    if key.domain <= 1 << 21:
+    if key.domain <= DENSE:
         found: Numbers = np.bincount(key.values, weights=values)[keys].astype(np.int64)
         return found
     return add_up(key, values, values).total
@@ -316,7 +318,7 @@ def _highest(key: Key, values: Numbers, keys: Numbers) -> Numbers:
     if not len(keys):
         return keys
     first, last = int(keys[0]), int(keys[-1])
-    if last - first < 1 << 21:
+    if last - first < DENSE:
         found = np.full(last - first + 1, NEVER, np.int64)
         np.maximum.at(found, key.values - first, values)
         return found[keys - first]
@@ -335,14 +337,17 @@ def batch_cells(
     digests: Numbers,
     first: Numbers,
     last: Numbers,
+    content: Numbers | None = None,
 ) -> pa.Table:
-    """Return a cell for each batch: `total` is a hash of its id, `high` the first 64 bits of its receipt's digest.
+    """Return a cell for each batch: `total` is a hash of its id, or its number, and `high` a hash of its receipt.
 
     `n` is the number of events that the receiver recorded or had already. `low` is the time `first` (microseconds),
-    `time` the hour since 1970 of the time `last`, and `bin` its second in this hour.
+    `time` the hour since 1970 of the time `last`, and `bin` its second in this hour. `content` is the number of these
+    events that are new to the receiver; of CARRIED and ANSWERED, 1 if the receipt is signed.
     """
     cells = _Cells(segment)
-    cells.add(what, ends, last // HOUR, events, bin=last % HOUR // SECOND, total=ids, low=first, high=digests)
+    second = last % HOUR // SECOND
+    cells.add(what, ends, last // HOUR, events, bin=second, total=ids, low=first, high=digests, content=content)
     return cells.table()
 
 

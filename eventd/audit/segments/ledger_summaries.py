@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, Words
+from eventd.audit.arrays.row_hash import ODD
 from eventd.audit.receipts.receipt_checks import ReceiptResults
 from eventd.audit.segments.cells import HOUR, Measure, batch_cells
 from eventd.lake.layout import MINUTE
@@ -31,7 +32,6 @@ INBOUND_COLUMNS: Final = (
     *("node", "group", "peer", "batch_id", "link_epoch", "after", "upto", "repair", "accepted", "duplicates"),
     *("key_id", "recorded_at", "receipt_digest"),
 )
-_ODD: Final = 0x9E3779B97F4A7C15 - (1 << 64)
 CALLBACK: Final = "callback"
 """The protocol of requests to callbacks, which also stands for a signature algorithm of the answers: there is none."""
 GAP_COLUMNS: Final = ("group", "peer", "gap_epoch", "after", "upto", "reason", "recorded_at")
@@ -156,30 +156,39 @@ def hash_of(text: str) -> int:
 def sum_batches(segment: str, book: Ledger, table: Columns) -> pa.Table:
     """Return a cell for each batch with a receipt, from `receipts` of its sender or `inbound` of its receiver.
 
-    It counts the events that the receiver recorded or had already. The digest of a cell stands for the receipt and for
-    the range of the batch: both nodes record both.
+    It counts the events that the receiver recorded or had already, and has the epoch of the node that keeps the row.
     """
-    digest = table.words("receipt_digest")
-    signed = digest.where(bool)
+    signed = table.words("receipt_digest").where(bool)
     ids = np.array([hash_of(batch) for batch in table.some("batch_id", signed)], np.int64)
-    digests = np.array([_first_bits(value) for value in digest.values], np.int64)[digest.codes[signed]]
-    digests ^= _ranges(table)[signed]
+    digests = receipt_hashes(table)[signed]
     node, other = table.words("node").at(signed), table.words("peer").at(signed)
     group = table.words("group").at(signed)
-    events = table.numbers("accepted")[signed] + table.numbers("duplicates")[signed]
+    new = table.numbers("accepted")[signed]
+    events = new + table.numbers("duplicates")[signed]
+    epoch = table.words("epoch").at(signed)
     if book is Ledger.RECEIPTS:
-        ends = {"node": node, "group": group, "source": node, "peer": other}
+        ends = {"node": node, "group": group, "source": node, "peer": other, "type": epoch}
         times = _times(table, signed, "sent_at", "acked_at")
-        return batch_cells(segment, Measure.RECEIPT, ends, ids, events, digests, *times)
-    ends = {"node": node, "group": group, "source": other, "peer": node}
+        return batch_cells(segment, Measure.RECEIPT, ends, ids, events, digests, *times, new)
+    ends = {"node": node, "group": group, "source": other, "peer": node, "type": epoch}
     times = _times(table, signed, "recorded_at", "recorded_at")
-    return batch_cells(segment, Measure.INBOUND, ends, ids, events, digests, *times)
+    return batch_cells(segment, Measure.INBOUND, ends, ids, events, digests, *times, new)
 
 
-def _ranges(table: Columns) -> Numbers:
-    """Return a hash of the range of each batch; 0 for a repair, of which the receiver records no range."""
-    ranges = table.numbers("after") * _ODD + table.numbers("upto") * _ODD * _ODD
-    return np.where(table.booleans("repair"), 0, ranges)
+def receipt_hashes(table: Columns) -> Numbers:
+    """Return a hash of the receipt and the range of each batch in rows of `receipts` or `inbound`.
+
+    Both nodes record both, but the receiver records no range of a repair.
+    """
+    ranges = table.numbers("after") * ODD + table.numbers("upto") * ODD * ODD
+    return digest_hashes(table) ^ np.where(table.booleans("repair"), 0, ranges)
+
+
+def digest_hashes(table: Columns) -> Numbers:
+    """Return a hash of the digest of each row's receipt."""
+    digest = table.words("receipt_digest")
+    found: Numbers = np.array([_first_bits(value) for value in digest.values], np.int64)[digest.codes]
+    return found
 
 
 def _times(table: Columns, rows: Mask, first: str, last: str) -> tuple[Numbers, Numbers]:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from eventd.audit.arrays.columns import Columns, Numbers
+from eventd.audit.arrays.row_hash import ODD
 from eventd.audit.spark.locations import Location
 from eventd.audit.spark.spark_storage import path_below
 from eventd.lake.extra import pyarrow
@@ -29,7 +30,6 @@ _PARTED: Final = "part int, data binary"
 _NAMED: Final = "name string, data binary"
 _MOST_ROWS: Final = 262_144
 """Maximum number of rows of a table that is moved as one."""
-_PRIME: Final = 0x9E3779B97F4A7C15 - (1 << 64)
 
 
 class OpenFile(NamedTuple):
@@ -155,11 +155,9 @@ def keys_of(table: Columns, words: Sequence[str], *numbers: Numbers) -> Numbers:
     found = np.zeros(table.rows, np.int64)
     for name in words:
         column = table.words(name)
-        found = (
-            found ^ np.array([zlib.crc32(text.encode()) for text in column.values], np.int64)[column.codes]
-        ) * _PRIME
+        found = (found ^ np.array([zlib.crc32(text.encode()) for text in column.values], np.int64)[column.codes]) * ODD
     for values in numbers:
-        found = (found ^ values) * _PRIME
+        found = (found ^ values) * ODD
     return found
 
 

@@ -17,11 +17,12 @@ import numpy as np
 
 from eventd.audit.arrays.bins import edges_of
 from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, grouped, with_texts
-from eventd.audit.segments.batch_counts import uneven_batches
 from eventd.audit.segments.cell_files import read_cells
-from eventd.audit.segments.cells import SLOTS_PER_HOUR, Measure, batch_times
+from eventd.audit.segments.cells import ALL_HOURS, SLOTS_PER_HOUR, Measure
 from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.segments.spark_tasks import OpenFile, keys_of
+from eventd.audit.verdicts.batch_verdicts import compare_batches
+from eventd.audit.verdicts.receipt_verdicts import questioned_receipts
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.storage import Written
 from eventd.runtime.clock import SECOND
@@ -56,8 +57,8 @@ class CorruptState(Exception):
 class CellFilter:
     """Reads files of cells. `segments` has those that count in each file, `hours` the requested hours [first, last).
 
-    `written` has the digest of each file. Called with the files of a task, it yields their cells of these segments and
-    hours. Raises CorruptState for a file with another digest, and NotFound.
+    `written` has the digest of each file. Called with the files of a task, it yields their cells of these segments that
+    `counts` selects. Raises CorruptState for a file with another digest, and NotFound.
     """
 
     segments: Mapping[str, Sequence[str]]
@@ -78,9 +79,20 @@ class CellFilter:
             table = parquet().read_table(arrow.BufferReader(data)).unify_dictionaries()
             wanted = arrow.array(self.segments[file], arrow.string())
             counts = compute.is_in(table["segment"].cast(arrow.string()), wanted)
-            hour = hours_of(Columns(table))
-            inside = arrow.array((self.hours[0] <= hour) & (hour < self.hours[1]))
+            inside = arrow.array(self.counts(Columns(table)))
             yield table.filter(compute.and_(counts, inside)).drop_columns(["segment"])
+
+    def counts(self, cells: Columns) -> Mask:
+        """Return a mask of the cells that count for the requested hours.
+
+        An event may be delivered long after its own time. A batch has one time at its sender and another at its peer,
+        by another clock and perhaps hours before the answer that was not lost: which batches are in question is decided
+        by the time of the sender when both are together.
+        """
+        what, hour = cells.numbers("what"), hours_of(cells)
+        of_batch = what >= Measure.RECEIPT
+        counts: Mask = (self.hours[0] <= hour) & ((hour < self.hours[1]) | of_batch) | (what == Measure.INBOUND)
+        return counts
 
 
 def hours_of(cells: Columns) -> Numbers:
@@ -96,12 +108,16 @@ def keys(cells: Columns) -> Numbers:
 
 
 def reconcile(
-    cells: pa.Table, reach: Mapping[str, int], covered: Mapping[tuple[str, str], int] | None = None
+    cells: pa.Table,
+    reach: Mapping[str, int],
+    covered: Mapping[tuple[str, str], int] | None = None,
+    hours: tuple[int, int] = ALL_HOURS,
 ) -> dict[str, pa.Table]:
-    """Return the tables of a part: `uneven`, `waiting`, `senders`, `latest`, `unknown`, `batches`, `pairs` and `hours`.
+    """Return the tables of a part: `uneven`, `waiting`, `senders`, `latest`, `pairs` and `hours`, and those of batches.
 
-    `reach`: up to when at most (microseconds by any clock of the lake) the ledgers of each node are complete; later
-    deliveries are not expected in them. `covered`: see `latest`.
+    These are `questioned`, see `questioned_receipts`, and `batches` and `without_receipt`, see `compare_batches`.
+    `hours` [first, last) are the requested ones. `reach`: up to when at most (microseconds by any clock of the lake)
+    the ledgers of each node are complete; later deliveries are not expected in them. `covered`: see `latest`.
     """
     cells = cells.combine_chunks()  # with a single dictionary for each column of words
     what = Columns(cells).numbers("what")
@@ -112,8 +128,8 @@ def reconcile(
         "waiting": _waiting(slots),
         "senders": _senders(slots),
         "latest": latest(slots, covered or {}),
-        "unknown": unknown_batches(cells.filter((what >= Measure.RECEIPT) & (what < Measure.CARRIED))),
-        "batches": uneven_batches(cells.filter(what >= Measure.CARRIED)),
+        "questioned": questioned_receipts(cells.filter(np.isin(what, (Measure.RECEIPT, Measure.INBOUND))), hours),
+        **compare_batches(cells.filter(np.isin(what, (Measure.CARRIED, Measure.ANSWERED))), hours),
         "pairs": add_pairs([figures]),
         "hours": by_hour(figures),
     }
@@ -239,29 +255,6 @@ def latest(slots: pa.Table, covered: Mapping[tuple[str, str], int]) -> pa.Table:
     slots = slots.set_column(slots.schema.get_field_index("n"), "n", pa.array(counted))
     slots = slots.filter((what == Measure.SENT) | (what == Measure.HELD))
     return grouped(slots, (*PAIR, "node", "what"), [("n", "sum"), ("high", "max")])
-
-
-def unknown_batches(batches: pa.Table) -> pa.Table:
-    """Return the receipts of senders whose batch the peer's ledger lacks, or (`other`) has with another receipt.
-
-    `batch` is a hash of the batch's id, `source` its sender, which first sent it at `first` and had recorded its
-    acknowledgement by `last` (microseconds). `n`: how many events the peer has recorded or had, by the receipt.
-    """
-    import pyarrow as pa
-
-    table = Columns(batches)
-    batches = batches.rename_columns({"total": "batch"}).append_column("last", pa.array(batch_times(table)))
-    what = table.numbers("what")
-    receipts = batches.filter(what == Measure.RECEIPT)
-    ours = grouped(receipts, (*PAIR, "batch"), [("low", "min"), ("last", "max"), ("high", "max"), ("n", "max")])
-    theirs = grouped(batches.filter(what == Measure.INBOUND), (*PAIR, "batch"), [("high", "max")])
-    theirs = theirs.rename_columns({"high": "given"})
-    joined = ours.join(theirs, keys=[*PAIR, "batch"], join_type="left outer")
-    known = joined["given"].is_valid().to_numpy()
-    table = Columns(joined)
-    other = known & (table.numbers("given") != table.numbers("high"))
-    joined = joined.append_column("other", pa.array(other)).filter(~known | other)
-    return joined.rename_columns({"low": "first"}).select([*PAIR, "batch", "first", "last", "other", "n"])
 
 
 def _sum_figures(figures: pa.Table) -> pa.Table:

@@ -15,6 +15,7 @@ import numpy as np
 from eventd.audit.arrays.alterations import LedgerRow
 from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, grouped, with_texts
 from eventd.audit.arrays.counts import key_of
+from eventd.audit.arrays.row_hash import ODD
 from eventd.audit.coverage.coverage import Coverage
 from eventd.audit.segments.row_marks import (
     DELIVERY_KEYS,
@@ -216,7 +217,7 @@ def _doubtful(marks: Columns, keeping: Collection[str]) -> Mask:
     """
     source, peer = marks.words("source"), marks.words("peer")
     pair = key_of(*((column.codes, column.size) for column in (marks.words("group"), source, peer))).values
-    record = marks.numbers("event") ^ (marks.numbers("fingerprint") * _PRIME)
+    record = marks.numbers("event") ^ (marks.numbers("fingerprint") * ODD)
     order = np.lexsort((pair, record))
     pair, event, role = pair[order], record[order], marks.numbers("role")[order]
     starts = np.concatenate(([0], np.flatnonzero((np.diff(event) != 0) | (np.diff(pair) != 0)) + 1))
@@ -246,7 +247,6 @@ def _even(high: Numbers, starts: Numbers, low: Numbers | None = None) -> Mask:
 
 
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-_PRIME: Final = np.int64(0x9E3779B97F4A7C15 - (1 << 64))
 _BITS: Final = 7
 """Bits for the count of each role; those of all roles fit in 63 bits."""
 

@@ -255,7 +255,7 @@ def _outcome_at_peer(trail: Trail, coverage: Coverage) -> tuple[DeliveryOutcome,
 def _is_verified(trail: Trail, coverage: Coverage) -> bool:
     """Return whether a verified receipt of the peer stands for a delivery of the event."""
     link = LinkKey(trail.group, trail.sent_node, trail.peer)
-    return trail.arrived_at is not None and link in coverage.verified
+    return trail.arrived_at is not None and link in coverage.verified and not coverage.without_receipt[link]
 
 
 def is_unseen(trail: Trail, coverage: Coverage) -> bool:

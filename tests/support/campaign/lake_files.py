@@ -119,6 +119,11 @@ class LakeFiles:
             )
             segment.write(sorted([*segment.rows(), row], key=lambda one: one["number"]))
 
+    def remove_node(self, node: str) -> None:
+        """Remove all files of a node."""
+        for folder in [*self.root.glob(f"landing/*/dt=*/node={node}-*"), *self.root.glob(f"nodes/{node}-*")]:
+            shutil.rmtree(folder)
+
     def states(self, node: str) -> list[Path]:
         """Return the files with the states of a node, one for each epoch."""
         files = self.root.glob(f"nodes/{node}-*/*.json")
@@ -139,8 +144,7 @@ class LakeFiles:
 
     def take_back(self, node: str, earlier: Path) -> None:
         """Replace all files of a node by those of an earlier copy of the lake."""
-        for folder in [*self.root.glob(f"landing/*/dt=*/node={node}-*"), *self.root.glob(f"nodes/{node}-*")]:
-            shutil.rmtree(folder)
+        self.remove_node(node)
         for folder in [*earlier.glob(f"landing/*/dt=*/node={node}-*"), *earlier.glob(f"nodes/{node}-*")]:
             shutil.copytree(folder, self.root / folder.relative_to(earlier))
 

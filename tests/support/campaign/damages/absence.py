@@ -87,6 +87,15 @@ def _inbound(scene: Scene) -> None:
     scene.lake.remove("inbound", "c", lambda row: row["batch_id"] == batch)
 
 
+def _batch_at_receiver(scene: Scene) -> None:
+    """Remove a batch of the second round and its events, so that nothing of its time is left at the receiver."""
+    batch, at = scene.pick("""SELECT DISTINCT i.batch_id, i.recorded_at FROM before.inbound i
+                              JOIN before.deliveries d USING (batch_id)
+                              WHERE i.node = 'b' AND i.peer = 'a' AND i."group" = 'edge' AND d.id LIKE 'a-2-%'""")
+    scene.lake.remove("inbound", "b", lambda row: row["batch_id"] == batch)
+    scene.lake.remove("events", "b", lambda row: row["recorded_at"] == at and not row["own"])
+
+
 def _delivered_called_expired(scene: Scene) -> None:
     name = scene.pick(OWN.format(node="c"))
 
@@ -181,6 +190,17 @@ ABSENCE = (
         "the sender's receipt of that batch",
         _inbound,
         wanted=f"SELECT 'erased', node, batch_id FROM ({GONE_INBOUND})",
+    ),
+    Damage(
+        "batch-gone-at-receiver",
+        "a batch is removed from the receiver's ledgers, events and row; the audit has the keys",
+        "the hole in its seqs, and the sender's receipt, which the receiver has signed",
+        _batch_at_receiver,
+        wanted=f"""
+            SELECT 'erased', node, batch_id FROM ({GONE_INBOUND})
+            UNION SELECT 'erased', node, id FROM ({GONE_EVENTS})
+        """,
+        keys=True,
     ),
     Damage(
         "delivered-called-expired",

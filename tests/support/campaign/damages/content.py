@@ -106,10 +106,35 @@ def _back_to_source(scene: Scene) -> None:
     _add_delivery(scene, name, "a")
 
 
-_COUNTED_TOO = "SELECT DISTINCT 'erased', node, batch_id FROM after.deliveries WHERE node = 'b'"
-_ADDED = """
-    SELECT 'loop', peer, id FROM after.deliveries ANTI JOIN before.deliveries USING (node, peer, batch_id, id)
-"""
+def _claimed_for_a_silent_peer(scene: Scene) -> None:
+    """Remove a batch that `a` sent to `c`, claim its events for the batch before, and remove the ledgers of `c`."""
+    batches = scene.ledgers.column("""SELECT batch_id FROM before.receipts WHERE node = 'a' AND peer = 'c'
+                                      AND accepted > 0 ORDER BY number""")
+    kept, gone = batches[-2:]
+    rows = [row for segment in scene.lake.segments("deliveries", "a") for row in segment.rows()]
+    named = next(row for row in rows if row["batch_id"] == kept)
+    of_batch = {name: value for name, value in named.items() if name not in (*_OF_EVENT, "position", "seq")}
+    moved = [row | of_batch for row in rows if row["batch_id"] == gone]
+    for ledger in ("deliveries", "receipts"):
+        scene.lake.remove(ledger, "a", lambda row: row["batch_id"] == gone)
+    scene.lake.add("deliveries", "a", moved)
+    scene.lake.remove_node("c")
+
+
+def _receipt_of_delivery(scene: Scene) -> None:
+    name = scene.pick(OWN.format(node="a"))
+    other = scene.ledgers.column("SELECT receipt_digest FROM before.receipts WHERE node = 'b' AND accepted > 0")[0]
+    scene.lake.change(
+        "deliveries",
+        "a",
+        lambda row: row["id"] == name and row["peer"] == "b" and not row["repair"],
+        lambda row: row | {"receipt_digest": other},
+    )
+
+
+_ADDED_ROWS = "after.deliveries ANTI JOIN before.deliveries USING (node, peer, batch_id, id)"
+_MORE = f"SELECT DISTINCT 'disagreement', node, batch_id FROM {_ADDED_ROWS}"
+_ADDED = f"SELECT 'loop', peer, id FROM {_ADDED_ROWS} UNION {_MORE}"
 
 CONTENT = (
     Damage(
@@ -225,7 +250,6 @@ CONTENT = (
         "the delivery of the node that did; the receipt's counts",
         _second_sender,
         wanted=_ADDED,
-        allowed=_COUNTED_TOO,
     ),
     Damage(
         "delivered-to-its-source",
@@ -233,6 +257,23 @@ CONTENT = (
         "the source in the row itself; the receipt's counts",
         _back_to_source,
         wanted=_ADDED,
-        allowed=_COUNTED_TOO,
+    ),
+    Damage(
+        "delivery-claimed",
+        "a batch that was never sent is noted as part of another one, to a peer that ships no ledgers",
+        "the receipt of that batch, which counts fewer events than the ledger has deliveries",
+        _claimed_for_a_silent_peer,
+        wanted=_MORE,
+    ),
+    Damage(
+        "delivery-of-another-receipt",
+        "a delivery names the receipt of another batch",
+        "the receipt of its batch",
+        _receipt_of_delivery,
+        wanted="""
+            SELECT 'altered', node, batch_id
+            FROM before.deliveries b JOIN after.deliveries a USING (node, peer, batch_id, id)
+            WHERE a.receipt_digest <> b.receipt_digest
+        """,
     ),
 )

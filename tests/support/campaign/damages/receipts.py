@@ -9,6 +9,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
 from tests.support.campaign.damage import Damage, Scene
 
 _BATCHES = """
@@ -88,28 +91,61 @@ def _sign(changed: dict[str, Any], scene: Scene) -> dict[str, Any]:
     """Sign a receipt with the secret of `line`: each node that shares it can sign in the name of the others."""
     receipt = json.loads(changed["receipt"])
     secret = (scene.federation.keys / "line.secret").read_bytes().strip()
+    made = base64.b64encode(hmac.digest(secret, _signed_text(receipt).encode(), "sha256")).decode()
+    receipt["headers"]["signature"] = f"eventd=:{made}:"
+    return changed | {"receipt": json.dumps(receipt, separators=(",", ":"))}
+
+
+def _signed_text(receipt: Row) -> str:
+    """Return the text that the signature of a stored receipt is made of."""
     params = receipt["headers"]["signature-input"].removeprefix("eventd=")
-    base = (
+    return (
         f'"@status": {receipt["status"]}\n'
         f'"content-type": {receipt["headers"]["content-type"]}\n'
         f'"content-digest": {receipt["headers"]["content-digest"]}\n'
         f'"signature";req;key="eventd": {receipt["request"]}\n'
         f'"@signature-params": {params}'
     )
-    made = base64.b64encode(hmac.digest(secret, base.encode(), "sha256")).decode()
-    receipt["headers"]["signature"] = f"eventd=:{made}:"
-    return changed | {"receipt": json.dumps(receipt, separators=(",", ":"))}
 
 
-def _invent(scene: Scene, batch: str) -> None:
+def _invent(scene: Scene, batch: str, *, signed: bool = False) -> None:
     """Give a batch another id at its sender, in receipt and deliveries, that the peer never answered; the body fits."""
     new = f"{batch[:-4]}0000"
 
     def rename(row: Row) -> dict[str, Any]:
-        return {**row, **_with_digest(_body(row, batch=new)), "batch_id": new}
+        made = _with_digest(_body(row, batch=new))
+        return {**row, **(_sign(made, scene) if signed else made), "batch_id": new}
 
     scene.lake.change("receipts", "a", lambda row: row["batch_id"] == batch, rename)
     scene.lake.change("deliveries", "a", lambda row: row["batch_id"] == batch, lambda row: row | {"batch_id": new})
+
+
+def _add(change: Callable[[Row, Scene], dict[str, Any]]) -> Callable[[Scene], None]:
+    """Return a damage: a changed copy of a receipt of `a` is added to its ledger."""
+
+    def inflict(scene: Scene) -> None:
+        batch = scene.pick(EDGE)
+        rows = (row for segment in scene.lake.segments("receipts", "a") for row in segment.rows())
+        row = next(row for row in rows if row["batch_id"] == batch)
+        scene.lake.add("receipts", "a", [row | change(row, scene)])
+
+    return inflict
+
+
+def _other_number(row: Row, scene: Scene) -> dict[str, Any]:
+    """Give a receipt the number of a batch to another peer."""
+    return {"number": scene.pick("SELECT number FROM before.receipts WHERE node = 'a' AND peer = 'c'")}
+
+
+def _second_of_peer(row: Row, scene: Scene) -> dict[str, Any]:
+    """Sign another receipt of the batch with the peer's own key."""
+    changed = _duplicate(row, scene)
+    receipt = json.loads(changed["receipt"])
+    key = load_pem_private_key((scene.federation.keys / "b.pem").read_bytes(), None)
+    assert isinstance(key, Ed25519PrivateKey)
+    made = base64.b64encode(key.sign(_signed_text(receipt).encode())).decode()
+    receipt["headers"]["signature"] = f"eventd=:{made}:"
+    return changed | {"receipt": json.dumps(receipt, separators=(",", ":"))}
 
 
 def _at_receiver(scene: Scene) -> None:
@@ -155,6 +191,8 @@ _OLD_BATCH = """
     UNION SELECT 'disagreement', node, batch_id FROM before.receipts ANTI JOIN after.receipts USING (node, batch_id)
     UNION SELECT 'erased', node, batch_id FROM after.receipts ANTI JOIN before.receipts USING (node, batch_id)
 """
+
+_REPEATED = "SELECT 'forged', node, batch_id FROM after.receipts WHERE batch_id <> '' GROUP BY ALL HAVING count(*) > 1"
 
 RECEIPTS = (
     Damage(
@@ -229,6 +267,38 @@ RECEIPTS = (
         lambda scene: _invent(scene, scene.ledgers.column(EDGE)[-1]),
         wanted=_NEW_BATCH,
         allowed=_OLD_BATCH,
+    ),
+    Damage(
+        "receipt-invented-with-secret",
+        "the sender signs a receipt of a batch that the peer never answered with the secret that both share",
+        "the peer's ledger, which has no such batch; the signature proves nothing to others",
+        lambda scene: _invent(scene, scene.ledgers.column(LINE)[1], signed=True),
+        wanted=_NEW_BATCH.replace("forged", "disagreement"),
+        allowed=_OLD_BATCH,
+        keys=True,
+    ),
+    Damage(
+        "receipt-added",
+        "a second receipt of a batch is added, whose digests fit",
+        "the first receipt: a peer gives one for a batch; the peer's ledger, which has another digest for the batch",
+        _add(_duplicate),
+        wanted=_REPEATED,
+    ),
+    Damage(
+        "receipt-added-by-peer",
+        "a second receipt of a batch is added, which the peer has signed; the audit has the keys",
+        "the first receipt: a peer gives one for a batch",
+        _add(_second_of_peer),
+        wanted=_REPEATED.replace("forged", "disagreement"),
+        keys=True,
+    ),
+    Damage(
+        "receipt-copied",
+        "a receipt is added once more under the number of another batch; the audit has the keys",
+        "the number of the first one: a sender keeps a receipt once",
+        _add(_other_number),
+        wanted=_REPEATED,
+        keys=True,
     ),
     Damage(
         "inbound-receipt-edited",

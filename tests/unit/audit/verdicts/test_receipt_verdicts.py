@@ -1,0 +1,101 @@
+"""Receipts of a sender that the peer's ledger does not confirm, or that are not the only ones of their batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from eventd.audit.arrays.columns import Columns
+from eventd.audit.coverage.receipt_links import LinkKey, confirmed_links, deliveries_without_receipt
+from eventd.audit.receipts.receipt_checks import ReceiptCount, ReceiptResults
+from eventd.audit.segments.ledger_summaries import LedgerSummary
+from eventd.audit.segments.plan import NodeEpoch
+from eventd.audit.verdicts.receipt_verdicts import questioned_receipts
+from eventd.audit.verdicts.reconcile import CellFilter
+from tests.support.batch_tables import AT, HOUR, inbound, receipt, receipt_cells
+from tests.support.ledger_rows import Row
+
+ALWAYS = (0, 1_000_000)
+LINK = LinkKey("g", "a", "b")
+
+
+def questions(receipts: Sequence[Row], copies: Sequence[Row], hours: tuple[int, int] = ALWAYS) -> list[dict[str, Any]]:
+    """Return the questioned receipts of these ledgers for some hours, through the filter of the cells' files."""
+    cells = receipt_cells(receipts, copies)
+    kept = cells.filter(pa.array(CellFilter({}, {}, hours).counts(Columns(cells))))
+    return [dict(row) for row in questioned_receipts(kept.combine_chunks(), hours).to_pylist()]
+
+
+def flags(receipts: Sequence[Row], copies: Sequence[Row]) -> list[set[str]]:
+    names = ("lacking", "other", "several", "repeated")
+    return [{name for name in names if row[name]} for row in questions(receipts, copies)]
+
+
+@pytest.mark.parametrize("apart", [-5 * HOUR, -1, 1, 5 * HOUR])
+def test_a_batch_whose_two_times_are_on_both_sides_of_a_bound_is_confirmed(apart: int) -> None:
+    hour = AT // HOUR
+    copy = inbound(1, recorded_at=AT + apart)
+    for hours in ((hour, hour + 1), (hour, 1_000_000), (0, hour + 1), (hour - 1, hour), (hour + 1, hour + 2)):
+        assert not any(row["asked"] for row in questions([receipt(1, acked_at=AT)], [copy], hours))
+
+
+def test_only_the_receipts_that_the_sender_recorded_in_the_hours_are_asked_about() -> None:
+    hour = AT // HOUR
+    receipts = [receipt(at, acked_at=AT + at * HOUR) for at in range(4)]
+    found = questions(receipts, [], (hour + 1, hour + 3))
+    assert sorted((row["first"], row["asked"]) for row in found) == [(AT, 0), (AT, 1), (AT, 1)]
+    assert all(row["lacking"] for row in found)
+
+
+def test_of_two_receipts_of_one_batch_the_one_that_the_peer_does_not_have_is_found_whichever_is_larger() -> None:
+    for digest in ("0" * 64, "f" * 64):
+        second = receipt(1, number=2, receipt_digest=digest)
+        (found,) = questions([receipt(1), second], [inbound(1)])
+        assert (found["several"], found["other"], found["lacking"]) == (True, True, False)
+        (left,) = questions([second], [inbound(1)])
+        assert found["receipt"] == left["receipt"]
+
+
+def test_of_two_receipts_of_one_batch_both_are_in_question_if_the_peer_has_none_or_both() -> None:
+    second = receipt(1, number=2, receipt_digest="f" * 64)
+    assert flags([receipt(1), second], []) == [{"lacking", "several"}] * 2
+    assert flags([receipt(1), second], [inbound(1), inbound(1, receipt_digest="f" * 64)]) == [{"several"}] * 2
+
+
+def test_a_receipt_under_two_numbers_of_a_sender_is_found_and_one_in_two_epochs_is_not() -> None:
+    assert flags([receipt(1), receipt(1, number=2)], [inbound(1)]) == [{"repeated"}]
+    restored = receipt(1, number=2, epoch="e2")
+    assert flags([receipt(1), restored], [inbound(1)]) == []
+    assert flags([receipt(1), restored, receipt(1, number=3, epoch="e2")], [inbound(1)]) == [{"repeated"}]
+
+
+def test_a_peer_that_was_restored_may_have_recorded_a_batch_twice_with_two_receipts() -> None:
+    lost = inbound(1, receipt_digest="f" * 64)
+    again = inbound(1, epoch="f2")
+    assert flags([receipt(1)], [lost, again]) == []
+    assert flags([receipt(1)], [inbound(1), inbound(1, epoch="f2")]) == []
+    assert flags([receipt(1)], [lost]) == [{"other"}]
+
+
+def test_links_are_confirmed_only_if_every_receipt_and_every_copy_was_checked_and_no_receipt_is_in_question() -> None:
+    def confirmed(checked: int, copies: int, questioned: Sequence[Row] = ()) -> bool:
+        counts = [(False, ReceiptCount(*LINK, "ed25519", 2, checked)), (True, ReceiptCount(*LINK, "", 2, copies))]
+        summaries = {
+            NodeEpoch("b" if of_copies else "a", "e"): [LedgerSummary(receipts=ReceiptResults(of_copies, [one]))]
+            for of_copies, one in counts
+        }
+        return LINK in confirmed_links(summaries, questioned)
+
+    assert confirmed(2, 2)
+    assert not any(confirmed(*counts) for counts in ((0, 0), (1, 2), (2, 1)))
+    assert not confirmed(2, 2, questions([receipt(1)], []))
+
+
+def test_a_link_with_two_receipts_of_one_batch_has_deliveries_that_no_receipt_shows() -> None:
+    assert deliveries_without_receipt([], questions([receipt(1), receipt(1, number=2)], [inbound(1)])) == {LINK: 1}
+    assert deliveries_without_receipt([], questions([receipt(1)], [])) == {}, "the peer may have lost its row"
+    parts = [{"group": "g", "source": "a", "peer": "b", "n": n} for n in (2, 3)]
+    assert deliveries_without_receipt(parts, []) == {LINK: 5}
