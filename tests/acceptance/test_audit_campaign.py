@@ -1,7 +1,8 @@
 """The campaign: nodes, lakes, states, receipts and clocks are damaged by hand, and the audit finds all of it.
 
 Real nodes run for some hours and ship to a lake. Each damage is done to a copy. What is wrong afterwards is computed
-with DuckDB from the ledgers before and after, without the code of the audit.
+with DuckDB from the ledgers before and after, without the code of the audit. The stages of the audit run in this
+process; for one damage of each kind also in Spark, which has to find the same.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.campaign.damage import Damage
-from tests.support.campaign.damages import DAMAGES
+from tests.support.campaign.damages import DAMAGES, one_of_each_kind
 from tests.support.campaign.federation import Federation, run_federation
 from tests.support.campaign.judging import expected_events
 from tests.support.campaign.ledgers import open_ledgers
@@ -22,8 +23,6 @@ from tests.support.campaign.page import found, not_found
 from tests.support.campaign.stage import audit_lake, stage
 from tests.support.postgres import PostgresServer
 from tests.support.source import ROOT
-
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 ON_POSTGRES = ("blocks-deleted", "block-invented", "block-edited-at-peer", "inbound-deleted", "retention-feigned")
 """Damages of the database of `b`, which also work on Postgres."""
@@ -54,9 +53,20 @@ def test_in_a_lake_without_damage_nothing_is_found(federation: Federation, spark
 
 
 @pytest.mark.parametrize("damage", cases())
-def test_the_audit_finds(damage: Damage, federation: Federation, spark: SparkSession, tmp_path: Path) -> None:
-    _, wrong = stage(federation, damage, tmp_path, spark)
+def test_the_audit_finds(damage: Damage, federation: Federation, tmp_path: Path) -> None:
+    _, wrong = stage(federation, damage, tmp_path, None)
     assert wrong == []
+
+
+@pytest.mark.parametrize("damage", cases(*[damage.name for damage in one_of_each_kind()]))
+def test_the_audit_finds_the_same_in_spark(
+    damage: Damage, federation: Federation, spark: SparkSession, tmp_path: Path
+) -> None:
+    report, wrong = stage(federation, damage, tmp_path / "spark", spark)
+    local, _ = stage(federation, damage, tmp_path / "local", None)
+    assert wrong == []
+    assert (report.verdict, report.totals, report.findings) == (local.verdict, local.totals, local.findings)
+    assert (report.pairs, report.troubles, report.notices) == (local.pairs, local.troubles, local.notices)
 
 
 @pytest.fixture(scope="session")
@@ -67,10 +77,8 @@ def mixed_federation(tmp_path_factory: pytest.TempPathFactory, postgres_server: 
 
 
 @pytest.mark.parametrize("damage", cases(*ON_POSTGRES))
-def test_the_audit_finds_it_also_on_postgres(
-    damage: Damage, mixed_federation: Federation, spark: SparkSession, tmp_path: Path
-) -> None:
-    _, wrong = stage(mixed_federation, damage, tmp_path, spark)
+def test_the_audit_finds_it_also_on_postgres(damage: Damage, mixed_federation: Federation, tmp_path: Path) -> None:
+    _, wrong = stage(mixed_federation, damage, tmp_path, None)
     assert wrong == []
 
 

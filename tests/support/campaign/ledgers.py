@@ -32,19 +32,27 @@ class Ledgers:
     def read(self, schema: str, lake: Path) -> None:
         """Read the ledgers of a lake; files that cannot be read are left out."""
         self._connection.execute(f"CREATE OR REPLACE SCHEMA {schema}")
-        for ledger in LEDGERS:
-            files = [str(file) for file in sorted(lake.glob(f"landing/{ledger}/**/*.parquet")) if _readable(file)]
+        found = {ledger: sorted(map(str, lake.glob(f"landing/{ledger}/**/*.parquet"))) for ledger in LEDGERS}
+        if not _all_can_be_read(*found.values()):
+            found = {ledger: [file for file in files if _all_can_be_read([file])] for ledger, files in found.items()}
+        for ledger, files in found.items():
             if files:
-                self._connection.execute(
-                    f"CREATE TABLE {schema}.{ledger} AS SELECT * FROM read_parquet($files, hive_partitioning = false)",
-                    {"files": files},
-                )
+                self._connection.execute(_CREATE.format(f"{schema}.{ledger}"), {"files": files})
 
 
-def _readable(file: Path) -> bool:
-    """Return whether all rows of a file can be read: a count of them reads no more than its end."""
-    with contextlib.suppress(duckdb.Error), duckdb.connect() as connection:
-        connection.execute("CREATE TABLE rows AS SELECT * FROM read_parquet($1)", [str(file)])
+_CREATE = "CREATE TABLE {} AS SELECT * FROM read_parquet($files, hive_partitioning = false)"
+
+
+def _all_can_be_read(*ledgers: list[str]) -> bool:
+    """Return whether all rows of these files can be read: a count of them reads no more than their ends.
+
+    Of many files at once, because to connect takes longer than to read them. A connection that has failed is not used
+    again.
+    """
+    with contextlib.suppress(duckdb.Error), duckdb.connect(config={"threads": 1}) as connection:
+        for number, files in enumerate(ledgers):
+            if files:
+                connection.execute(_CREATE.format(f"ledger_{number}"), {"files": files})
         return True
     return False
 

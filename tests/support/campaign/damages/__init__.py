@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tests.support.campaign.damage import Damage
 from tests.support.campaign.damages.absence import ABSENCE
@@ -22,3 +22,15 @@ BY_PLACE: Mapping[str, tuple[Damage, ...]] = {
 }
 """By the heading under which the page on damage lists them."""
 DAMAGES: tuple[Damage, ...] = tuple(damage for damages in BY_PLACE.values() for damage in damages)
+
+
+def one_of_each_kind() -> Iterator[Damage]:
+    """Yield damages that show each place, each verdict, and each way in which an audit of the campaign is run."""
+    seen: set[object] = set()
+    for place, damages in BY_PLACE.items():
+        for damage in damages:
+            verdicts = damage.kinds or ["complete" if damage.blind else "unproven"]
+            ways = ("remembers", damage.remembers), ("keys", damage.keys), ("after", damage.audited_after)
+            if new := {place, *verdicts, *ways} - seen:
+                seen |= new
+                yield damage
