@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from eventd.audit.engine import run
 from eventd.audit.generate import GeneratorSettings, generate
-from eventd.audit.spark import session
 from eventd.runtime.clock import SECOND
 from tests.integration.cli.conftest import Control
 from tests.support.local_spark import LocalSpark
@@ -51,8 +51,8 @@ class Auditor:
 
 @pytest.fixture
 def auditor(control: Control, lossy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Auditor:
-    monkeypatch.setattr(session, "open_session", lambda *_, **__: nullcontext(LocalSpark()))
-    monkeypatch.setattr(session, "quiet", nullcontext)
+    monkeypatch.setattr(run, "open_session", lambda *_, **__: nullcontext(LocalSpark()))
+    monkeypatch.setattr(run, "quiet", nullcontext)
     lake = tmp_path / "lake"
     lake.mkdir()
     for part in lossy.iterdir():

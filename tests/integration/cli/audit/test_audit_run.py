@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+from eventd.audit.engine import run
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.generate import GeneratorSettings, generate
 from eventd.audit.report.findings import Kind
-from eventd.audit.spark import session
 from eventd.lake.storage import connect, make_lake
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND
@@ -95,8 +95,8 @@ class Audit:
 
 @pytest.fixture
 def audit(control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Audit:
-    monkeypatch.setattr(session, "open_session", lambda *_, **__: nullcontext(LocalSpark()))
-    monkeypatch.setattr(session, "quiet", nullcontext)
+    monkeypatch.setattr(run, "open_session", lambda *_, **__: nullcontext(LocalSpark()))
+    monkeypatch.setattr(run, "quiet", nullcontext)
     return Audit(control, tmp_path)
 
 
@@ -112,7 +112,7 @@ def unstarted(control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def start(*_: object, **__: object) -> NoReturn:
         pytest.fail("Spark is started")
 
-    monkeypatch.setattr(session, "open_session", start)
+    monkeypatch.setattr(run, "open_session", start)
     return Audit(control, tmp_path)
 
 

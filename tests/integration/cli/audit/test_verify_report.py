@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from eventd.audit.assembly.output_files import write_output
+from eventd.audit.engine import run
 from eventd.audit.generate import GeneratorSettings, generate
 from eventd.audit.review import earlier
 from eventd.audit.review.verification import verify_report
-from eventd.audit.spark import session
 from eventd.cli.program import key_files
 from eventd.cli.program.key_files import read_public_keys, read_signing_key
 from eventd.errors import CheckFailed
@@ -219,8 +219,8 @@ def test_coreutils_and_openssl_verify_it(folder: Path, tmp_path: Path) -> None:
 def test_an_audit_signs_and_the_next_one_without_a_key_leaves_no_signature(
     control: Control, verify: Callable[..., Any], key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "open_session", lambda *_, **__: nullcontext(LocalSpark()))
-    monkeypatch.setattr(session, "quiet", nullcontext)
+    monkeypatch.setattr(run, "open_session", lambda *_, **__: nullcontext(LocalSpark()))
+    monkeypatch.setattr(run, "quiet", nullcontext)
     lake, out = str(tmp_path / "lake"), tmp_path / "signed"
     generate(GeneratorSettings(nodes=2, events=40, span=3600 * SECOND, seed=2), lake)
     audit = ("audit", "run", "--lake", lake, "--out", str(out))
