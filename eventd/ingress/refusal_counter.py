@@ -32,7 +32,7 @@ class _Kind(NamedTuple):
     reason: str
 
 
-class _Seen(NamedTuple):
+class _Refusals(NamedTuple):
     times: int
     first_at: int
     last_at: int
@@ -43,7 +43,7 @@ class RefusalCounter:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._seen: dict[_Kind, _Seen] = {}
+        self._seen: dict[_Kind, _Refusals] = {}
         self._written: dict[_Kind, float] = {}  # the time of the last row by kind, newest last
 
     def note(self, group: str, reason: str, claimed: ClaimedSender, times: int = 1) -> None:
@@ -52,8 +52,8 @@ class RefusalCounter:
         if kind not in self._seen and len(self._seen) + len(self._written) >= MOST_KINDS:
             kind = _Kind(group, UNDECLARED if claimed.peer else "", "", reason)
         now = self._clock.now()
-        before = self._seen.get(kind, _Seen(0, now, now))
-        self._seen[kind] = _Seen(before.times + times, before.first_at, now)
+        before = self._seen.get(kind, _Refusals(0, now, now))
+        self._seen[kind] = _Refusals(before.times + times, before.first_at, now)
 
     async def write_for_ever(self, log: EventLog) -> None:
         """Write the due counts every few seconds, until cancelled."""
@@ -81,8 +81,8 @@ class RefusalCounter:
         else:
             self._written |= dict.fromkeys(due, now)
 
-    def _take_back(self, due: dict[_Kind, _Seen]) -> None:
+    def _take_back(self, due: dict[_Kind, _Refusals]) -> None:
         for kind, seen in due.items():
             later = self._seen.get(kind)
             times, last_at = (later.times, later.last_at) if later else (0, seen.last_at)
-            self._seen[kind] = _Seen(seen.times + times, seen.first_at, last_at)
+            self._seen[kind] = _Refusals(seen.times + times, seen.first_at, last_at)

@@ -75,7 +75,7 @@ def find_holes(
     return found
 
 
-class _Seen(NamedTuple):
+class _LastEvent(NamedTuple):
     """The last event of a group that was seen: its seq, position and time. Without one, seq and position are 0."""
 
     seq: int = 0
@@ -97,7 +97,7 @@ class _Walk:
     gaps: Sequence[DeclaredGap]
     ends: bool
     is_first: bool
-    seen: dict[str, _Seen] = field(default_factory=dict)
+    seen: dict[str, _LastEvent] = field(default_factory=dict)
     begun: bool = False
     found: list[tuple[Hole, Segment | None]] = field(default_factory=list)
 
@@ -131,11 +131,11 @@ class _Walk:
         # A group that was deleted and declared again begins at 1 again.
         if seen is not None and run.first > seen.seq + 1:
             self._add(run.group, seen, run.first - 1, run.first_position - 1, run.first_at, segment)
-        self.seen[run.group] = _Seen(run.last, run.last_position, run.last_at)
+        self.seen[run.group] = _LastEvent(run.last, run.last_position, run.last_at)
 
-    def _seen(self, group: str) -> _Seen | None:
+    def _seen(self, group: str) -> _LastEvent | None:
         """Return the last event of a group before the next one; None if that is not known."""
-        return self.seen.get(group) or (_Seen() if self.begun else None)
+        return self.seen.get(group) or (_LastEvent() if self.begun else None)
 
     def _end(self) -> None:
         """Add the holes between the last events in the ledger and those that the node says it has recorded."""
@@ -144,7 +144,7 @@ class _Walk:
             if self.state is not None and seen is not None and group.last_seq > seen.seq:
                 self._add(group.group, seen, group.last_seq, self.state.head, self.state.complete_until, None)
 
-    def _add(self, group: str, seen: _Seen, last: int, upto: int, at: int, segment: Segment | None) -> None:
+    def _add(self, group: str, seen: _LastEvent, last: int, upto: int, at: int, segment: Segment | None) -> None:
         times = (min(seen.at, at), max(seen.at, at))  # the clock may have been set back
         hole = Hole(*self.owner, group, seen.seq + 1, last, last - seen.seq, seen.position, upto, times)
         self.found.append((hole, segment))
