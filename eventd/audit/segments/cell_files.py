@@ -89,7 +89,8 @@ def read_cells(storage: FileReader, file: str) -> bytes:
         return data
     arrow = pyarrow()
     try:
-        (cells,) = parquet().read_table(arrow.BufferReader(data), columns=["cells"])["cells"].to_pylist()
-    except (arrow.ArrowException, ValueError, TypeError):
+        table = parquet().read_table(arrow.BufferReader(data), columns=["cells"])
+    except (arrow.ArrowException, OSError):
         return b""  # the digest of nothing is that of no file of cells
-    return bytes(cells)
+    cells = table["cells"].to_pylist() if table.column_names else []
+    return cells[0] if len(cells) == 1 and isinstance(cells[0], bytes) else b""

@@ -1,0 +1,44 @@
+"""A file of the state that holds no cells counts as damaged: its digest is that of no file of cells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from eventd.audit.segments.cell_files import read_cells
+from eventd.lake.storage import connect
+
+FILE = "state/cells-1/part-0.parquet"
+"""A file that Spark wrote: the cells are in a column."""
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        pytest.param({"other": [b"cells"]}, id="it has no cells"),
+        pytest.param({"cells": pa.array([None], pa.binary())}, id="its cells are null"),
+        pytest.param({"cells": [5]}, id="its cells are a number"),
+        pytest.param({"cells": pa.array([], pa.binary())}, id="it has no row"),
+        pytest.param({"cells": [b"one", b"two"]}, id="it has two rows"),
+    ],
+)
+def test_a_parquet_file_of_another_program_holds_no_cells(tmp_path: Path, columns: dict[str, Any]) -> None:
+    (tmp_path / FILE).parent.mkdir(parents=True)
+    pq.write_table(pa.table(columns), tmp_path / FILE)
+    assert read_cells(connect(str(tmp_path)), FILE) == b""
+
+
+def test_a_file_that_is_not_parquet_holds_no_cells(tmp_path: Path) -> None:
+    storage = connect(str(tmp_path))
+    storage.put(FILE, b"nothing")
+    assert read_cells(storage, FILE) == b""
+
+
+def test_the_cells_are_those_of_the_only_row(tmp_path: Path) -> None:
+    (tmp_path / FILE).parent.mkdir(parents=True)
+    pq.write_table(pa.table({"result": [b"result"], "cells": [b"cells"]}), tmp_path / FILE)
+    assert read_cells(connect(str(tmp_path)), FILE) == b"cells"
