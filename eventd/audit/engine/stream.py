@@ -229,8 +229,10 @@ class Stream:
         """Audit whenever a node has reported, without a query of Spark: Spark Connect would run batches elsewhere."""
         while not self._listener.ended:
             try:
-                if self._has_news():
+                found = self._states()
+                if self._request.once or found != self._reports:
                     self._audit()
+                    self._reports = found  # an audit that failed is repeated
                 else:
                     self._audit_silence()
             except NotFound as error:
@@ -280,14 +282,10 @@ class Stream:
         rows = self._session.readStream.format("eventd").option("book", STATES).option("onGap", "skip")
         return rows.load(self._request.audit.lake)
 
-    def _has_news(self) -> bool:
-        """Return whether a node has reported since the last call."""
+    def _states(self) -> dict[tuple[str, str], int]:
+        """Return the time of each node's last report (microseconds), by slug and epoch; 0 for an unreadable one."""
         files = state_files(self._places.lake.open(self._session))
-        found = {
-            (file.slug, file.epoch): file.state.as_of if isinstance(file.state, NodeState) else 0 for file in files
-        }
-        news, self._reports = found != self._reports, found
-        return news
+        return {(file.slug, file.epoch): file.state.as_of if isinstance(file.state, NodeState) else 0 for file in files}
 
     def _stop(self, query: StreamingQuery) -> None:
         """End the query. A running batch is abandoned; the files it has written are complete."""
@@ -304,8 +302,10 @@ class Stream:
         """
         try:
             if not self._listener.ended:
-                if not self._places.lake.by_spark or self._has_news():
+                found = self._states() if self._places.lake.by_spark else None
+                if found is None or found != self._reports:
                     self._audit()
+                    self._reports = found or {}
                 return
         except BaseException as error:
             self._failure = error
