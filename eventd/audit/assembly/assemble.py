@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from eventd.audit.coverage.coverage import Coverage
 from eventd.audit.coverage.mentions import Mentions
@@ -52,6 +52,17 @@ _SHOWN: Final = 10_000
 _SPREAD: Final = tuple(name for name in Hour.__struct_fields__ if name.endswith(("_p50", "_p95", "_p99")))
 
 
+class HistoryUse(NamedTuple):
+    """Whether what earlier audits had seen of the lake could be used.
+
+    `lost_at`: when it was found to be lost (microseconds, 0: it is not), and `lost` why. `cleared`: it was discarded.
+    """
+
+    lost_at: int = 0
+    lost: str = ""
+    cleared: bool = False
+
+
 @dataclass
 class StageResults:
     """The results of stages 0 to 3: from the survey of the lake to the comparison of rows and the findings."""
@@ -74,7 +85,8 @@ class StageResults:
     """See `count_damaged`."""
     findings: list[Finding] = field(default_factory=list)
     rewritten: Mapping[str, int] = field(default_factory=dict)
-    """Segments whose digest changed after an audit had read them, with the time of discovery (microseconds)."""
+    """Segments that are not what an earlier audit had read, with the time of discovery (microseconds)."""
+    history: HistoryUse = field(default_factory=HistoryUse)
 
     @cached_property
     def open_slots(self) -> dict[tuple[Kind, PairKey], list[int]]:
@@ -323,7 +335,7 @@ def make_totals(results: StageResults, pairs: Sequence[Pair]) -> Totals:
     )
     _count(totals, Counter({name: sum(getattr(pair, name) for pair in pairs) for name in COUNTED}))
     sure = bool(pairs) and all(pair.completeness is not None for pair in pairs)  # a lake without ledgers proves nothing
-    # A silent node may have had pairs, and a rewritten segment may have held anything.
-    sure = sure and not results.coverage.silences and not results.rewritten
+    # A silent node may have had pairs, a rewritten segment anything, and a lost history may have shown either.
+    sure = sure and not (results.coverage.silences or results.rewritten or results.history.lost_at)
     totals.completeness = completeness_of(totals, sure=sure)
     return totals

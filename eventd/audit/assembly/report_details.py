@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final
 
-from eventd.audit.assembly.assemble import StageResults
+from eventd.audit.assembly.assemble import HistoryUse, StageResults
 from eventd.audit.coverage.silence import Silence, limitation_of
+from eventd.audit.report.file_names import HISTORY
 from eventd.audit.report.findings import Finding, Kind, corrupt_segment, epoch_change
 from eventd.audit.report.report import (
     KeyUse,
@@ -196,7 +197,7 @@ def make_limitations(results: StageResults) -> list[Limitation]:
 
 
 def rewritten(segments: Mapping[str, int]) -> list[Limitation]:
-    """Return a limitation for each segment whose digest changed after an earlier run had read it.
+    """Return a limitation for each segment that is not what an earlier run had read, itself or as the parts of it.
 
     `segments`: by name of the segment, the time of discovery (microseconds).
     """
@@ -205,10 +206,33 @@ def rewritten(segments: Mapping[str, int]) -> list[Limitation]:
             kind="rewritten",
             where=name,
             message=f"the segment was rewritten after an audit had read it; this was found on {format_time(at)[:19]}Z",
-            hint="find out who writes to the lake, then accept the new content: run the audit once with --full",
+            hint="find out who writes to the lake, then accept the new content: run the audit once with --full, "
+            "and without --from and --to",
         )
         for name, at in sorted(segments.items())
     ]
+
+
+def history_limitations(use: HistoryUse) -> list[Limitation]:
+    """Return a limitation if what earlier audits had seen of the lake was lost, or discarded as requested."""
+    if use.cleared:
+        message = (
+            "--full discarded what earlier audits had seen of the lake: "
+            "this report does not show whether ledgers were taken back or rewritten since then"
+        )
+        hint = "compare the lake with the lake.sha256 of an earlier report, if you have kept one"
+        return [Limitation(kind="history", where=HISTORY, message=message, hint=hint)]
+    if not use.lost_at:
+        return []
+    message = (
+        f"the record of what earlier audits had seen of the lake {use.lost}; this was found on "
+        f"{format_time(use.lost_at)[:19]}Z. Ledgers that were taken back or rewritten before that are not noticed"
+    )
+    hint = (
+        "compare the lake with the lake.sha256 of an earlier report, if you have kept one; "
+        "then accept the lake as it is: run the audit once with --full, and without --from and --to"
+    )
+    return [Limitation(kind="history", where=HISTORY, message=message, hint=hint)]
 
 
 def strays(paths: Sequence[str]) -> list[Limitation]:
@@ -276,11 +300,13 @@ def headline(
 
 
 def make_doubts(results: StageResults) -> list[str]:
-    """Return sentences about what leaves the whole lake unproven: silences, and rewritten segments."""
+    """Return sentences about what leaves the whole lake unproven: silences, rewritten segments, a lost history."""
     doubts = list(_silent(results.coverage.silences))
     if n := len(results.rewritten):
         segments = counted(n, "segment was", "segments were")
         doubts.append(f"Not proven: {segments} rewritten after an audit had read {'it' if n == 1 else 'them'}.")
+    if results.history.lost_at:
+        doubts.append("Not proven: what earlier audits had seen of the lake is lost, and could show a rollback.")
     return doubts
 
 

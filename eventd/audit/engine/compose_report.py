@@ -73,6 +73,7 @@ def compose_report(
             *report_details.make_limitations(found),
             *marked.problems,
             *report_details.rewritten(found.rewritten),
+            *report_details.history_limitations(found.history),
             *report_details.strays(found.survey.strays),
         ),
         notices=tuple(report_details.make_notices(found)),

@@ -16,10 +16,12 @@ from eventd.audit.engine.state import State
 from eventd.audit.receipts.receipt_terms import ReceiptTerms
 from eventd.audit.segments.cell_files import write_cells
 from eventd.audit.segments.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
+from eventd.audit.segments.damaged_segment import naming
 from eventd.audit.segments.event_digests import DigestResult
 from eventd.audit.segments.ledger_summaries import LedgerSummary
 from eventd.audit.segments.plan import LakePlan, NodeEpoch, owner_of
 from eventd.audit.segments.row_marks import UnevenSlots, concerns
+from eventd.audit.segments.row_sums import RangeSum
 from eventd.audit.segments.segment_jobs import SMALL, CellMaker, DigestCheck, SegmentJob, SegmentJobs
 from eventd.audit.segments.seq_runs import SeqRun
 from eventd.audit.segments.spark_tasks import FileShares, group_files, run_on_files
@@ -50,10 +52,11 @@ _MOST_PARTS: Final = 2_000
 class LakeReader:
     """Reads the lake through Spark. `hours` [first, last) are the requested hours since 1970 of the events' own time.
 
-    `out` has the state. `now` is in microseconds. `receipts`: the terms by which receipts are checked; `digests`: the
+    `out` has the state. `now` is in microseconds. `ranges`: by name of the segment, the numbers (after, upto] of which
+    the sums are needed, see `AuditHistory.wanted`. `receipts`: the terms by which receipts are checked; `digests`: the
     percentage of events with payloads whose contents are compared with their digests. `rechecked` is
     the number of known segments whose digests were checked again. `unreadable` has the reason why a segment could not
-    be read, by name; `read` are the jobs that this run executed.
+    be read, by name, at first of those that a failed try found damaged; `read` are the jobs that this run executed.
     """
 
     spark: SparkSession
@@ -65,6 +68,7 @@ class LakeReader:
     now: int
     receipts: ReceiptTerms = field(default_factory=ReceiptTerms)
     digests: float = 100.0
+    ranges: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     rechecked: int = 0
     unreadable: dict[str, str] = field(default_factory=dict)
     read: list[SegmentJob] = field(default_factory=list)
@@ -73,15 +77,15 @@ class LakeReader:
         """Check the digests of known segments again: `percent` of their bytes, the least recently read first.
 
         Segments with events of other hours only are left out. A segment whose file was changed or is missing is
-        forgotten, so that this run reads it and reports it as corrupt. A segment whose manifest now has another digest
-        is noted as rewritten.
+        forgotten, so that this run reads it and reports it as corrupt. One whose manifest now has another digest is
+        read anyway.
         """
         known = []
         for segment in self.survey.segments:
             entry = self.state.entries.get(segment.place.name)
-            if entry is not None and entry.sha256 != segment.manifest.sha256:
-                self.state.rewritten.setdefault(segment.place.name, self.now)
-            elif entry is not None and self._is_near(segment):  # others are not read by this run
+            if entry is None or entry.sha256 != segment.manifest.sha256:
+                continue
+            if self._is_near(segment):  # others are not read by this run
                 known.append((entry.read_at, segment))
         jobs = oldest_jobs(known, percent)
         changed: set[str] = set()
@@ -111,6 +115,8 @@ class LakeReader:
                 one,
                 limit=min(limits.get(owner_of(one), 0), one.place.upto),
                 receipts=self.receipts.digest(one.place.book),
+                key=self.state.key,
+                ranges=self.ranges.get(one.place.name, ()),
             )
             for one in self.survey.segments
             if one.place.book in SMALL
@@ -140,7 +146,12 @@ class LakeReader:
         Forgets segments that have left the lake. Returns the jobs of all readable segments of these hours.
         """
         jobs = [
-            replace(job_for(one, plan), key=self.state.key, digests=self.digests)
+            replace(
+                job_for(one, plan),
+                key=self.state.key,
+                digests=self.digests,
+                ranges=self.ranges.get(one.place.name, ()),
+            )
             for one in self.survey.segments
             if one.place.book not in SMALL and self._is_near(one)
         ]
@@ -168,6 +179,21 @@ class LakeReader:
         """Return, by name, the segments that may have rows of the requested hours."""
         return {one.place.name: one for one in self.survey.segments if self._is_near(one)}
 
+    @property
+    def sums(self) -> dict[str, list[RangeSum]]:
+        """Return the sums of the readable segments that this or an earlier run has read, by name."""
+        digests = {one.place.name: one.manifest.sha256 for one in self.survey.segments}
+        return {
+            name: entry.sums
+            for name, entry in self.state.entries.items()
+            if entry.sha256 == digests.get(name) and name not in self.unreadable
+        }
+
+    def _rows_of(self, segment: Segment, columns: Sequence[str]) -> pa.Table:
+        """Return these columns of a segment. Raises DamagedSegment and LakeUnavailable."""
+        with naming(segment.place.name):
+            return read_segment(self.lake.open(self.spark), segment, columns)
+
     def _is_near(self, segment: Segment) -> bool:
         slots = segment.manifest.slots
         return slots is None or (
@@ -178,6 +204,8 @@ class LakeReader:
         """Run the jobs in Spark's tasks; keep their results in the state, and their errors in `unreadable`."""
         done = {job.name: job for job in jobs}
         for result in write_cells(self.spark, self.shares(jobs), CellMaker(SegmentJobs(jobs), self.receipts), self.out):
+            for name in result.rows:
+                self.unreadable.pop(name, None)  # it is as it was again
             self.unreadable |= result.errors
             for name in {*result.rows, *result.errors}:
                 self.state.learn(done[name], result, self.now)
@@ -235,7 +263,7 @@ class LakeReader:
     def rows(self) -> LedgerRows:
         """Return a reader of rows of all segments that no run has found corrupt, also of other hours."""
         readable = [one for one in self.survey.segments if one.place.name not in self.unreadable]
-        return LedgerRows(readable, partial(read_segment, self.lake.open(self.spark)))
+        return LedgerRows(readable, self._rows_of)
 
     @property
     def known(self) -> set[str]:

@@ -43,8 +43,9 @@ class AuditRequest:
     """A request for an audit. `lake` and `out` are paths or fsspec addresses.
 
     `since` and `until` are microseconds of the events' own time, widened to whole hours (None: no bound). `full`:
-    discard the state of earlier audits, and read all segments of these hours. `master`: the Spark master, empty for
-    this machine. `patience`: up to this age (microseconds), a node's last report is no silence, see `find_silences`.
+    discard the state of earlier audits, and read all segments of these hours; see also `discards`. `master`: the Spark
+    master, empty for this machine. `patience`: up to this age (microseconds), a node's last report is no silence, see
+    `find_silences`.
     `recheck`: the percentage, by bytes, of known segments of these hours whose digests are checked again. `receipts`:
     the percentage of the receipts that are checked, `keys` the keys to verify them with. `digests`: the percentage of
     the events with payloads whose contents are compared with their digests.
@@ -92,6 +93,11 @@ class AuditRequest:
         """Return the requested hours as [first, last), counted from 1970; a missing bound lies beyond all events."""
         first = ALL_HOURS[0] if self.since is None else self.since // HOUR
         return first, ALL_HOURS[1] if self.until is None else -(-self.until // HOUR)
+
+    @property
+    def discards(self) -> bool:
+        """Return whether what earlier audits have seen of the lake is discarded: by a full audit of all hours."""
+        return self.full and self.since is None and self.until is None
 
     @property
     def end(self) -> int | None:

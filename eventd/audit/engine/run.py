@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventd.audit.assembly import receipt_report, report_details
-from eventd.audit.assembly.assemble import StageResults
+from eventd.audit.assembly.assemble import HistoryUse, StageResults
 from eventd.audit.assembly.delta_tables import TableFormat, prepare_delta
 from eventd.audit.assembly.output_files import write_output
 from eventd.audit.coverage.clock_shifts import clock_shifts
@@ -26,15 +26,17 @@ from eventd.audit.coverage.rollbacks import (
 )
 from eventd.audit.coverage.silence import find_silences
 from eventd.audit.engine.compose_report import compose_report
+from eventd.audit.engine.history import AuditHistory, Resumption, keep_history, resume
 from eventd.audit.engine.lake_reader import LakeReader
 from eventd.audit.engine.output_lock import hold_location
 from eventd.audit.engine.request import AuditRequest, Places
-from eventd.audit.engine.state import State, forget_corrupt, keep, open_state, prepare_output
+from eventd.audit.engine.state import forget_corrupt, keep, prepare_output
 from eventd.audit.report.findings import group_findings, in_order
 from eventd.audit.report.report import Hour, Report
 from eventd.audit.review.acknowledgements import read_acknowledgements
 from eventd.audit.review.marks import check_baseline, mark_findings
 from eventd.audit.segments.cells import HOUR
+from eventd.audit.segments.damaged_segment import damage_in
 from eventd.audit.segments.event_digests import digest_discrepancies
 from eventd.audit.segments.plan import make_plan
 from eventd.audit.segments.segment_jobs import SegmentJob
@@ -98,11 +100,12 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
         surveyed, known = survey(lake), read_acknowledgements(lake)
         if request.baseline is not None:
             check_baseline(request.baseline, surveyed.head.id)
-        state = State(lake=surveyed.head.id) if request.full else open_state(out, surveyed.head)
-    reader, found = _read_with_retry(session, request, places, surveyed, state, watch)
+        resumed = resume(out, surveyed.head, request, clock.now())
+        resumed.history.meet(surveyed, clock.now())
+    reader, found = _read_with_retry(session, request, places, surveyed, resumed, watch)
     _add_silences(found, request, clock.now())
-    state.promises = promises_of(surveyed, state.promises)
-    keep(out, state)
+    _add_history(found, resumed, reader)
+    keep_history(out, resumed.history)
     with watch.stage("report"):
         marked = mark_findings(found.findings, request.baseline, known)
         report, hours = compose_report(found, marked, reader, request, clock)
@@ -133,19 +136,56 @@ def _add_silences(found: StageResults, request: AuditRequest, now: int) -> None:
     )
 
 
+def _add_history(found: StageResults, resumed: Resumption, reader: LakeReader) -> None:
+    """Compare the lake with its history, add what it shows to the results, and the present lake to the history."""
+    history = resumed.history
+    history.compare(reader.survey, reader.sums, reader.now)
+    history.promises = promises_of(reader.survey, history.promises)
+    found.rewritten = history.rewritten
+    found.history = HistoryUse(lost_at=history.lost_at, lost=history.lost, cleared=resumed.cleared)
+
+
 def _read_with_retry(
-    session: SparkSession, request: AuditRequest, places: Places, survey: Survey, state: State, watch: _Stopwatch
+    session: SparkSession, request: AuditRequest, places: Places, survey: Survey, resumed: Resumption, watch: _Stopwatch
 ) -> tuple[LakeReader, StageResults]:
-    """Return a reader of the lake, and the results of `_read`; it is retried once if files of cells are corrupt."""
-    for retried in (False, True):
-        terms, now = request.receipt_terms, watch.clock.now()
-        reader = LakeReader(session, places.lake, places.out, survey, state, request.hours, now, terms, request.digests)
+    """Return a reader of the lake, and the results of `_read`, which is retried without what turned out to be damaged.
+
+    Corrupt files of cells are forgotten, once. A damaged segment of the lake is forgotten, too, so that it is read as a
+    corrupt one; where there is one, there may be more, so all known segments are checked. Raises like `_read`, and
+    EventdError with the name of a segment that turns out to be damaged each time.
+    """
+    state, history, percent, forgot = resumed.state, resumed.history, request.recheck, False
+    damaged: dict[str, str] = {}
+    while True:
+        reader = LakeReader(
+            session,
+            places.lake,
+            places.out,
+            survey,
+            state,
+            request.hours,
+            watch.clock.now(),
+            receipts=request.receipt_terms,
+            digests=request.digests,
+            ranges=history.wanted(survey),
+            unreadable=dict(damaged),
+        )
         try:
-            return reader, _read(reader, watch, request.recheck)
-        except Exception:  # Spark's exceptions have no common base class
-            if retried or not forget_corrupt(places.out.open(session), state):
-                raise
-    raise AssertionError("the second try neither returned nor raised")
+            return reader, _read(reader, history, watch, percent)
+        except Exception as error:  # Spark's exceptions have no common base class
+            if (damage := damage_in(error)) is None:
+                if forgot or not forget_corrupt(places.out.open(session), state):
+                    raise
+                forgot = True
+                continue
+            if damage.name in damaged:
+                raise EventdError(
+                    f"segment {damage.name} of the lake cannot be read: {damage.reason}",
+                    hint="check the lake with routerctl lake check",
+                ) from None
+            percent = 0 if damaged else 100
+            damaged[damage.name] = damage.reason
+            state.entries.pop(damage.name, None)
 
 
 def run_on(request: AuditRequest, *, progress: bool = False, record: bool = False) -> Report:
@@ -180,19 +220,26 @@ def run_on(request: AuditRequest, *, progress: bool = False, record: bool = Fals
             raise EventdError(f"the audit failed in Spark: {last_cause(str(error))}") from None
 
 
-def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults:
-    """Check some known segments again, run all stages up to the comparison of rows, and return their results."""
+def _read(reader: LakeReader, history: AuditHistory, watch: _Stopwatch, recheck: float) -> StageResults:
+    """Check some known segments again, run all stages up to the comparison of rows, and return their results.
+
+    The state is stored as soon as segments were checked or read, so that an audit which fails does not repeat that.
+    """
+    out = reader.out.open(reader.spark)
     with watch.stage("recheck"):
         reader.recheck(recheck)
+        if reader.rechecked:
+            keep(out, reader.state)
     with watch.stage("small ledgers"):
         summaries = reader.summarize_small()
         plan = make_plan(reader.survey, summaries)
     with watch.stage("cells"):
         jobs = reader.read_large(plan)
+        keep(out, reader.state)
         coverage = find_coverage(reader.survey, plan, summaries, reader.unreadable)
         coverage.since = reader.hours[0] * HOUR
         coverage.verified = verified_links(summaries, coverage.with_damage(Ledger.RECEIPTS))
-        rollbacks = find_rollbacks(reader.survey, reader.state.promises, summaries, coverage)
+        rollbacks = find_rollbacks(reader.survey, history.promises, summaries, coverage)
         coverage.holes = holes_by_ledger(find_holes(reader.survey, reader.runs, summaries, rollbacks.found))
     with watch.stage("reconcile"):
         tables = _Tables(reader.reconcile(coverage))
@@ -209,7 +256,6 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
             mentions=find_mentions(tables.rows("latest"), summaries, coverage),
             confirmed=confirmed_links(summaries, tables.rows("questioned")),
         )
-    found.rewritten = reader.state.rewritten
     with watch.stage("rows"):
         _compare_rows(reader, found, rollbacks, tables, jobs)
     return found

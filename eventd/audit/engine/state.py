@@ -1,7 +1,8 @@
 """The state that an audit keeps for the next one: the cells of every segment it has read, and their parameters.
 
-The state belongs to one lake. A segment is read again when its file has changed, or the parameters of its cells have,
-such as the links that select its rows, or the clock offsets that correct its times.
+All of it can be made again from the lake; what cannot is in the history, see `history`. The state belongs to one lake.
+A segment is read again when its file has changed, or the parameters of its cells have, such as the links that select
+its rows, or the clock offsets that correct its times.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from typing import Final
 
 import msgspec
 
-from eventd.audit.coverage.rollbacks import Promise
+from eventd.audit.report.file_names import HISTORY
 from eventd.audit.segments.cell_files import FOLDER, read_cells
 from eventd.audit.segments.event_digests import DigestResult
 from eventd.audit.segments.ledger_summaries import LedgerSummary
 from eventd.audit.segments.plan import ClockOffsets
+from eventd.audit.segments.row_sums import RangeSum
 from eventd.audit.segments.segment_jobs import SegmentJob, TaskResult
 from eventd.audit.segments.seq_runs import SeqRun
 from eventd.errors import Conflict, NotFound
@@ -26,7 +28,7 @@ from eventd.lake.storage import Storage, Written
 from eventd.runtime.chance import SYSTEM
 
 INDEX: Final = f"{FOLDER}/index.msgpack"
-VERSION: Final = 14
+VERSION: Final = 15
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
 
 
@@ -34,7 +36,7 @@ class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
     """A segment that was read: its digest, the file with its cells, and their parameters.
 
     `read_at`: when its bytes were last compared with its digest (microseconds). `runs` and `digests`: those of
-    a segment of `events`.
+    a segment of `events`. `sums`: see `TaskResult`.
     """
 
     sha256: str
@@ -46,14 +48,13 @@ class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
     summary: LedgerSummary | None = msgspec.field(default=None, name="facts")
     runs: list[SeqRun] | None = None
     digests: DigestResult | None = None
+    sums: list[RangeSum] = []
 
 
 class State(msgspec.Struct, kw_only=True):
     """The known segments by name. `cells`: size and digest of the files with cells.
 
-    `key`: that of the hashes of rows, see `row_hash`. `rewritten`: segments whose digest changed after they were read,
-    and the time of discovery (microseconds).
-    `promises`: the most that the states of nodes have promised to an audit so far.
+    `key`: that of the hashes of rows, see `row_hash`; the history has the same.
     """
 
     version: int = VERSION
@@ -61,8 +62,6 @@ class State(msgspec.Struct, kw_only=True):
     key: bytes = msgspec.field(default_factory=lambda: SYSTEM.token(16))
     entries: dict[str, KnownSegment] = {}
     cells: dict[str, Written] = {}
-    rewritten: dict[str, int] = {}
-    promises: list[Promise] = []
 
     def knows(self, job: SegmentJob, clocks: ClockOffsets) -> bool:
         """Return whether the cells of the job's segment are known and still valid."""
@@ -71,6 +70,7 @@ class State(msgspec.Struct, kw_only=True):
             entry is not None
             and entry.sha256 == job.manifest.sha256
             and entry.links == _basis(job)
+            and {(one.after, one.upto) for one in entry.sums}.issuperset(job.ranges)
             and _within_bounds(entry.skews, job.manifest.node, clocks)
         )
 
@@ -90,6 +90,7 @@ class State(msgspec.Struct, kw_only=True):
             summary=result.summaries.get(job.name),
             runs=result.runs.get(job.name),
             digests=result.digests.get(job.name),
+            sums=result.sums[job.name],
         )
 
     def written(self, file: str) -> Written:
@@ -102,10 +103,9 @@ class State(msgspec.Struct, kw_only=True):
         self.cells = {file: written for file, written in self.cells.items() if file not in files}
 
     def keep_only(self, names: Iterable[str]) -> None:
-        """Forget all segments but these, also as rewritten ones."""
+        """Forget all segments but these."""
         kept = frozenset(names)
         self.entries = {name: entry for name, entry in self.entries.items() if name in kept}
-        self.rewritten = {name: at for name, at in self.rewritten.items() if name in kept}
 
     def files(self) -> dict[str, list[str]]:
         """Return the files with cells, and the segments that count in each."""
@@ -180,7 +180,7 @@ def keep(out: Storage, state: State) -> None:
     files = state.files()
     state.cells = {file: state.cells[file] for file in files}
     out.put(INDEX, msgspec.msgpack.encode(state))
-    needed = {*files, INDEX}
+    needed = {*files, INDEX, HISTORY}
     out.delete([entry.path for entry in out.list(FOLDER) if entry.path not in needed])
     out.delete(out.unfinished(FOLDER))
 

@@ -1,4 +1,4 @@
-"""The names of the files of a report, in the output folder of an audit."""
+"""The names of files in the output folder of an audit: those of its report, and that of its history."""
 
 from __future__ import annotations
 
@@ -10,5 +10,7 @@ INVENTORY: Final = "lake.sha256"
 """The inventory of the lake, as the audit read it."""
 SIGNATURE: Final = "report.sig"
 TABLES: Final = "tables"
+HISTORY: Final = "state/history.json"
+"""What audits have seen of the lake, see `eventd.audit.engine.history`."""
 FINDINGS: Final = f"{TABLES}/findings/part-0.parquet"
 """The table with all ids of all findings."""

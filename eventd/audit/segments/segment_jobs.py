@@ -26,6 +26,7 @@ from eventd.audit.segments.cells import (
 from eventd.audit.segments.event_digests import DIGEST_COLUMNS, DigestResult, check_digests
 from eventd.audit.segments.ledger_summaries import LedgerSummary, columns_of, sum_batches, summarize
 from eventd.audit.segments.link_rows import LinkRow
+from eventd.audit.segments.row_sums import RangeSum, range_sums, summed_columns
 from eventd.audit.segments.seq_runs import RUN_COLUMNS, SeqRun, seq_runs
 from eventd.audit.segments.spark_tasks import OpenFile
 from eventd.errors import Invalid
@@ -48,7 +49,8 @@ class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):
     """One segment, and the parameters to read it: see `sum_events`, `sum_deliveries`, `summarize`.
 
     `receipts`: the digest of the terms by which its receipts are checked, see `ReceiptTerms.digest`. `key`: that of the
-    hashes of rows, see `row_hash`. `digests`: see `check_digests`.
+    hashes of rows, see `row_hash`. `digests`: see `check_digests`. `ranges`: parts (after, upto] of the numbers of the
+    segment whose rows are also summed by themselves, see `range_sums`.
     """
 
     name: str
@@ -60,6 +62,7 @@ class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):
     receipts: str = ""
     key: bytes = b""
     digests: float = 100.0
+    ranges: tuple[tuple[int, int], ...] = ()
 
     @property
     def segment(self) -> Segment:
@@ -74,7 +77,7 @@ class TaskResult(msgspec.Struct, kw_only=True):
     """The result of a task, by name of the segment: number of rows, errors of corrupt ones, summaries of small ledgers.
 
     `file` has the cells; `written`: its size and digest; `runs` and `digests`: those of segments of
-    `events`.
+    `events`; `sums`: those of all rows of the segment, and then those of the job's `ranges`.
     """
 
     file: str = ""
@@ -84,6 +87,7 @@ class TaskResult(msgspec.Struct, kw_only=True):
     summaries: dict[str, LedgerSummary] = {}
     runs: dict[str, list[SeqRun]] = {}
     digests: dict[str, DigestResult] = {}
+    sums: dict[str, list[RangeSum]] = {}
 
 
 class SegmentJobs:
@@ -149,14 +153,17 @@ def _cells(lake: FileReader, job: SegmentJob, terms: ReceiptTerms, result: TaskR
     book = segment.place.book
     if book is Ledger.EVENTS:
         rows = _read(lake, segment, (*EVENT_COLUMNS, *RUN_COLUMNS, *DIGEST_COLUMNS))
+        result.sums[job.name] = _sums(job, rows)
         result.runs[job.name] = seq_runs(rows)
         result.digests[job.name] = check_digests(rows, job.digests)
         return sum_events(job.name, rows, job.links, job.since, job.key)
     if book is Ledger.DELIVERIES:
         rows = _read(lake, segment, (*DELIVERY_COLUMNS, *COUNT_COLUMNS))
+        result.sums[job.name] = _sums(job, rows)
         sums = sum_deliveries(job.name, rows, job.skews, job.since, job.key)
         return pyarrow().concat_tables([sums, count_deliveries(job.name, rows)])
     table = _read(lake, segment, (*columns_of(book), *texts_of(book)))
+    result.sums[job.name] = _sums(job, table)
     summary = result.summaries[job.name] = summarize(book, table, limit=job.limit)
     if book in CHECKED:
         summary.receipts = check_receipts(book, table, terms)
@@ -167,5 +174,12 @@ def _cells(lake: FileReader, job: SegmentJob, terms: ReceiptTerms, result: TaskR
     return cell_schema().empty_table()
 
 
+def _sums(job: SegmentJob, rows: Columns) -> list[RangeSum]:
+    place = job.segment.place
+    return range_sums(place.book, rows, ((place.after, place.upto), *job.ranges), job.key)
+
+
 def _read(lake: FileReader, segment: Segment, columns: tuple[str, ...]) -> Columns:
-    return Columns(read_segment(lake, segment, [*dict.fromkeys(("node", "epoch", *columns))]))
+    """Return these columns of a segment, and those that are summed."""
+    names = dict.fromkeys(("node", "epoch", *columns, *summed_columns(segment.place.book)))
+    return Columns(read_segment(lake, segment, [*names]))

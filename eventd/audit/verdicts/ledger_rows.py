@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LedgerRows:
-    """The rows of the readable `segments` of a lake; `read` returns columns of one."""
+    """The rows of the readable `segments` of a lake; `read` returns columns of one, and raises DamagedSegment."""
 
     segments: Sequence[Segment]
     read: Callable[[Segment, Sequence[str]], pa.Table]

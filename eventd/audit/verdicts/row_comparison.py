@@ -17,6 +17,7 @@ from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, grouped, 
 from eventd.audit.arrays.counts import key_of
 from eventd.audit.arrays.row_hash import ODD
 from eventd.audit.coverage.coverage import Coverage
+from eventd.audit.segments.damaged_segment import naming
 from eventd.audit.segments.row_marks import (
     DELIVERY_KEYS,
     DELIVERY_ROWS,
@@ -29,12 +30,13 @@ from eventd.audit.segments.row_marks import (
     mark_deliveries,
     mark_events,
 )
-from eventd.audit.segments.segment_jobs import SegmentJobs
+from eventd.audit.segments.segment_jobs import SegmentJob, SegmentJobs
 from eventd.audit.segments.spark_tasks import OpenFile, keys_of
 from eventd.audit.verdicts.pair_figures import RowComparison
 from eventd.audit.verdicts.verdicts import Trail
 from eventd.lake.reader import open_segment
 from eventd.lake.schema import Ledger
+from eventd.lake.storage import FileReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,8 +76,8 @@ def group_uneven(tables: Sequence[pa.Table]) -> UnevenSlots:
 class MarkMaker:
     """Makes the marks of segments: of their rows in the slots whose sums differ (uneven ones).
 
-    Called with the files of a task, it yields tables with the marks of their rows in these slots. Raises BadSegment and
-    LakeUnavailable.
+    Called with the files of a task, it yields tables with the marks of their rows in these slots. Raises DamagedSegment
+    and LakeUnavailable.
     """
 
     jobs: SegmentJobs
@@ -84,17 +86,21 @@ class MarkMaker:
     def __call__(self, files: Iterator[OpenFile]) -> Iterator[pa.Table]:
         for path, lake in files:
             job = self.jobs.at(path)
-            file, book = open_segment(lake, job.segment), job.segment.place.book
-            keys, rest = (EVENT_KEYS, EVENT_ROWS) if book is Ledger.EVENTS else (DELIVERY_KEYS, DELIVERY_ROWS)
-            for at in range(file.num_row_groups):
-                places = candidates(Columns(file.read_row_group(at, keys)), self.uneven)
-                if not len(places):
-                    continue
-                table = Columns(file.read_row_group(at, rest).take(places))
-                if book is Ledger.EVENTS:
-                    yield from mark_events(table, job.links, self.uneven, job.since)
-                else:
-                    yield from mark_deliveries(table, job.since)
+            with naming(job.name):
+                yield from self._marks(lake, job)
+
+    def _marks(self, lake: FileReader, job: SegmentJob) -> Iterator[pa.Table]:
+        file, book = open_segment(lake, job.segment), job.segment.place.book
+        keys, rest = (EVENT_KEYS, EVENT_ROWS) if book is Ledger.EVENTS else (DELIVERY_KEYS, DELIVERY_ROWS)
+        for at in range(file.num_row_groups):
+            places = candidates(Columns(file.read_row_group(at, keys)), self.uneven)
+            if not len(places):
+                continue
+            table = Columns(file.read_row_group(at, rest).take(places))
+            if book is Ledger.EVENTS:
+                yield from mark_events(table, job.links, self.uneven, job.since)
+            else:
+                yield from mark_deliveries(table, job.since)
 
 
 def keys(marks: Columns) -> Numbers:

@@ -36,7 +36,10 @@ def run(
         str, typer.Option("--to", metavar="TIME", help="Only events before TIME, rounded up to a full hour.")
     ] = "",
     recheck: RecheckOption = 5.0,
-    full: Annotated[bool, typer.Option("--full", help="Read all data again, not only new data.")] = False,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Read all data again, and accept it as it is, unless --from or --to is given."),
+    ] = False,
     table_format: Annotated[
         Literal["parquet", "delta"],
         typer.Option("--table-format", help="Write the tables as Parquet, or also as Delta tables."),

@@ -149,4 +149,5 @@ def test_a_segment_that_was_rewritten_with_its_manifest_is_told(tmp_path: Path) 
         assert [(one.kind, one.where) for one in report.troubles] == [("rewritten", segment.place.name)]
         assert report.totals.completeness is None
     accepted = audited(tmp_path, full=True)
-    assert accepted.troubles == ()
+    assert [one.kind for one in accepted.troubles] == ["history"]
+    assert audited(tmp_path).troubles == ()

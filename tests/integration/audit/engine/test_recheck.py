@@ -90,15 +90,9 @@ def test_what_is_not_looked_at_is_not_checked(lake: str) -> None:
     assert times(one) == [1, 2, 100, 100]
 
 
-def test_one_whose_manifest_tells_another_digest_was_rewritten(lake: str) -> None:
+def test_one_whose_manifest_has_another_digest_is_read_and_not_checked(lake: str) -> None:
     one = reader(lake, 1, 2, 3, 4)
     name = one.survey.segments[2].place.name
     one.state.entries[name] = replace(one.state.entries[name], sha256="of another content")
     one.recheck(100)
-    assert one.state.rewritten == {name: 100}
     assert times(one) == [100, 100, 3, 100]
-    one.now = 200
-    one.recheck(100)
-    assert one.state.rewritten == {name: 100}, "since when is kept"
-    one.state.keep_only([])
-    assert one.state.rewritten == {}

@@ -153,6 +153,7 @@ def test_a_second_run_reads_only_what_is_new_and_says_the_same(audit: Audit, lak
     anew = audit(lake, "--full")
     assert work(anew) == (18, 0)
     assert not anew["settings"]["incremental"]
+    assert ([one["kind"] for one in anew.pop("troubles")], second.pop("troubles")) == (["history"], [])
     assert figures(anew) == figures(second)
     hour = audit(lake, "--from", "2026-01-05T01:20:00Z", "--to", "2026-01-05T01:40:00Z")
     assert work(hour) == (0, 18)

@@ -1,0 +1,264 @@
+"""What audits with one output have seen of a lake: its history, which shows that it was rolled back or rewritten since.
+
+Unlike the state, it cannot be made again from the lake. So it has a file of its own, with a digest, which versions of
+the state do not concern: its fields, and those of `Promise`, are only added to, with defaults.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from eventd.audit.coverage.rollbacks import Promise
+from eventd.audit.engine.request import AuditRequest
+from eventd.audit.engine.state import State, open_state
+from eventd.audit.report.file_names import HISTORY, REPORT
+from eventd.audit.segments.row_sums import SUMS, RangeSum
+from eventd.errors import Conflict, NotFound
+from eventd.lake.coverage import Span, holes
+from eventd.lake.layout import LedgerSlug, parse_name, slug
+from eventd.lake.manifest import LakeHead
+from eventd.lake.reader import Survey
+from eventd.lake.storage import Storage
+from eventd.lake.writer import Segment
+
+_HEADER: Final = b"sha256 "
+"""Begins the first line of the file, which has the digest (hex) of the rest."""
+
+SegmentSums = Mapping[str, Sequence[RangeSum]]
+"""By name of the segment, the sums of all its rows, and then those of some ranges of them."""
+
+
+class SeenSegment(msgspec.Struct, frozen=True, array_like=True):
+    """A segment that an audit has read: the digest of its file, the number of rows, and the sum of their hashes.
+
+    `total` is None if it is not known.
+    """
+
+    sha256: str
+    rows: int
+    total: int | None
+
+
+class SeenRange(msgspec.Struct, frozen=True, array_like=True):
+    """Rows with numbers in (after, upto] that audits have read in segments which are not in the lake any more.
+
+    `total` is the sum of their hashes; None if it is not known.
+    """
+
+    ledger: LedgerSlug
+    after: int
+    upto: int
+    rows: int
+    total: int | None
+
+
+class AuditHistory(msgspec.Struct, kw_only=True):
+    """What audits have seen of a lake.
+
+    `key`: that of the hashes of rows, see `row_hash`; `sums`: the version of their sums. `segments`: those that were
+    read, by name. `ranges`: rows of segments that others have replaced, until they are compared. `rewritten`: segments
+    that are not what an earlier audit has read, and the time of discovery (microseconds). `promises`: the most that the
+    states of nodes have promised. `lost_at`: when an earlier history was found to be lost (microseconds, 0: none was),
+    and `lost` why.
+    """
+
+    lake: str
+    key: bytes
+    sums: int = SUMS
+    segments: dict[str, SeenSegment] = {}
+    ranges: list[SeenRange] = []
+    rewritten: dict[str, int] = {}
+    promises: list[Promise] = []
+    lost_at: int = 0
+    lost: str = ""
+
+    def meet(self, survey: Survey, now: int) -> None:
+        """Note the segments with another digest than they had (at `now`, microseconds), and those that are gone."""
+        present = {one.place.name: one.manifest.sha256 for one in survey.segments}
+        for name, seen in self.segments.items():
+            if present.get(name, seen.sha256) != seen.sha256:
+                self.rewritten.setdefault(name, now)
+        for name in [name for name in self.segments if name not in present]:
+            seen = self.segments.pop(name)
+            if (place := parse_name(name)) is not None:
+                self.ranges.append(SeenRange(place.ledger, place.after, place.upto, seen.rows, seen.total))
+        self._forget_expired(survey)
+        self._join_ranges(survey)
+
+    def wanted(self, survey: Survey) -> dict[str, tuple[tuple[int, int], ...]]:
+        """Return, by name of the segment, the ranges (after, upto] of which the sums are to be compared."""
+        found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        for seen, segments in self._replaced(survey):
+            for segment in segments:
+                found[segment.place.name].append(_common(seen, segment))
+        return {name: tuple(ranges) for name, ranges in found.items()}
+
+    def compare(self, survey: Survey, sums: SegmentSums, now: int) -> None:
+        """Compare the rows of replaced segments with those in their place, and remember all segments that were read.
+
+        Segments with other rows are noted as rewritten, at `now` (microseconds). Ranges of which rows are not in
+        `sums`, or not in the lake, are compared by a later audit.
+        """
+        left = []
+        for seen, segments in self._replaced(survey):
+            parts = [_part(sums.get(one.place.name, ()), _common(seen, one)) for one in segments]
+            known = [one for one in parts if one is not None]
+            if len(known) < len(segments) or holes(segments, Span(seen.after, seen.upto)):
+                left.append(seen)
+            elif not _is_same(seen, known):
+                self.rewritten |= {one.place.name: self.rewritten.get(one.place.name, now) for one in segments}
+        self.ranges = left
+        for segment in survey.segments:
+            if found := sums.get(segment.place.name):
+                whole = found[0]
+                self.segments[segment.place.name] = SeenSegment(segment.manifest.sha256, whole.rows, whole.total)
+
+    def adopt(self, state: State) -> None:
+        """Add the segments that only the state knows: an audit that was killed has read them."""
+        for name, entry in state.entries.items():
+            if name not in self.segments and entry.sums:
+                self.segments[name] = SeenSegment(entry.sha256, entry.rows, entry.sums[0].total)
+
+    def _replaced(self, survey: Survey) -> list[tuple[SeenRange, list[Segment]]]:
+        """Return each range with the segments that now have some of its numbers, in order."""
+        ledgers: defaultdict[LedgerSlug, list[Segment]] = defaultdict(list)
+        for segment in survey.segments:
+            ledgers[segment.place.ledger].append(segment)
+        return [
+            (seen, [one for one in ledgers[seen.ledger] if one.after < seen.upto and one.upto > seen.after])
+            for seen in self.ranges
+        ]
+
+    def _forget_expired(self, survey: Survey) -> None:
+        """Forget ranges that retention has removed: the state begins after them, or is that of a later epoch."""
+        epochs = {(slug(one.node), one.epoch) for one in survey.nodes}
+        nodes = {node for node, _ in epochs}
+        begins = {
+            LedgerSlug(slug(one.node), one.epoch, book): reach.after
+            for one in survey.nodes
+            for book, reach in one.segments.items()
+        }
+        left = []
+        for seen, segments in self._replaced(survey):
+            past = seen.ledger.slug in nodes and (seen.ledger.slug, seen.ledger.epoch) not in epochs
+            if segments or not (past or seen.upto <= begins.get(seen.ledger, -1)):
+                left.append(seen)
+        self.ranges = left
+
+    def _join_ranges(self, survey: Survey) -> None:
+        """Join neighbouring ranges that lie in one segment: an archive replaces thousands of segments."""
+        joined: list[tuple[SeenRange, list[Segment]]] = []
+        for seen, segments in sorted(self._replaced(survey), key=lambda one: (one[0].ledger, one[0].after)):
+            if joined and len(segments) == 1 and segments == joined[-1][1] and _follows(seen, joined[-1][0]):
+                joined[-1] = _joined(joined[-1][0], seen), segments
+            else:
+                joined.append((seen, segments))
+        self.ranges = [seen for seen, _ in joined]
+
+
+class Resumption(NamedTuple):
+    """What an audit continues from. `cleared`: what earlier audits had seen was discarded, as requested."""
+
+    state: State
+    history: AuditHistory
+    cleared: bool
+
+
+def resume(out: Storage, lake: LakeHead, request: AuditRequest, now: int) -> Resumption:
+    """Read the state and the history of a lake, or make new ones. `now`: microseconds.
+
+    A history that is lost is replaced at once, so that this is known even if the audit is killed. Raises Conflict if
+    the output holds an audit of another lake, unless it is discarded, and LakeUnavailable.
+    """
+    found = _read(out)
+    history = found if isinstance(found, AuditHistory) else None
+    if request.discards:
+        cleared = found is not None or _has_report(out)
+        key = history.key if history is not None and history.lake == lake.id else State(lake=lake.id).key
+        return Resumption(State(lake=lake.id, key=key), AuditHistory(lake=lake.id, key=key), cleared)
+    if history is not None and history.lake != lake.id:
+        raise Conflict(
+            f"{out.url} holds an audit of another lake",
+            hint="choose another --out, or start over with --full, and without --from and --to",
+        )
+    state = State(lake=lake.id) if request.full else open_state(out, lake)
+    if history is None:
+        history = AuditHistory(lake=lake.id, key=state.key)
+        if found is not None or state.entries or _has_report(out):
+            history.lost_at, history.lost = now, "is missing" if found is None else "is damaged"
+        keep_history(out, history)
+    elif state.key != history.key:
+        state = State(lake=lake.id, key=history.key)
+    history.adopt(state)
+    return Resumption(state, history, cleared=False)
+
+
+def keep_history(out: Storage, history: AuditHistory) -> None:
+    """Store the history. Raises LakeUnavailable."""
+    text = msgspec.json.encode(history)
+    out.put(HISTORY, b"%s%s\n%s" % (_HEADER, hashlib.sha256(text).hexdigest().encode(), text))
+
+
+def _read(out: Storage) -> AuditHistory | bytes | None:
+    """Return the history; the content of its file if it is damaged, None if it is missing. Raises LakeUnavailable."""
+    try:
+        content = out.read(HISTORY)
+    except NotFound:
+        return None
+    header, _, text = content.partition(b"\n")
+    if header != _HEADER + hashlib.sha256(text).hexdigest().encode():
+        return content
+    try:
+        found = msgspec.json.decode(text, type=AuditHistory)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return content
+    return found if found.sums == SUMS else _without_totals(found)
+
+
+def _without_totals(history: AuditHistory) -> AuditHistory:
+    """Return a history with sums of another version without them: of its rows, only the numbers are compared."""
+    segments = {name: replace(one, total=None) for name, one in history.segments.items()}
+    return replace(history, sums=SUMS, segments=segments, ranges=[replace(one, total=None) for one in history.ranges])
+
+
+def _has_report(out: Storage) -> bool:
+    try:
+        out.read(REPORT)
+    except NotFound:
+        return False
+    return True
+
+
+def _common(seen: SeenRange, segment: Segment) -> tuple[int, int]:
+    """Return the numbers (after, upto] that are in a range and in a segment."""
+    return max(seen.after, segment.after), min(seen.upto, segment.upto)
+
+
+def _part(sums: Sequence[RangeSum], wanted: tuple[int, int]) -> RangeSum | None:
+    return next((one for one in sums if (one.after, one.upto) == wanted), None)
+
+
+def _follows(one: SeenRange, other: SeenRange) -> bool:
+    return (one.ledger, one.after) == (other.ledger, other.upto)
+
+
+def _joined(one: SeenRange, other: SeenRange) -> SeenRange:
+    total = None if one.total is None or other.total is None else _wrapped((one.total, other.total))
+    return SeenRange(one.ledger, one.after, other.upto, one.rows + other.rows, total)
+
+
+def _is_same(seen: SeenRange, parts: Sequence[RangeSum]) -> bool:
+    """Return whether the parts have together as many rows as the range had and, if it is known, the same sum."""
+    total = _wrapped(one.total for one in parts)
+    return seen.rows == sum(one.rows for one in parts) and seen.total in (None, total)
+
+
+def _wrapped(totals: Iterable[int]) -> int:
+    """Return the sum of signed 64-bit numbers, as one that has wrapped around."""
+    return (sum(totals) + (1 << 63)) % (1 << 64) - (1 << 63)
