@@ -413,7 +413,7 @@ TWICE = {
     **dict.fromkeys(
         ("Ack", "Publish"), "named like a message of a protocol, and what a consumer or the log makes of one"
     ),
-    **dict.fromkeys(("Tombstone", "Selection", "Loss"), "the same thing in the log, and as it is sent or stored"),
+    **dict.fromkeys(("Tombstone", "Selection"), "the same thing in the log, and as it is sent or stored"),
     **dict.fromkeys(("Retention", "Trigger", "Allowance"), "a field of a kind, and what acts by it"),
     **dict.fromkeys(("Answer", "Directive"), "a form that plugins write, and what a node makes of one"),
     "Call": "that of /v0 extends the framework's",

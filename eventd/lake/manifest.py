@@ -21,13 +21,26 @@ class OtherSchema(Unreadable):
     """The file was written with another version of the schema."""
 
 
+class LostRows(msgspec.Struct, frozen=True, array_like=True):
+    """A range of a group with rows that were deleted before they were shipped; the fields of `extract.EvictedRows`."""
+
+    group: str
+    peer: str
+    epoch: str
+    after: int
+    upto: int
+    count: int
+    reason: str
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """One segment: the rows of ledger `book` with numbers in (after, upto], recorded by `node` in `epoch`.
 
     `bytes` and `sha256` (hex) are of the Parquet file. `slots` are the first and last slot (minute) of the events' own
     times, None for ledgers other than `SLOTTED`; `times` are the earliest and latest `OWN_TIME` of the rows. `replaces`
     names the segments whose rows this one contains; it is emptied when those are deleted. `payloads`: rows of `events`
-    may have them.
+    may have them. `lost`: what the node found lost when it read the rows; it is for the node itself, which declares the
+    losses in `gaps` after the segment is written, also if it was killed in between.
     """
 
     schema: int = SCHEMA_VERSION
@@ -44,6 +57,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     written_at: int
     payloads: bool = False
     replaces: tuple[str, ...] = ()
+    lost: tuple[LostRows, ...] = ()
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):

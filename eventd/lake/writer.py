@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from eventd.errors import Invalid
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.layout import SegmentName, slot_of, state_path
-from eventd.lake.manifest import Manifest, NodeState, encode
+from eventd.lake.manifest import LostRows, Manifest, NodeState, encode
 from eventd.lake.schema import COLUMNS, OWN_TIME, SLOTTED, ColumnType, Ledger, arrow_schema
 from eventd.lake.storage import Storage
 
@@ -46,6 +46,7 @@ def write_segment(
     now: int,
     payloads: bool = False,
     replaces: tuple[str, ...] = (),
+    lost: tuple[LostRows, ...] = (),
 ) -> Segment:
     """Write a segment with its manifest: the `rows` of a ledger with numbers in (place.after, place.upto], ascending.
 
@@ -77,6 +78,7 @@ def write_segment(
         written_at=now,
         payloads=payloads,
         replaces=replaces,
+        lost=lost,
     )
     storage.put(place.manifest, encode(manifest))
     return Segment(place, manifest)

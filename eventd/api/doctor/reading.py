@@ -94,6 +94,7 @@ async def _read_group(services: Services, name: str, aside: Sequence[Ineffective
         conflicts=context.conflicts,
         lost=lost,
         unstored=unstored,
+        uncounted=max(0, len(lost) - MOST_COUNTED),
         aside=[(source, reason) for source, reason in aside if source.startswith(owners)],
         v1_requests=_v1_requests(services, name),
         keys_trouble=await _keys_trouble(services, context.config),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 
 from eventd.lake.layout import (
@@ -18,7 +19,7 @@ from eventd.lake.layout import (
     slug,
     state_path,
 )
-from eventd.lake.manifest import NodeState, SegmentRange, Unreadable
+from eventd.lake.manifest import LostRows, Manifest, NodeState, SegmentRange, Unreadable, decode
 from eventd.lake.reader import decode_state
 from eventd.lake.storage import Storage
 
@@ -68,6 +69,18 @@ def read_coverage(storage: Storage, nodes: Collection[str], epoch: str) -> LakeC
     left = [path for tree in (LANDING, ARCHIVE, NODES) for path in storage.unfinished(tree)]
     storage.delete(path for path in left if any(folder in path for folder in mine))
     return coverage
+
+
+def read_lost(storage: Storage, ledger: LedgerKey, after: int) -> tuple[LostRows, ...]:
+    """Return the losses that the manifests of a ledger's segments after a number name. Raises LakeUnavailable."""
+    entries = map(parse_path, (entry.path for entry in storage.list(f"{LANDING}/{ledger.book.value}")))
+    own = slug(ledger.node), ledger.epoch, ledger.book
+    paths = {place.manifest for place in entries if place is not None and place.ledger == own and place.upto > after}
+    lost: list[LostRows] = []
+    for _, text in sorted(storage.read_many(sorted(paths)).items()):
+        with suppress(Unreadable):  # an audit reports the segment, with all of its rows
+            lost += decode(text, Manifest).lost
+    return tuple(lost)
 
 
 def read_states(storage: Storage, nodes: Collection[str], epoch: str) -> dict[str, NodeState]:

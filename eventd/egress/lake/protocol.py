@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from eventd.lake.manifest import LostRows
 from eventd.lake.schema import Ledger
 
 LENGTH: Final = 4
@@ -31,6 +32,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     nice: int
     interval: int = 0
 
+    def __repr__(self) -> str:
+        """Return the name alone: the addresses of database and lake may hold secrets."""
+        return "Terms(…)"
+
 
 class ShipRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Take the next step of a round, or of a new one: ship one segment, or end the round."""
@@ -54,23 +59,12 @@ class CursorsMissing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     lake: str
 
 
-class Loss(msgspec.Struct, frozen=True, array_like=True):
-    """A range in which rows, or their events, were deleted before they were shipped; the fields of `EvictedRows`."""
-
-    group: str
-    peer: str
-    epoch: str
-    after: int
-    upto: int
-    count: int
-    reason: str
-
-
 class Shipment(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A ledger is in the lake up to the row number `upto`: its cursor moves there from `position`.
 
     `rows` and `bytes` are those of the segment, 0 without one: the range has no row of the ledger, or its segment was
-    written before the cursor could follow (`adopted`).
+    written before the cursor could follow (`adopted`). `lost`: rows of the range that were deleted before they were
+    read.
     """
 
     node: str
@@ -80,7 +74,7 @@ class Shipment(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     rows: int = 0
     bytes: int = 0
     adopted: bool = False
-    lost: tuple[Loss, ...] = ()
+    lost: tuple[LostRows, ...] = ()
 
 
 class RoundEnd(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from eventd.egress.lake.coverage import LakeCoverage, read_coverage, read_states
+from eventd.egress.lake.coverage import LakeCoverage, read_coverage, read_lost, read_states
 from eventd.egress.lake.node_state import describe, segments_of, with_floors
 from eventd.egress.lake.protocol import (
     SEGMENTS,
     Answer,
     CursorsMissing,
     Failure,
-    Loss,
     RoundEnd,
     Shipment,
     Terms,
@@ -31,7 +30,7 @@ from eventd.errors import EventdError, LakeUnusable, MissingExtra, Unavailable
 from eventd.lake.compaction import Done, compacting, retaining
 from eventd.lake.extract import Extract, LedgerSnapshot, Memory, read_floors, read_ledger, read_state
 from eventd.lake.layout import LedgerKey, landing
-from eventd.lake.manifest import NodeState, SegmentRange
+from eventd.lake.manifest import LostRows, NodeState, SegmentRange
 from eventd.lake.schema import OWN_TIME, Ledger
 from eventd.lake.storage import Storage, connect, make_lake
 from eventd.lake.writer import write_segment, write_state
@@ -205,11 +204,16 @@ class Shipper:
         return RoundEnd(complete_until=until)
 
     def _adopt(self, epoch: str, node: str, book: Ledger, position: int) -> Shipment | None:
-        """Return a shipment that moves the cursor over segments already in the lake; None if none is beyond it."""
-        reach = self._known.reaches.get(LedgerKey(node, epoch, book))
+        """Return a shipment that moves the cursor over segments already in the lake; None if none is beyond it.
+
+        The losses that were found when their rows were read may not be declared yet.
+        """
+        ledger = LedgerKey(node, epoch, book)
+        reach = self._known.reaches.get(ledger)
         if reach is None or reach.upto <= position:
             return None
-        return Shipment(node=node, book=book, position=position, upto=reach.upto, adopted=True)
+        lost = read_lost(self._at, ledger, position)
+        return Shipment(node=node, book=book, position=position, upto=reach.upto, adopted=True, lost=lost)
 
     def _ship(self, epoch: str, node: str, book: Ledger, position: int, now: int) -> Shipment:
         reading = _Reading(self._database, self._terms, self._memory, epoch, node, book, position)
@@ -223,7 +227,8 @@ class Shipper:
         tables = [first, *reading]
         at = tables[0][OWN_TIME[book]][0].value
         place = landing(book, node, epoch, after, reading.upto, at=at)
-        segment = write_segment(self._at, place, tables, node=node, now=now, payloads=self._terms.payloads)
+        lost, payloads = tuple(reading.lost), self._terms.payloads
+        segment = write_segment(self._at, place, tables, node=node, now=now, payloads=payloads, lost=lost)
         self._known.note(kept, after, reading.upto)
         if self._round is not None:
             self._round.shipped.add(node)
@@ -234,7 +239,7 @@ class Shipper:
             upto=reading.upto,
             rows=segment.manifest.rows,
             bytes=segment.manifest.bytes,
-            lost=tuple(reading.lost),
+            lost=lost,
         )
 
     # --- the states of the nodes --------------------------------------------------------------------------------
@@ -311,7 +316,7 @@ class _Reading:
         self._size = 0
         self._ended = False
         self.upto = position
-        self.lost: list[Loss] = []
+        self.lost: list[LostRows] = []
 
     def __iter__(self) -> Iterator[pa.Table]:
         return self
@@ -322,7 +327,7 @@ class _Reading:
             if extract is None:  # a new history: the following rows do not belong to this segment
                 break
             self.upto = extract.upto
-            self.lost += [Loss(*lost) for lost in extract.lost]
+            self.lost += [LostRows(*lost) for lost in extract.lost]
             self._left -= extract.rows
             self._ended = not extract.full or self._left <= 0
             if extract.rows:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import astuple
 
 from eventd.egress.lake import shipper as shipping
 from eventd.egress.lake.protocol import (
@@ -25,12 +26,14 @@ from eventd.egress.lake.shipper import Shipper
 from eventd.egress.lake.sink import enrol
 from eventd.lake.close import close_node
 from eventd.lake.compaction import DAY, retaining
+from eventd.lake.extract import EvictedRows, note_lost
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.cursors.cursors import Step, apply_step
+from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection, Database
 from eventd.testing import ManualClock, draft
@@ -59,8 +62,11 @@ class Course:
         self.database.close()
 
     def step(self) -> Answer:
-        """One step, and what the node does about it; unless it is killed before."""
-        answer = self.shipper.step(self.now)
+        """One step, and what the node does about it."""
+        return self.heed(self.shipper.step(self.now))
+
+    def heed(self, answer: Answer) -> Answer:
+        """What the node does about an answer; unless it is killed before."""
         if self.forgets and isinstance(answer, Shipment):
             raise Killed
         if isinstance(answer, CursorsMissing):
@@ -84,6 +90,7 @@ class Course:
 
 def _settle(conn: Connection, moved: Shipment, now: int) -> None:
     lock_head(conn)
+    note_lost(conn, [EvictedRows(*astuple(each)) for each in moved.lost], now)
     apply_step(conn, Step(cursor_name(moved.node, moved.book), moved.position, moved.upto, moved.upto, now))
 
 
@@ -183,6 +190,31 @@ async def test_a_segment_that_the_node_did_not_hear_of_is_taken_over(shelf: Shel
         moved = course.run()
         assert any(one.adopted for one in moved)
         assert ids(lake) == ids(lake, Ledger.DELIVERIES) == [*IDS, "late"]
+
+
+@pytest.mark.parametrize("book", [Ledger.EVENTS, Ledger.DELIVERIES])
+async def test_rows_that_were_evicted_before_a_segment_that_the_node_did_not_hear_of_are_declared_as_lost(
+    shelf: Shelf, tmp_path: Path, book: Ledger
+) -> None:
+    topic = await shelf.log.topic("group:g")
+    limits = EvictionLimits(max_records=3, keep_undelivered=False)
+    assert (await shelf.log.database.write(lambda conn: evict(conn, topic, limits, now=NOON))).records == 7
+    lake = str(tmp_path / "lake")
+    with closing(Course(shelf.url, lake)) as course, suppress(Killed):
+        while True:
+            answer = course.shipper.step(course.now)
+            course.forgets = isinstance(answer, Shipment) and answer.book is book
+            course.heed(answer)
+    with closing(Course(shelf.url, lake)) as course:
+        (adopted,) = [one for one in course.run() if one.adopted]
+        course.run()  # the losses are rows of `gaps`, which the next round ships
+    assert adopted.book is book
+    assert ids(lake) == ids(lake, Ledger.DELIVERIES) == IDS[7:]
+    storage = connect(lake)
+    segments = [one for one in survey(storage).segments if one.place.book is Ledger.GAPS]
+    rows = [row for one in segments for row in read_segment(storage, one).to_pylist()]
+    lost = {(row["reason"], row["after"], row["upto"]) for row in rows}
+    assert lost == {("events_lost", 0, 7), *(("deliveries_lost", at, at + 1) for at in range(7))}
 
 
 async def test_what_a_killed_process_had_not_finished_is_removed(shelf: Shelf, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from eventd.api.doctor import reading
 from eventd.api.doctor.fixing import carry_out
 from eventd.api.doctor.plan import ACTIONS, Action
 from eventd.api.framework.operations import Services
@@ -821,6 +822,25 @@ async def test_records_that_were_deleted_by_hand_are_reported_with_their_seqs(
     assert (await examine(books))[" log"] == ("fail", f"{lost}; 1 of them are not stored again")
     await books.publish(draft("e5"))
     assert (await examine(books))[" log"] == ("warn", f"{lost}; none of them is missing any more")
+
+
+async def test_lost_records_of_ranges_that_are_not_counted_may_still_be_missing(
+    books: GroupLedger, log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "MOST_COUNTED", 2)
+    for number in range(7):
+        await books.publish(draft(f"e{number}"))
+    for seq in (1, 3, 5, 7):
+        await log.database.write(lambda conn, seq=seq: execute(conn, "DELETE FROM blocks WHERE seq = ?", (seq,)))
+    lost = "the log has lost 4 events, which retention has not removed: seq 7, 5, 3, 1"
+    await books.publish(draft("e4"), draft("e6"))
+    status, detail = (await examine(books))[" log"]
+    assert (status, detail) == (
+        "fail",
+        f"{lost}; 0 of them are not stored again, not counted for 2 older ranges",
+    )
+    monkeypatch.setattr(reading, "MOST_COUNTED", 4)
+    assert (await examine(books))[" log"] == ("fail", f"{lost}; 2 of them are not stored again")
 
 
 async def test_lost_records_are_found_over_several_steps(
