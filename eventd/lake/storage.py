@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple, Protocol
 
 from eventd.errors import LakeUnavailable, LakeUnusable, NotFound
 from eventd.lake import manifest
-from eventd.lake.address import shown
+from eventd.lake.address import shown, without_secrets
 from eventd.lake.extra import fsspec
 from eventd.lake.layout import HEAD, TEMPORARY
 from eventd.runtime.chance import Chance
@@ -362,8 +362,8 @@ def _local_trouble(what: str, url: str) -> Iterator[None]:
 
 def _reason(error: Exception, url: str) -> str:
     """Return an error of the store as one shortened line, without secrets of the address."""
-    text = " ".join(str(error).replace(url, shown(url)).split())
-    return f"{type(error).__name__}: {shown(text)}"[:_REASON_CHARACTERS]
+    text = " ".join(without_secrets(str(error), url).split())
+    return f"{type(error).__name__}: {text}"[:_REASON_CHARACTERS]
 
 
 def _make_folder(folder: Path) -> None:

@@ -17,9 +17,12 @@ def mount_settings(name: str, folder: Path) -> dict[str, str]:
     return {f"fs.viewfs.mounttable.{name}.link./data": folder.absolute().as_uri()}
 
 
-def mount(spark: SparkSession, folder: Path) -> str:
-    """Return an address of a folder for a running Spark. Spark keeps the file system: a name is used once."""
-    name = f"m{abs(hash(folder)):x}"
+def mount(spark: SparkSession, folder: Path, *, user: str = "") -> str:
+    """Return an address of a folder for a running Spark. Spark keeps the file system: a name is used once.
+
+    `user`: user and password in the address, with an `@`.
+    """
+    name = f"{user}m{abs(hash(folder)):x}"
     context: Any = spark.sparkContext
     for key, value in mount_settings(name, folder).items():
         context._jsc.hadoopConfiguration().set(key, value)

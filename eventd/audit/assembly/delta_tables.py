@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from eventd.errors import Invalid, LakeUnavailable, MissingExtra
-from eventd.lake.address import shown
+from eventd.lake.address import shown, without_secrets
 from eventd.lake.storage import Storage
 
 if TYPE_CHECKING:
@@ -65,5 +65,5 @@ def write_delta_tables(out: Storage, tables: Mapping[str, pa.Table]) -> None:
             delta.write_deltalake(address, table, mode="overwrite", schema_mode="overwrite", name=name)
             delta.DeltaTable(address).vacuum(dry_run=False)
         except Exception as error:  # the package's errors and those of stores have no common base class
-            reason = shown(" ".join(str(error).replace(address, shown(address)).split()))[:_REASON_CHARACTERS]
+            reason = " ".join(without_secrets(str(error), address).split())[:_REASON_CHARACTERS]
             raise LakeUnavailable(f"cannot write the Delta table {name} to {out.url}: {reason}") from None

@@ -145,6 +145,6 @@ def _work(reader: LakeReader) -> Work:
         oldest_read=None if reader.oldest is None else format_time(reader.oldest),
         digests_checked=sum(result.checked for _, result in reader.digest_results),
         rows_read=sum(job.manifest.rows for job in reader.read),
-        spark=f"{reader.spark.version} on {master_of(reader.spark)}",
+        spark=f"{reader.spark.version} on {without_parameters(master_of(reader.spark))}",
         version=eventd.__version__,
     )

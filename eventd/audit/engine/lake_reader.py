@@ -110,11 +110,12 @@ class LakeReader:
     def summarize_small(self) -> dict[NodeEpoch, list[LedgerSummary]]:
         """Return a summary of each readable segment of receipts, inbound, gaps and refusals, by node and epoch."""
         limits = self._limits()
+        terms = {book: self.receipts.digest(book, self.state.key) for book in SMALL}
         jobs = [
             _job(
                 one,
                 limit=min(limits.get(owner_of(one), 0), one.place.upto),
-                receipts=self.receipts.digest(one.place.book),
+                receipts=terms[one.place.book],
                 key=self.state.key,
                 ranges=self.ranges.get(one.place.name, ()),
             )

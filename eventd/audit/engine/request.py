@@ -40,7 +40,7 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True)
 class AuditRequest:
-    """A request for an audit. `lake` and `out` are paths or fsspec addresses.
+    """A request for an audit. `lake` and `out` are paths or fsspec addresses; no repr shows them.
 
     `since` and `until` are microseconds of the events' own time, widened to whole hours (None: no bound). `full`:
     discard the state of earlier audits, and read all segments of these hours; see also `discards`. `master`: the Spark
@@ -55,14 +55,14 @@ class AuditRequest:
     whether its tables are written as Delta tables, too. `time_zone`: the zone of the times on the page.
     """
 
-    lake: str
-    out: str
+    lake: str = field(repr=False)
+    out: str = field(repr=False)
     since: int | None = None
     until: int | None = None
     objectives: Objectives = field(default_factory=lambda: {ANY: Objective()})
     conditions: Sequence[Condition] = ()
     full: bool = False
-    master: str = ""
+    master: str = field(default="", repr=False)
     patience: int = PATIENCE
     recheck: float = RECHECK
     memory: str = "2g"
@@ -87,6 +87,11 @@ class AuditRequest:
         remote = is_server(self.master) if spark is None else is_remote(spark)
         lake = Location(self.lake, self.access.is_by_spark(self.lake, master))
         return Places(lake, Location(self.out, self.access.writes_by_spark(self.out, master, remote=remote)))
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Return the addresses of which messages must not show the secrets."""
+        return self.lake, self.out, self.master
 
     @property
     def hours(self) -> tuple[int, int]:

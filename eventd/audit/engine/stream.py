@@ -11,7 +11,7 @@ import contextlib
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -31,6 +31,7 @@ from eventd.audit.spark.session import (
     silence_log,
 )
 from eventd.errors import CheckFailed, Conflict, EventdError, Invalid, LakeUnavailable, LakeUnusable, NotFound
+from eventd.lake.address import shown, without_secrets
 from eventd.lake.manifest import NodeState
 from eventd.lake.reader import state_files
 from eventd.lake.storage import Storage, connect, open_lake
@@ -67,7 +68,7 @@ class StreamRequest:
     since: Callable[[], int | None] = lambda: None
     every: int = 30 * SECOND
     watermark: int = 3600 * SECOND
-    checkpoint: str = ""
+    checkpoint: str = field(default="", repr=False)
     once: bool = False
 
 
@@ -328,7 +329,7 @@ class Stream:
         self._listener.batch(StreamBatch(report, made, round(self._clock.monotonic() - begun, 3)))
         if report.failed:
             raise CheckFailed(
-                f"the audit fails on {', '.join(report.failed)}", hint=f"see report.html in {request.out}"
+                f"the audit fails on {', '.join(report.failed)}", hint=f"see report.html in {shown(request.out)}"
             )
 
     def _reason(self, error: Exception, begun: int) -> BaseException:
@@ -339,7 +340,7 @@ class Stream:
         failure = self._failure
         if isinstance(failure, EventdError | OSError):
             return self._as_unavailable(failure)
-        text = str(failure or error)
+        text = without_secrets(str(failure or error), *self._request.audit.addresses, self._request.checkpoint)
         if ours := _OURS.findall(text):
             kinds: dict[str, type[EventdError]] = {
                 one.__name__: one for one in (LakeUnavailable, LakeUnusable, NotFound)
@@ -349,7 +350,7 @@ class Stream:
             ended = _ENDED.search(text)
             return EventdError(
                 f"the stream cannot start: {ended[1] if ended else last_cause(text)}",
-                hint=f"if its checkpoint {self._request.checkpoint} is corrupt, remove it: nothing else is lost",
+                hint=f"if its checkpoint {shown(self._request.checkpoint)} is corrupt, remove it: nothing else is lost",
             )
         return EventdError(f"the audit failed in Spark: {last_cause(text)}")
 

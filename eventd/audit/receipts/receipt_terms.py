@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from eventd.lake.schema import Ledger
 from federation.keys import Algorithm, Key, KeyRing
@@ -38,6 +39,12 @@ class ReceiptKey(msgspec.Struct, frozen=True):
         material = key.secret if key.public is None else key.public.public_bytes_raw()
         return cls(group, key.id, key.owner, key.algorithm.value, material)
 
+    def fingerprint(self, salt: bytes) -> bytes:
+        """Return what identifies the key: the public part itself, or a slow salted hash of the secret."""
+        if self.algorithm == Algorithm.ED25519:
+            return self.material
+        return hashlib.scrypt(self.material, salt=salt, n=1 << 14, r=8, p=1, dklen=16)
+
     @property
     def key(self) -> Key:
         """Return the key, active: the receipts of a key that no longer signs are valid."""
@@ -63,12 +70,14 @@ class ReceiptTerms(msgspec.Struct, frozen=True, dict=True):
         groups = dict.fromkeys(key.group for key in self.keys)
         return {group: KeyRing(key.key for key in self.keys if key.group == group) for group in groups}
 
-    def digest(self, book: Ledger) -> str:
+    def digest(self, book: Ledger, salt: bytes) -> str:
         """Return a digest of the terms, on which the result for a segment of the ledger depends; empty for none.
 
-        The copies in `inbound` have no signatures, so keys do not matter there.
+        The copies in `inbound` have no signatures, so keys do not matter there. The digest is stored. With
+        another `salt` in each state, and a slow hash of secrets, it does not help to guess or to recognize one.
         """
         if book not in CHECKED:
             return ""
-        terms = (self.percent, self.keys if book is Ledger.RECEIPTS else [])
-        return hashlib.sha256(msgspec.msgpack.encode(terms)).hexdigest()[:16]
+        keys = self.keys if book is Ledger.RECEIPTS else ()
+        terms = (self.percent, [replace(key, material=key.fingerprint(salt)) for key in keys])
+        return hashlib.blake2b(msgspec.msgpack.encode(terms), key=salt, digest_size=8).hexdigest()

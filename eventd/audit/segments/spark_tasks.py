@@ -18,7 +18,9 @@ import numpy as np
 from eventd.audit.arrays.columns import Columns, Numbers
 from eventd.audit.arrays.row_hash import ODD
 from eventd.audit.spark.locations import Location
+from eventd.audit.spark.session import last_cause
 from eventd.audit.spark.spark_storage import path_below
+from eventd.errors import LakeUnavailable
 from eventd.lake.extra import pyarrow
 from eventd.lake.storage import FileInMemory, FileReader
 
@@ -50,11 +52,19 @@ class FileShares:
     shares: Sequence[Sequence[str]]
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """Return a frame of the shares' numbers, or of files and their contents if Spark reads them."""
+        """Return a frame of the shares' numbers, or of files and their contents if Spark reads them.
+
+        Raises LakeUnavailable if Spark cannot reach the files, or one was deleted meanwhile.
+        """
         if not self.at.by_spark:
             return spark.range(0, len(self.shares), 1, len(self.shares))
         paths = [self.at.for_spark(path) for share in self.shares for path in share]
-        return spark.read.format("binaryFile").load(paths).select("path", "content")
+        try:
+            return spark.read.format("binaryFile").load(paths).select("path", "content")
+        except Exception as error:  # Spark's and Java's exceptions have no common base class
+            raise LakeUnavailable(
+                f"Spark cannot read the files at {self.at.address}: {last_cause(str(error), self.at.url)}"
+            ) from None
 
     def open(self, batches: Iterator[pa.RecordBatch]) -> Iterator[OpenFile]:
         """Yield the files of a task, which has these batches of the frame. A file is in memory only while it is used.

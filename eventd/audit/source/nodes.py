@@ -23,6 +23,7 @@ from eventd.audit.source.origin import (
 from eventd.audit.source.spark_columns import tabulate
 from eventd.client.refusals.answers import restore
 from eventd.errors import Conflict, EventdError, Invalid, SecretUnreadable, Unavailable
+from eventd.lake.address import shown
 from eventd.lake.layout import LedgerKey
 from eventd.lake.schema import Ledger
 from eventd.net.address import Address
@@ -59,7 +60,7 @@ class NodeOrigin(NumberedOrigin):
                     continue
                 if ledger in self._places:
                     raise Invalid(
-                        f"the node {node} answers at two addresses, {self._places[ledger]} and {place}",
+                        f"the node {node} answers at two addresses, {shown(self._places[ledger])} and {shown(place)}",
                         hint="give only one of them",
                     )
                 self._places[ledger] = place

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from eventd.audit.source.filters import RowCondition
 from eventd.errors import Invalid
+from eventd.lake.address import shown
 from eventd.lake.schema import Ledger
 
 
@@ -144,7 +145,7 @@ def _origin(given: Mapping[str, str]) -> tuple[OriginKind, tuple[str, ...]]:
         bad := [place for place in places if not place.startswith(("http://", "https://"))]
     ):
         raise Invalid(
-            f"the option url holds {bad[0]}, which does not begin with http:// or https://",
+            f"the option url holds {shown(bad[0])}, which does not begin with http:// or https://",
             hint="write the address of a node's API, such as http://node:8780",
         )
     return where, places

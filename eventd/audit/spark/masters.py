@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from eventd.errors import EventdError, Invalid
+from eventd.lake.address import shown
 
 CLUSTER: Final = "spark://"
 """How the address of a standalone cluster begins."""
@@ -78,8 +79,8 @@ def _addresses(master: str) -> list[tuple[str, int]]:
 
 
 def without_parameters(master: str) -> str:
-    """Return a master without the parameters of `sc://`, which may hold a token."""
-    return master.partition("/;")[0] if is_server(master) else master
+    """Return a master without the parameters of `sc://`, which may hold a token, and without a user and a query."""
+    return shown(master.partition("/;")[0] if is_server(master) else master)
 
 
 def _invalid(master: str) -> Invalid:

@@ -13,10 +13,11 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
 
-from eventd.audit.spark.class_archive import class_archive
+from eventd.audit.spark.class_archive import NoClassArchive, class_archive
 from eventd.audit.spark.extra import CONNECTING, require
 from eventd.audit.spark.java import java_home
 from eventd.audit.spark.masters import SparkUnavailable, check_master, is_local, is_server
+from eventd.lake.address import without_secrets
 from eventd.settings.environment import export_variables, java_environment
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ _EXIT_TIMEOUT: Final = 60.0
 _RECORD_TIMEOUT: Final = 600.0
 """Seconds to wait for Java to exit if it stores its classes: it takes a quarter of a minute of processor time."""
 
+SECRETS: Final = r"(?<!(abfss?|wasbs?)://)(?<=://)[^/\s]*(?=@)|(?<=://[^\s?#]{1,1000}[?#])[^\s,\]]+"
+"""Matches, for Java, what `eventd.lake.address.shown` masks. Spark leaves it out of plans, as EXPLAIN shows them."""
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -41,6 +44,7 @@ _ALWAYS: Final = {
     "spark.sql.debug.maxToStringFields": "1000",  # Spark warns if a schema has more columns than this
     "spark.ui.enabled": "false",
     "spark.log.structuredLogging.enabled": "false",
+    "spark.redaction.string.regex": SECRETS,
 }
 
 
@@ -95,8 +99,8 @@ def open_session(
             settings |= _launch_settings(master or LOCAL, memory, place, packages)
         settings = _merged(settings, conf or {})
         if not submitted and "ArchiveFile" not in settings[_JAVA_OPTIONS]:
-            classes = class_archive(java_home(), place)
-            if classes is not None:
+            with contextlib.suppress(NoClassArchive):
+                classes = class_archive(java_home(), place)
                 settings[_JAVA_OPTIONS] += f" {classes.options(record=record)}"
                 stack.callback(classes.keep)  # when Java has ended
         stack.callback(_stop, keep_java=submitted, patience=_RECORD_TIMEOUT if record else _EXIT_TIMEOUT)
@@ -113,7 +117,7 @@ def _connected(sql: Any, address: str) -> Iterator[SparkSession]:
         session.conf.set("spark.sql.session.timeZone", "UTC")
     except Exception as error:  # errors of gRPC have no base class of their own
         raise SparkUnavailable(
-            f"the server of Spark Connect opens no session: {last_cause(str(error))}",
+            f"the server of Spark Connect opens no session: {last_cause(str(error), address)}",
             hint="see its log; --master is sc://HOST:PORT, and after it /;token=… where the server needs one",
         ) from None
     try:
@@ -164,7 +168,8 @@ def _start(kind: type[SparkSession], settings: Mapping[str, str]) -> SparkSessio
     try:
         return builder.getOrCreate()
     except Exception as error:  # Java's errors have no common base class, and some are Python's own
-        raise SparkUnavailable(f"Spark did not start: {last_cause(str(error))}") from None
+        reason = last_cause(str(error), settings.get("spark.master", ""))
+        raise SparkUnavailable(f"Spark did not start: {reason}") from None
 
 
 def own_session(spark: SparkSession) -> SparkSession:
@@ -172,6 +177,7 @@ def own_session(spark: SparkSession) -> SparkSession:
     session = spark.newSession()
     settings = {
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.redaction.string.regex": SECRETS,
         # Sums are computed outside of the JVM, which only moves rows; compiling its plans would take longer than it
         # saves.
         "spark.sql.codegen.wholeStage": "false",
@@ -249,8 +255,12 @@ def silence_log(spark: SparkSession) -> None:
         spark.sparkContext.setLogLevel("OFF")
 
 
-def last_cause(text: str) -> str:
-    """Return the message of the last cause in a Java error, without its class, cut to 300 characters."""
+def last_cause(text: str, *urls: str) -> str:
+    """Return the message of the last cause in a Java error, without its class, cut to 300 characters.
+
+    `urls`: the addresses that it may name, whose secrets are left out.
+    """
+    text = without_secrets(text, *urls)  # before it is cut, because a part of a secret is not found
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     found = (causes or [line for line in lines if ": " in line] or lines or ["no reason was given"])[-1]

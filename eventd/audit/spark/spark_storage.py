@@ -125,7 +125,7 @@ class SparkStorage:
         except EventdError:
             raise
         except Exception as error:  # Spark's and Java's exceptions have no common base class
-            reason = shown(last_cause(str(error)).replace(self._at, self.url))
+            reason = last_cause(str(error), self._at)
             if "No FileSystem for scheme" in str(error) or "ClassNotFoundException" in str(error):
                 raise LakeUnusable(
                     f"Spark has no file system for {self.url}: {reason}",

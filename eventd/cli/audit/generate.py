@@ -12,6 +12,7 @@ import typer
 from eventd.cli.gateway.session import Session, offline
 from eventd.cli.program.values import Duration
 from eventd.cli.terminal.bar import Bar
+from eventd.lake.address import shown
 from eventd.text.plural import counted
 
 SPAN = Duration.read("24h")
@@ -69,8 +70,8 @@ def generate(
         if file is not None:
             file.write(made.to_json())
     session.out.outcome(
-        {"lake": out, "totals": made.totals, "findings": len(made.findings)},
-        f"{out}: the ledgers of {counted(nodes, 'node')}, {counted(made.totals['events'], 'event')}, "
+        {"lake": shown(out), "totals": made.totals, "findings": len(made.findings)},
+        f"{shown(out)}: the ledgers of {counted(nodes, 'node')}, {counted(made.totals['events'], 'event')}, "
         f"{counted(len(made.findings), 'expected finding')}",
         name=lambda row: str(row["lake"]),
     )

@@ -20,21 +20,17 @@ def prepare(session: Session) -> None:
     from eventd.audit.engine.run import run_on
     from eventd.audit.generate import GeneratorSettings, generate
     from eventd.audit.spark.class_archive import class_archive
-    from eventd.audit.spark.java import java_home
+    from eventd.audit.spark.java import find_java, java_home
 
     with tempfile.TemporaryDirectory(prefix="eventd-prepare-") as folder:
         archive = class_archive(java_home(), Path(folder))
-        if archive is None:
-            raise Unavailable(
-                "the classes of Spark have no place: HOME is not set, has a space or quote, or SPARK_CONF_DIR is set",
-                hint="set XDG_CACHE_HOME to a folder, or name an archive in your spark-defaults.conf",
-            )
         before = archive.file.stat().st_mtime_ns if archive.file.exists() else 0
         generate(GeneratorSettings(nodes=3, events=300, lose=1), f"{folder}/lake")
         run_on(AuditRequest(lake=f"{folder}/lake", out=f"{folder}/report"), record=True)
     if not archive.file.exists() or archive.file.stat().st_mtime_ns == before:
+        java = find_java()
         raise Unavailable(
-            "Java has not stored its classes: it may lack an archive of its own",
+            f"Java {java.version} at {java.home} wrote no class archive",
             hint="use another Java (JAVA_HOME); audits work without this, and start more slowly",
         )
     size = archive.file.stat().st_size

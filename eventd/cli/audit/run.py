@@ -11,6 +11,7 @@ from eventd.cli.audit.options import AuditOptions, RecheckOption, request_of, wi
 from eventd.cli.gateway.session import Session, offline
 from eventd.cli.terminal.output import note
 from eventd.errors import CheckFailed
+from eventd.lake.address import shown
 
 if TYPE_CHECKING:
     from eventd.audit.report.report import Report
@@ -60,7 +61,7 @@ def run(
     report = run_on(request, progress=session.out.is_table and sys.stderr.isatty())
     _show(session, report, out)
     if report.failed:
-        raise CheckFailed(f"the audit fails on {', '.join(report.failed)}", hint=f"see report.html in {out}")
+        raise CheckFailed(f"the audit fails on {', '.join(report.failed)}", hint=f"see report.html in {shown(out)}")
 
 
 def _show(session: Session, report: Report, out: str) -> None:
@@ -71,12 +72,12 @@ def _show(session: Session, report: Report, out: str) -> None:
         from eventd.audit.report.summary import summary
 
         console = Console(highlight=False)
-        with console.capture() as shown:
+        with console.capture() as captured:
             console.print(summary(report))
-        session.out.line(shown.get().rstrip("\n"))  # `line` escapes what the stream cannot encode
+        session.out.line(captured.get().rstrip("\n"))  # `line` escapes what the stream cannot encode
         session.out.flush()
         signature = ", report.sig" if report.settings.signing_key else ""
-        note(f"written to {out}: report.html, report.json, tables{signature}")
+        note(f"written to {shown(out)}: report.html, report.json, tables{signature}")
         return
     import msgspec
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -28,6 +29,10 @@ def sql(
     lake: LakeOption = "",
     master: MasterOption = "",
     memory: MemoryOption = MEMORY,
+    limit: Annotated[
+        int,
+        typer.Option("--limit", metavar="N", min=1, help="Maximum number of rows; a larger result is an error."),
+    ] = 100_000,
 ) -> None:
     """Query the ledgers of all nodes in a lake with SQL."""
     from eventd.audit.spark.extra import require
@@ -39,12 +44,19 @@ def sql(
     if not text:
         raise Invalid("the query is empty", hint='write for example "SELECT node, count(*) FROM events GROUP BY node"')
     show_progress = session.out.is_table and sys.stderr.isatty()
-    result = query_lake(lake_address(lake), text, master=master, memory=f"{memory // MIB}m", progress=show_progress)
-    if session.out.format in ("json", "yaml") and len({*result.names}) < len(result.names):
-        raise Invalid("two columns of the result have the same name", hint="name them apart with AS")
+    result = query_lake(
+        lake_address(lake), text, limit=limit, master=master, memory=f"{memory // MIB}m", progress=show_progress
+    )
+    if session.out.format in ("json", "yaml") and (shared := _shared_name(result.names)) is not None:
+        raise Invalid(f"two columns of the result are called {shared!r}", hint="name them apart with AS")
     session.out.records(result.names, result.rows)
     if troubles := result.views.troubles:
         note(
             f"the views lack rows: {troubles[0].name}: {troubles[0].message}; problems in all: {len(troubles)}"
             " (`routerctl lake check` lists them)"
         )
+
+
+def _shared_name(names: Sequence[str]) -> str | None:
+    """Return the first name that two columns have; None if all are distinct."""
+    return next((name for at, name in enumerate(names) if name in names[:at]), None)

@@ -148,7 +148,7 @@ class Output:
         for line in cells:
             self._print(line, widths)
 
-    def records(self, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    def records(self, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Print rows of plain values under these column names: as a table, CSV, or a list of objects.
 
         In CSV an absent value is an empty cell, in a table `-`. JSON and YAML show only the last of columns that share
@@ -158,12 +158,10 @@ class Output:
             columns = [Column(name, _shown_at(at)) for at, name in enumerate(names)]
             self.table(columns, [{str(at): value for at, value in enumerate(row)} for row in rows])
         elif self.format == "csv":
-            text = io.StringIO()
-            lines = csv.writer(text, lineterminator="\n")
             if self._headers:
-                lines.writerow(names)
-            lines.writerows([_shown(value, "") for value in row] for row in rows)
-            self._write(text.getvalue())
+                self._write(_csv_line(names))
+            for row in rows:
+                self._write(_csv_line([_shown(value, "") for value in row]))
         else:
             self.value([dict(zip(names, row, strict=True)) for row in rows])
 
@@ -247,6 +245,12 @@ class Output:
         # Not every stream can encode every character, and no stream a lone surrogate.
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         self._stream.write(content.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _csv_line(cells: Sequence[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
 
 
 def _shown_at(at: int) -> Callable[[Mapping[str, Any]], str]:

@@ -9,7 +9,7 @@ import pytest
 from eventd.errors import LakeUnavailable, LakeUnusable, MissingExtra, NotFound
 from eventd.lake import extra
 from eventd.lake.layout import HEAD
-from eventd.lake.storage import Storage, Written, connect, make_lake, open_lake, shown
+from eventd.lake.storage import Storage, Written, connect, make_lake, open_lake
 from eventd.runtime.chance import SYSTEM
 
 SHA_OF_AB = "fb8e20fc2e4c3f248c60c39bd652f3c1347298bb977b8b4d5903b85055620603"
@@ -125,8 +125,6 @@ def test_an_address_that_nothing_reaches_is_told() -> None:
 
 
 def test_no_secret_of_an_address_is_shown() -> None:
-    assert shown("ftp://me:hush@host/lake") == "ftp://***@host/lake"
-    assert shown("https://host/lake?sig=hush&x=1 is bad") == "https://host/lake?*** is bad"
     with pytest.raises(LakeUnusable) as told:
         connect("nowhere://me:hush@host/lake?sig=hush")
     assert "hush" not in str(told.value)

@@ -1,6 +1,6 @@
 """The report as one self-contained HTML file.
 
-May import: audit.report, text.
+May import: audit.report, lake, text.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventd.audit.report.html.scope import without_secrets
 from eventd.audit.report.report import Report
+from eventd.lake.address import shown
 
 MOST_GONE = 100
 """Maximum number of findings that are gone on the page."""
@@ -16,4 +16,4 @@ def known(report: Report) -> dict[str, Any] | None:
     if report.baseline is None and not report.acknowledgements:
         return None
     base = report.baseline
-    return {"base": base, "folder": without_secrets(base.url) if base else "", "most": MOST_GONE}
+    return {"base": base, "folder": shown(base.url) if base else "", "most": MOST_GONE}

@@ -26,11 +26,12 @@ from eventd.audit.report.html.known import known
 from eventd.audit.report.html.latency import latencies, overall
 from eventd.audit.report.html.matrix import matrix
 from eventd.audit.report.html.scales import coordinate
-from eventd.audit.report.html.scope import doubts, scope, without_secrets
+from eventd.audit.report.html.scope import doubts, scope
 from eventd.audit.report.html.timeline import lasted, timeline
 from eventd.audit.report.pair_status import SIGNS, VERDICTS, due, groups, reused_segments, share_of
 from eventd.audit.report.report import Report, to_json
 from eventd.audit.report.time_zone import in_zone, zone_of
+from eventd.lake.address import shown
 from eventd.text.invisible import printable
 from eventd.text.plural import counted
 
@@ -135,7 +136,7 @@ def _method(report: Report) -> dict[str, Any]:
     work = report.work
     by = (f"routerd-eventd {work.version}".strip(), f"Spark {work.spark}" if work.spark else report.settings.master)
     return {
-        "lake": without_secrets(report.lake.url),
+        "lake": shown(report.lake.url),
         "made_by": " · ".join(filter(None, by)),
         "digest": sha256(to_json(report)).hexdigest(),
         "settings": [(name, _setting(value)) for name, value in asdict(report.settings).items()],

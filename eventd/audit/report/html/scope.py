@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from eventd.audit.report.figures import natural, percent
 from eventd.audit.report.pair_status import pair_name
@@ -95,12 +94,3 @@ def scope(report: Report) -> dict[str, Any]:
 def _links(node: NodeReport) -> str:
     stopped = (f"{name} {state}" for name, state in sorted(node.states.items()) if state != "running")
     return ", ".join(stopped) or ("all running" if node.states else "–")
-
-
-def without_secrets(url: str) -> str:
-    """Return the address of a lake without parts that may be secret: user, password, query, fragment."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "an invalid address"
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

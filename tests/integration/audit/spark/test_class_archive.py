@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eventd.audit.spark.class_archive import ClassArchive, class_archive
+from eventd.audit.spark.class_archive import ClassArchive, NoClassArchive, class_archive
 
 
 @pytest.fixture
@@ -18,14 +18,13 @@ def java(tmp_path: Path) -> Path:
     return tmp_path / "java"
 
 
-def found(java: Path, **more: str) -> ClassArchive | None:
+def found(java: Path, **more: str) -> ClassArchive:
     spark = {"SPARK_HOME": str(java.parent / "spark"), "XDG_CACHE_HOME": str(java.parent / "cache")}
     return class_archive(java, java.parent, {**spark, **more})
 
 
 def test_an_archive_is_used_once_java_has_written_it(java: Path, tmp_path: Path) -> None:
     archive = found(java)
-    assert archive is not None
     assert archive.options(record=False) == ""
     archive.keep()
     assert not archive.file.exists(), "Java has not written any"
@@ -47,8 +46,20 @@ def test_another_java_or_spark_has_another_archive(java: Path) -> None:
     assert len({first, second, found(java)}) == 3
 
 
-def test_where_the_operator_has_settings_or_a_path_does_not_fit_there_is_none(java: Path) -> None:
-    assert found(java, SPARK_CONF_DIR="/etc/spark") is None
-    assert found(java, XDG_CACHE_HOME="/a folder") is None
-    assert found(java.parent / "nowhere") is None
-    assert class_archive(java, java, {"SPARK_HOME": str(java.parent / "spark")}) is None
+@pytest.mark.parametrize(
+    ("environ", "reason"),
+    [
+        ({"SPARK_CONF_DIR": "/etc/spark"}, r"settings of your own \(SPARK_CONF_DIR=/etc/spark\)"),
+        ({"XDG_CACHE_HOME": "/a folder"}, "^/a folder/routerd-eventd/spark-[0-9a-f]+.jsa has a space"),
+        ({"XDG_CACHE_HOME": ""}, "neither XDG_CACHE_HOME nor HOME is set"),
+        ({"SPARK_HOME": "/nowhere"}, "/nowhere/jars: No such file or directory"),
+    ],
+)
+def test_the_cause_is_named_for_which_there_is_no_archive(java: Path, environ: dict[str, str], reason: str) -> None:
+    with pytest.raises(NoClassArchive, match=reason):
+        found(java, **environ)
+
+
+def test_a_temporary_folder_that_java_cannot_be_told_is_named(java: Path) -> None:
+    with pytest.raises(NoClassArchive, match=r"^/a folder has a space"):
+        class_archive(java, Path("/a folder"), {"SPARK_HOME": str(java.parent / "spark"), "XDG_CACHE_HOME": "/cache"})

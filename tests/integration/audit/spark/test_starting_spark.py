@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,15 @@ from eventd.audit.spark.masters import SparkUnavailable
 from eventd.audit.spark.session import last_cause, open_session
 from eventd.errors import Invalid, MissingExtra
 from tests.support.ports import free_port
+from tests.support.spark import require_spark
+
+WARNING = """
+from eventd.audit.spark.session import open_session
+
+with open_session(app="test", memory="1g") as spark:
+    log = spark.sparkContext._jvm.org.apache.logging.log4j.LogManager.getLogger("org.apache.spark.test")
+    log.warn("read s3a://me:hushhush@bucket/lake?token=hushhush and abfss://lake@account/x")
+"""
 
 
 @pytest.mark.parametrize(
@@ -43,6 +54,20 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_what_spark_is_to_log_by_is_shipped() -> None:
     assert "rootLogger.level = warn" in Path(session.LOGGING).read_text()
+
+
+def test_the_log_of_spark_names_addresses_without_secrets() -> None:
+    require_spark()
+    done = subprocess.run([sys.executable, "-c", WARNING], capture_output=True, text=True, timeout=300, check=True)
+    assert "spark: WARN test: read s3a://***@bucket/lake?*** and abfss://lake@account/x" in done.stderr.splitlines()
+
+
+def test_a_secret_at_the_end_of_a_shortened_cause_is_not_shown_in_part() -> None:
+    url = "s3a://me:hushhush@bucket/lake"
+    told = f"java.io.IOException: {'x' * 285} {url}"
+    assert "hush" in told[21:321]
+    assert "hush" not in last_cause(told, url)
+    assert "hush" not in last_cause(told.replace("me:", ""), url)
 
 
 def test_the_cause_of_a_java_error_is_one_line() -> None:

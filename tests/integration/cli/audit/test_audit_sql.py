@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
+from eventd.audit.views import lake_views
+from eventd.audit.views.query import MOST_ROWS
+from eventd.cli.audit.sql import sql
+from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
 from tests.integration.cli.conftest import Control
 from tests.support.lakes import ship, ship_state
+from tests.support.spark_mounts import mount
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,7 +102,79 @@ def test_what_spark_refuses_is_one_line(on_spark: Control, lake: Path, query: st
 def test_columns_of_one_name_are_refused_where_they_would_hide_each_other(on_spark: Control, lake: Path) -> None:
     query = ("audit", "sql", "SELECT 1 AS a, 2 AS a", "--lake", str(lake))
     assert on_spark(*query).lines == ["a  a", "1  2"]
-    assert "name them apart with AS" in on_spark(*query, "-o", "json", code=1).err
+    err = on_spark(*query, "-o", "json", code=1).err
+    assert err.startswith("error: two columns of the result are called 'a' (name them apart with AS)")
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_a_result_with_more_rows_than_the_limit_is_refused_and_nothing_is_printed(
+    on_spark: Control, lake: Path, form: str
+) -> None:
+    asked = (
+        "audit",
+        "sql",
+        "SELECT concat('row-', number) AS n FROM events ORDER BY n",
+        "--lake",
+        str(lake),
+        "-o",
+        form,
+    )
+    whole = on_spark(*asked, "--limit", "3").out
+    assert whole.count("row-") == 3
+    assert on_spark(*asked).out == whole
+    ended = on_spark(*asked, "--limit", "2", code=1)
+    assert ended.out == ""
+    assert ended.err == "error: the result has more than 2 rows (group or filter the rows, or raise --limit)\n"
+
+
+def test_the_default_limit_is_that_of_the_page() -> None:
+    assert signature(sql).parameters["limit"].default == MOST_ROWS
+
+
+def test_rows_keep_their_order_over_many_batches(on_spark: Control, lake: Path) -> None:
+    query = "SELECT id AS n FROM range(5000) ORDER BY n DESC"
+    lines = on_spark("audit", "sql", query, "--lake", str(lake), "-o", "csv").lines
+    assert lines == ["n", *map(str, range(4999, -1, -1))]
+
+
+def test_a_segment_that_is_deleted_while_the_views_are_made_is_one_line(
+    on_spark: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = connect(str(tmp_path / "lake"))
+    ship(storage, 0, 3)
+    ship_state(storage, 3)
+
+    def then_delete(*given: Any) -> Any:
+        found = survey(*given)
+        storage.delete([segment.place.data for segment in found.segments])
+        return found
+
+    monkeypatch.setattr(lake_views, "survey", then_delete)
+    ended = on_spark("audit", "sql", "SELECT 1", "--lake", storage.url, code=1)
+    (line,) = ended.err.splitlines()
+    assert line.startswith(f"error: Spark cannot read the lake at {storage.url}: [PATH_NOT_FOUND]")
+    assert "run the query again" in line
+
+
+def test_no_secret_of_the_address_is_in_names_of_files_or_plans(
+    on_spark: Control, spark: SparkSession, tmp_path: Path
+) -> None:
+    storage = connect(str(tmp_path / "lake"))
+    ship(storage, 0, 3)
+    ship_state(storage, 3)
+    url = mount(spark, tmp_path, user="me:hushhush@") + "/lake"
+    asked = ("audit", "sql", "--lake", url, "-o", "csv")
+    for query in (
+        "SELECT DISTINCT input_file_name() AS path FROM events",
+        "EXPLAIN EXTENDED SELECT id FROM events",
+        "EXPLAIN FORMATTED SELECT id FROM events WHERE id = 'e1'",
+    ):
+        shown = on_spark(*asked, query)
+        assert "hushhush" not in shown.out + shown.err
+        assert "/lake/landing" in shown.out
+    for query in ("SELECT nothing FROM events", "SELECT * FROM parquet.`x`"):
+        ended = on_spark(*asked, query, code=1)
+        assert "hushhush" not in ended.out + ended.err
 
 
 def test_a_lake_without_a_segment_it_should_have_is_noted(on_spark: Control, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec.structs import replace
 
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.receipts.receipt_keys import read_receipt_keys
@@ -18,6 +19,7 @@ from eventd.lake.schema import Ledger
 from federation.keys import Key
 from tests.support.declared import declare, group, peer
 
+SALT = b"the key of a state"
 SECRET = "a secret of nobody else"
 
 
@@ -110,7 +112,20 @@ def test_two_keys_under_one_id_are_refused(folder: Path) -> None:
 def test_results_are_of_their_keys_and_copies_of_none(folder: Path) -> None:
     (key,) = read_receipt_keys([_write(folder, "f.yaml", "auditor", _of_a(folder))])
     with_key, without = ReceiptTerms(keys=(key,)), ReceiptTerms()
-    assert with_key.digest(Ledger.RECEIPTS) != without.digest(Ledger.RECEIPTS)
-    assert with_key.digest(Ledger.INBOUND) == without.digest(Ledger.INBOUND)
-    assert ReceiptTerms(percent=50).digest(Ledger.INBOUND) != without.digest(Ledger.INBOUND)
-    assert {with_key.digest(book) for book in (Ledger.EVENTS, Ledger.DELIVERIES, Ledger.GAPS)} == {""}
+    assert with_key.digest(Ledger.RECEIPTS, SALT) != without.digest(Ledger.RECEIPTS, SALT)
+    assert with_key.digest(Ledger.INBOUND, SALT) == without.digest(Ledger.INBOUND, SALT)
+    assert ReceiptTerms(percent=50).digest(Ledger.INBOUND, SALT) != without.digest(Ledger.INBOUND, SALT)
+    assert {with_key.digest(book, SALT) for book in (Ledger.EVENTS, Ledger.DELIVERIES, Ledger.GAPS)} == {""}
+
+
+def test_what_identifies_a_secret_in_a_state_is_another_in_each_and_takes_long_to_guess(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "group.yaml").write_text(declare(group("auditor", secret=folder / "shared")))
+    keys = read_receipt_keys([str(folder / "group.yaml")])
+    terms, other = ReceiptTerms(keys=keys), ReceiptTerms(keys=(replace(keys[0], material=b"another secret"),))
+    assert terms.digest(Ledger.RECEIPTS, SALT) == terms.digest(Ledger.RECEIPTS, SALT)
+    assert terms.digest(Ledger.RECEIPTS, SALT) != terms.digest(Ledger.RECEIPTS, b"another state")
+    assert terms.digest(Ledger.RECEIPTS, SALT) != other.digest(Ledger.RECEIPTS, SALT)
+    monkeypatch.setattr("hashlib.scrypt", lambda secret, **options: b"the same for all secrets")
+    assert terms.digest(Ledger.RECEIPTS, SALT) == other.digest(Ledger.RECEIPTS, SALT)

@@ -334,7 +334,7 @@ def test_a_report_of_one_node_names_the_nodes_without_ledgers() -> None:
 def test_known_findings_have_a_section_and_marks() -> None:
     text = words(section("known findings", "known"))
     assert "✕ 1 new , 2 known, 3 gone: numbers of events in findings." in text
-    assert "The earlier report is in s3://host/monday ," in text
+    assert "The earlier report is in s3://***@host/monday ," in text
     assert "Findings that are gone" in text
     assert f"essen → cork missing 7 – 9 {event_id(7)}" in text
     assert "ann 2026-11-20 11:00:00 UTC 2 cork was rebuilt 5e0c2f9a71d3" in text
