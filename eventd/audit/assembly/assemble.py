@@ -89,8 +89,8 @@ class StageResults:
     history: HistoryUse = field(default_factory=HistoryUse)
 
     @cached_property
-    def open_slots(self) -> dict[tuple[Kind, PairKey], list[int]]:
-        """Return the slots (minutes since 1970) of events that are not at the peer as they should be."""
+    def open_slots(self) -> dict[tuple[Kind, PairKey], Counter[int]]:
+        """Return how many events of each slot (minute since 1970) are not at the peer as they should be."""
         return self.comparison.slots(*_OPEN)
 
     @cached_property

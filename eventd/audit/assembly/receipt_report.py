@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from eventd.audit.coverage.receipt_links import receipt_counts
-from eventd.audit.receipts.receipt_checks import ReceiptCount
+from eventd.audit.receipts.receipt_checks import ANSWER, COPY, ReceiptCount
 from eventd.audit.receipts.receipt_terms import ReceiptTerms
-from eventd.audit.report.findings import Discrepancy
+from eventd.audit.report.findings import Discrepancy, DiscrepancyKey, Kind
 from eventd.audit.report.report import ReceiptCheck, Receipts
 from eventd.audit.segments.ledger_summaries import CALLBACK, LedgerSummary
 from eventd.audit.segments.plan import NodeEpoch
@@ -29,6 +29,7 @@ _NOTES: Final = {
         "there is."
     ),
 }
+INVALID: Final = "{what} contradicts its digest, its row or its signature"
 _UNKNOWN: Final = "An unknown algorithm."
 
 
@@ -36,6 +37,18 @@ def faults(summaries: Summaries) -> Iterator[Discrepancy]:
     """Yield a discrepancy for each receipt that contradicts its digest, its row, or its signature."""
     for each in summaries.values():
         yield from (fault.discrepancy for summary in each for fault in summary.receipts.faults)
+
+
+def unnamed_faults(summaries: Summaries) -> Counter[DiscrepancyKey]:
+    """Return how many receipts that contradict something are counted only, because their segments have too many."""
+    found: Counter[DiscrepancyKey] = Counter()
+    for results in (summary.receipts for each in summaries.values() for summary in each):
+        detail = INVALID.format(what=COPY if results.of_copies else ANSWER)
+        for count in results.counts:
+            found[DiscrepancyKey(Kind.FORGED, count.group, count.sender, count.peer, detail)] += count.invalid
+        for fault in results.faults:
+            found[DiscrepancyKey(Kind.FORGED, fault.group, fault.sender, fault.peer, detail)] -= 1
+    return +found
 
 
 def without_repeats(found: Iterable[Discrepancy], forged: Iterable[Discrepancy]) -> Iterator[Discrepancy]:

@@ -31,13 +31,13 @@ from eventd.audit.engine.lake_reader import LakeReader
 from eventd.audit.engine.output_lock import hold_location
 from eventd.audit.engine.request import AuditRequest, Places
 from eventd.audit.engine.state import forget_corrupt, keep, prepare_output
-from eventd.audit.report.findings import group_findings, in_order
+from eventd.audit.report.findings import group_findings, in_order, unnamed_findings
 from eventd.audit.report.report import Hour, Report
 from eventd.audit.review.acknowledgements import read_acknowledgements
 from eventd.audit.review.marks import check_baseline, mark_findings
 from eventd.audit.segments.cells import HOUR
 from eventd.audit.segments.damaged_segment import damage_in
-from eventd.audit.segments.event_digests import digest_discrepancies
+from eventd.audit.segments.event_digests import digest_discrepancies, unnamed_alterations
 from eventd.audit.segments.plan import make_plan
 from eventd.audit.segments.segment_jobs import SegmentJob
 from eventd.audit.spark.session import last_cause, open_session, own_session, quiet
@@ -217,7 +217,7 @@ def run_on(request: AuditRequest, *, progress: bool = False, record: bool = Fals
         except EventdError:
             raise
         except Exception as error:  # Spark's exceptions have no common base class
-            raise EventdError(f"the audit failed in Spark: {last_cause(str(error))}") from None
+            raise EventdError(f"the audit failed in Spark: {last_cause(str(error), *request.addresses)}") from None
 
 
 def _read(reader: LakeReader, history: AuditHistory, watch: _Stopwatch, recheck: float) -> StageResults:
@@ -282,8 +282,11 @@ def _compare_rows(
     of_batches = batch_discrepancies(uneven, reader.survey, reader.known, rows, summaries)
     faults += receipt_report.without_repeats(of_batches, faults)
     discrepancies = [*found.erasures.others, *altered, *faults]
+    unnamed = found.comparison.unnamed_counts
+    unnamed += unnamed_alterations(reader.digest_results, unnamed) + receipt_report.unnamed_faults(summaries)
     lake = report_details.lake_findings(reader.survey, reader.unreadable)
-    found.findings = in_order([*group_findings(discrepancies), *found.erasures.findings, *rollbacks.findings(), *lake])
+    named = [*group_findings(discrepancies), *found.erasures.findings]
+    found.findings = in_order([*named, *unnamed_findings(unnamed), *rollbacks.findings(), *lake])
 
 
 class _Tables(NamedTuple):

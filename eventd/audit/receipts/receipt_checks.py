@@ -27,6 +27,9 @@ NO_TEXT: Final = "has no receipt that can be read"
 OTHER_TEXT: Final = "is not the text that its digest was made of"
 OTHER_ROW: Final = "differs from its row:"
 RANGE: Final = "range"
+MOST_FAULTS: Final = 1_000
+"""Maximum number of faults of a segment that are named. The results of all segments are in memory at once, and in the
+state of the audit, and all receipts of a lake may be invalid."""
 _WORDS: Final = ("node", "peer", "group", "link_epoch", "receipt_digest")
 _NUMBERS: Final = ("incarnation", "accepted", "duplicates", "refused", "upto")
 _OF_RECEIPTS: Final = (*_WORDS, "protocol", "receipt_alg", "receipt_key_id")
@@ -74,7 +77,10 @@ class ReceiptFault(msgspec.Struct, array_like=True):
 
 
 class ReceiptResults(msgspec.Struct):
-    """The results for the receipts in a segment of `receipts`, or for the copies (`of_copies`) in one of `inbound`."""
+    """The results for the receipts in a segment of `receipts`, or for the copies (`of_copies`) in one of `inbound`.
+
+    `faults` has the first `MOST_FAULTS` that are `invalid`.
+    """
 
     of_copies: bool = False
     counts: list[ReceiptCount] = []
@@ -128,7 +134,8 @@ def check_receipts(book: Ledger, table: Columns, terms: ReceiptTerms) -> Receipt
         if fault:
             count.invalid += 1
             known = (row.group, row.sender, row.peer, row.batch, row.at, row.digest, row.key_id)
-            results.faults.append(ReceiptFault(*known, fault))
+            if len(results.faults) < MOST_FAULTS:
+                results.faults.append(ReceiptFault(*known, fault))
     results.counts = [counts[ends] for ends in sorted(counts)]
     return results
 

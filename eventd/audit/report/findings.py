@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
 from typing import NamedTuple
@@ -12,9 +12,14 @@ import msgspec
 from federation.event import format_time
 
 MOST_IDS = 10_000
-"""Maximum number of ids per finding in report.json; the table `findings` has all of them."""
+"""Maximum number of ids per finding in report.json; the table `findings` has all that are named."""
 MOST_EVIDENCE = 100
 """Maximum number of entries of evidence per finding in report.json; the table `findings` has all of them."""
+
+
+MOST_NAMED = 10_000
+"""Maximum number of discrepancies of one kind, pair and detail that a task names; it counts the others. A lake may be
+damaged in each of its rows, and the findings of all tasks are in memory at once."""
 
 
 class Kind(StrEnum):
@@ -95,6 +100,21 @@ class Discrepancy(NamedTuple):
     id: str = ""
     detail: str = ""
     evidence: Evidence = Evidence()
+
+
+class DiscrepancyKey(NamedTuple):
+    """What discrepancies have in common that are counted, and not named: see `MOST_NAMED`."""
+
+    kind: Kind
+    group: str
+    source: str
+    peer: str
+    detail: str
+
+    @classmethod
+    def of(cls, one: Discrepancy) -> DiscrepancyKey:
+        """Return what the discrepancy has in common with others."""
+        return cls(*one[:4], one.detail)
 
 
 class EventEvidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -211,6 +231,12 @@ def group_findings(discrepancies: Iterable[Discrepancy]) -> list[Finding]:
         for _, same in groupby(ordered, key=lambda one: (one.kind, *one[1:4], one.detail))
         for run in _runs(same)
     )
+
+
+def unnamed_findings(counts: Mapping[DiscrepancyKey, int]) -> list[Finding]:
+    """Return a finding without ids for the discrepancies of each key, of which only the number is known."""
+    known = ((key, f"{key.detail}; more than are listed", n) for key, n in counts.items() if n > 0)
+    return [Finding(*key[:4], 0, 0, (), detail, count=n) for key, detail, n in known]
 
 
 def _runs(discrepancies: Iterable[Discrepancy]) -> Iterable[list[Discrepancy]]:

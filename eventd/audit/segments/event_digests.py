@@ -6,6 +6,7 @@ The digest of an event is that of its canonical form, which is made again from t
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +16,14 @@ import numpy as np
 from eventd.audit.arrays.alterations import hexadecimal
 from eventd.audit.arrays.columns import Columns, Mask, Numbers
 from eventd.audit.arrays.row_hash import digest_words, ids_hash
-from eventd.audit.report.findings import OTHER_DIGEST, OTHER_FINGERPRINT, Discrepancy, Evidence, Kind
+from eventd.audit.report.findings import (
+    OTHER_DIGEST,
+    OTHER_FINGERPRINT,
+    Discrepancy,
+    DiscrepancyKey,
+    Evidence,
+    Kind,
+)
 from federation.event import ZERO_TIME, written
 
 if TYPE_CHECKING:
@@ -23,6 +31,9 @@ if TYPE_CHECKING:
 
 DIGEST_COLUMNS: Final = ("seq", "payload", "dedupe_key")
 """The columns that the check reads besides those of the cells."""
+MOST_ALTERED: Final = 1_000
+"""Maximum number of altered rows of a segment that are named. The results of all segments are in memory at once, and in
+the state of the audit, and all rows of a lake may be altered."""
 _SHARES: Final = 10_000
 """The check can be restricted to this fraction of all events: to a hundredth of a percent."""
 _SPECIAL: Final = r'["\\]|[^ -~]'
@@ -42,11 +53,24 @@ class AlteredRow(msgspec.Struct, frozen=True, array_like=True):
     reason: str
 
 
+class AlteredCount(msgspec.Struct, array_like=True):
+    """The number of altered rows of a group and source that are counted only, with one reason."""
+
+    group: str
+    source: str
+    reason: str
+    rows: int
+
+
 class DigestResult(msgspec.Struct, array_like=True):
-    """The result of the check of one segment: how many contents were compared with digests, and the altered rows."""
+    """The result of the check of one segment: how many contents were compared with digests, and the altered rows.
+
+    `altered` has the first `MOST_ALTERED`, `more` counts the others.
+    """
 
     checked: int = 0
     altered: list[AlteredRow] = []
+    more: list[AlteredCount] = []
 
 
 def check_digests(table: Columns, percent: float) -> DigestResult:
@@ -61,11 +85,17 @@ def check_digests(table: Columns, percent: float) -> DigestResult:
     places = _selected(table, percent)
     computed = _digests(table, places)
     stored = table.taken("digest", places).to_pylist()
-    altered = {int(row): (int(begins[row]), OTHER_FINGERPRINT) for row in np.flatnonzero(wrong)}
+    # The first of both kinds; among them are the first of all.
+    altered = {int(row): (int(begins[row]), OTHER_FINGERPRINT) for row in np.flatnonzero(wrong)[:MOST_ALTERED]}
+    other = np.zeros(table.rows, bool)
     for row, digest, made in zip(places.tolist(), stored, computed, strict=True):
         if digest != made:
-            altered[row] = (int.from_bytes(made[:8], "big", signed=True), OTHER_DIGEST)
-    return DigestResult(len(places), list(_rows(table, altered)))
+            other[row] = True
+            if len(altered) < 2 * MOST_ALTERED or row in altered:
+                altered[row] = (int.from_bytes(made[:8], "big", signed=True), OTHER_DIGEST)
+    found = np.flatnonzero(wrong | other)
+    named = {int(row): altered[int(row)] for row in found[:MOST_ALTERED]}
+    return DigestResult(len(places), list(_rows(table, named)), list(_counts(table, found[MOST_ALTERED:], other)))
 
 
 def _selected(table: Columns, percent: float) -> Numbers:
@@ -148,6 +178,43 @@ def _rows(table: Columns, altered: Mapping[int, tuple[int, str]]) -> Iterator[Al
         computed, reason = altered[row]
         known = {name: values[at] for name, values in columns.items()}
         yield AlteredRow(**known, computed=computed, reason=reason)
+
+
+def _counts(table: Columns, places: Numbers, other: Mask) -> Iterator[AlteredCount]:
+    """Yield how many of the rows at these indexes have each group, source and reason; `other`: with another digest."""
+    if not len(places):
+        return
+    group, source = table.words("group"), table.words("source")
+    keys = np.stack([group.codes[places], source.codes[places], other[places]], axis=1)
+    found, counts = np.unique(keys, axis=0, return_counts=True)
+    for (at, by, is_other), n in zip(found.tolist(), counts.tolist(), strict=True):
+        reason = OTHER_DIGEST if is_other else OTHER_FINGERPRINT
+        yield AlteredCount(group.values[at], source.values[by], reason, n)
+
+
+def unnamed_alterations(
+    results: Iterable[tuple[str, DigestResult]], compared: Mapping[DiscrepancyKey, int]
+) -> Counter[DiscrepancyKey]:
+    """Return how many altered rows are counted only, less those that the comparison of rows has counted already.
+
+    `compared`: the discrepancies that it has counted only. Which events these are is known in neither case, so as many
+    of a pair are taken for the same.
+    """
+    found: Counter[DiscrepancyKey] = Counter()
+    for node, one in ((node, one) for node, result in results for one in result.more):
+        peer = "" if node == one.source else node
+        found[DiscrepancyKey(Kind.ALTERED, one.group, one.source, peer, one.reason)] += one.rows
+    same: Counter[tuple[str, ...]] = Counter()
+    for key, n in compared.items():
+        if key.kind is Kind.ALTERED:
+            same[key.group, key.source, key.peer] += n
+    for key in sorted(found):
+        # The rows of a source differ from those of each of its peers.
+        pairs = [pair for pair in same if pair[:2] == key[1:3] and key.peer in (pair[2], "")]
+        known = min(found[key], max((same[pair] for pair in pairs), default=0))
+        found[key] -= known
+        same.subtract(dict.fromkeys(pairs, known))
+    return +found
 
 
 def digest_discrepancies(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eventd.audit.arrays.alterations import LedgerRow
 from eventd.audit.arrays.bins import latency, quantile
 from eventd.audit.coverage.coverage import Coverage
-from eventd.audit.report.findings import Discrepancy, Evidence, Kind
+from eventd.audit.report.findings import MOST_NAMED, Discrepancy, DiscrepancyKey, Evidence, Kind
 from eventd.audit.report.report import Attempts, Latency
 from eventd.audit.segments.cells import SLOTS_PER_HOUR, Measure
 from eventd.audit.segments.row_marks import PairKey
@@ -94,6 +95,13 @@ class LocatedDiscrepancy(NamedTuple):
     outcome: str = ""
 
 
+class SlotKey(NamedTuple):
+    """Discrepancies in one slot that are counted, and not named."""
+
+    key: DiscrepancyKey
+    slot: int
+
+
 class OldestPending(NamedTuple):
     """When the first pending event of a pair was recorded (microseconds), and the earliest slot of a pending event.
 
@@ -110,7 +118,8 @@ class RowComparison:
 
     `compared` is the number of records that were judged, each at one peer; `waiting` has, by pair, the oldest of the
     pending events that the cells do not count as such; `redelivered`, by pair, how many events were delivered again by
-    repairs, which operators request.
+    repairs, which operators request. `unnamed`: by slot, how many discrepancies are counted only, see `MOST_NAMED`;
+    ERASED ones are all named, because they are looked for in the holes of ledgers.
     """
 
     located: list[LocatedDiscrepancy] = field(default_factory=list)
@@ -118,15 +127,17 @@ class RowComparison:
     compared: int = 0
     waiting: dict[PairKey, OldestPending] = field(default_factory=dict)
     redelivered: Counter[PairKey] = field(default_factory=Counter)
+    unnamed: Counter[SlotKey] = field(default_factory=Counter)
+    _named: Counter[DiscrepancyKey] = field(default_factory=Counter)
 
     def add(self, records: Sequence[Trail], coverage: Coverage) -> None:
         """Judge the records of an event at one peer, and add their discrepancies and their changes to the counts."""
         for trail, verdict in zip(records, judge_records(records, coverage), strict=True):
             self.compared += 1
-            self.located += [
-                LocatedDiscrepancy(discrepancy, trail.slot, verdict.hole, trail.type, verdict.outcome.value)
-                for discrepancy in verdict.discrepancies
-            ]
+            for discrepancy in verdict.discrepancies:
+                self._locate(
+                    LocatedDiscrepancy(discrepancy, trail.slot, verdict.hole, trail.type, verdict.outcome.value)
+                )
             pair = PairKey(trail.group, trail.source, trail.peer)
             for type, slot, change in _changes(trail, verdict):
                 _add(self.changes[HourKey(pair, type, slot // SLOTS_PER_HOUR)], change)
@@ -137,17 +148,29 @@ class RowComparison:
             if trail.asked and trail.sent > 1:
                 self.redelivered[pair] += 1
 
-    @property
-    def discrepancies(self) -> Iterator[Discrepancy]:
-        """Yield all discrepancies."""
-        return (one.discrepancy for one in self.located)
+    def _locate(self, one: LocatedDiscrepancy) -> None:
+        key = DiscrepancyKey.of(one.discrepancy)
+        if key.kind is not Kind.ERASED and self._named[key] >= MOST_NAMED:
+            self.unnamed[SlotKey(key, one.slot)] += 1
+            return
+        self._named[key] += 1
+        self.located.append(one)
 
-    def slots(self, *kinds: Kind) -> dict[tuple[Kind, PairKey], list[int]]:
-        """Return the slot of each discrepancy of these kinds, by kind and pair; a slot occurs once per discrepancy."""
-        found: dict[tuple[Kind, PairKey], list[int]] = defaultdict(list)
-        for one in self.located:
-            if (kind := one.discrepancy.kind) in kinds:
-                found[kind, PairKey(*one.discrepancy[1:4])].append(one.slot)
+    @property
+    def unnamed_counts(self) -> Counter[DiscrepancyKey]:
+        """Return how many discrepancies are counted only, over all slots."""
+        found: Counter[DiscrepancyKey] = Counter()
+        for (key, _), n in self.unnamed.items():
+            found[key] += n
+        return found
+
+    def slots(self, *kinds: Kind) -> dict[tuple[Kind, PairKey], Counter[int]]:
+        """Return how many discrepancies of these kinds each slot has, by kind and pair."""
+        found: dict[tuple[Kind, PairKey], Counter[int]] = defaultdict(Counter)
+        counted = ((DiscrepancyKey.of(one.discrepancy), one.slot, 1) for one in self.located)
+        for key, slot, n in chain(counted, ((*at, n) for at, n in self.unnamed.items())):
+            if key.kind in kinds:
+                found[key.kind, PairKey(key.group, key.source, key.peer)][slot] += n
         return found
 
     def to_tables(self) -> dict[str, pa.Table]:
@@ -170,6 +193,9 @@ class RowComparison:
             if n
         ]
         waiting = [{**key._asdict(), "low": one.recorded_at, "time": one.slot} for key, one in self.waiting.items()]
+        unnamed = [
+            {**key._asdict(), "kind": key.kind.value, "slot": slot, "n": n} for (key, slot), n in self.unnamed.items()
+        ]
         again = [{**pair._asdict(), "n": n} for pair, n in self.redelivered.items()]
         text, number = pa.string(), pa.int64()
         pair = [("group", text), ("source", text), ("peer", text)]
@@ -177,12 +203,14 @@ class RowComparison:
         columns += [(name, text) for name in ("sender", "batch", "receipt_digest", "key_id")]
         columns += [(name, number) for name in ("seq", "slot", "hole", "at")]
         columns += [(name, pa.list_(text)) for name in _LISTS]
+        counted = [("kind", text), *pair, ("detail", text), ("slot", number), ("n", number)]
         changed = [*pair, ("type", text), ("hour", number), ("name", text), ("n", number)]
         return {
             "discrepancies": pa.Table.from_pylist(rows, pa.schema(columns)),
             "changes": pa.Table.from_pylist(changes, pa.schema(changed)),
             "waiting": pa.Table.from_pylist(waiting, pa.schema([*pair, ("low", number), ("time", number)])),
             "compared": pa.table({"n": pa.array([self.compared], number)}),
+            "unnamed": pa.Table.from_pylist(unnamed, pa.schema(counted)),
             "redelivered": pa.Table.from_pylist(again, pa.schema([*pair, ("n", number)])),
         }
 
@@ -197,6 +225,9 @@ class RowComparison:
             comparison.changes[key][row["name"]] += row["n"]
         comparison.waiting = read_waiting(row for table in parts.get("waiting", ()) for row in table.to_pylist())
         comparison.compared = sum(row["n"] for table in parts.get("compared", ()) for row in table.to_pylist())
+        for row in (row for table in parts.get("unnamed", ()) for row in table.to_pylist()):
+            slot, n, kind = row.pop("slot"), row.pop("n"), Kind(row.pop("kind"))
+            comparison.unnamed[SlotKey(DiscrepancyKey(kind, **row), slot)] += n
         for row in (row for table in parts.get("redelivered", ()) for row in table.to_pylist()):
             comparison.redelivered[PairKey(row["group"], row["source"], row["peer"])] += row["n"]
         return comparison
@@ -301,18 +332,18 @@ def changes_by_pair(changes: Mapping[HourKey, Counter[str]]) -> dict[PairKey, Co
     return dict(found)
 
 
-def runs(slots: Iterable[int], apart: int = 5) -> Iterator[tuple[int, int, int]]:
-    """Yield runs of slots: the first, the last, and how many slots were given; a repeated slot counts each time.
+def runs(slots: Mapping[int, int], apart: int = 5) -> Iterator[tuple[int, int, int]]:
+    """Yield runs of slots, given with their counts: the first, the last, and the sum of the counts.
 
     A slot that is more than `apart` after the one before it begins a new run.
     """
     first = last = None
     count = 0
-    for slot in sorted(slots):
+    for slot, n in sorted(slots.items()):
         if last is not None and slot - last > apart:
             yield first or 0, last, count
             first, count = None, 0
         first = slot if first is None else first
-        last, count = slot, count + 1
+        last, count = slot, count + n
     if last is not None:
         yield first or 0, last, count

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 EVENT: Final = ("group", "source", "peer", "id", "fingerprint")
 """The columns that identify one event and one peer."""
+_NAMES: Final = EVENT[:4]
+_ROWS_AT_ONCE: Final = 10_000
 _COUNTS: Final = ("origin", "due", "ahead", "sent", "expired", "in_path", "refused", "held", "restored")
 """The fields of `Trail` that count the roles, in the order of `Role`."""
 _TIMES: Final = (
@@ -112,13 +116,18 @@ def compare(marks: pa.Table, coverage: Coverage) -> dict[str, pa.Table]:
     """Judge the doubtful events of a part; return the tables of `RowComparison.to_tables`."""
     comparison = RowComparison()
     found = trails(marks, frozenset(coverage.until))
-    records: dict[tuple[str, ...], list[Trail]] = {}
-    for row in found.select([*Trail._fields]).to_pylist():
-        trail = Trail(**row | {name: LedgerRow.of(row[name]) for name in _ROWS})
-        records.setdefault((trail.group, trail.source, trail.peer, trail.id), []).append(trail)
-    for same in records.values():
+    for same in _records(found.select([*Trail._fields])):
         comparison.add(same, coverage)
     return comparison.to_tables()
+
+
+def _records(found: pa.Table) -> Iterator[list[Trail]]:
+    """Yield the trails of each event at one peer. Few of them are in memory at once, as all events may be doubtful."""
+    ordered = found.sort_by([(name, "ascending") for name in _NAMES])
+    rows = (row for batch in ordered.to_batches(max_chunksize=_ROWS_AT_ONCE) for row in batch.to_pylist())
+    trails = (Trail(**row | {name: LedgerRow.of(row[name]) for name in _ROWS}) for row in rows)
+    for _, same in groupby(trails, key=attrgetter(*_NAMES)):
+        yield list(same)
 
 
 def trails(marks: pa.Table, keeping: Collection[str]) -> pa.Table:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from eventd.audit.engine.request import AuditRequest
+from eventd.audit.receipts import receipt_checks
 from eventd.audit.receipts.receipt_checks import is_chosen
 from eventd.audit.receipts.receipt_keys import read_receipt_keys
 from eventd.audit.report.findings import Finding, Kind
@@ -69,6 +70,21 @@ def test_with_all_keys_every_receipt_is_verified_and_only_public_keys_prove_it_t
     assert report.settings.keys == report.receipt_check.keys == ("edge/a-1", "edge/b-1")
     written = b"".join(file.read_bytes() for file in (tmp_path / "out").rglob("*") if file.is_file())
     assert SECRET.encode() not in written
+
+
+def test_of_many_bad_receipts_some_are_named_and_all_are_counted(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receipt_checks, "MOST_FAULTS", 1)
+    lake = copy_of(made / "lake", tmp_path)
+    change_rows(lake, Ledger.RECEIPTS, "a", lambda row: row | {"link_epoch": "another"})
+    report = audited(lake, tmp_path / "out")
+    forged = [(one.ids, one.events, one.detail) for one in report.findings if one.kind is Kind.FORGED]
+    assert sorted(forged) == [
+        ((), 2, "the answer of the peer contradicts its digest, its row or its signature; more than are listed"),
+        ((first_batch(lake),), 1, "the answer of the peer differs from its row: epoch"),
+    ]
+    assert report.totals.by_kind["forged"] == report.receipt_check.invalid == 3
 
 
 def test_a_receipt_whose_key_was_not_given_is_counted_as_such(made: Path, tmp_path: Path) -> None:

@@ -10,12 +10,28 @@ import pyarrow as pa
 import pytest
 
 from eventd.audit.arrays.columns import Columns
-from eventd.audit.report.findings import OTHER_DIGEST, OTHER_FINGERPRINT, Discrepancy, Evidence, Kind
-from eventd.audit.segments.event_digests import check_digests, digest_discrepancies
+from eventd.audit.report.findings import (
+    OTHER_DIGEST,
+    OTHER_FINGERPRINT,
+    Discrepancy,
+    DiscrepancyKey,
+    Evidence,
+    Kind,
+    unnamed_findings,
+)
+from eventd.audit.segments import event_digests
+from eventd.audit.segments.event_digests import (
+    AlteredCount,
+    DigestResult,
+    check_digests,
+    digest_discrepancies,
+    unnamed_alterations,
+)
 from eventd.lake.schema import Ledger, arrow_schema
 from federation.digest import digest, fingerprint
 from federation.event import UNSET, Event, encode, expiry_micros, micros
 
+WRONG = (Kind.ALTERED, "g", "a")
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 EVENTS = [
     Event(id="e1", group="g", source_node="a", type="t", dedupe_key="e1", observed_at=NOON),
@@ -100,6 +116,41 @@ def test_a_share_of_the_events_has_the_same_events_at_each_node() -> None:
     assert 50 < one.checked < 150
     assert {each.id for each in one.altered} == {each.id for each in other.altered}
     assert len(one.altered) == one.checked
+
+
+def test_of_many_altered_rows_the_first_are_named_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_digests, "MOST_ALTERED", 3)
+    rows = [row(msgspec.structs.replace(EVENTS[0], id=f"e{n}", dedupe_key=f"e{n}")) for n in range(20)]
+    changed = [each | ({"subject": "x"} if n % 2 else {"fingerprint": 9}) for n, each in enumerate(rows[:15])]
+    result = check_digests(columns(*changed, *rows[15:]), 100)
+    assert [(one.id, one.reason) for one in result.altered] == [
+        ("e0", OTHER_FINGERPRINT),
+        ("e1", OTHER_DIGEST),
+        ("e2", OTHER_FINGERPRINT),
+    ]
+    assert {(one.group, one.source, one.reason): one.rows for one in result.more} == {
+        ("g", "a", OTHER_FINGERPRINT): 6,
+        ("g", "a", OTHER_DIGEST): 6,
+    }
+
+
+def test_altered_rows_that_are_counted_only_are_a_finding_with_their_number() -> None:
+    result = DigestResult(9, [], [AlteredCount("g", "a", OTHER_DIGEST, 7)])
+    own, peers = DiscrepancyKey(*WRONG, "", OTHER_DIGEST), DiscrepancyKey(*WRONG, "b", OTHER_DIGEST)
+    counts = unnamed_alterations([("a", result), ("b", result), ("b", result)], {})
+    assert counts == {own: 7, peers: 14}
+    findings = unnamed_findings(counts)
+    assert [(one.peer, one.ids, one.events) for one in findings] == [("", (), 7), ("b", (), 14)]
+    assert {one.detail for one in findings} == {f"{OTHER_DIGEST}; more than are listed"}
+
+
+def test_rows_that_the_comparison_has_counted_only_are_not_counted_again() -> None:
+    more = [AlteredCount("g", "a", reason, 4) for reason in (OTHER_DIGEST, OTHER_FINGERPRINT)]
+    result, detail = DigestResult(9, [], more), "differs in digest"
+    compared = {DiscrepancyKey(*WRONG, "b", detail): 5, DiscrepancyKey(*WRONG, "c", detail): 1}
+    assert sum(unnamed_alterations([("b", result)], compared).values()) == 3
+    assert sum(unnamed_alterations([("a", result)], compared).values()) == 3
+    assert unnamed_alterations([("b", result)], {DiscrepancyKey(*WRONG, "b", "x"): 99}) == {}
 
 
 def test_an_altered_row_is_reported_once_and_with_the_node_that_keeps_it() -> None:
