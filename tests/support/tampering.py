@@ -45,6 +45,22 @@ def _erased(
             rewrite(storage, segment, table.filter(pa.array([not one for one in chosen])))
 
 
+def edit(
+    storage: Storage, node: str, book: Ledger, wanted: Callable[[dict[str, object]], bool], **values: object
+) -> None:
+    """Give columns of the wanted rows of a node's ledger other values; there must be such rows."""
+    met = 0
+    for segment in segments_of(storage, node, book):
+        table = read_segment(storage, segment)
+        rows = table.to_pylist()
+        chosen = [wanted(row) for row in rows]
+        met += sum(chosen)
+        if any(chosen):
+            edited = [row | values if one else row for row, one in zip(rows, chosen, strict=True)]
+            rewrite(storage, segment, pa.Table.from_pylist(edited, table.schema))
+    assert met, f"no row of {book} of {node} is wanted"
+
+
 def change_state(storage: Storage, node: str, **fields: object) -> NodeState:
     """Replace fields of the latest state of a node, and return it as it is now."""
     states = [one for one in survey(storage).nodes if one.node == node]

@@ -48,6 +48,15 @@ class BlindSpot(NamedTuple):
         )
 
 
+class RefusedRow(NamedTuple):
+    """A row of `deliveries` of an event that the peer refused: the position is in the log of `owner`."""
+
+    owner: NodeEpoch
+    group: str
+    peer: str
+    position: int
+
+
 @dataclass
 class Coverage:
     """The coverage of the ledgers of every node. Times are in microseconds.
@@ -57,7 +66,7 @@ class Coverage:
     unknown. `since`: the begin of the requested period. `silences`: see `find_silences`. `closed`: the nodes whose
     ledgers an operator closed. `holes`: the erased rows of `events`, by node and group. `shifts`: by node, the error of
     its clock, see `clock_shifts`. `verified`: see `verified_links`. `without_receipt`: see
-    `deliveries_without_receipt`.
+    `deliveries_without_receipt`. `unanswered`: refused events of batches whose answers do not count them.
     """
 
     plan: LakePlan
@@ -71,6 +80,7 @@ class Coverage:
     holes: Mapping[tuple[str, str], Sequence[Hole]] = field(default_factory=dict)
     verified: frozenset[LinkKey] = frozenset()
     without_receipt: Counter[LinkKey] = field(default_factory=Counter)
+    unanswered: frozenset[RefusedRow] = frozenset()
 
     def hole_with(self, node: str, group: str, seq: int) -> Hole | None:
         """Return the hole in a node's ledger that includes a seq of the node; None if there is none."""
@@ -203,8 +213,10 @@ def find_coverage(
     _add_troubles(coverage, survey, unreadable)
     for owner, book, _, *lost, noted in lost_ranges(summaries):
         why = f"{owner.node} had evicted some of its {book} before they were shipped"
+        # The positions of the log number the rows of `events`, so that its segments show since when they are lost.
+        since = _neighbours(survey, *owner, book, lost[0], lost[1])[0] if book is Ledger.EVENTS else _ALWAYS[0]
         coverage.blind_spots[owner.node, book].append(
-            BlindSpot(times=(_ALWAYS[0], noted), positions=(lost[0], lost[1]), why=why)
+            BlindSpot(times=(min(since, noted), noted), positions=(lost[0], lost[1]), why=why)
         )
     return coverage
 

@@ -29,7 +29,7 @@ EARLIEST: Final = -(1 << 62)
 
 class Hole(NamedTuple):
     """`events` of a group, with seqs from `first` to `last`, that a node has no row for: all of them, unless holes were
-    joined.
+    joined, or the node declared the loss of some of them.
 
     Their events have positions in (after, upto] of the node's log in this epoch, and were recorded in `times`, both
     ends included, in microseconds by the node's clock.
@@ -83,13 +83,24 @@ class _LastEvent(NamedTuple):
     at: int = EARLIEST
 
 
+class _FoundHole(NamedTuple):
+    """A hole, and the segment with the first event after it; None if there is none.
+
+    `former`: the group was deleted later, and declared again, so that what the state says of it is about other events.
+    """
+
+    hole: Hole
+    behind: Segment | None
+    former: bool = False
+
+
 @dataclass
 class _Walk:
     """A walk over the segments of one epoch's `events`, in order.
 
     `seen`: the groups whose events are known without interruption up to the last one. `begun`: everything from the
     first position on is known, so that a group that was not seen yet has no event so far. `ends`: whether the last
-    event of the ledger is the last that the node recorded. `is_first`: the epoch is the node's first.
+    event of the ledger is the last that the node recorded. `is_first`: the epoch is the node's first. `met`: all runs.
     """
 
     owner: NodeEpoch
@@ -99,7 +110,8 @@ class _Walk:
     is_first: bool
     seen: dict[str, _LastEvent] = field(default_factory=dict)
     begun: bool = False
-    found: list[tuple[Hole, Segment | None]] = field(default_factory=list)
+    met: list[SeqRun] = field(default_factory=list)
+    found: list[_FoundHole] = field(default_factory=list)
 
     def all_holes(self, segments: Sequence[Segment], runs: Mapping[str, Sequence[SeqRun]]) -> Iterator[Hole]:
         """Yield the holes that nothing excuses."""
@@ -116,8 +128,8 @@ class _Walk:
         if self.ends and (promised is None or reach >= promised.upto):
             self._end()
         by_group: defaultdict[str, list[Hole]] = defaultdict(list)
-        for hole, behind in self.found:
-            if not self._is_excused(hole, behind):
+        for one in self.found:
+            if (hole := self._unexcused(one)) is not None:
                 by_group[hole.group].append(hole)
         for group in sorted(by_group):
             yield from _joined(by_group[group])
@@ -128,10 +140,14 @@ class _Walk:
 
     def _meet(self, run: SeqRun, segment: Segment) -> None:
         seen = self._seen(run.group)
-        # A group that was deleted and declared again begins at 1 again.
+        if seen is not None and run.first <= seen.seq:
+            # A group that was deleted and declared again begins at 1 again.
+            seen = seen._replace(seq=0)
+            self.found = [one._replace(former=one.former or one.hole.group == run.group) for one in self.found]
         if seen is not None and run.first > seen.seq + 1:
             self._add(run.group, seen, run.first - 1, run.first_position - 1, run.first_at, segment)
         self.seen[run.group] = _LastEvent(run.last, run.last_position, run.last_at)
+        self.met.append(run)
 
     def _seen(self, group: str) -> _LastEvent | None:
         """Return the last event of a group before the next one; None if that is not known."""
@@ -147,26 +163,65 @@ class _Walk:
     def _add(self, group: str, seen: _LastEvent, last: int, upto: int, at: int, segment: Segment | None) -> None:
         times = (min(seen.at, at), max(seen.at, at))  # the clock may have been set back
         hole = Hole(*self.owner, group, seen.seq + 1, last, last - seen.seq, seen.position, upto, times)
-        self.found.append((hole, segment))
+        self.found.append(_FoundHole(hole, segment))
 
-    def _is_excused(self, hole: Hole, segment: Segment | None) -> bool:
-        """Return whether retention may have removed the events of a hole before they were shipped.
+    def _unexcused(self, found: _FoundHole) -> Hole | None:
+        """Return a hole without the events that retention may have removed before they were shipped; None without more.
 
-        `segment` is the one with the first event after the hole; None if there is none.
+        Retention removes the events up to a seq, and the node declares between which positions the removed ones are.
+        Other groups may have events among these positions.
         """
-        group = self._group(hole)
-        if group is not None and 0 <= group.evicted_seq < hole.last <= group.last_seq:
+        hole = found.hole
+        group = None if found.former else self._group(hole)
+        evicted = hole.last
+        if group is not None and group.evicted_seq >= 0 and hole.last <= group.last_seq:
+            evicted = min(group.evicted_seq, hole.last)
+        most = evicted - hole.first + 1
+        if most <= 0:
+            return hole
+        if self._is_undeclared(found.behind):
+            return _without(hole, most, begins=True)
+        for gap in sorted((gap for gap in self.gaps if gap.group == hole.group), key=lambda gap: gap.after):
+            after, upto = max(gap.after, hole.after), min(gap.upto, hole.upto)
+            if after >= upto or most <= 0:
+                continue
+            lost = min(upto - after - self._others(hole.group, after, upto), most)
+            rest = _without(hole, lost, begins=gap.after <= hole.after, ends=gap.upto >= hole.upto, after=upto)
+            if rest is None:
+                return None
+            hole, most = rest, most - lost
+        return hole
+
+    def _is_undeclared(self, behind: Segment | None) -> bool:
+        """Return whether the node may have yet to declare what retention has removed before this segment.
+
+        The loss is reported after the segment was written, and is shipped with the next round.
+        """
+        if self.state is None or behind is None or behind.place.tree == ARCHIVE:
             return False
-        if any(gap.group == hole.group and gap.after < hole.upto and gap.upto > hole.after for gap in self.gaps):
-            return True
-        if self.state is None or segment is None or segment.place.tree == ARCHIVE:
-            return False
-        # The loss is reported after the segment was written, and is shipped with the next round.
-        return self.state.complete_until <= segment.manifest.written_at
+        return self.state.complete_until <= behind.manifest.written_at
+
+    def _others(self, group: str, after: int, upto: int) -> int:
+        """Return how many events of other groups the ledger has at positions in (after, upto]."""
+        inside = (run for run in self.met if run.group != group and after < run.first_position)
+        return sum(run.last - run.first + 1 for run in inside if run.last_position <= upto)
 
     def _group(self, hole: Hole) -> GroupState | None:
         groups = self.state.groups if self.state is not None else ()
         return next((group for group in groups if group.group == hole.group), None)
+
+
+def _without(hole: Hole, lost: int, *, begins: bool, ends: bool = False, after: int | None = None) -> Hole | None:
+    """Return a hole without `lost` of its events: the first ones if it `begins` so, the last ones if it `ends` so.
+
+    None if there are no others. `after`: the position of the last of the first ones.
+    """
+    if lost >= hole.events:
+        return None
+    rest = hole._replace(events=hole.events - lost)
+    if begins:
+        return rest._replace(first=hole.first + lost, after=hole.after if after is None else after)
+    return rest._replace(last=hole.last - lost) if ends else rest
 
 
 def _joined(holes: Sequence[Hole]) -> Iterator[Hole]:

@@ -214,11 +214,13 @@ def _stored_events(
 ) -> Iterator[tuple[int, str]]:
     """Yield a position and the proof if the node answered batches with new events after the last row of `events`.
 
-    An event has the time of its batch. Where the node reports a loss of events, it may have been of these.
+    An event has the time of its batch. If the node has declared a loss of events since the last row, that may have been
+    of these.
     """
     complete = min(state.complete_until, state.as_of)
     each = [*summaries]
-    if any(gap.reason.startswith(Ledger.EVENTS) for summary in each for gap in summary.gaps):
+    gaps = (gap for summary in each for gap in summary.gaps if gap.reason.startswith(Ledger.EVENTS))
+    if any(gap.recorded_at >= end for gap in gaps):
         return
     late = [one for summary in each for one in summary.stored if end < one.last < complete]
     if late and coverage.covers(state.node, Ledger.EVENTS, 0, (late[-1].last, late[-1].last)):

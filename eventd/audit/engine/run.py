@@ -47,6 +47,7 @@ from eventd.audit.verdicts.hidden_events import count_damaged
 from eventd.audit.verdicts.pair_figures import read_figures, read_senders, read_waiting
 from eventd.audit.verdicts.receipt_verdicts import receipt_discrepancies
 from eventd.audit.verdicts.reconcile import add_pairs
+from eventd.audit.verdicts.refused_events import unanswered_events, with_slots
 from eventd.audit.verdicts.row_comparison import group_uneven
 from eventd.errors import EventdError
 from eventd.lake.reader import Survey, survey
@@ -271,15 +272,18 @@ def _compare_rows(
     add_uneven_batches(rollbacks, uneven, reader.survey)
     add_blind_spots(coverage, reader.survey, rollbacks)
     found.damaged = count_damaged(reader.survey, reader.unreadable) + rollbacks.rows
-    found.comparison = reader.compare(group_uneven(tables.parts.get("uneven", ())), jobs, coverage)
+    rows, known = reader.rows, reader.known
+    unanswered = unanswered_events(tables.rows("refused"), reader.survey, known, rows, reader.hours)
+    coverage.unanswered = frozenset(unanswered)
+    slots = with_slots(group_uneven(tables.parts.get("uneven", ())), unanswered)
+    found.comparison = reader.compare(slots, jobs, coverage)
     first, last = (hour * HOUR for hour in reader.hours)
     found.erasures = find_erasures(coverage.holes, found.comparison.located, (first, last))
     altered = digest_discrepancies(reader.digest_results, found.erasures.others)
     faults = [*receipt_report.faults(summaries)]
-    rows = reader.rows
     of_receipts = receipt_discrepancies(questioned, coverage, rows, reader.receipts)
     faults += receipt_report.without_repeats(of_receipts, faults)
-    of_batches = batch_discrepancies(uneven, reader.survey, reader.known, rows, summaries)
+    of_batches = batch_discrepancies(uneven, reader.survey, known, rows, summaries)
     faults += receipt_report.without_repeats(of_batches, faults)
     discrepancies = [*found.erasures.others, *altered, *faults]
     unnamed = found.comparison.unnamed_counts

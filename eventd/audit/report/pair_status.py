@@ -37,7 +37,7 @@ MEANINGS: dict[Kind, tuple[str, str]] = {
     Kind.DISAGREEMENT: (
         "Ledgers that disagree",
         "The ledger of one side has the delivery, the other's does not; the two have different receipts of a batch; or "
-        "an event that never expires is said to have expired.",
+        "other rows contradict the reason why the sender did not send an event.",
     ),
     Kind.CORRUPT: ("Corrupt segments", "The events in them are unproven, and never count as complete."),
     Kind.ROLLED_BACK: (

@@ -39,11 +39,14 @@ class Measure(IntEnum):
     """The kind of a cell: the quantity that it counts, or the ledger that its batch is from."""
 
     # by slot; `total` is the sum of `outlines`, `content` of DUE and HELD that of `contents`
-    DUE = 1  # events at their sender that the peer should have received
+    DUE = 1  # events at their sender that the peer should have received; `high`: the latest expiry, `UNENDING` for none
     AHEAD = 2  # events that the link has not reached yet
     SENT = 3  # deliveries that were acknowledged; `high`: when the last attempt of any began
-    ASIDE = 4  # deliveries that ended otherwise: expired, in the path, refused
+    SLOT_REFUSED = 4  # events that the peer refused
     HELD = 5  # events at the peer
+    SLOT_IN_PATH = 6  # events that were not sent because they came from the peer, or through it
+    SLOT_EXPIRED = 7  # events that were not sent because they had expired; `low`: when the first was given up
+    RELAYED = 8  # events of other sources that the peer itself delivered to `node`
     # by type and hour
     EXPECTED = 10  # the events of DUE; what a report calls expected includes PENDING
     PENDING = 11  # the events of AHEAD
@@ -63,14 +66,21 @@ class Measure(IntEnum):
     # by number of the batch, see `batch_counts`
     CARRIED = 32  # events with a delivery
     ANSWERED = 33  # events that the receipt counts
+    # by number of the batch, see `refused_counts`
+    REFUSED_ROWS = 34  # events with a row that says refused
+    REFUSED_ANSWERS = 35  # refused events that the answer accounts for
 
 
+UNENDING: Final = int(np.iinfo(np.int64).max)
+"""Stands for the expiry of an event that never expires, where expiries are compared: later than all others."""
 _OUTCOMES: Final = {
     "delivered": Measure.DELIVERED,
     "expired": Measure.EXPIRED,
     "in_path": Measure.IN_PATH,
     "refused": Measure.REFUSED,
 }
+
+_REASONS: Final = {"expired": Measure.SLOT_EXPIRED, "in_path": Measure.SLOT_IN_PATH}
 
 OUTLINE_COLUMNS: Final = ("id", "type", "event_at", "bytes", "fingerprint")
 """The columns of `events` and `deliveries` that `outlines` hashes."""
@@ -202,14 +212,27 @@ def sum_deliveries(
     slots = _Grid.of(by_slot, slot)
     done, outline = kept.numbers("done_at"), kept.of(outlines(table, key))
     # An event is not expected at its own source, so it need not be said why it was not sent there.
-    aside = ~delivered & ~by_slot["source"].equal(by_slot["peer"])
-    for what, rows in ((Measure.SENT, delivered), (Measure.ASIDE, aside)):
+    unsent = np.flatnonzero(~delivered & ~by_slot["source"].equal(by_slot["peer"]))
+    sums = [(Measure.SENT, delivered), *_by_reason(outcome, unsent)]
+    for what, rows in sums:
         if rows.any():
             _add_sums(cells, what, slots, rows, outline, done, kept.numbers("attempt_at"))
     _add_figures(
         cells, kept, _Grid.of({**by_slot, "type": kept.words("type")}, slot // SLOTS_PER_HOUR), delivered, skews
     )
     return cells.table()
+
+
+def _by_reason(outcome: Words, unsent: Numbers) -> Iterator[tuple[Measure, Mask]]:
+    """Yield the measure of each reason why events were not delivered, and a mask of those of the rows `unsent`."""
+    if not len(unsent):
+        return
+    whats = np.array([_REASONS.get(value, Measure.SLOT_REFUSED) for value in outcome.values], np.int64)
+    what = whats[outcome.codes[unsent]]
+    for one in (Measure.SLOT_REFUSED, Measure.SLOT_IN_PATH, Measure.SLOT_EXPIRED):
+        rows = np.zeros(len(outcome.codes), bool)
+        rows[unsent[what == one]] = True
+        yield one, rows
 
 
 class _Rows:
@@ -234,7 +257,11 @@ class _Rows:
 def _add_sums(
     cells: _Cells, what: Measure, grid: _Grid, rows: Mask, outline: Numbers, done: Numbers, begun: Numbers
 ) -> None:
-    """Add the cells of deliveries: `low` is when the first was acknowledged, `high` when the last attempt had begun."""
+    """Add the cells of deliveries: `low` is when the first was acknowledged, `high` when the last attempt had begun.
+
+    Deliveries of other sources' events are added once more for the pair of that source and the node: if the receiver
+    has the same events for the node and does not send them back, this shows that the node held them.
+    """
     if rows.all():
         key = grid.key
     else:
@@ -242,6 +269,10 @@ def _add_sums(
     sums = add_up(key, outline, done)
     words, slots, _ = grid.split(sums.keys)
     cells.add(what, words, slots, sums.rows, total=sums.total, low=sums.low, high=_highest(key, begun, sums.keys))
+    if what is Measure.SENT and (relayed := ~words["source"].equal(words["node"])).any():
+        turned = {name: column.at(relayed) for name, column in words.items()}
+        turned |= {"node": turned["peer"], "peer": turned["node"]}
+        cells.add(Measure.RELAYED, turned, slots[relayed], sums.rows[relayed], total=sums.total[relayed])
 
 
 def _add_figures(cells: _Cells, rows: _Rows, grid: _Grid, delivered: Mask, skews: Mapping[str, HourlySkew]) -> None:
@@ -379,13 +410,15 @@ def sum_events(
         spans = (recorded - table.numbers("event_at"))[own_kept]
         _add_spans(cells, Measure.RECORDED, hours, hours.key.at(own_kept), spans)
     selector = RowSelector(table)
+    expiry = table.numbers("expires_at")
+    expiry = np.where(expiry == NEVER, UNENDING, expiry)
     for peers, due, ahead in _by_same_terms(selector, links):
-        for what, shown, rows in (
-            (Measure.DUE, Measure.EXPECTED, due & kept),
-            (Measure.AHEAD, Measure.PENDING, ahead & kept),
+        for what, shown, rows, ranged in (
+            (Measure.DUE, Measure.EXPECTED, due & kept, expiry),
+            (Measure.AHEAD, Measure.PENDING, ahead & kept, recorded),
         ):
             if rows.any():
-                _add_due(cells, what, slots, rows, hashes, recorded, peers)
+                _add_due(cells, what, slots, rows, hashes, ranged, peers)
                 _add_counts(cells, shown, hours, rows, peers)
     return cells.table()
 
@@ -406,8 +439,8 @@ class _RowHashes(NamedTuple):
     outline: Numbers
     content: Numbers
 
-    def add_up(self, key: Key, rows: Mask, recorded: Numbers) -> Sums:
-        return add_up(key.at(rows), self.outline[rows], recorded[rows], self.content[rows])
+    def add_up(self, key: Key, rows: Mask, ranged: Numbers) -> Sums:
+        return add_up(key.at(rows), self.outline[rows], ranged[rows], self.content[rows])
 
 
 def _add_held(cells: _Cells, grid: _Grid, rows: Mask, hashes: _RowHashes, recorded: Numbers) -> None:
@@ -425,10 +458,11 @@ def _add_due(
     grid: _Grid,
     rows: Mask,
     hashes: _RowHashes,
-    recorded: Numbers,
+    ranged: Numbers,
     peers: tuple[str, ...],
 ) -> None:
-    sums = hashes.add_up(grid.key, rows, recorded)
+    """Add the cells of events that are meant for these peers: `low` and `high` are the bounds of `ranged`."""
+    sums = hashes.add_up(grid.key, rows, ranged)
     words, slots, _ = grid.split(sums.keys)
     for peer in peers:
         named, others = _for_peer(peer, words)

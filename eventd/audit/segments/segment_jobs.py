@@ -26,6 +26,7 @@ from eventd.audit.segments.cells import (
 from eventd.audit.segments.event_digests import DIGEST_COLUMNS, DigestResult, check_digests
 from eventd.audit.segments.ledger_summaries import LedgerSummary, columns_of, sum_batches, summarize
 from eventd.audit.segments.link_rows import LinkRow
+from eventd.audit.segments.refused_counts import REFUSED_COLUMNS, count_refused_answers, count_refused_rows
 from eventd.audit.segments.row_sums import RangeSum, range_sums, summed_columns
 from eventd.audit.segments.seq_runs import RUN_COLUMNS, SeqRun, seq_runs
 from eventd.audit.segments.spark_tasks import OpenFile
@@ -158,10 +159,11 @@ def _cells(lake: FileReader, job: SegmentJob, terms: ReceiptTerms, result: TaskR
         result.digests[job.name] = check_digests(rows, job.digests)
         return sum_events(job.name, rows, job.links, job.since, job.key)
     if book is Ledger.DELIVERIES:
-        rows = _read(lake, segment, (*DELIVERY_COLUMNS, *COUNT_COLUMNS))
+        rows = _read(lake, segment, (*DELIVERY_COLUMNS, *COUNT_COLUMNS, *REFUSED_COLUMNS))
         result.sums[job.name] = _sums(job, rows)
         sums = sum_deliveries(job.name, rows, job.skews, job.since, job.key)
-        return pyarrow().concat_tables([sums, count_deliveries(job.name, rows)])
+        counts = [count_deliveries(job.name, rows), count_refused_rows(job.name, rows)]
+        return pyarrow().concat_tables([sums, *counts])
     table = _read(lake, segment, (*columns_of(book), *texts_of(book)))
     result.sums[job.name] = _sums(job, table)
     summary = result.summaries[job.name] = summarize(book, table, limit=job.limit)
@@ -169,7 +171,8 @@ def _cells(lake: FileReader, job: SegmentJob, terms: ReceiptTerms, result: TaskR
         summary.receipts = check_receipts(book, table, terms)
         batches = sum_batches(job.name, book, table)
         if book is Ledger.RECEIPTS:
-            batches = pyarrow().concat_tables([batches, count_receipts(job.name, table)])
+            counts = [count_receipts(job.name, table), count_refused_answers(job.name, table)]
+            batches = pyarrow().concat_tables([batches, *counts])
         return batches
     return cell_schema().empty_table()
 

@@ -65,22 +65,28 @@ def find_erasures(
         # Several pairs may name one event; one of them with a seq at the node is the best.
         if event.id not in known or not known[event.id].discrepancy.seq:
             known[event.id] = one
-        if event.detail == NO_ROW:
+    erased = {
+        ledger: _fill(made, ledger, holes.get(ledger, ()), list(named[ledger].values()), hours)
+        for ledger in sorted({*holes, *named})
+    }
+    for event in (one.discrepancy for one in located):
+        if event.detail == NO_ROW and event.id in erased[event.source, event.group]:
             made.shown[PairKey(event.group, event.source, event.peer)] += 1
-    for ledger in sorted({*holes, *named}):
-        _fill(made, ledger, holes.get(ledger, ()), list(named[ledger].values()), hours)
     return made
 
 
 def _fill(
     made: Erasures, ledger: Ledgers, holes: Sequence[Hole], named: Sequence[LocatedDiscrepancy], hours: tuple[int, int]
-) -> None:
-    """Add the findings of one ledger's holes."""
+) -> set[str]:
+    """Add the findings of one ledger's holes; return the ids of the erased events of `named`."""
     inside: list[list[Discrepancy]] = [[] for _ in holes]
     lost: list[Discrepancy] = []
+    erased: set[str] = set()
     for one in sorted(named, key=_order):
         event = one.discrepancy
         at = next((at for at, hole in enumerate(holes) if _may_be_in(one, hole, len(inside[at]))), None)
+        if at is not None or event.seq:
+            erased.add(event.id)
         if at is not None:
             inside[at].append(event)
         elif event.seq:
@@ -95,6 +101,7 @@ def _fill(
         if hole.times[0] < hours[1] and hours[0] <= hole.times[1]:
             events.sort(key=lambda event: event.seq)
             made.findings.append(erased_rows(*ledger, (hole.first, hole.last), hole.events, events, _words(hole)))
+    return erased
 
 
 def _order(one: LocatedDiscrepancy) -> tuple[bool, int, int, int]:
@@ -114,9 +121,8 @@ def _words(hole: Hole) -> str:
 
 
 def _sentence(hole: Hole) -> Iterator[str]:
-    yield "no segment has rows with these seqs"
-    if hole.events < hole.last - hole.first + 1:
-        yield f", {hole.events} in several holes"
+    some = "" if hole.events == hole.last - hole.first + 1 else f"{hole.events} of "
+    yield f"no segment has rows with {some}these seqs"
     since, until = hole.times
     if since == EARLIEST:
         yield f"; they were recorded before {format_time(until)}"

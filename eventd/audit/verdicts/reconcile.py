@@ -23,6 +23,7 @@ from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.segments.spark_tasks import OpenFile, keys_of
 from eventd.audit.verdicts.batch_verdicts import compare_batches
 from eventd.audit.verdicts.receipt_verdicts import questioned_receipts
+from eventd.audit.verdicts.refused_events import unanswered_batches
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.storage import Written
 from eventd.runtime.clock import SECOND
@@ -115,7 +116,8 @@ def reconcile(
 ) -> dict[str, pa.Table]:
     """Return the tables of a part: `uneven`, `waiting`, `senders`, `latest`, `pairs` and `hours`, and those of batches.
 
-    These are `questioned`, see `questioned_receipts`, and `batches` and `without_receipt`, see `compare_batches`.
+    These are `questioned`, see `questioned_receipts`, `batches` and `without_receipt`, see `compare_batches`, and
+    `refused`, see `unanswered_batches`.
     `hours` [first, last) are the requested ones. `reach`: up to when at most (microseconds by any clock of the lake)
     the ledgers of each node are complete; later deliveries are not expected in them. `covered`: see `latest`.
     """
@@ -130,6 +132,7 @@ def reconcile(
         "latest": latest(slots, covered or {}),
         "questioned": questioned_receipts(cells.filter(np.isin(what, (Measure.RECEIPT, Measure.INBOUND))), hours),
         **compare_batches(cells.filter(np.isin(what, (Measure.CARRIED, Measure.ANSWERED))), hours),
+        "refused": unanswered_batches(cells.filter(what >= Measure.REFUSED_ROWS)),
         "pairs": add_pairs([figures]),
         "hours": by_hour(figures),
     }
@@ -139,45 +142,98 @@ def reconcile(
 def uneven_slots(slots: pa.Table, reach: Mapping[str, int]) -> pa.Table:
     """Return the slots (group, source, peer, time) in which two sides differ, or deliveries form a loop.
 
-    A loop: deliveries to the source itself, or by several senders.
+    A loop: deliveries to the source itself, or by several senders. Slots in which a sender gives a reason for not
+    sending events that the sums do not confirm are among those returned, too.
     """
     import pyarrow as pa
 
-    cells = Columns(slots)
-    what, low = cells.numbers("what"), cells.numbers("low")
-    for name in ("due", "sent", "aside", "held"):
-        mine = what == Measure[name.upper()]
-        for made in _SUMS if name in ("due", "held") else _SUMS[:2]:
-            slots = slots.append_column(f"{name}_{made}", pa.array(np.where(mine, cells.numbers(made), 0)))
-    for name in ("sent", "held"):
-        slots = slots.append_column(f"{name}_low", pa.array(low, mask=what != Measure[name.upper()]))
-    summed = [name for name in slots.column_names if name.endswith(_SUMS) and "_" in name]
-    least = [("sent_low", "min"), ("held_low", "min")]
-    by_sender = grouped(slots, (*PAIR, "time", "node"), [*((name, "sum") for name in summed), *least])
+    by_sender = _sums_by_sender(slots)
     # The node of held events is the peer; the node of all others is a sender.
     sender = Columns(by_sender)
     sent, aside = sender.numbers("sent_n") > 0, sender.numbers("aside_n") > 0
+    own = sender.words("node").equal(sender.words("source"))
     flags = {
-        "broken": ~_agree(sender, ("due",), ("sent", "aside")),
+        "broken": ~_agree(sender, ("due",), ("sent", "aside")) | _expired_early(sender),
         "senders": sent,
         "partly": sent & aside,
-        **_masked(sender, "own", sender.words("node").equal(sender.words("source"))),
+        **_masked(sender, "own", own),
         **_masked(sender, "whole", ~aside),
+        **_unconfirmed(sender, own),
     }
     for name, column in flags.items():
         by_sender = by_sender.append_column(name, pa.array(column.astype(np.int64)))
     more = [*flags, "sent_n", "sent_total", *(f"held_{name}" for name in _SUMS)]
+    least = [(name, "min") for name in ("sent_low", "held_low", "in_path_low")]
     pairs = grouped(by_sender, (*PAIR, "time"), [*((name, "sum") for name in more), *least])
     return pairs.filter(_differs(Columns(pairs), reach)).select([*PAIR, "time"])
 
 
 _SUMS: Final = ("n", "total", "content")
 """The sums of a slot's cells: number of events, hashes of their outlines, hashes of their contents."""
+_UNSENT: Final = (Measure.SLOT_REFUSED, Measure.SLOT_IN_PATH, Measure.SLOT_EXPIRED)
+_BY_SENDER: Final = {
+    "due": ((Measure.DUE,), _SUMS),
+    "sent": ((Measure.SENT,), _SUMS[:2]),
+    "aside": (_UNSENT, _SUMS[:2]),
+    "in_path": ((Measure.SLOT_IN_PATH,), _SUMS[:2]),
+    "relayed": ((Measure.RELAYED,), _SUMS[:2]),
+    "held": ((Measure.HELD,), _SUMS),
+}
+"""The measures that are summed for each sender, and which of their sums, by the beginning of the columns' names."""
+
+
+def _sums_by_sender(slots: pa.Table) -> pa.Table:
+    """Return the sums of the cells by pair, slot and node, as columns named by measure and sum.
+
+    `NAME_low` is the earliest time of the deliveries or held events, `expiry` the latest expiry of a due event.
+    """
+    import pyarrow as pa
+
+    cells = Columns(slots)
+    what, low = cells.numbers("what"), cells.numbers("low")
+    summed, ranged = [], []
+    for name, (measures, sums) in _BY_SENDER.items():
+        mine = np.isin(what, measures)
+        for made in sums:
+            slots = slots.append_column(f"{name}_{made}", pa.array(np.where(mine, cells.numbers(made), 0)))
+            summed.append((f"{name}_{made}", "sum"))
+    earliest = {"sent": Measure.SENT, "held": Measure.HELD, "in_path": Measure.SLOT_IN_PATH}
+    for name, measure in (earliest | {"expired": Measure.SLOT_EXPIRED}).items():
+        slots = slots.append_column(f"{name}_low", pa.array(low, mask=what != measure))
+        ranged.append((f"{name}_low", "min"))
+    slots = slots.append_column("expiry", pa.array(cells.numbers("high"), mask=what != Measure.DUE))
+    return grouped(slots, (*PAIR, "time", "node"), [*summed, *ranged, ("expiry", "max")])
 
 
 def _masked(senders: Columns, name: str, rows: Mask) -> dict[str, Numbers]:
     """Return the sums of the due events of the senders `rows`, 0 for others, as columns that begin with `name`."""
     return {f"{name}_{made}": np.where(rows, senders.numbers(f"due_{made}"), 0) for made in _SUMS}
+
+
+def _expired_early(senders: Columns) -> Mask:
+    """Return a mask of the senders that gave an event up as expired while one of the slot had not expired.
+
+    Which event that was is not known from sums.
+    """
+    first = senders.numbers("expired_low")
+    found: Mask = (first != NEVER) & (senders.numbers("expiry") > first)
+    return found
+
+
+def _unconfirmed(senders: Columns, own: Mask) -> dict[str, Numbers | Mask]:
+    """Return columns on the senders that did not send events because of their path, which they cannot prove alone.
+
+    `feigned`: an event of the sender's own has no path. `claims`: the peer's deliveries to the sender are not these
+    events, so that the peer's ledger of events has to show that it had them; `claimed_*` are the sums of all events
+    that the peer then has by the ledger of the sender.
+    """
+    in_path = senders.numbers("in_path_n") > 0
+    claims = in_path & ~_agree(senders, ("in_path",), ("relayed",))
+    claimed = {
+        f"claimed_{made}": np.where(claims, senders.numbers(f"sent_{made}") + senders.numbers(f"in_path_{made}"), 0)
+        for made in _SUMS[:2]
+    }
+    return {"feigned": in_path & own, "claims": claims, **claimed}
 
 
 def _agree(table: Columns, one: tuple[str, ...], other: tuple[str, ...]) -> Mask:
@@ -206,7 +262,23 @@ def _differs(pairs: Columns, reach: Mapping[str, int]) -> Mask:
     )
     has_ledgers = peer.where(lambda name: name in reach)
     lost: Mask = has_ledgers & ~_agree(pairs, ("sent",), ("held",)) & ~beyond
-    return (pairs.numbers("broken") > 0) | loops | lost | (has_ledgers & _altered(pairs, beyond))
+    reached = pairs.numbers("in_path_low") <= peer_reach
+    broken = (pairs.numbers("broken") > 0) | (pairs.numbers("feigned") > 0)
+    return broken | loops | lost | (has_ledgers & (_altered(pairs, beyond) | (reached & _unheld(pairs))))
+
+
+def _unheld(pairs: Columns) -> Mask:
+    """Return a mask of the rows in which the peer is not known to hold the events that are said to have been there.
+
+    They are known if all senders with such claims had sent, or left out for that reason, exactly what the peer holds:
+    then their sums together are that many times those of the peer.
+    """
+    claims = pairs.numbers("claims")
+    same = np.ones(pairs.rows, bool)
+    for made in _SUMS[:2]:
+        same &= pairs.numbers(f"claimed_{made}") == claims * pairs.numbers(f"held_{made}")
+    found: Mask = (claims > 0) & ~same
+    return found
 
 
 def _altered(pairs: Columns, beyond: Mask) -> Mask:

@@ -18,7 +18,7 @@ from eventd.audit.arrays.alterations import LedgerRow
 from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, grouped, with_texts
 from eventd.audit.arrays.counts import key_of
 from eventd.audit.arrays.row_hash import ODD
-from eventd.audit.coverage.coverage import Coverage
+from eventd.audit.coverage.coverage import Coverage, RefusedRow
 from eventd.audit.segments.damaged_segment import naming
 from eventd.audit.segments.row_marks import (
     DELIVERY_KEYS,
@@ -51,7 +51,7 @@ _COUNTS: Final = ("origin", "due", "ahead", "sent", "expired", "in_path", "refus
 """The fields of `Trail` that count the roles, in the order of `Role`."""
 _TIMES: Final = (
     *(("sent_at", "min"), ("done_at", "max"), ("arrived_at", "max")),
-    *(("held_at", "min"), ("restored_at", "min")),
+    *(("held_at", "min"), ("restored_at", "min"), ("expired_at", "min"), ("in_path_at", "max")),
 )
 """The times of `Trail`, and how those of several marks are joined."""
 _ROWS: Final = ("due_row", "delivery_row", "source_row", "peer_row")
@@ -115,7 +115,7 @@ def keys(marks: Columns) -> Numbers:
 def compare(marks: pa.Table, coverage: Coverage) -> dict[str, pa.Table]:
     """Judge the doubtful events of a part; return the tables of `RowComparison.to_tables`."""
     comparison = RowComparison()
-    found = trails(marks, frozenset(coverage.until))
+    found = trails(marks, frozenset(coverage.until), coverage.unanswered)
     for same in _records(found.select([*Trail._fields])):
         comparison.add(same, coverage)
     return comparison.to_tables()
@@ -130,20 +130,21 @@ def _records(found: pa.Table) -> Iterator[list[Trail]]:
         yield list(same)
 
 
-def trails(marks: pa.Table, keeping: Collection[str]) -> pa.Table:
+def trails(marks: pa.Table, keeping: Collection[str], unanswered: Collection[RefusedRow] = ()) -> pa.Table:
     """Return one row per event and peer that is not plainly in order, with the columns of `Trail`.
 
     `keeping` are the nodes with ledgers: a delivery to any other node is in order even if it is not known to be held.
+    `unanswered`: see `Coverage`.
     """
     marks = marks.combine_chunks()
-    doubtful = with_texts(marks.filter(_doubtful(Columns(marks), keeping))).sort_by("at")
+    doubtful = with_texts(marks.filter(_doubtful(Columns(marks), keeping, unanswered))).sort_by("at")
     by_sender = _by_sender(doubtful)
     found = _by_event(by_sender.sort_by("due_at"))
     for name in _ROWS:
         rows = doubtful.select([*LedgerRow._fields]).take(found[name]).to_struct_array()
         found = found.set_column(found.schema.get_field_index(name), name, rows)
     filled = {"seq": 0, "due_node": "", "due_epoch": "", "sent_node": ""}
-    for name in ("due_at", "due_position", "sent_at", "done_at", "held_at", "restored_at"):
+    for name in ("due_at", "due_position", *(name for name, _ in _TIMES if name != "arrived_at")):
         filled[name] = 0
     for name, value in filled.items():
         found = found.set_column(found.schema.get_field_index(name), name, found[name].fill_null(value))
@@ -160,6 +161,8 @@ def _by_sender(marks: pa.Table) -> pa.Table:
         marks = marks.append_column(name, pa.array((role & one > 0).astype(np.int64)))
     due, sent = role & Role.DUE > 0, role & Role.SENT > 0
     marks = marks.append_column("asked", pa.array((sent & table.booleans("repair")).astype(np.int64)))
+    own_in_path = (role & Role.IN_PATH > 0) & at_source
+    marks = marks.append_column("own_in_path", pa.array(own_in_path.astype(np.int64)))
     masked = {
         "origin_seq": ("seq", role & Role.ORIGIN > 0),
         "source_seq": ("seq", (due | sent) & at_source),
@@ -171,6 +174,8 @@ def _by_sender(marks: pa.Table) -> pa.Table:
         "arrived_at": ("arrived", sent),
         "held_at": ("at", role & Role.HELD > 0),
         "restored_at": ("at", role & Role.RESTORED > 0),
+        "expired_at": ("done", role & Role.EXPIRED > 0),
+        "in_path_at": ("done", role & Role.IN_PATH > 0),
         "due_row": ("row", role & (Role.DUE | Role.AHEAD | Role.RESTORED) > 0),
         "sent_row": ("row", sent),
         "aside_row": ("row", role & (Role.EXPIRED | Role.IN_PATH | Role.REFUSED) > 0),
@@ -181,7 +186,7 @@ def _by_sender(marks: pa.Table) -> pa.Table:
         marks = marks.append_column(name, _only(marks[column], rows))
     made = [
         *(("type", "max"), ("slot", "min")),
-        *((name, "sum") for name in (*_COUNTS, "asked")),
+        *((name, "sum") for name in (*_COUNTS, "asked", "own_in_path")),
         *(("origin_seq", "max"), ("source_seq", "max")),
         # The marks are in order of time, so the first values belong together.
         *(("due_at", "first"), ("due_epoch", "first"), ("due_position", "first")),
@@ -204,7 +209,7 @@ def _by_event(senders: pa.Table) -> pa.Table:
     senders = senders.append_column("sent_node", _only(senders["node"], sent > 0))
     made = [
         *(("type", "max"), ("slot", "min")),
-        *((name, "sum") for name in (*_COUNTS, "senders", "repeated", "asked", "again")),
+        *((name, "sum") for name in (*_COUNTS, "senders", "repeated", "asked", "again", "own_in_path")),
         *(("origin_seq", "max"), ("source_seq", "max")),
         *((name, "first") for name in ("due_at", "due_node", "due_epoch", "due_position", "sent_node")),
         *(*_TIMES, *_PLACES),
@@ -223,12 +228,12 @@ def _only(column: Any, rows: Mask) -> Any:
     return compute.if_else(pa.array(rows), column, pa.scalar(None, column.type))
 
 
-def _doubtful(marks: Columns, keeping: Collection[str]) -> Mask:
+def _doubtful(marks: Columns, keeping: Collection[str], unanswered: Collection[RefusedRow]) -> Mask:
     """Return a mask of the marks of events that are not plainly in order: see `_plain`.
 
     The marks of one event and peer are counted by role, each in some bits of one number. Marks whose peer is the source
     are always among those returned, as are those of an event with more marks than these bits can count, of one whose
-    rows differ, and of one that is said to have expired and has no expiry.
+    rows differ, and of one for which a row says why it was not delivered that other rows refute.
     """
     source, peer = marks.words("source"), marks.words("peer")
     pair = key_of(*((column.codes, column.size) for column in (marks.words("group"), source, peer))).values
@@ -239,18 +244,41 @@ def _doubtful(marks: Columns, keeping: Collection[str]) -> Mask:
     counted = np.array([_bits(Role(value)) for value in range(2 * max(Role))], np.int64)[role]
     total = np.add.reduceat(counted, starts)
     has_ledgers = peer.where(keeping.__contains__)[order][starts]
-    plain = np.where(has_ledgers, np.isin(total, _plain(1)), np.isin(total, _plain(0)))
+    plain = np.where(has_ledgers, np.isin(_without_in_path(total), _plain(1)), np.isin(total, _plain(0)))
     marked = np.diff(starts, append=marks.rows)
     plain &= ~source.equal(peer)[order][starts] & (marked < 1 << _BITS)
     plain &= _even(marks.numbers("outline")[order], starts)
     stored = role & (Role.ORIGIN | Role.HELD) > 0
     content = marks.numbers("content")[order]
     plain &= _even(np.where(stored, content, _LEAST), starts, np.where(stored, content, _MOST))
-    # No event expires that has no expiry.
-    mortal = np.maximum.reduceat(marks.numbers("expires_at")[order], starts) != NEVER
-    plain &= mortal | (np.bitwise_or.reduceat(role & Role.EXPIRED, starts) == 0)
+    plain &= ~np.logical_or.reduceat(_refuted(marks, unanswered)[order], starts)
+    # No event expires that has no expiry, or before it.
+    expires = np.maximum.reduceat(marks.numbers("expires_at")[order], starts)
+    given_up = np.minimum.reduceat(np.where(role & Role.EXPIRED > 0, marks.numbers("done")[order], _MOST), starts)
+    plain &= np.where(expires == NEVER, given_up == _MOST, expires <= given_up)
     found = np.zeros(marks.rows, bool)
     found[order] = np.repeat(~plain, marked)
+    return found
+
+
+def _refuted(marks: Columns, unanswered: Collection[RefusedRow]) -> Mask:
+    """Return a mask of the marks that cannot be right whatever others say.
+
+    An event of the sender's own has not come through a peer, and no peer refuses an event without an answer.
+    """
+    role = marks.numbers("role")
+    own = marks.words("node").equal(marks.words("source"))
+    positions = np.array([row.position for row in unanswered], np.int64)
+    refused = (role & Role.REFUSED > 0) & np.isin(marks.numbers("position"), positions)
+    found: Mask = ((role & Role.IN_PATH > 0) & own) | refused
+    return found
+
+
+def _without_in_path(total: Numbers) -> Numbers:
+    """Return counts of marks, as of `_bits`, without those of senders that left a held event out by its path."""
+    left_out = (total >> _BITS * _place(Role.IN_PATH)) % (1 << _BITS)
+    held = (total >> _BITS * _place(Role.HELD)) % (1 << _BITS)
+    found: Numbers = total - np.where(held > 0, left_out, 0) * _bits(Role.DUE | Role.IN_PATH)
     return found
 
 
@@ -266,6 +294,11 @@ _BITS: Final = 7
 """Bits for the count of each role; those of all roles fit in 63 bits."""
 
 
+def _place(role: Role) -> int:
+    """Return the place of a role among the counts of `_bits`."""
+    return list(Role).index(role)
+
+
 def _bits(role: Role, count: int = 1) -> int:
     """Return the number for `count` marks of each of these roles."""
     return sum(count << _BITS * at for at, one in enumerate(Role) if one in role)
@@ -276,16 +309,17 @@ def _plain(held: int) -> tuple[int, ...]:
     """Return the numbers, as of `_bits`, of events that are plainly in order. `held`: 0 for a peer without ledgers.
 
     The source has recorded such an event. In addition, one sender delivered it once, and the peer holds it or has no
-    ledgers; or the only delivery ended as expired, in the path, or refused; or it is pending at one sender; or no
-    sender had it for the peer, or only in an epoch in which cells do not count it. A node that was restored records its
-    events again in its new epoch, and holds again what it held: so an event may be recorded twice at its source and
-    held twice.
+    ledgers; or the only delivery ended as expired or refused or, if the peer has no ledgers to prove it, in the path;
+    or it is pending at one sender; or no sender had it for the peer, or only in an epoch in which cells do not count
+    it. A node that was restored records its events again in its new epoch, and holds again what it held: so an event
+    may be recorded twice at its source and held twice.
     """
     found = []
     for recorded in (1, 2):
         origin = _bits(Role.ORIGIN, recorded)
         arrived = (1, 2) if held else (0, 1, 2)
         found += [origin + _bits(Role.DUE | Role.SENT) + _bits(Role.HELD, times) for times in arrived]
-        found += [origin + _bits(Role.DUE | aside) for aside in (Role.EXPIRED, Role.IN_PATH, Role.REFUSED)]
+        asides = (Role.EXPIRED, Role.REFUSED) if held else (Role.EXPIRED, Role.IN_PATH, Role.REFUSED)
+        found += [origin + _bits(Role.DUE | aside) for aside in asides]
         found += [origin + _bits(Role.AHEAD), origin + _bits(Role.RESTORED), origin]
     return tuple(found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from eventd.audit.arrays.alterations import (
     LedgerRow,
@@ -18,17 +18,21 @@ from eventd.audit.arrays.alterations import (
     values_of,
 )
 from eventd.audit.arrays.columns import NEVER
-from eventd.audit.coverage.coverage import Coverage
+from eventd.audit.coverage.coverage import Coverage, RefusedRow
 from eventd.audit.coverage.receipt_links import LinkKey
 from eventd.audit.report.findings import (
+    EXPIRED_LATER,
     NO_ORIGIN,
     NO_ROW,
     NO_ROW_AT_PEER,
     NOT_EXPIRED,
     NOT_HELD,
+    NOT_IN_PATH,
+    NOT_REFUSED,
     NOT_SENT,
     OTHER_CONTENT,
     OTHER_DELIVERY,
+    OWN_IN_PATH,
     TO_SOURCE,
     TWO_SENDERS,
     Discrepancy,
@@ -63,8 +67,10 @@ class Trail(NamedTuple):
     those like `ahead` of a sender's new epoch that the cells leave out (the first was recorded at `restored_at`);
     `sent` acknowledged deliveries; `expired`, `in_path` and `refused` deliveries that ended so; `held` of the peer.
     `senders` counts the nodes that delivered it, `repeated` the deliveries of a sender after its first; `asked` the
-    deliveries by repairs, which an operator requests, and `again` what remains of `repeated` without these. `due_*` is
-    of the first sender that had to send it, and recorded it at `due_at`. `sent_node` is a node that delivered it,
+    deliveries by repairs, which an operator requests, and `again` what remains of `repeated` without these;
+    `own_in_path` those of `in_path` that are the source's. `due_*` is
+    of the first sender that had to send it, and recorded it at `due_at`. A sender first gave it up as expired at
+    `expired_at`, and last left it out because of its path at `in_path_at`. `sent_node` is a node that delivered it,
     `sent_at` the first attempt, `done_at` the last acknowledgement. The peer recorded it at `arrived_at` by a receipt,
     and at `held_at` by its own ledger. `due_row` is the first row of a sender that had it for the peer, `delivery_row`
     the last one of a delivery, `source_row` and `peer_row` the first rows of the source and of the peer.
@@ -100,6 +106,9 @@ class Trail(NamedTuple):
     restored_at: int
     asked: int
     again: int
+    own_in_path: int
+    expired_at: int
+    in_path_at: int
     due_row: LedgerRow | None
     delivery_row: LedgerRow | None
     source_row: LedgerRow | None
@@ -161,9 +170,11 @@ def _unrecorded(trail: Trail, coverage: Coverage) -> tuple[Discrepancy | None, i
         hole = coverage.hole_with(trail.source, trail.group, trail.seq)
         erased = hole is not None or would_hold
         return (_discrepancy(trail, Kind.ERASED, NO_ROW) if erased else None), 0
+    if not would_hold:
+        return None, 0  # its row may be in a part that is damaged, or be one that the node declared as lost
     if hole := coverage.hole_during(trail.source, trail.group, times):
         return _discrepancy(trail, Kind.ERASED, NO_ROW), hole.first
-    return (_discrepancy(trail, Kind.FORGED, NO_ORIGIN) if would_hold else None), 0
+    return _discrepancy(trail, Kind.FORGED, NO_ORIGIN), 0
 
 
 def _discrepancy(trail: Trail, kind: Kind, detail: str = "", *, seq: int | None = None) -> Discrepancy:
@@ -219,11 +230,9 @@ def _outcome(trail: Trail, coverage: Coverage, *, selected: bool) -> tuple[Deliv
     if trail.sent:
         outcome, detail = _outcome_at_peer(trail, coverage)
         return outcome if selected else DeliveryOutcome.FOREIGN, detail
-    if trail.expired and trail.due_row is not None and trail.due_row.expires_at == NEVER:
-        return DeliveryOutcome.DISPUTED if selected else DeliveryOutcome.FOREIGN, NOT_EXPIRED
-    for count, outcome in _ASIDE:
-        if getattr(trail, count):
-            return outcome if selected else DeliveryOutcome.FOREIGN, ""
+    if trail.expired or trail.in_path or trail.refused:
+        outcome, detail = _outcome_unsent(trail, coverage)
+        return outcome if selected else DeliveryOutcome.FOREIGN, detail
     if trail.ahead or trail.restored:
         return DeliveryOutcome.PENDING, ""
     if not trail.due:
@@ -236,6 +245,54 @@ def _outcome(trail: Trail, coverage: Coverage, *, selected: bool) -> tuple[Deliv
     if coverage.has_ledgers(trail.peer) and not _would_show(trail, coverage):
         return DeliveryOutcome.UNPROVEN, ""
     return DeliveryOutcome.MISSING, ""
+
+
+def _outcome_unsent(trail: Trail, coverage: Coverage) -> tuple[DeliveryOutcome, str]:
+    """Return how an event counts for which senders give a reason why they did not deliver it, and what refutes it.
+
+    The detail is that of a disagreement; empty if nothing refutes the reason.
+    """
+    if detail := _refuted(trail, coverage):
+        return DeliveryOutcome.DISPUTED, detail
+    if trail.refused:
+        return DeliveryOutcome.REFUSED, ""
+    return _outcome_in_path(trail, coverage) if trail.in_path else (DeliveryOutcome.EXPIRED, "")
+
+
+def _refuted(trail: Trail, coverage: Coverage) -> str:
+    """Return by what the senders' own ledgers and receipts refute that the event need not be delivered; or nothing."""
+    if trail.expired and trail.due_row is not None:
+        expires_at = trail.due_row.expires_at
+        if expires_at == NEVER:
+            return NOT_EXPIRED
+        # The clock of the sender may have been set back since it read the event.
+        if trail.expired_at < expires_at and trail.expired_at + coverage.margin < expires_at:
+            return EXPIRED_LATER
+    if trail.own_in_path and trail.source != trail.peer:
+        return OWN_IN_PATH
+    row = trail.delivery_row
+    if trail.refused and row is not None:
+        place = RefusedRow(NodeEpoch(row.node, row.epoch), trail.group, trail.peer, row.position)
+        return NOT_REFUSED if place in coverage.unanswered else ""
+    return ""
+
+
+def _outcome_in_path(trail: Trail, coverage: Coverage) -> tuple[DeliveryOutcome, str]:
+    """Return how an event counts that a sender did not deliver because it came through the peer.
+
+    Then the peer recorded it earlier.
+    """
+    if trail.held or trail.source == trail.peer or not coverage.has_ledgers(trail.peer):
+        return DeliveryOutcome.IN_PATH, ""
+    sender = trail.delivery_row.node if trail.delivery_row is not None else trail.due_node
+    _, last = coverage.peer_times(sender, trail.peer, (trail.in_path_at, trail.in_path_at))
+    times = (min(trail.slot * MINUTE, last), last)
+    if coverage.covers(trail.peer, Ledger.EVENTS, trail.slot, times):
+        in_hole = coverage.hole_during(trail.peer, trail.group, times) is not None
+        return (DeliveryOutcome.UNPROVEN, "") if in_hole else (DeliveryOutcome.DISPUTED, NOT_IN_PATH)
+    # Where the peer's ledger has not begun or has ended, the sender's claim counts.
+    damaged = coverage.is_damaged(trail.peer, Ledger.EVENTS, trail.slot, times)
+    return (DeliveryOutcome.UNPROVEN if damaged else DeliveryOutcome.IN_PATH), ""
 
 
 def _outcome_at_peer(trail: Trail, coverage: Coverage) -> tuple[DeliveryOutcome, str]:
@@ -278,13 +335,6 @@ def _is_hidden(trail: Trail, coverage: Coverage) -> bool:
     node = trail.sent_node or trail.source
     times = (trail.slot * MINUTE, max(trail.slot * MINUTE, trail.sent_at))
     return coverage.is_damaged(node, Ledger.EVENTS, trail.slot, times)
-
-
-_ASIDE: Final = (
-    ("refused", DeliveryOutcome.REFUSED),
-    ("in_path", DeliveryOutcome.IN_PATH),
-    ("expired", DeliveryOutcome.EXPIRED),
-)
 
 
 def _arrival(trail: Trail, coverage: Coverage) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from eventd.lake.storage import Storage, connect
 from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, generate
 from tests.support.local_spark import run_audit
-from tests.support.tampering import change_state, cut_ledger, segments_of
+from tests.support.tampering import change_state, cut_ledger, edit, segments_of
 
 HOUR = 3600 * SECOND
 BOOKS = FullSettings(nodes=3, events=600, span=2 * HOUR, segment_rows=100)
@@ -67,6 +67,20 @@ def test_events_that_the_node_has_answered_for_are_missed_at_the_end_of_the_ledg
     found = require_rolled_back(audit(lake), A)
     assert found.first == cut.segment.place.after + 1
     assert "its own answers to batches count at least 29 later events" in found.detail
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_loss_that_the_node_declared_earlier_excuses_no_later_event(lake: Storage, later: bool) -> None:
+    cut = cut_ledger(lake, A, Ledger.EVENTS)
+    place, times = cut.segment.place, cut.segment.manifest.times
+    assert times is not None
+    at = times[1] if later else times[0] - 600 * SECOND
+    lost = {"after": place.after, "upto": place.upto} if later else {"after": place.after - 2, "upto": place.after - 1}
+    known = {"group": "edge", "peer": "", "gap_epoch": place.epoch, "reason": "events_lost", "recorded_at": at}
+    edit(lake, A, Ledger.GAPS, lambda row: True, **known, **lost)
+    report = audit(lake)
+    assert [one.kind for one in report.findings] == ([] if later else [Kind.ROLLED_BACK])
+    assert report.totals.completeness is None
 
 
 def test_batches_that_senders_have_receipts_of_are_missed_at_the_end_of_the_ledger(lake: Storage) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.support.campaign.damage import Damage, Scene
 
 OWN = "SELECT id FROM before.events WHERE node = '{node}' AND source = '{node}' AND \"group\" = 'edge' ORDER BY seq"
@@ -105,6 +107,23 @@ def _delivered_called_expired(scene: Scene) -> None:
     scene.lake.change("deliveries", "c", lambda row: row["peer"] == "a" and row["id"] == name, expire)
 
 
+def _first_events_of_new_group(scene: Scene) -> None:
+    """Give the last events of a group the seqs from 1 on, as if it had been deleted and declared again; remove some."""
+    first = scene.ledgers.column("SELECT min(seq) FROM before.events WHERE node = 'c' AND id LIKE 'line-3-%'")[0]
+
+    def again(row: dict[str, object]) -> dict[str, object] | None:
+        seq = int(str(row["seq"])) - first + 1
+        return row | {"seq": seq} if seq > 2 else None
+
+    scene.lake.change("events", "c", lambda row: row["group"] == "line" and row["seq"] >= first, again)
+
+    def number(state: dict[str, Any]) -> None:
+        (line,) = (group for group in state["groups"] if group["group"] == "line")
+        line["last_seq"] -= first - 1
+
+    scene.lake.set_state("c", number)
+
+
 def _relayed_at_hub(scene: Scene) -> None:
     name = scene.pick("SELECT id FROM before.events WHERE node = 'b' AND \"group\" = 'line'")
     scene.lake.remove("events", "b", lambda row: row["id"] == name)
@@ -150,6 +169,13 @@ ABSENCE = (
         "its state, which promises rows from the beginning",
         _first_events,
         wanted=f"SELECT 'erased', node, id FROM ({GONE_EVENTS})",
+    ),
+    Damage(
+        "first-events-of-new-group-gone",
+        "the first rows of a group are removed that was deleted and declared again",
+        "the hole before its first seq, because the seqs begin at 1 again",
+        _first_events_of_new_group,
+        wanted="SELECT 'erased', node, id FROM before.events ANTI JOIN after.events USING (node, id)",
     ),
     Damage(
         "relayed-event-gone-at-hub",

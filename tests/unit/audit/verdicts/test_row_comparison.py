@@ -21,7 +21,7 @@ def test_an_event_that_is_said_to_have_expired_is_judged_if_it_has_no_expiry(
     expires_at: int | None, doubtful: int
 ) -> None:
     events = columns_of(Ledger.EVENTS, [event_row(1, expires_at=expires_at)])
-    expired = columns_of(Ledger.DELIVERIES, [delivery_row(1, outcome="expired")])
+    expired = columns_of(Ledger.DELIVERIES, [delivery_row(1, outcome="expired", done_at=40)])
     marks = [*mark_events(events, [TO_B], SLOTS), *mark_deliveries(expired)]
     assert trails(pa.concat_tables(marks), {"a", "b"}).num_rows == doubtful
 

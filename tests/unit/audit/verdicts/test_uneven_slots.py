@@ -38,7 +38,8 @@ def test_ledgers_that_agree_are_even_and_a_loss_a_repetition_or_an_exchange_make
 
 
 def test_a_slot_of_expired_events_is_even_without_an_event_at_the_peer() -> None:
-    assert uneven(EVENTS, [delivery_row(n, outcome="expired") for n in (1, 2, 3)], []) == 0
+    mortal = [event_row(n, expires_at=n) for n in (1, 2, 3)]
+    assert uneven(mortal, [delivery_row(n, outcome="expired", done_at=4) for n in (1, 2, 3)], []) == 0
 
 
 def test_a_slot_of_which_only_some_events_were_sent_is_uneven_because_sums_do_not_show_their_contents() -> None:

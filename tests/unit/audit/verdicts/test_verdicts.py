@@ -9,6 +9,8 @@ import pytest
 from eventd.audit.arrays.alterations import LedgerRow
 from eventd.audit.arrays.columns import NEVER
 from eventd.audit.coverage.coverage import BlindSpot, Coverage
+from eventd.audit.coverage.holes import Hole
+from eventd.audit.report.findings import Kind
 from eventd.audit.segments.plan import ClockOffset, LakePlan
 from eventd.audit.verdicts.verdicts import DeliveryOutcome, Trail, is_unseen, judge
 from eventd.lake.schema import Ledger
@@ -99,3 +101,12 @@ def test_a_delivery_is_unseen_if_the_peers_ledger_had_not_ended_and_does_not_hol
     changes: dict[str, Any], unseen: bool
 ) -> None:
     assert is_unseen(trail(**changes), coverage(b_events=BlindSpot())) is unseen
+
+
+def test_an_event_without_a_row_at_its_source_is_not_named_in_a_hole_beside_a_declared_loss() -> None:
+    forged = trail(origin=0, due=0, held=1, seq=0)
+    known = coverage()
+    known.holes = {("a", "g"): [Hole("a", "e", "g", 4, 5, 2, 0, 99, (0, 99))]}
+    assert [one.kind for one in judge(forged, known).discrepancies] == [Kind.ERASED]
+    known.blind_spots["a", Ledger.EVENTS].append(BlindSpot(times=(0, 99), why="lost"))
+    assert judge(forged, known).discrepancies == ()
