@@ -12,8 +12,8 @@ class FaultKey(NamedTuple):
     """One id of a finding, as it is recognized in another report; without an id, the range of the finding.
 
     The words of a finding do not count, because they may contain times. `fingerprints` are those of an altered event:
-    if it is altered once more, that is another fault. `rows`: of erased rows, how many the range lost; a hole that
-    grew is another fault, even if the same ids are known of it.
+    if it is altered once more, that is another fault. `rows`: of a range, the number of its events; a hole that grew is
+    another fault, even if the same ids are known of it, and so are events that are only counted if there are more.
     """
 
     kind: Kind
@@ -45,8 +45,7 @@ def parts_of(finding: Finding) -> list[FindingPart]:
     parts = [FindingPart(FaultKey(*head, one, fingerprints=fingerprints.get(one, ()))) for one in finding.ids]
     erased = finding.kind is Kind.ERASED and not finding.peer
     if erased or finding.events > len(finding.ids):
-        rows = finding.events if erased else 0
-        span = FaultKey(*head, "", finding.first, finding.last, rows, fingerprints.get("", ()))
+        span = FaultKey(*head, "", finding.first, finding.last, finding.events, fingerprints.get("", ()))
         parts.append(FindingPart(span, finding.events - len(finding.ids)))
     return parts
 

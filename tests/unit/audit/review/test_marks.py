@@ -7,7 +7,15 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from eventd.audit.report.findings import EventEvidence, Finding, Kind, corrupt_segment, epoch_change
+from eventd.audit.report.findings import (
+    DiscrepancyKey,
+    EventEvidence,
+    Finding,
+    Kind,
+    corrupt_segment,
+    epoch_change,
+    unnamed_findings,
+)
 from eventd.audit.report.report import Lake
 from eventd.audit.review.acknowledgements import Acknowledgement, Acknowledgements
 from eventd.audit.review.earlier import EarlierReport, ReadReport
@@ -73,6 +81,15 @@ def test_a_run_of_events_is_compared_id_by_id() -> None:
 def test_a_hole_that_grew_is_new() -> None:
     assert compared([replace(HOLE, last=13, count=4)], [HOLE]) == (4, 0, 3)
     assert compared([replace(HOLE, count=2)], [HOLE]) == (2, 0, 3), "of the same range, other rows are lost"
+
+
+def test_more_events_that_are_only_counted_are_new() -> None:
+    (many,) = unnamed_findings({DiscrepancyKey(Kind.ALTERED, "edge", "a", "b", "x"): 5_000})
+    assert compared([many], [many]) == (0, 5_000, 0)
+    assert compared([replace(many, count=50_000)], [many]) == (50_000, 0, 5_000)
+    assert mark_findings([many], None, known(many)).open == []
+    grown = replace(many, count=50_000)
+    assert mark_findings([grown], None, known(many)).open == [grown]
 
 
 def test_of_a_hole_that_grew_the_ids_are_known_and_the_other_rows_are_new() -> None:
