@@ -57,6 +57,7 @@ class Columns:
         self.rows = table.num_rows
         self._table = table.unify_dictionaries().combine_chunks()
         self._words: dict[str, Words] = {}
+        self._computed: dict[tuple[str, bytes], Numbers] = {}
 
     def has(self, name: str) -> bool:
         """Return whether the table has a column of this name."""
@@ -99,6 +100,12 @@ class Columns:
             column = column.cast(pa.int64()).fill_null(NEVER)
         found: Numbers = column.to_numpy(zero_copy_only=False)
         return found.astype(np.int64, copy=False)
+
+    def computed(self, name: str, key: bytes, compute: Callable[[], Numbers]) -> Numbers:
+        """Return numbers that are computed from the rows under a key, once for each `name` and `key`."""
+        if (name, key) not in self._computed:
+            self._computed[name, key] = compute()
+        return self._computed[name, key]
 
     def booleans(self, name: str) -> Mask:
         """Return a column of booleans."""

@@ -148,6 +148,10 @@ def ids_hash(table: Columns) -> Numbers:
 
 def outlines(table: Columns, key: bytes) -> Numbers:
     """Return a hash of what rows of `events` and of `deliveries` both have of an event."""
+    return table.computed("outlines", key, lambda: _outlines(table, key))
+
+
+def _outlines(table: Columns, key: bytes) -> Numbers:
     found = RowHash(key, table.rows)
     found.add_texts("id", table.texts("id"))
     kind = table.words("type")
@@ -159,6 +163,10 @@ def outlines(table: Columns, key: bytes) -> Numbers:
 
 def contents(table: Columns, outline: Numbers, key: bytes) -> Numbers:
     """Return a hash of what rows of `events` have of an event, also of what `outline` covers already."""
+    return table.computed("contents", key, lambda: _contents(table, outline, key))
+
+
+def _contents(table: Columns, outline: Numbers, key: bytes) -> Numbers:
     found = RowHash(key, table.rows)
     found.add_numbers("outline", outline)
     found.add_texts("subject", table.texts("subject"))

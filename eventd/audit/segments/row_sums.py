@@ -12,20 +12,21 @@ import msgspec
 import numpy as np
 
 from eventd.audit.arrays.columns import Columns, Numbers
-from eventd.audit.arrays.row_hash import RowHash
+from eventd.audit.arrays.row_hash import RowHash, contents, outlines
 from eventd.lake.schema import COLUMNS, ColumnType, Ledger
 
 SUMS: Final = 1
 """The version of the sums: to be raised whenever a row gets another hash. Sums of other versions are not compared."""
 
+_CONTENT: Final = ("id", "type", "event_at", "bytes", "fingerprint", "subject", "expires_at", "digest")
+"""The columns of `events` that `contents` covers."""
+_OUTLINE: Final = _CONTENT[:5]
+"""The columns of `deliveries` that `outlines` covers."""
 _SUMMED: Final[dict[Ledger, tuple[str, ...]]] = {
-    Ledger.EVENTS: (
-        *("position", "group", "seq", "id", "source", "type", "subject", "own", "event_at", "expires_at"),
-        *("recorded_at", "bytes", "fingerprint", "digest"),
-    ),
+    Ledger.EVENTS: ("position", "group", "seq", "source", "own", "recorded_at"),
     Ledger.DELIVERIES: (
-        *("number", "group", "peer", "id", "source", "type", "attempts", "outcome", "bytes", "event_at"),
-        *("recorded_at", "attempt_at", "done_at", "peer_recorded_at", "fingerprint"),
+        *("number", "group", "peer", "source", "attempts", "outcome", "recorded_at", "attempt_at", "done_at"),
+        "peer_recorded_at",
     ),
     Ledger.RECEIPTS: (
         *("number", "group", "peer", "batch_id", "after", "upto", "repair", "sent", "accepted", "duplicates"),
@@ -39,8 +40,10 @@ _SUMMED: Final[dict[Ledger, tuple[str, ...]]] = {
     Ledger.GAPS: ("number", "group", "peer", "gap_epoch", "after", "upto", "reason", "recorded_at"),
     Ledger.REFUSALS: ("number", "group", "peer", "reason", "count", "first_at", "last_at"),
 }
-"""The columns that are summed; first the one with the row's number. The digests of payloads and receipts are among
-them, and stand for their texts."""
+"""The columns that are summed besides; first the one with the row's number. Payloads and receipts are not summed: their
+digests stand for them.
+"""
+_COVERED: Final = {Ledger.EVENTS: _CONTENT, Ledger.DELIVERIES: _OUTLINE}
 
 
 class RangeSum(msgspec.Struct, frozen=True, array_like=True):
@@ -54,7 +57,7 @@ class RangeSum(msgspec.Struct, frozen=True, array_like=True):
 
 def summed_columns(book: Ledger) -> tuple[str, ...]:
     """Return the names of the columns of a ledger that are summed."""
-    return _SUMMED[book]
+    return (*_SUMMED[book], *_COVERED.get(book, ()))
 
 
 def range_sums(book: Ledger, table: Columns, ranges: Iterable[tuple[int, int]], key: bytes) -> list[RangeSum]:
@@ -73,6 +76,9 @@ def range_sums(book: Ledger, table: Columns, ranges: Iterable[tuple[int, int]], 
 def _hashes(book: Ledger, table: Columns, key: bytes) -> Numbers:
     """Return a hash of each row, of all summed columns."""
     made = RowHash(key, table.rows)
+    if book in _COVERED:  # the cells have computed these hashes already
+        outline = outlines(table, key)
+        made.add_numbers("event", contents(table, outline, key) if book is Ledger.EVENTS else outline)
     types = {column.name: column.type for column in COLUMNS[book]}
     for name in _SUMMED[book]:
         match types[name]:
@@ -81,8 +87,6 @@ def _hashes(book: Ledger, table: Columns, key: bytes) -> Numbers:
                 made.add_words(name, words.values, words.codes)
             case ColumnType.STRING:
                 made.add_texts(name, table.texts(name))
-            case ColumnType.DIGEST:
-                made.add_digests(name, table.texts(name))
             case ColumnType.BOOL:
                 made.add_numbers(name, table.booleans(name))
             case _:

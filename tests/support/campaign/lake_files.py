@@ -124,6 +124,20 @@ class LakeFiles:
         for folder in [*self.root.glob(f"landing/*/dt=*/node={node}-*"), *self.root.glob(f"nodes/{node}-*")]:
             shutil.rmtree(folder)
 
+    def archive(self, parts: list[SegmentFile]) -> None:
+        """Replace neighbouring segments of one ledger, oldest first, by one in the archive, and delete them."""
+        first, last = parts[0], parts[-1]
+        name = f"{first.data.stem.rpartition('-')[0]}-{last.data.stem.rpartition('-')[2]}.parquet"
+        whole = SegmentFile(self.root / "archive" / first.data.relative_to(self.root / "landing").with_name(name))
+        whole.data.parent.mkdir(parents=True)
+        shutil.copyfile(first.data, whole.data)
+        whole.manifest.write_text(
+            json.dumps(first.facts | {"upto": last.facts["upto"], "replaces": [part.name for part in parts]})
+        )
+        whole.write([row for part in parts for row in part.rows()])
+        for part in parts:
+            part.remove()
+
     def states(self, node: str) -> list[Path]:
         """Return the files with the states of a node, one for each epoch."""
         files = self.root.glob(f"nodes/{node}-*/*.json")

@@ -82,6 +82,19 @@ def _copied_folder(scene: Scene) -> None:
         shutil.copytree(folder, folder.with_name(folder.name.replace("a-ca978112", "z-12345678")))
 
 
+def _attempts_edited(scene: Scene) -> None:
+    segment = scene.lake.segments("deliveries", "a")[1]
+    first, *others = segment.rows()
+    segment.write([first | {"attempts": first["attempts"] + 1}, *others])
+
+
+def _archived_edited(scene: Scene) -> None:
+    """Edit a row, and archive all segments of its ledger as compaction does."""
+    parts = scene.lake.segments("deliveries", "a")
+    _attempts_edited(scene)
+    scene.lake.archive(parts)
+
+
 def _taken_back(scene: Scene) -> None:
     scene.lake.take_back("b", scene.federation.early)
 
@@ -241,6 +254,22 @@ SEGMENTS = (
         "what the earlier audit keeps in its folder",
         _all_taken_back,
         wanted="SELECT 'rolled_back', node, '*' FROM (VALUES ('a'), ('b'), ('c')) n(node)",
+        remembers=True,
+    ),
+    Damage(
+        "segment-rewritten-remembered",
+        "a column that nothing is compared with is edited in one row, after an audit that has read it",
+        "the digest of the segment, which the earlier audit keeps in its folder",
+        _attempts_edited,
+        unproven="was rewritten after an audit had read it",
+        remembers=True,
+    ),
+    Damage(
+        "archive-rewritten-remembered",
+        "the same while segments are archived, in the segment that replaces them",
+        "the sums of their rows, which the earlier audit keeps in its folder",
+        _archived_edited,
+        unproven="was rewritten after an audit had read it",
         remembers=True,
     ),
     Damage(

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from eventd.audit.arrays.columns import Columns
-from eventd.audit.segments.row_sums import RangeSum, range_sums, summed_columns
+from eventd.audit.segments.row_sums import SUMS, RangeSum, range_sums, summed_columns
 from eventd.lake.schema import COLUMNS, ColumnType, Ledger
 from tests.support.lakes import table
 
@@ -70,3 +70,18 @@ def test_no_rows_have_no_sum_and_another_key_has_another() -> None:
     (one,) = range_sums(Ledger.EVENTS, rows, [(0, 1)], KEY)
     (other,) = range_sums(Ledger.EVENTS, rows, [(0, 1)], bytes(16))
     assert one.total != other.total
+
+
+def test_the_sums_of_this_version_are_these() -> None:
+    """A history keeps them for later versions of the program: whoever changes one raises `SUMS`."""
+    rows = {book: table(book, [{}, {summed_columns(book)[0]: 2}]) for book in Ledger}
+    found = {book.value: range_sums(book, Columns(rows[book]), [(0, 9)], KEY)[0].total for book in Ledger}
+    assert SUMS == 1
+    assert found == {
+        "events": -7814424992758318094,
+        "deliveries": -638825258934474950,
+        "receipts": -7986904647108655052,
+        "inbound": -3572634795694980138,
+        "gaps": 7080673718038618182,
+        "refusals": -5369091740626040986,
+    }
