@@ -32,6 +32,10 @@ _UNCOMMITTED: Final = "_temporary"
 """The folder in which Spark writes before it commits."""
 
 
+class NoFileSystem(LakeUnusable):
+    """Spark has no file system for an address: the package of that store is missing."""
+
+
 class SparkStorage:
     """The files below an address, as `Storage`. Names that begin with `_` or `.` are hidden, as everywhere in Spark."""
 
@@ -127,9 +131,9 @@ class SparkStorage:
         except Exception as error:  # Spark's and Java's exceptions have no common base class
             reason = last_cause(str(error), self._at)
             if "No FileSystem for scheme" in str(error) or "ClassNotFoundException" in str(error):
-                raise LakeUnusable(
+                raise NoFileSystem(
                     f"Spark has no file system for {self.url}: {reason}",
-                    hint="give Spark the package of that store (hadoop-aws for s3a), or use --storage fsspec",
+                    hint="give Spark the package of that store, such as hadoop-aws for s3a, or use --storage fsspec",
                 ) from None
             raise LakeUnavailable(f"cannot {what} in the lake at {self.url}: {reason}") from None
 

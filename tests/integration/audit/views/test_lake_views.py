@@ -166,8 +166,10 @@ def test_an_address_is_listed_and_read_by_spark_alone(
 
 
 def test_an_address_that_spark_cannot_read_is_reported(session: SparkSession) -> None:
-    with pytest.raises(LakeUnusable, match="memory://views/lake"):
+    with pytest.raises(LakeUnusable, match="memory://views/lake") as refused:
         register_views(session, "memory://views/lake")
+    assert "spark.jars.packages" in refused.value.hint
+    assert "--storage" not in refused.value.hint, "neither `audit sql` nor this function has this option"
 
 
 # --- plain Parquet, as the page shows it ----------------------------------------------------------------------------
