@@ -18,7 +18,10 @@ class ShowLake(Params):
 
 
 async def show_lake(services: Services, _params: ShowLake) -> dict[str, Any]:
-    return await services.database.read(read_shipping)
+    """Return what `read_shipping` does, and whether the running node has a lake (`configured`; None: none runs)."""
+    settings = services.settings
+    configured = None if settings is None else bool(settings.lake) and settings.group is None
+    return {"configured": configured, **await services.database.read(read_shipping)}
 
 
 def read_shipping(conn: Connection) -> dict[str, Any]:

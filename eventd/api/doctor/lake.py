@@ -6,7 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from eventd.api.doctor.report import Check, CheckStatus
+from eventd.text.plural import counted
 
+_SLOW_REMEDY = (
+    "wait a minute; on a machine that is always busy, give the shipping process CPU time with EVENTD_LAKE_NICE=10"
+)
 _REMEDY = "fix the reported problem; nothing is lost meanwhile unless retention evicts ledger rows"
 
 
@@ -17,6 +21,10 @@ def check_shipping(tables: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
     held = [table for table in tables if table["state"] != "running"]
     if not held:
         waiting = sum(table["waiting"] for table in tables)
+        if waiting and not any(table["lastSuccessAt"] for table in tables):
+            detail = f"{counted(waiting, 'row')} waiting, and none shipped yet: the shipping process has not reported"
+            yield Check("lake shipping", CheckStatus.WARN, "lake-not-begun", detail, _SLOW_REMEDY)
+            return
         detail = "all rows are in the lake" if not waiting else "rows are being shipped to the lake"
         yield Check("lake shipping", CheckStatus.PASS, "lake-shipping", detail)
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -92,8 +92,25 @@ async def status(session: Session) -> None:
     """Show how far each table of the node's delivery ledger is shipped to the lake, and what blocks it."""
     answer = await session.call("lake.status")
     session.out.rows(STATUS, answer["books"], name=lambda row: f"{row['node']}/{row['book']}")
-    if not answer["books"] and session.out.is_table:
-        note("note: nothing is shipped: run the node with EVENTD_LAKE and at least one group")
+    if session.out.is_table and (remark := nothing_shipped(answer)):
+        note(f"note: {remark}")
+
+
+def nothing_shipped(answer: Mapping[str, Any]) -> str:
+    """Return why the node has shipped nothing, and what to do; empty if it has, or if no row waits."""
+    tables = answer["books"]
+    if tables and (
+        any(table["lastSuccessAt"] for table in tables)
+        or any(table["state"] != "running" for table in tables)
+        or not any(table["waiting"] for table in tables)
+    ):
+        return ""
+    if tables or answer.get("configured"):  # absent in the answer of an older node
+        return (
+            "nothing is shipped yet: the shipping process of the node has not reported. It needs at least one group;"
+            " on a machine that is always busy, set EVENTD_LAKE_NICE=10"
+        )
+    return "nothing is shipped: run the node with EVENTD_LAKE and at least one group"
 
 
 @offline(*SHOW)

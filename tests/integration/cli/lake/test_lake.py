@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from eventd.cli.lake.lake import nothing_shipped
 from eventd.egress.lake.sink import enrol
 from eventd.lake.compaction import DAY
 from eventd.lake.layout import day_of
 from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
-from eventd.log.cursors.cursors import LinkState, Postponement, postpone
+from eventd.log.cursors.cursors import LinkState, Postponement, Step, apply_step, postpone
 from eventd.runtime.clock import SECOND, SystemClock
 from eventd.store.engine.database import Connection, Database
 from tests.integration.cli.conftest import Control
@@ -86,6 +87,26 @@ def test_doctor_is_content_with_what_is_shipped(routerctl: Control, written: Dat
     found = routerctl("doctor", "-o", "json").json["checks"]
     (check,) = [one for one in found if one["name"] == "lake shipping"]
     assert (check["code"], check["status"], check["detail"]) == ("lake-shipping", "pass", "all rows are in the lake")
+
+
+def test_rows_of_which_none_was_ever_shipped_are_a_warning(routerctl: Control, written: Database) -> None:
+    """The shipping process uses idle time only: on a busy machine its first step may take long."""
+    written.write_now(enrol, ["onprem"], "", SystemClock().now())
+    assert "note:" not in routerctl("lake", "status").err, "no row waits"
+    routerctl("fed", "event", "emit", "--type", "t", "--id", "e1")
+    assert "EVENTD_LAKE_NICE" in routerctl("lake", "status").err
+    (check,) = [one for one in routerctl("doctor", "-o", "json").json["checks"] if one["name"] == "lake shipping"]
+    assert (check["code"], check["status"]) == ("lake-not-begun", "warn")
+    assert "none shipped yet" in check["detail"]
+    step = Step("segments/onprem/events", 0, 1, 1, SystemClock().now())
+    written.write_now(apply_step, step)
+    assert "note:" not in routerctl("lake", "status").err
+
+
+@pytest.mark.parametrize(("configured", "advice"), [(True, "EVENTD_LAKE_NICE"), (False, "EVENTD_LAKE and")])
+def test_a_node_with_a_lake_is_not_told_to_set_one(configured: bool, advice: str) -> None:
+    """Its ledgers are known only when the shipping process has reported for the first time."""
+    assert advice in nothing_shipped({"configured": configured, "lake": "", "books": []})
 
 
 @pytest.fixture
