@@ -6,7 +6,7 @@ import os
 import random
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from tests.support.fresh import SharedDatabase, template
 from tests.support.leaks import no_leaks, no_task_survives, open_files
 from tests.support.postgres import PostgresServer, server_or_skip
 from tests.support.processes import Processes
+from tests.support.shares import in_shares
 from tests.support.skips import mark_needs, pytest_make_collect_report, pytest_runtest_makereport
 from tests.support.source import ROOT
 from tests.support.spark import session_or_skip
@@ -74,17 +75,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.write_line(f'the same inputs and order again: ARGS="{" ".join(told)}"')
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run slow tests first in the share of each process, so that none waits at the end for another's long test."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """Mark the tests before `-m` selects, and order those that are left for the processes of pytest-xdist."""
     mark_needs(items)
     for item in items:
         if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
             _seed(item.function, config)
-    shares = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))  # xdist divides the list into this many parts
+    yield
     slow = [item for item in items if "acceptance" in item.path.parts]
-    rest = [item for item in items if "acceptance" not in item.path.parts]
-    size = -(-len(rest) // shares)
-    items[:] = [item for n in range(shares) for item in (*slow[n::shares], *rest[n * size : (n + 1) * size])]
+    others = [item for item in items if "acceptance" not in item.path.parts]
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    items[:] = in_shares(slow, others, processes, file=lambda item: item.path)
 
 
 @pytest.fixture(scope="session")
