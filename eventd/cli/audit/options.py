@@ -84,7 +84,7 @@ TimeZoneOption = Annotated[
 ]
 SignOption = Annotated[
     Path | None,
-    typer.Option("--sign", metavar="KEY", help="Sign the report with the Ed25519 private key in this file."),
+    typer.Option("--sign", metavar="KEY", help="Sign the report with the Ed25519 private key in this PEM file."),
 ]
 MasterOption = Annotated[
     str, typer.Option("--master", metavar="MASTER", help="Spark master (default: all cores of this machine).")

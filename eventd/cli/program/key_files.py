@@ -32,7 +32,7 @@ def read_private_key(file: Path, *, hint: str) -> Ed25519PrivateKey:
 
 
 def read_signing_key(file: Path) -> Key:
-    """Return the private key in a file as a key that signs; its id is the pin of its public part.
+    """Return the private key in a file, PEM only, as a key that signs; its id is the pin of its public part.
 
     Notes on stderr if every user may read or change the file. Raises `SecretUnreadable`.
     """
@@ -42,7 +42,12 @@ def read_signing_key(file: Path) -> Key:
 
     # Read once: if the file is replaced meanwhile, the pin is still that of the key that signs.
     content, mode = _read(file)
-    private = _private_key(file, content, "create one with openssl genpkey -algorithm ed25519")
+    hint = "create one with openssl genpkey -algorithm ed25519"
+    if not _PEM.search(
+        content
+    ):  # 32 bytes in base64 may be the secret of a group, with which each of its nodes could sign
+        raise _no_private_key(file, hint)
+    private = _private_key(file, content, hint)
     if rights := rights_of_others(mode):
         note(f"note: every user of this machine may {rights} {file}: chmod o= {file}")
     return Key.ed25519(pin(private.public_key()), private=content, owner=ANY)
@@ -85,7 +90,11 @@ def _private_key(file: Path, content: bytes, hint: str) -> Ed25519PrivateKey:
     try:
         return read_private(file.name, content)
     except BadKey:
-        raise SecretUnreadable(f"{file} does not hold an unencrypted Ed25519 private key as PEM", hint=hint) from None
+        raise _no_private_key(file, hint) from None
+
+
+def _no_private_key(file: Path, hint: str) -> SecretUnreadable:
+    return SecretUnreadable(f"{file} does not hold an unencrypted Ed25519 private key as PEM", hint=hint)
 
 
 def _read(file: Path) -> RegularFile:

@@ -18,7 +18,7 @@ from eventd.audit.review import earlier
 from eventd.audit.review.verification import verify_report
 from eventd.cli.program import key_files
 from eventd.cli.program.key_files import read_public_keys, read_signing_key
-from eventd.errors import CheckFailed
+from eventd.errors import CheckFailed, SecretUnreadable
 from eventd.lake.storage import Storage, connect
 from eventd.runtime.clock import SECOND
 from eventd.runtime.regular_files import RegularFile, read_regular
@@ -199,6 +199,13 @@ def test_a_signing_key_that_is_replaced_while_it_is_read_keeps_its_own_pin(
     signing = read_signing_key(key)
     assert signing.public is not None
     assert signing.id == pin(signing.public)
+
+
+def test_the_secret_that_the_nodes_of_a_group_share_is_no_key_of_an_auditor(tmp_path: Path) -> None:
+    shared = tmp_path / "group.key"
+    shared.write_bytes(base64.b64encode(bytes(range(32))) + b"\n")
+    with pytest.raises(SecretUnreadable, match="does not hold an unencrypted Ed25519 private key as PEM"):
+        read_signing_key(shared)
 
 
 def test_coreutils_and_openssl_verify_it(folder: Path, tmp_path: Path) -> None:
