@@ -51,9 +51,18 @@ def entry_parts(entry: EventEvidence) -> list[tuple[str, str]]:
         ("batch", entry.batch),
         ("receipt", entry.receipt_digest),
         ("key", entry.key_id),
-        ("fingerprints", " ≠ ".join(entry.fingerprints)),
+        _fingerprints(entry.fingerprints),
     )
     return [(name, text) for name, text in parts if text]
+
+
+def _fingerprints(both: Sequence[str]) -> tuple[str, str]:
+    """Return the fingerprints at the source and at the peer as a part of an entry; an empty one is unknown."""
+    if len({*both}) < 2:
+        return "fingerprint", "".join(both[:1])
+    if all(both):
+        return "fingerprints", " ≠ ".join(both)
+    return f"fingerprint known at the {'source' if both[0] else 'peer'} only", "".join(both)
 
 
 def _kind(kind: Kind, every: Iterable[Finding], share: int) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from eventd.audit.report.summary import summary
-from tests.support.audit_cases import MADE, event_id
+from tests.support.audit_cases import MADE
+from tests.support.audit_reports import event_id
 
 
 def shown(name: str, *, width: int = 80) -> str:

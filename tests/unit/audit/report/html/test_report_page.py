@@ -17,12 +17,14 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
-from eventd.audit.report.findings import Finding, Kind
+from eventd.audit.report.findings import EventEvidence, Finding, Kind
 from eventd.audit.report.html import render
+from eventd.audit.report.html.findings import entry_parts
 from eventd.audit.report.html.page import POLICY
 from eventd.audit.report.report import to_json
 from eventd.text.invisible import UNSEEN
-from tests.support.audit_cases import HOSTILE, MADE, event_id, hostile
+from tests.support.audit_cases import HOSTILE, MADE, hostile
+from tests.support.audit_reports import event_id
 
 
 @cache
@@ -308,6 +310,17 @@ def test_a_finding_shows_the_rows_that_it_rests_on() -> None:
         "key right.2026-11 , fingerprints 00000000000000aa ≠ 00000000000000bb",
     )
     assert all(part in told for part in parts)
+
+
+def test_fingerprints_are_unequal_only_if_two_known_ones_are() -> None:
+    def shown(*both: str) -> list[tuple[str, str]]:
+        return entry_parts(EventEvidence(id="e", fingerprints=both))
+
+    assert shown("aa", "aa") == shown("aa") == [("fingerprint", "aa")]
+    assert shown("aa", "") == [("fingerprint known at the source only", "aa")]
+    assert shown("", "bb") == [("fingerprint known at the peer only", "bb")]
+    assert shown("aa", "bb") == [("fingerprints", "aa ≠ bb")]
+    assert shown("", "") == shown() == []
 
 
 def test_what_an_operator_asked_for_is_a_notice_and_no_finding() -> None:
