@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SILENCE = Duration.read("15m")
 MEMORY = Size.read("2GiB")
+LEAST_MEMORY = Size.read("512MiB")
+"""Spark refuses to start with a heap below 450 MiB, of which Java's collector takes a part."""
 
 FailOption = Annotated[
     list[str] | None,
@@ -91,7 +93,12 @@ MasterOption = Annotated[
 ]
 MemoryOption = Annotated[
     Size,
-    typer.Option("--memory", metavar="SIZE", min=MIB, help="Memory that Spark may take on this machine, such as 2GiB."),
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        min=LEAST_MEMORY,
+        help="Memory that Spark may take on this machine, such as 2GiB; at least 512MiB.",
+    ),
 ]
 StorageOption = Annotated[
     Literal["auto", "fsspec", "spark"],

@@ -228,6 +228,11 @@ def test_a_time_zone_that_does_not_exist_is_refused_before_the_audit_begins(unst
     assert "write a name such as Europe/Berlin" in told
 
 
+def test_memory_with_which_spark_does_not_start_is_refused(unstarted: Audit, lakes: Path) -> None:
+    told = unstarted.refuses(lakes / "sound", "--memory", "511MiB", code=2)
+    assert "invalid value for '--memory': must be at least 512MiB, not '511MiB'" in told
+
+
 def test_the_page_and_the_summary_have_the_time_zone_and_report_json_has_utc(audit: Audit, lakes: Path) -> None:
     shown = audit.ends(lakes / "sound", "--time-zone", "Asia/Tokyo", code=0).out
     report = json.loads((audit.out / "report.json").read_text())
