@@ -127,14 +127,14 @@ class FileInMemory:
         return self._data
 
 
-def connect(url: str) -> Storage:
-    """Return the storage for a path or an fsspec address, without contacting it.
+def connect(url: str, noun: str = "lake") -> Storage:
+    """Return the storage for a path or an fsspec address, without contacting it; `noun` is what messages call it.
 
     Raises MissingExtra, and LakeUnusable for an unsupported address.
     """
     if url.startswith("file://"):
-        return _Folder(Path(url.removeprefix("file://")))
-    return _Remote(url) if "://" in url else _Folder(Path(url).expanduser().absolute())
+        return _Folder(Path(url.removeprefix("file://")), noun)
+    return _Remote(url, noun) if "://" in url else _Folder(Path(url).expanduser().absolute(), noun)
 
 
 def open_lake(storage: Storage) -> manifest.LakeHead:
@@ -170,8 +170,9 @@ def make_lake(storage: Storage, now: int, chance: Chance) -> manifest.LakeHead:
 class _Folder:
     """A local folder."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, noun: str) -> None:
         self._root = root
+        self._noun = noun
         self.url = str(root)
 
     def list(self, folder: str) -> list[StoredFile]:
@@ -201,7 +202,7 @@ class _Folder:
             try:
                 return (self._root / path).read_bytes()
             except (FileNotFoundError, NotADirectoryError):
-                raise NotFound(f"{path} is not in the lake at {self.url}") from None
+                raise NotFound(f"{path} is not in the {self._noun} at {self.url}") from None
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
         found = {}
@@ -246,14 +247,15 @@ class _Folder:
         return str(self._root / path)
 
     def _trouble(self, what: str) -> contextlib.AbstractContextManager[None]:
-        return _local_trouble(what, self.url)
+        return _local_trouble(f"{what} in the {self._noun}", self.url)
 
 
 class _Remote:
     """A store behind fsspec, whose put is atomic, as in object stores."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, noun: str) -> None:
         package = fsspec()
+        self._noun = noun
         self.url = shown(url)
         self._at = url.rstrip("/")
         try:
@@ -261,7 +263,7 @@ class _Remote:
                 package.get_filesystem_class(protocol)
         except (ImportError, ValueError) as error:
             raise LakeUnusable(
-                f"no installed package can access the lake at {self.url}: {_reason(error, url)}",
+                f"no installed package can access the {noun} at {self.url}: {_reason(error, url)}",
                 hint="check the address, or install the fsspec package of that store, such as s3fs, gcsfs or adlfs",
             ) from None
 
@@ -296,7 +298,7 @@ class _Remote:
             try:
                 return bytes(self._fs.cat_file(self._path(path)))
             except FileNotFoundError:
-                raise NotFound(f"{path} is not in the lake at {self.url}") from None
+                raise NotFound(f"{path} is not in the {self._noun} at {self.url}") from None
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
         with self._trouble("read files"):  # concurrently: a store answers many requests in the time of one
@@ -317,7 +319,10 @@ class _Remote:
 
     @contextlib.contextmanager
     def create(self, path: str) -> Iterator[FileDraft]:
-        with _local_trouble(f"write {path}", self.url), tempfile.NamedTemporaryFile(suffix=TEMPORARY) as file:
+        with (
+            _local_trouble(f"write {path} in the {self._noun}", self.url),
+            tempfile.NamedTemporaryFile(suffix=TEMPORARY) as file,
+        ):
             yield FileDraft(file)
             file.flush()
             with self._trouble(f"write {path}"):
@@ -349,7 +354,8 @@ class _Remote:
         except (NotFound, LakeUnavailable):
             raise
         except Exception as error:  # each store has errors of its own
-            raise LakeUnavailable(f"cannot {what} in the lake at {self.url}: {_reason(error, self._at)}") from None
+            reason = _reason(error, self._at)
+            raise LakeUnavailable(f"cannot {what} in the {self._noun} at {self.url}: {reason}") from None
 
 
 @contextlib.contextmanager
@@ -357,7 +363,7 @@ def _local_trouble(what: str, url: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise LakeUnavailable(f"cannot {what} in the lake at {url}: {error.strerror or error}") from None
+        raise LakeUnavailable(f"cannot {what} at {url}: {error.strerror or error}") from None
 
 
 def _reason(error: Exception, url: str) -> str:

@@ -32,7 +32,10 @@ def hold_output(out: Storage) -> Iterator[None]:
         Path(place).parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise LakeUnavailable(f"cannot write in {out.url}: {error.strerror or error}") from None
+        reason = error.strerror or error
+        raise LakeUnavailable(
+            f"cannot write in the output folder at {out.url}: {reason}", hint="choose another --out"
+        ) from None
     with open(fd, "r+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -86,7 +86,8 @@ class AuditRequest:
         master = expected_master(self.master) if spark is None else master_of(spark)
         remote = is_server(self.master) if spark is None else is_remote(spark)
         lake = Location(self.lake, self.access.is_by_spark(self.lake, master))
-        return Places(lake, Location(self.out, self.access.writes_by_spark(self.out, master, remote=remote)))
+        by_spark = self.access.writes_by_spark(self.out, master, remote=remote)
+        return Places(lake, Location(self.out, by_spark, "output folder"))
 
     @property
     def addresses(self) -> tuple[str, ...]:

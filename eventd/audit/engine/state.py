@@ -21,7 +21,7 @@ from eventd.audit.segments.plan import ClockOffsets
 from eventd.audit.segments.row_sums import RangeSum
 from eventd.audit.segments.segment_jobs import SegmentJob, TaskResult
 from eventd.audit.segments.seq_runs import SeqRun
-from eventd.errors import Conflict, NotFound
+from eventd.errors import Conflict, LakeUnavailable, NotFound
 from eventd.lake.manifest import LakeHead
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, Written
@@ -164,10 +164,13 @@ def prepare_output(out: Storage, lake: LakeHead, *, full: bool) -> None:
     cannot be read or written.
     """
     try:
-        out.read(INDEX)
-    except NotFound:
-        out.put(INDEX, msgspec.msgpack.encode(State(lake=lake.id)))
-        return
+        try:
+            out.read(INDEX)
+        except NotFound:
+            out.put(INDEX, msgspec.msgpack.encode(State(lake=lake.id)))
+            return
+    except LakeUnavailable as error:
+        raise LakeUnavailable(error.message, hint="choose another --out") from None
     if not full:
         open_state(out, lake)
 

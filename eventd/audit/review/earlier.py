@@ -17,6 +17,7 @@ from eventd.errors import Invalid, NotFound
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.storage import Storage, connect
 
+_NOUN = "report"
 _HINT = "name the report.json of an audit, or its folder"
 _COLUMNS = ("kind", "group", "source", "peer", "first", "last", "id", "detail")
 
@@ -50,9 +51,9 @@ class EarlierReport(NamedTuple):
 def find_report(where: str) -> ReportPlace:
     """Return the place of a report, given the path or address of its folder or of its report.json."""
     if where.rpartition("/")[2] != REPORT:
-        return ReportPlace(connect(where), whole=True)
+        return ReportPlace(connect(where, _NOUN), whole=True)
     parent = where.removesuffix(REPORT)
-    return ReportPlace(connect(parent.rstrip("/") or ("/" if parent else ".")), whole=False)
+    return ReportPlace(connect(parent.rstrip("/") or ("/" if parent else "."), _NOUN), whole=False)
 
 
 def read_text(folder: Storage) -> bytes:

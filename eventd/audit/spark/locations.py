@@ -25,13 +25,14 @@ _GLOB: Final = re.compile(r"[*?\[\]{}\\]")
 
 @dataclass(frozen=True)
 class Location:
-    """A path or an address, and whether Spark reads and writes there.
+    """A path or an address, whether Spark reads and writes there, and what messages call it.
 
     `url` may hold a secret: only `address` is for messages, and no repr shows it.
     """
 
     url: str = field(repr=False)
     by_spark: bool = False
+    noun: str = "lake"
 
     def open(self, spark: SparkSession | None = None) -> Storage:
         """Return the storage, for this process; `spark` is needed if Spark reads and writes there.
@@ -39,10 +40,10 @@ class Location:
         Raises MissingExtra, LakeUnusable for an address without a file system, and Invalid like `spark_url`.
         """
         if not self.by_spark:
-            return connect(self.url)
+            return connect(self.url, self.noun)
         if spark is None:
             raise ValueError("a location that Spark reads cannot be opened without Spark")
-        return SparkStorage(spark, self.spark_url)
+        return SparkStorage(spark, self.spark_url, self.noun)
 
     @property
     def address(self) -> str:

@@ -39,8 +39,9 @@ class NoFileSystem(LakeUnusable):
 class SparkStorage:
     """The files below an address, as `Storage`. Names that begin with `_` or `.` are hidden, as everywhere in Spark."""
 
-    def __init__(self, spark: SparkSession, url: str) -> None:
+    def __init__(self, spark: SparkSession, url: str, noun: str = "lake") -> None:
         self._spark = spark
+        self._noun = noun
         self._at = url
         self._folder = urlsplit(url).path
         self.url = shown(url)
@@ -64,7 +65,7 @@ class SparkStorage:
     def read(self, path: str) -> bytes:
         found = self.read_many([path])
         if path not in found:
-            raise NotFound(f"{path} is not in the lake at {self.url}")
+            raise NotFound(f"{path} is not in the {self._noun} at {self.url}")
         return found[path]
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
@@ -110,7 +111,7 @@ class SparkStorage:
             return reader.load([self.locate(path) for path in paths]).select("path", column).collect()
         except AnalysisException as error:  # when the frame is made, or with Spark Connect when it is collected
             if error.getCondition() == "PATH_NOT_FOUND":
-                raise NotFound(f"a file is missing in the lake at {self.url}") from None
+                raise NotFound(f"a file is missing in the {self._noun} at {self.url}") from None
             raise
 
     def _contents(self, paths: Sequence[str]) -> dict[str, bytes]:
@@ -135,7 +136,7 @@ class SparkStorage:
                     f"Spark has no file system for {self.url}: {reason}",
                     hint="give Spark the package of that store, such as hadoop-aws for s3a, or use --storage fsspec",
                 ) from None
-            raise LakeUnavailable(f"cannot {what} in the lake at {self.url}: {reason}") from None
+            raise LakeUnavailable(f"cannot {what} in the {self._noun} at {self.url}: {reason}") from None
 
 
 class _JavaFiles:

@@ -310,8 +310,8 @@ def test_a_place_that_cannot_be_written_is_named(unstarted: Audit, lakes: Path, 
     (tmp_path / "file").write_text("no folder")
     unstarted.out = tmp_path / place
     told = unstarted.refuses(lakes / "sound")
-    assert str(tmp_path / place) in told
-    assert "in Spark" not in told
+    assert f"in the output folder at {tmp_path / place}: " in told
+    assert told.endswith(" (choose another --out)")
 
 
 def test_the_report_of_one_lake_is_not_mixed_with_that_of_another(

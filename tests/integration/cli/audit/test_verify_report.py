@@ -186,7 +186,7 @@ def test_a_report_that_is_replaced_while_it_is_verified_is_not_returned(
     genuine = (folder / "report.json").read_bytes()
     (folder / "report.json").write_bytes(genuine.replace(b'"incomplete"', b'"complete"', 1))
     replaced = ReplacedMeanwhile(connect(str(folder)), "report.json", genuine)
-    monkeypatch.setattr(earlier, "connect", lambda _: replaced)
+    monkeypatch.setattr(earlier, "connect", lambda *_: replaced)
     with pytest.raises(CheckFailed, match=r"report\.json is not the one that was signed"):
         verify_report(str(folder), read_public_keys([tmp_path / "auditor.pub"]))
 
