@@ -27,12 +27,14 @@ class Kind(StrEnum):
 
     MISSING = "missing"  # due at the peer, which does not hold it; no ledger records a delivery
     ERASED = "erased"  # a node recorded the row, and no segment holds it
-    ALTERED = "altered"  # one id with two contents, or a row that is not what its digest says
+    # one id with two contents, a row that is not what its digest says, or deliveries under the number of another batch
+    ALTERED = "altered"
     DUPLICATE = "duplicate"  # delivered more than once by one sender to one peer
     # held by the peer but never recorded by its source; or a receipt that the peer never gave, or that was edited
     FORGED = "forged"
     LOOP = "loop"  # delivered to its own source, or to one peer by two senders
-    # the ledger of one side has the delivery, the other's does not; two receipts of a batch; or a false expiry
+    # the ledger of one side has the delivery, the other's does not; two receipts of a batch, or one that counts fewer
+    # events than the sender has deliveries; or a reason for not sending an event that other rows contradict
     DISAGREEMENT = "disagreement"
     CORRUPT = "corrupt"  # a corrupt segment
     ROLLED_BACK = "rolled_back"  # the ledgers of a node end before a place that they had reached already

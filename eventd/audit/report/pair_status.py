@@ -26,18 +26,23 @@ MEANINGS: dict[Kind, tuple[str, str]] = {
         "Erased rows",
         "A node recorded them, and no segment holds them: removed before they were shipped, or from the lake.",
     ),
-    Kind.ALTERED: ("Altered events", "One id with two contents, or a row that is not what its digest says."),
+    Kind.ALTERED: (
+        "Altered events",
+        "One id with two contents, a row that is not what its digest says, or deliveries that name another batch or "
+        "receipt than the receipt under their number.",
+    ),
     Kind.DUPLICATE: ("Delivered twice", "Delivered more than once by one sender to one peer."),
     Kind.FORGED: (
         "Without an origin",
-        "Held by the peer though its source never recorded it, or with a receipt that the peer never gave, or that is "
-        "not what its digest, its row or its signature says.",
+        "Held by the peer though its source never recorded it, or with a receipt that the peer never gave, that is "
+        "there twice, or that is not what its digest, its row or its signature says.",
     ),
     Kind.LOOP: ("In a loop", "Delivered to its own source, or to one peer by two senders."),
     Kind.DISAGREEMENT: (
         "Ledgers that disagree",
-        "The ledger of one side has the delivery, the other's does not; the two have different receipts of a batch; or "
-        "other rows contradict the reason why the sender did not send an event.",
+        "The ledger of one side has the delivery, the other's does not; the two have different receipts of a batch; a "
+        "receipt counts fewer events than the sender has deliveries; or other rows contradict the reason why the sender "
+        "did not send an event.",
     ),
     Kind.CORRUPT: ("Corrupt segments", "The events in them are unproven, and never count as complete."),
     Kind.ROLLED_BACK: (
