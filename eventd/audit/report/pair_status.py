@@ -41,8 +41,8 @@ MEANINGS: dict[Kind, tuple[str, str]] = {
     Kind.DISAGREEMENT: (
         "Ledgers that disagree",
         "The ledger of one side has the delivery, the other's does not; the two have different receipts of a batch; a "
-        "receipt counts fewer events than the sender has deliveries; or other rows contradict the reason why the sender "
-        "did not send an event.",
+        "receipt counts fewer events than the sender has deliveries; or other rows contradict the reason why the "
+        "sender did not send an event.",
     ),
     Kind.CORRUPT: ("Corrupt segments", "The events in them are unproven, and never count as complete."),
     Kind.ROLLED_BACK: (
