@@ -18,6 +18,14 @@ def read_moment(name: str, text: str, now: int) -> int | None:
     if not text:
         return None
     try:
+        return parse_moment(text, now)
+    except Invalid as error:
+        raise Invalid(f"{name}: {error.message}", hint=error.hint) from None
+
+
+def parse_moment(text: str, now: int) -> int:
+    """Return a time like `read_moment`. Raises `Invalid`, whose message does not name an option or field."""
+    try:
         return now - abs(parse_duration(text))
     except BadDuration:
         pass
@@ -25,7 +33,7 @@ def read_moment(name: str, text: str, now: int) -> int | None:
         return micros(parse_time(text))
     except BadEvent:
         hint = "write a time such as 2026-05-30T10:13:20Z, or an age such as 15m"
-        raise Invalid(f"{name}: {quoted(text)} is not a time", hint=hint) from None
+        raise Invalid(f"{quoted(text)} is not a time", hint=hint) from None
 
 
 def read_span(

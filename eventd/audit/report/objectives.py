@@ -139,4 +139,4 @@ def _condition(text: str) -> Condition:
     if share is not None and float(share[1]) <= 100:
         return Condition(text, share=float(share[1]))
     known = ", ".join([*Kind, *_WORDS])
-    raise Invalid(f"--fail-on {text!r} is not a condition", hint=f"write one of {known}, or completeness<99.99")
+    raise Invalid(f"{text!r} is not a condition", hint=f"write one of {known}, or completeness<99.99")

@@ -25,7 +25,7 @@ def read_zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # an unknown name, one that is not a path within the data, or a folder
         raise Invalid(
-            f"--time-zone {quoted(name)} is not a time zone of this machine",
+            f"{quoted(name)} is not a time zone of this machine",
             hint="write a name such as Europe/Berlin; the package tzdata has the data of all zones",
         ) from None
 

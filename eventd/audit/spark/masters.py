@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from eventd.errors import EventdError, Invalid
 from eventd.lake.address import shown
+from eventd.text.quoting import quoted
 
 CLUSTER: Final = "spark://"
 """How the address of a standalone cluster begins."""
@@ -41,14 +42,21 @@ def is_local(master: str) -> bool:
     return master.startswith(CLUSTER) and all(host in _LOOPBACK for host, _ in _addresses(master))
 
 
+def check_form(master: str) -> None:
+    """Check the form of a master alone. Raises Invalid like `check_master`."""
+    if _MASTER.match(master) is None:
+        raise _invalid(master)
+    if master.startswith((CLUSTER, SERVER)):
+        _addresses(master)
+
+
 def check_master(master: str) -> None:
     """Check the form of a master; for `spark://` and `sc://`, also that one of its addresses accepts a connection.
 
     Spark itself would retry for a minute or longer, and then report a misleading error. Raises Invalid and
     SparkUnavailable, whose messages leave out the parameters of `sc://`, such as a token.
     """
-    if _MASTER.match(master) is None:
-        raise _invalid(master)
+    check_form(master)
     if not master.startswith((CLUSTER, SERVER)):
         return
     refused = []
@@ -85,6 +93,6 @@ def without_parameters(master: str) -> str:
 
 def _invalid(master: str) -> Invalid:
     return Invalid(
-        f"--master {without_parameters(master)} is not a Spark master",
+        f"{quoted(without_parameters(master))} is not a Spark master",
         hint="write local[*], local-cluster[2,1,1024], spark://host:7077, yarn, k8s://… or sc://host:15002",
     )

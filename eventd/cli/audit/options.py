@@ -22,6 +22,49 @@ from eventd.text.size import MIB
 if TYPE_CHECKING:
     from eventd.audit.engine.request import AuditRequest
 
+
+def checked_by(check: Callable[[Any], object]) -> Callable[[Any], Any]:
+    """Return a callback that refuses a value for which `check` raises Invalid, as wrong use of the command.
+
+    It runs before the command does, and so before libraries are loaded, which takes seconds.
+    """
+
+    def callback(value: Any) -> Any:
+        try:
+            if value:
+                check(value)
+        except Invalid as error:
+            raise typer.BadParameter("; ".join(filter(None, (error.message, error.hint)))) from None
+        return value
+
+    return callback
+
+
+def _check_conditions(texts: list[str]) -> None:
+    from eventd.audit.report.objectives import read_conditions
+
+    read_conditions(texts)
+
+
+def _check_time_zone(name: str) -> None:
+    from eventd.audit.report.time_zone import read_zone
+
+    read_zone(name)
+
+
+def _check_master(master: str) -> None:
+    from eventd.audit.spark.masters import check_form
+
+    check_form(master)
+
+
+def check_time(text: str) -> None:
+    """Check that an option is a time or an age. Raises Invalid."""
+    from eventd.api.framework.moments import parse_moment
+
+    parse_moment(text, 0)
+
+
 SILENCE = Duration.read("15m")
 MEMORY = Size.read("2GiB")
 LEAST_MEMORY = Size.read("512MiB")
@@ -33,6 +76,7 @@ FailOption = Annotated[
         "--fail-on",
         metavar="CONDITION",
         help="Exit with status 4 on this: a kind of finding, unproven, stale, new, or completeness<99.99; repeatable.",
+        callback=checked_by(_check_conditions),
     ),
 ]
 SloOption = Annotated[
@@ -82,6 +126,7 @@ TimeZoneOption = Annotated[
         "--time-zone",
         metavar="ZONE",
         help="Time zone of the times on the page and in the summary, such as Europe/Berlin; report.json has UTC.",
+        callback=checked_by(_check_time_zone),
     ),
 ]
 SignOption = Annotated[
@@ -89,7 +134,13 @@ SignOption = Annotated[
     typer.Option("--sign", metavar="KEY", help="Sign the report with the Ed25519 private key in this PEM file."),
 ]
 MasterOption = Annotated[
-    str, typer.Option("--master", metavar="MASTER", help="Spark master (default: all cores of this machine).")
+    str,
+    typer.Option(
+        "--master",
+        metavar="MASTER",
+        help="Spark master (default: all cores of this machine).",
+        callback=checked_by(_check_master),
+    ),
 ]
 MemoryOption = Annotated[
     Size,
@@ -138,11 +189,9 @@ def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
     from eventd.audit.engine.request import AuditRequest
     from eventd.audit.receipts.receipt_keys import read_receipt_keys
     from eventd.audit.report.objectives import NEW, read_conditions, read_objectives
-    from eventd.audit.report.time_zone import read_zone
     from eventd.audit.review.earlier import read_earlier
     from eventd.audit.spark.access import Access
 
-    read_zone(options.time_zone)
     conditions = read_conditions(options.fail_on or [])
     if not options.baseline and any(one.text == NEW for one in conditions):
         raise Invalid(f"--fail-on {NEW} needs an earlier report", hint="add --baseline REPORT")

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from eventd.cli.audit.options import AuditOptions, RecheckOption, request_of, with_audit_options
+from eventd.cli.audit.options import (
+    AuditOptions,
+    RecheckOption,
+    check_time,
+    checked_by,
+    request_of,
+    with_audit_options,
+)
 from eventd.cli.gateway.session import Session, offline
 from eventd.cli.terminal.output import note
 from eventd.errors import CheckFailed
@@ -31,10 +38,17 @@ def run(
             "--from",
             metavar="TIME",
             help="Only events from TIME on, rounded down to a full hour: RFC 3339, or an age such as 36h.",
+            callback=checked_by(check_time),
         ),
     ] = "",
     until: Annotated[
-        str, typer.Option("--to", metavar="TIME", help="Only events before TIME, rounded up to a full hour.")
+        str,
+        typer.Option(
+            "--to",
+            metavar="TIME",
+            help="Only events before TIME, rounded up to a full hour.",
+            callback=checked_by(check_time),
+        ),
     ] = "",
     recheck: RecheckOption = 5.0,
     full: Annotated[
@@ -47,15 +61,15 @@ def run(
     ] = "parquet",
 ) -> None:
     """Audit the delivery ledgers of all nodes in a lake; write findings to report.json, report.html and tables."""
-    from eventd.audit.spark.extra import require
-
-    require()
     from eventd.api.framework.moments import read_span
-    from eventd.audit.assembly.delta_tables import TableFormat
-    from eventd.audit.engine.run import run_on
+    from eventd.audit.spark.extra import require
     from eventd.runtime.clock import SystemClock
 
     first, last = read_span(since, until, SystemClock().now(), names=("--from", "--to"))
+    require()
+    from eventd.audit.assembly.delta_tables import TableFormat
+    from eventd.audit.engine.run import run_on
+
     own = {"since": first, "until": last, "recheck": recheck, "full": full}
     request = request_of(options, out, **own, table_format=TableFormat(table_format))
     report = run_on(request, progress=session.out.is_table and sys.stderr.isatty())

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eventd.cli.audit.options import AuditOptions, RecheckOption, request_of, with_audit_options
+from eventd.cli.audit.options import (
+    AuditOptions,
+    RecheckOption,
+    check_time,
+    checked_by,
+    request_of,
+    with_audit_options,
+)
 from eventd.cli.gateway.options import SHOW
 from eventd.cli.gateway.session import Session, offline
 from eventd.cli.program.stopping import StopFlag
@@ -53,6 +60,7 @@ def stream(
             "--from",
             metavar="TIME",
             help="Only events from TIME on, rounded down to a full hour: RFC 3339, or a moving window such as 48h.",
+            callback=checked_by(check_time),
         ),
     ] = "",
     checkpoint: Annotated[
@@ -71,7 +79,6 @@ def stream(
     from eventd.runtime.clock import SystemClock
 
     clock = SystemClock()
-    read_moment("--from", since, clock.now())
     continuous = StreamRequest(
         request_of(options, out, recheck=recheck),
         since=lambda: read_moment("--from", since, clock.now()),
