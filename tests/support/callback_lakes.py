@@ -86,6 +86,7 @@ class NodeLedgers:
     def ship(self, lake: Storage) -> None:
         """Write the ledgers and the state to the lake."""
         make_lake(lake, NOON, SYSTEM)
+        expired = {row["position"] for row in self.deliveries if row["outcome"] == "expired"}
         held = [
             {
                 **{"node": self.node, "epoch": self.epoch, "group": "g", "number": at, "position": at, "seq": at},
@@ -97,7 +98,8 @@ class NodeLedgers:
                     "own": source == self.node,
                     "event_at": NOON,
                 },
-                **{"path": "" if source == self.node else source, "event_at": NOON, "expires_at": None},
+                **{"path": "" if source == self.node else source, "event_at": NOON},
+                "expires_at": NOON + at * SECOND if at in expired else None,
                 **{
                     "fingerprint": fingerprint(id),
                     "digest": digest(id),
