@@ -15,7 +15,7 @@ from eventd.cli.gateway.session import Session, connected, offline, only_calls
 from eventd.cli.program.values import Duration
 from eventd.cli.terminal.confirm import confirm
 from eventd.cli.terminal.output import Column, moment, note, text
-from eventd.errors import CheckFailed
+from eventd.errors import CheckFailed, NotFound
 from eventd.text.invisible import printable
 from eventd.text.plural import counted
 
@@ -237,9 +237,17 @@ def close(
 
 
 def _nodes(storage: Storage, named: list[str] | None) -> list[str]:
+    """Return the nodes to work on: the named ones, or all. Raises NotFound for one without data in the lake."""
     from eventd.lake.reader import survey
 
-    return named or sorted({state.node for state in survey(storage).nodes})
+    found = survey(storage)
+    reporting = {state.node for state in found.nodes}
+    known = reporting | {segment.manifest.node for segment in found.segments}
+    if unknown := next((node for node in named or () if node not in known), None):
+        raise NotFound(
+            f"the lake at {storage.url} has no data of a node {unknown}", hint="`routerctl lake check` lists its nodes"
+        )
+    return named or sorted(reporting)
 
 
 def _now() -> int:

@@ -166,10 +166,17 @@ def test_what_is_no_lake_is_told(control: Control, tmp_path: Path) -> None:
 
 def test_days_are_compacted_by_hand(control: Control, lake: str) -> None:
     assert control("lake", "compact", "--lake", lake, "--after", "36500d").lines[1].split() == ["0", "0"]
-    assert control("lake", "compact", "--lake", lake, "--node", "site-b").lines[1].split() == ["0", "0"]
     assert control("lake", "compact", "--lake", lake, "-o", "json").json == {"compacted": 6, "removed": 0}
     assert control("lake", "check", "--lake", lake).lines[1].split()[2:5] == ["2", "2", "60"]
     assert "is not a duration" in control("lake", "compact", "--lake", lake, "--after", "soon", code=2).err
+
+
+@pytest.mark.parametrize(
+    "command", [("compact",), ("retain", "--keep", "1d", "--yes"), ("retain", "--keep", "1d", "--dry-run")]
+)
+def test_a_node_that_the_lake_does_not_know_is_named(control: Control, lake: str, command: tuple[str, ...]) -> None:
+    told = control("lake", *command, "--lake", lake, "--node", "site-a", "--node", "zz", code=3).err
+    assert f"the lake at {lake} has no data of a node zz (`routerctl lake check` lists its nodes)" in told
 
 
 def test_old_days_expire_by_hand_and_are_there_for_another_day(
