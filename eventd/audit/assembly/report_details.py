@@ -12,6 +12,7 @@ from typing import Final
 
 from eventd.audit.assembly.assemble import HistoryUse, StageResults
 from eventd.audit.coverage.silence import Silence, limitation_of
+from eventd.audit.report.figures import moment
 from eventd.audit.report.file_names import HISTORY
 from eventd.audit.report.findings import Finding, Kind, corrupt_segment, epoch_change
 from eventd.audit.report.report import (
@@ -173,12 +174,12 @@ def make_refusals(results: StageResults) -> list[RefusedByReason]:
     ]
 
 
-def make_limitations(results: StageResults) -> list[Limitation]:
+def make_limitations(results: StageResults, lake: str) -> list[Limitation]:
     """Return the limitations of the verdict by silences, and by nodes of pairs that have no ledgers in the lake.
 
-    The endpoint of a callback keeps no ledger, so the lake lacks none.
+    `lake` is its address to show. The endpoint of a callback keeps no ledger, so the lake lacks none.
     """
-    silent = [limitation_of(one) for _, one in sorted(results.coverage.silences.items())]
+    silent = [limitation_of(one, lake) for _, one in sorted(results.coverage.silences.items())]
     missing = []
     for pair in sorted(results.figures):
         for node, role in ((pair.source, "emits events"), (pair.peer, "is a peer")):
@@ -205,7 +206,8 @@ def rewritten(segments: Mapping[str, int]) -> list[Limitation]:
         Limitation(
             kind="rewritten",
             where=name,
-            message=f"the segment was rewritten after an audit had read it; this was found on {format_time(at)[:19]}Z",
+            message="the segment was rewritten after an audit had read it; "
+            f"this was found on {moment(format_time(at))}",
             hint="find out who writes to the lake, then accept the new content: run the audit once with --full, "
             "and without --from and --to",
         )
@@ -226,7 +228,7 @@ def history_limitations(use: HistoryUse) -> list[Limitation]:
         return []
     message = (
         f"the record of what earlier audits had seen of the lake {use.lost}; this was found on "
-        f"{format_time(use.lost_at)[:19]}Z. Ledgers that were taken back or rewritten before that are not noticed"
+        f"{moment(format_time(use.lost_at))}. Ledgers that were taken back or rewritten before that are not noticed"
     )
     hint = (
         "compare the lake with the lake.sha256 of an earlier report, if you have kept one; "
@@ -285,15 +287,15 @@ def headline(
     if not findings and sure:
         rest.append("All ledgers agree.")
     if totals.pending:
-        rest.append(f"{totals.pending:,} are pending.")
+        rest.append(f"{counted(totals.pending, 'is', 'are')} pending.")
     if totals.unproven:
         rest.append(f"{counted(totals.unproven, 'is', 'are')} unproven: the ledgers do not reach far enough.")
     elif not sure and not doubts:
         rest.append("Some pairs are unproven: their ledgers do not reach far enough.")
     if aside := totals.expired + totals.in_path + totals.dead_lettered:
         rest.append(
-            f"{aside:,} were not due: {totals.expired:,} expired, {totals.in_path:,} had the peer in their path, "
-            f"{totals.dead_lettered:,} refused by the peer."
+            f"{counted(aside, 'was', 'were')} not due: {totals.expired:,} expired, "
+            f"{totals.in_path:,} had the peer in their path, {totals.dead_lettered:,} refused by the peer."
         )
     rest += [receipts] if receipts else []
     return (f"{first}.", *rest)

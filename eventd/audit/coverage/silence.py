@@ -10,6 +10,7 @@ shipping has stopped, never that the node was idle.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from shlex import quote
 from typing import Final, Literal, NamedTuple
 
 from eventd.audit.report.report import Limitation
@@ -158,14 +159,15 @@ _OF_CLOSED: Final = (
 )
 _HINTS: Final[dict[SilenceKind, str]] = {
     "silent": "start the node, or see `routerctl lake status` on it; if it is out of service for good, run "
-    "`routerctl lake close --node NODE`",
+    "`routerctl lake close --lake {lake} --node {node}`",
     "behind": "see `routerctl lake status` on the node",
     "clock": "set the clock of the node, or of this machine",
     "state": "find out who wrote the state; the node writes a new one when it ships its next rows",
 }
 
 
-def limitation_of(silence: Silence) -> Limitation:
-    """Return the limitation of a report for a silence."""
+def limitation_of(silence: Silence, lake: str) -> Limitation:
+    """Return the limitation of a report for a silence; `lake` is the address to show."""
     hint = _OF_CLOSED if silence.is_closed and silence.kind == "behind" else _HINTS[silence.kind]
+    hint = hint.format(lake=quote(lake), node=quote(silence.node))
     return Limitation(kind=silence.kind, where=silence.node, message=silence.words, hint=hint)

@@ -136,7 +136,9 @@ def _condition(text: str) -> Condition:
     if text in _WORDS:
         return Condition(text)
     share = _SHARE.fullmatch(text)
-    if share is not None and float(share[1]) <= 100:
+    if share is not None:
+        if float(share[1]) > 100:
+            raise Invalid(f"--fail-on {text!r} is above 100 %", hint="write a share from 0 to 100: completeness<99.99")
         return Condition(text, share=float(share[1]))
     known = ", ".join([*Kind, *_WORDS])
     raise Invalid(f"{text!r} is not a condition", hint=f"write one of {known}, or completeness<99.99")

@@ -15,6 +15,8 @@ from eventd.text.quoting import quoted
 _TIME: Final = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 _SHOWN: Final = re.compile(rf"({_TIME})(?: to ((?:\d{{4}}-\d\d-\d\d )?\d\d:\d\d:\d\d))? UTC")
 """Matches a time in a sentence, as `moment` formats it, and a period, as `period` does."""
+_EXACT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
+"""Matches a time in a sentence, in RFC 3339, as details of findings have it."""
 
 
 def read_zone(name: str) -> tzinfo:
@@ -40,7 +42,10 @@ def zone_of(report: Report) -> tzinfo:
 
 def in_zone(text: str, zone: tzinfo) -> str:
     """Return a sentence with its times, which are in UTC, converted to a time zone."""
-    return text if zone is UTC else _SHOWN.sub(lambda found: _converted(found, zone), text)
+    if zone is UTC:
+        return text
+    shown = _SHOWN.sub(lambda found: _converted(found, zone), text)
+    return _EXACT.sub(lambda found: moment(found[0], zone), shown)
 
 
 def _converted(found: re.Match[str], zone: tzinfo) -> str:

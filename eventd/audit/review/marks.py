@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from eventd.audit.report.figures import moment
 from eventd.audit.report.findings import Finding, in_order
 from eventd.audit.report.marks import AcknowledgementUse, Baseline
 from eventd.audit.report.report import Limitation
@@ -44,7 +45,7 @@ class MarkResult(NamedTuple):
         """Yield sentences about the marks for the headline."""
         if base := self.baseline:
             yield (
-                f"Compared with the report of {base.made_at}: {base.new:,} new, {base.known:,} still there, "
+                f"Compared with the report of {moment(base.made_at)}: {base.new:,} new, {base.known:,} still there, "
                 f"{base.gone:,} gone."
             )
         if self.acknowledged:

@@ -217,11 +217,16 @@ def test_books_that_do_not_reach_are_not_called_complete(
     assert "met" not in verdicts(report)
 
 
-@pytest.mark.parametrize("asked", ["lost", "Missing", " ,", "missing,lost", "completeness<101", "completeness>99"])
+@pytest.mark.parametrize("asked", ["lost", "Missing", " ,", "missing,lost", "completeness>99"])
 def test_what_is_no_condition_is_refused_with_what_is_one(unstarted: Audit, lakes: Path, asked: str) -> None:
     told = unstarted.refuses(lakes / "sound", "--fail-on", asked, code=2)
     assert "is not a condition; write one of missing, erased, " in told
     assert "new, unproven, stale, or completeness<" in told
+
+
+def test_a_completeness_that_each_audit_is_below_is_refused(unstarted: Audit, lakes: Path) -> None:
+    told = unstarted.refuses(lakes / "sound", "--fail-on", "completeness<101")
+    assert "'completeness<101' is above 100 % (write a share from 0 to 100: completeness<99.99)" in told
 
 
 def test_a_time_zone_that_does_not_exist_is_refused_before_the_audit_begins(unstarted: Audit, lakes: Path) -> None:

@@ -22,3 +22,11 @@ from eventd.audit.report.report import Totals
 def test_the_first_sentence_says_how_many_deliveries_are_claims(figures: dict[str, Any], first: str) -> None:
     totals = Totals(**{"expected": 12, "delivered": 12, "completeness": 100.0} | figures)
     assert headline(totals, [], sure=True)[0] == first
+
+
+@pytest.mark.parametrize(
+    ("n", "words"), [(1, ("1 is pending.", "1 was not due: ")), (2, ("2 are pending.", "2 were not due: "))]
+)
+def test_one_delivery_is_named_in_the_singular(n: int, words: tuple[str, str]) -> None:
+    told = headline(Totals(expected=2 * n, pending=n, expired=n, completeness=100.0), [], sure=True)
+    assert all(any(sentence.startswith(part) for sentence in told) for part in words)

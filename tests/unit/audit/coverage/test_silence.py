@@ -104,9 +104,9 @@ def test_the_latest_epoch_speaks_for_the_node() -> None:
 
 def test_each_is_a_trouble_that_says_what_to_do() -> None:
     survey = lake(state("dead", as_of=NOON - HOUR), state("slow", lag=HOUR))
-    troubles = [limitation_of(one) for one in find_silences(survey, now=NOON, until=None).values()]
+    troubles = [limitation_of(one, "/srv/a lake") for one in find_silences(survey, now=NOON, until=None).values()]
     assert [(one.kind, one.where) for one in troubles] == [("silent", "dead"), ("behind", "slow")]
-    assert "routerctl lake close --node NODE" in troubles[0].hint
+    assert "`routerctl lake close --lake '/srv/a lake' --node dead`" in troubles[0].hint
 
 
 def test_a_closed_node_must_have_shipped_all_that_others_know_of_it() -> None:

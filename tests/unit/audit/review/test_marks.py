@@ -74,7 +74,7 @@ def test_a_run_of_events_is_compared_id_by_id() -> None:
     assert (marked.baseline.new, marked.baseline.known, marked.baseline.gone) == (1, 2, 1)
     assert marked.baseline.gone_findings == (replace(before, ids=("e3",)),)
     assert [*marked.sentences] == [
-        "Compared with the report of 2026-11-20T12:00:00Z: 1 new, 2 still there, 1 gone.",
+        "Compared with the report of 2026-11-20 12:00:00 UTC: 1 new, 2 still there, 1 gone.",
     ]
 
 
@@ -97,7 +97,7 @@ def test_of_a_hole_that_grew_the_ids_are_known_and_the_other_rows_are_new() -> N
     marked = mark_findings([grown], earlier(NAMED), NONE)
     assert marked.findings == [replace(grown, new=47)]
     assert [*marked.sentences] == [
-        "Compared with the report of 2026-11-20T12:00:00Z: 47 new, 3 still there, 2 gone.",
+        "Compared with the report of 2026-11-20 12:00:00 UTC: 47 new, 3 still there, 2 gone.",
     ]
     more = replace(grown, ids=(*NAMED.ids, "e30"))
     assert mark_findings([more], earlier(NAMED), NONE).findings == [replace(more, new=47, new_ids=("e30",))]

@@ -143,6 +143,7 @@ def test_times_in_a_sentence_are_converted_and_nothing_else() -> None:
         "id 2026-01-05"
     )
     assert in_zone(text, read_zone("UTC")) == text
+    assert in_zone("recorded before 2026-07-01T22:30:00.25Z", zone) == "recorded before 2026-07-02 00:30:00 CEST"
     assert in_zone("9999-12-31 23:59:59 UTC", zone) == "9999-12-31 23:59:59Z"
 
 
