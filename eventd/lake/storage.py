@@ -20,6 +20,7 @@ from eventd.lake import manifest
 from eventd.lake.address import shown, without_secrets
 from eventd.lake.extra import fsspec
 from eventd.lake.layout import HEAD, TEMPORARY
+from eventd.lake.store_remedies import remedy_of
 from eventd.runtime.chance import Chance
 
 _REASON_CHARACTERS = 200
@@ -355,7 +356,9 @@ class _Remote:
             raise
         except Exception as error:  # each store has errors of its own
             reason = _reason(error, self._at)
-            raise LakeUnavailable(f"cannot {what} in the {self._noun} at {self.url}: {reason}") from None
+            raise LakeUnavailable(
+                f"cannot {what} in the {self._noun} at {self.url}: {reason}", hint=remedy_of(error)
+            ) from None
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import functions, types
@@ -17,7 +18,7 @@ from pyspark.sql import functions, types
 from eventd.audit.source.spark_columns import spark_schema
 from eventd.audit.spark.locations import Location
 from eventd.audit.spark.spark_storage import NoFileSystem
-from eventd.errors import LakeUnusable
+from eventd.errors import Invalid, LakeUnusable
 from eventd.lake.address import is_address
 from eventd.lake.layout import ARCHIVE, LANDING, SegmentName
 from eventd.lake.reader import Trouble, TroubleKind, survey
@@ -47,16 +48,16 @@ class LakeViews(NamedTuple):
     troubles: Sequence[Trouble]
 
 
-def register_views(spark: SparkSession, lake: str) -> LakeViews:
+def register_views(spark: SparkSession, lake: str | PathLike[str]) -> LakeViews:
     """Create, or replace, a temporary view for each ledger of a lake, named like the ledger.
 
     The views hold the rows that the lake has now: call this again to see later ones. `lake` is a path or an address. An
     address is read through Spark's own file systems (`s3://` as `s3a://`), with the credentials that Spark has.
 
     Raises NotFound if there is no lake, LakeUnusable for one that this program or Spark cannot read, Invalid for an
-    address with characters that Spark takes for a pattern, and LakeUnavailable.
+    address with characters that Spark takes for a pattern, or for a value that is neither, and LakeUnavailable.
     """
-    location = locate(lake)
+    location = locate(_text(lake))
     try:
         surveyed = survey(location.open(spark))
     except NoFileSystem as error:  # its hint names an option of audits: views are always read by Spark
@@ -79,6 +80,16 @@ def register_views(spark: SparkSession, lake: str) -> LakeViews:
 def locate(lake: str) -> Location:
     """Return the location of a lake whose rows Spark reads: Spark lists an address, too, and reads its manifests."""
     return Location(lake, by_spark=is_address(lake))
+
+
+def _text(lake: str | PathLike[str]) -> str:
+    try:
+        return str(fspath(lake))
+    except TypeError:
+        raise Invalid(
+            f"the lake is {lake!r}, which is not a path or an address",
+            hint='write for example register_views(spark, "/srv/lake")',
+        ) from None
 
 
 @contextmanager

@@ -34,6 +34,7 @@ MAX_TOTAL_BYTES = 4 * MAX_BYTES
 
 ROUTER = ("routerd.net/v1alpha1", "Router")
 _SUFFIXES = (".yaml", ".yml", ".json")
+_READABLE = "name a file, or a directory of files, that this user can read"
 
 
 class Identity(NamedTuple):
@@ -176,7 +177,7 @@ def _expand(path: Path) -> Iterator[Path | ReadResult]:
             return
         files = sorted(file for file in path.iterdir() if file.suffix.lower() in _SUFFIXES and file.is_file())
     except (OSError, ValueError) as error:
-        yield _unreadable(str(path), f"cannot be read: {_reason(error)}")
+        yield _unreadable(str(path), f"cannot be read: {_reason(error)}", _READABLE)
         return
     if not files:
         yield _unreadable(str(path), "the directory contains no *.yaml, *.yml or *.json file")
@@ -187,7 +188,7 @@ def _load_file(path: Path, budget: _Budget) -> ReadResult:
     try:
         content = budget.read(path)
     except (OSError, ValueError) as error:
-        return _unreadable(str(path), f"cannot be read: {_reason(error)}")
+        return _unreadable(str(path), f"cannot be read: {_reason(error)}", _READABLE)
     return load_bytes(str(path), content)
 
 
@@ -196,8 +197,8 @@ def _reason(error: OSError | ValueError) -> str:
     return (reason or "the path is not valid").lower()
 
 
-def _unreadable(source: str, message: str) -> ReadResult:
-    return ReadResult(problems=(Problem(source, 0, 0, "", message),))
+def _unreadable(source: str, message: str, hint: str = "") -> ReadResult:
+    return ReadResult(problems=(Problem(source, 0, 0, "", message, hint),))
 
 
 def load_bytes(source: str, content: bytes) -> ReadResult:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from eventd.errors import LakeUnavailable, LakeUnusable, MissingExtra, NotFound
 from eventd.lake import extra
 from eventd.lake.layout import HEAD
 from eventd.lake.storage import Storage, Written, connect, make_lake, open_lake
+from eventd.lake.store_remedies import remedy_of
 from eventd.runtime.chance import SYSTEM
 
 SHA_OF_AB = "fb8e20fc2e4c3f248c60c39bd652f3c1347298bb977b8b4d5903b85055620603"
@@ -135,6 +138,46 @@ def test_an_unreachable_store_is_told_without_its_password(tmp_path: Path) -> No
     with pytest.raises(LakeUnavailable) as told:
         storage.list("")
     assert "hush" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "error", "remedy"),
+    [
+        ({}, "NoCredentialsError", "AWS_ACCESS_KEY_ID"),
+        ({"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}, "EndpointConnectionError", "FSSPEC_S3_ENDPOINT_URL"),
+    ],
+    ids=["no credentials", "no answer"],
+)
+def test_an_error_of_a_store_names_what_to_do(tmp_path: Path, keys: dict[str, str], error: str, remedy: str) -> None:
+    """Its packages show their own errors, which name no setting. They read variables when they are loaded."""
+    code = (
+        "from eventd.errors import LakeUnavailable; from eventd.lake.storage import connect\n"
+        "try: connect('s3://audit-lake/edge').read('x')\n"
+        "except LakeUnavailable as error: print(error.message); print(error.hint)"
+    )
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    alone = {"HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true", "AWS_MAX_ATTEMPTS": "1"}
+    environ = {**kept, **alone, "FSSPEC_S3_ENDPOINT_URL": "http://127.0.0.1:1", **keys}
+    ended = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+    message, hint = ended.stdout.splitlines()
+    assert error in message, ended.stderr
+    assert remedy in hint
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (PermissionError("403"), "list, read, write and delete"),
+        (TimeoutError(), "that the store answers"),
+        (KeyError("x"), ""),
+    ],
+)
+def test_the_remedy_is_that_of_the_class_of_the_error_or_of_its_cause(error: Exception, remedy: str) -> None:
+    wrapped = OSError("of another package")
+    wrapped.__cause__ = error
+    for one in (error, wrapped):
+        assert remedy in remedy_of(one)
+        assert bool(remedy) is bool(remedy_of(one))
 
 
 def test_a_missing_package_is_told_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

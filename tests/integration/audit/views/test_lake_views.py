@@ -13,7 +13,7 @@ from eventd.audit.source.spark_columns import spark_schema
 from eventd.audit.spark import locations
 from eventd.audit.spark.locations import Location
 from eventd.audit.views import lake_views, register_views
-from eventd.errors import LakeUnusable, NotFound
+from eventd.errors import Invalid, LakeUnusable, NotFound
 from eventd.lake.compaction import compacting
 from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger, arrow_schema
@@ -163,6 +163,12 @@ def test_an_address_is_listed_and_read_by_spark_alone(
     monkeypatch.setattr(locations, "connect", lambda url: pytest.fail("Python opens the lake"))
     assert register_views(session, str(tmp_path / "lake")).segments == 1
     assert rows(session, "SELECT node, count(*), max(number) FROM events GROUP BY node") == [("site-a", 10, 10)]
+
+
+def test_a_lake_is_a_path_or_an_address(session: SparkSession, lake: Storage) -> None:
+    assert register_views(session, Path(lake.locate(""))).segments
+    with pytest.raises(Invalid, match="the lake is 3, which is not a path or an address"):
+        register_views(session, 3)  # type: ignore[arg-type]
 
 
 def test_an_address_that_spark_cannot_read_is_reported(session: SparkSession) -> None:

@@ -155,7 +155,10 @@ def test_several_sources_are_read_in_their_order() -> None:
 def test_a_source_that_cannot_be_read_does_not_hide_the_others() -> None:
     loaded = read_sources(["gone.yaml", "a.yaml", "\0"], read=reader({"a.yaml": "a: [", "\0": ""}))
     assert [problem.source for problem in loaded.problems] == ["gone.yaml", "a.yaml"]
-    assert complaints(loaded)[0] == "gone.yaml: cannot be read: no such file or directory"
+    assert complaints(loaded)[0] == (
+        "gone.yaml: cannot be read: no such file or directory"
+        " (name a file, or a directory of files, that this user can read)"
+    )
 
 
 def test_an_empty_name_is_not_the_present_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
