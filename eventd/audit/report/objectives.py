@@ -138,7 +138,7 @@ def _condition(text: str) -> Condition:
     share = _SHARE.fullmatch(text)
     if share is not None:
         if float(share[1]) > 100:
-            raise Invalid(f"--fail-on {text!r} is above 100 %", hint="write a share from 0 to 100: completeness<99.99")
+            raise Invalid(f"{text!r} is above 100 %", hint="write a share from 0 to 100: completeness<99.99")
         return Condition(text, share=float(share[1]))
     known = ", ".join([*Kind, *_WORDS])
     raise Invalid(f"{text!r} is not a condition", hint=f"write one of {known}, or completeness<99.99")

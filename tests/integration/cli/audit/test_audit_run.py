@@ -225,8 +225,8 @@ def test_what_is_no_condition_is_refused_with_what_is_one(unstarted: Audit, lake
 
 
 def test_a_completeness_that_each_audit_is_below_is_refused(unstarted: Audit, lakes: Path) -> None:
-    told = unstarted.refuses(lakes / "sound", "--fail-on", "completeness<101")
-    assert "'completeness<101' is above 100 % (write a share from 0 to 100: completeness<99.99)" in told
+    told = unstarted.refuses(lakes / "sound", "--fail-on", "completeness<101", code=2)
+    assert "'completeness<101' is above 100 %; write a share from 0 to 100: completeness<99.99" in told
 
 
 def test_a_time_zone_that_does_not_exist_is_refused_before_the_audit_begins(unstarted: Audit, lakes: Path) -> None:

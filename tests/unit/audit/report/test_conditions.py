@@ -29,5 +29,5 @@ def test_unproven_is_met_by_an_unknown_completeness_also_beside_findings() -> No
 
 @pytest.mark.parametrize("wrong", ["lost", "completeness<101", "completeness>5", "", " , "])
 def test_other_words_are_not_conditions(wrong: str) -> None:
-    with pytest.raises(Invalid, match="is not a condition|is above 100 %"):
+    with pytest.raises(Invalid, match=r"is not a condition|is above 100 %"):
         read_conditions([wrong])
