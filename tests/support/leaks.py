@@ -1,5 +1,5 @@
 """Leak checks: a test fails if it leaves tasks, threads, processes, signal handlers, or objects that warn when
-collected.
+collected, or has started Spark without being marked as a test with Spark.
 
 A warning is an error in this suite, so an unclosed socket, transport or database connection fails a test when it is
 collected; `no_leaks` runs the collector inside the test that leaked it.
@@ -13,6 +13,7 @@ import gc
 import itertools
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -35,9 +36,10 @@ _OF_LOOP = "asyncio_"
 
 @pytest.fixture(autouse=True)
 def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail if a task, a thread, a process, a signal handler or an unclosed object survives the test."""
+    """Fail if the test started Spark or left a task, a thread, a process, a signal handler or an unclosed object."""
     before = set(threading.enumerate())
     dispositions = _dispositions()
+    spark_allowed = _spark_started() or request.node.get_closest_marker("spark") is not None
     there = {child.pid for child in child_processes() if child.state != "Z"}
     if next(_TESTS) % _TESTS_BETWEEN_FULL_COLLECTIONS == 0:
         gc.unfreeze()
@@ -51,6 +53,7 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     left = [thread.name for thread in made if _still_runs(thread)]
     survivors = _surviving_processes(there)
     changed = _put_back(dispositions)
+    assert spark_allowed or not _spark_started(), "Spark was started: use its stand-in, or mark the test with `spark`"
     assert not changed, f"handlers of signals survive the test: {', '.join(changed)}"
     assert not left, f"threads survive the test, something was not closed: {', '.join(sorted(left))}"
     assert not survivors, "processes survive the test:\n" + "\n".join(survivors)
@@ -84,6 +87,12 @@ def open_files(prefix: Path) -> list[str]:
         except OSError:
             continue  # the descriptor of the listing itself
     return sorted(target for target in targets if target.startswith(str(prefix)))
+
+
+def _spark_started() -> bool:
+    """Return whether this process has a Java of Spark's, which stays until it ends."""
+    pyspark: Any = sys.modules.get("pyspark")
+    return pyspark is not None and pyspark.SparkContext._gateway is not None
 
 
 def _dispositions() -> dict[signal.Signals, Any]:

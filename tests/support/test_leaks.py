@@ -87,6 +87,11 @@ def test_signal():
     signal.signal(signal.SIGHUP, lambda *_: None)
 
 
+def test_spark():
+    import sys, types
+    sys.modules["pyspark"] = types.SimpleNamespace(SparkContext=types.SimpleNamespace(_gateway=object()))
+
+
 def test_sqlite(sqlite_url):
     global connection
     connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
@@ -195,6 +200,7 @@ def skips_in_ci(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inner]:
         ("test_thread", ["threads survive the test, something was not closed: forgotten thread"]),
         ("test_process", ["processes survive the test", "sleep 1234"]),
         ("test_signal", ["handlers of signals survive the test: SIGHUP"]),
+        ("test_spark", ["Spark was started: use its stand-in, or mark the test with `spark`"]),
         ("test_sqlite", ["database files left open"]),
         ("test_postgres", ["Postgres sessions left open", "forgotten session"]),
     ],
