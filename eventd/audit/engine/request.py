@@ -13,7 +13,7 @@ from eventd.audit.report.objectives import ANY, Condition, Objective, Objectives
 from eventd.audit.review.earlier import EarlierReport
 from eventd.audit.segments.cells import ALL_HOURS, HOUR
 from eventd.audit.spark.access import Access
-from eventd.audit.spark.locations import Location
+from eventd.audit.spark.locations import Location, require_apart
 from eventd.audit.spark.masters import is_server
 from eventd.audit.spark.session import expected_master, is_remote, master_of
 from federation.keys import Key
@@ -82,12 +82,17 @@ class AuditRequest:
         return ReceiptTerms(self.receipts, self.keys)
 
     def places(self, spark: SparkSession | None = None) -> Places:
-        """Return where lake and output are, for a running Spark, or as far as it is known before it runs."""
+        """Return where lake and output are, for a running Spark, or as far as it is known before it runs.
+
+        Raises Invalid if one of them is the other, or lies in it.
+        """
         master = expected_master(self.master) if spark is None else master_of(spark)
         remote = is_server(self.master) if spark is None else is_remote(spark)
         lake = Location(self.lake, self.access.is_by_spark(self.lake, master))
         by_spark = self.access.writes_by_spark(self.out, master, remote=remote)
-        return Places(lake, Location(self.out, by_spark, "output folder"))
+        places = Places(lake, Location(self.out, by_spark, "output folder"))
+        require_apart(*places)
+        return places
 
     @property
     def addresses(self) -> tuple[str, ...]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _GLOB: Final = re.compile(r"[*?\[\]{}\\]")
 """Characters of a pattern in Spark's paths."""
+_SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
+"""Schemes that name the same store as another one."""
 
 
 @dataclass(frozen=True)
@@ -70,3 +72,29 @@ class Location:
     def for_spark(self, path: str) -> str:
         """Return the address of a file or folder there, for Spark."""
         return f"{self.spark_url}/{path}"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Return the parts of the path or address, which are equal for two ways to write one place.
+
+        Links in a path are resolved. An address has no user and query, and is the last one of a chain of them.
+        """
+        scheme, separator, rest = shown(self.url).rpartition("::")[2].partition("://")
+        if not separator or scheme == "file":
+            return Path(self.url.rpartition("file://")[2]).expanduser().resolve().parts
+        place = re.split(r"[?#]", rest.rpartition("***@")[2])[0]
+        return _SAME_STORE.get(scheme, scheme), *filter(None, place.split("/"))
+
+
+def require_apart(lake: Location, out: Location) -> None:
+    """Check that an output is not the lake, and neither of the two lies in the other. Raises Invalid.
+
+    All nodes write to a lake, and an output has the keys of the audit's hashes; an audit also deletes files of its
+    output that it does not know.
+    """
+    shared = min(len(lake.parts), len(out.parts))
+    if lake.parts[:shared] == out.parts[:shared]:
+        raise Invalid(
+            f"the {out.noun} {out.address} is, contains or lies in the {lake.noun} {lake.address}",
+            hint="choose another --out, to which no node writes",
+        )

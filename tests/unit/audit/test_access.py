@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eventd.audit.spark.access import Access
-from eventd.audit.spark.locations import Location
+from eventd.audit.spark.locations import Location, require_apart
 from eventd.audit.spark.spark_storage import path_below
 from eventd.errors import Invalid
 
@@ -51,6 +51,45 @@ def test_an_address_that_spark_takes_for_a_pattern_is_refused_without_its_passwo
     with pytest.raises(Invalid, match="takes for a pattern") as refused:
         Location("s3://me:hush@bucket/{a,b}", by_spark=True).for_spark("a")
     assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("lake", "out"),
+    [
+        ("/srv/lake", "/srv/lake"),
+        ("/srv/lake", "/srv/lake/report"),
+        ("/srv/lake", "/srv"),
+        ("/srv/lake", "file:///srv/x/../lake/"),
+        ("lake", f"{Path.cwd()}/lake/report"),
+        ("s3://bucket/lake", "s3a://me:hush@bucket/lake/report?version=hush"),
+        ("abfs://lake@account/edge", "abfss://lake@account/"),
+        ("simplecache::s3://bucket/lake", "s3://bucket/lake//report"),
+    ],
+)
+def test_an_output_to_which_nodes_could_write_is_refused(lake: str, out: str) -> None:
+    with pytest.raises(Invalid, match="is, contains or lies in the lake") as refused:
+        require_apart(Location(lake), Location(out, noun="output folder"))
+    assert "hush" not in str(refused.value)
+
+
+def test_an_output_that_a_link_leads_into_the_lake_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lake" / "reports").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "lake" / "reports")
+    with pytest.raises(Invalid):
+        require_apart(Location(f"{tmp_path}/lake"), Location(f"{tmp_path}/link/today"))
+
+
+@pytest.mark.parametrize(
+    ("lake", "out"),
+    [
+        ("/srv/lake", "/srv/lake-report"),
+        ("s3://bucket/lake", "s3://bucket/report"),
+        ("s3://bucket/lake", "/bucket/lake"),
+        ("abfss://lake@account/edge", "abfss://report@account/edge"),
+    ],
+)
+def test_an_output_beside_the_lake_is_accepted(lake: str, out: str) -> None:
+    require_apart(Location(lake), Location(out))
 
 
 @pytest.mark.parametrize("address", ["file:/srv/lake/a/b", "file:///srv/lake/a/b", "viewfs://audit/srv/lake/a/b"])

@@ -40,7 +40,7 @@ def test_an_audit_writes_no_secret(
     caplog.set_level(logging.INFO)
     caplog.set_level(logging.DEBUG, "eventd")
     generate(SETTINGS, address)
-    out = f"{address}&report"
+    out = address.replace("/lake?", "/report?")
     report = run_audit(AuditRequest(lake=address, out=out))
     assert report.lake.url.startswith("memory://***@host/")
     storage = connect(out)
@@ -52,7 +52,8 @@ def test_an_audit_writes_no_secret(
 
 
 def test_what_holds_an_address_has_a_repr_without_secrets(address: str) -> None:
-    request = AuditRequest(lake=address, out=address, master="sc://host:1/;token=hushhush")
+    out = address.replace("/lake?", "/report?")
+    request = AuditRequest(lake=address, out=out, master="sc://host:1/;token=hushhush")
     places = request.places()
     streamed = StreamRequest(request, checkpoint=address)
     terms = Terms(database=address, lake=address, rows=1, payloads=False, compact_after=0, retention=0, nice=0)

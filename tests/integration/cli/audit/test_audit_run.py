@@ -311,7 +311,8 @@ def test_a_span_that_is_none_is_refused(unstarted: Audit, lakes: Path) -> None:
 
 def test_a_lake_that_is_none_is_refused(unstarted: Audit, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no lake")
-    for place in (tmp_path / "nowhere", tmp_path / "file", tmp_path):
+    (tmp_path / "folder").mkdir()
+    for place in (tmp_path / "nowhere", tmp_path / "file", tmp_path / "folder"):
         assert f"there is no lake at {place}: " in unstarted.refuses(place, code=3)
     assert "invalid value for '--lake': must not be empty" in unstarted.refuses("", code=2)
     assert "no installed package can access the lake at s4://audit" in unstarted.refuses("s4://audit")
@@ -324,8 +325,10 @@ def test_a_lake_that_is_none_is_refused(unstarted: Audit, tmp_path: Path) -> Non
     ids=["another version", "no JSON"],
 )
 def test_a_lake_of_another_schema_is_refused(unstarted: Audit, tmp_path: Path, head: str, problem: str) -> None:
-    (tmp_path / "eventd-lake.json").write_text(head)
-    assert f"the lake at {tmp_path} cannot be read: eventd-lake.json {problem}" in unstarted.refuses(tmp_path)
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    (lake / "eventd-lake.json").write_text(head)
+    assert f"the lake at {lake} cannot be read: eventd-lake.json {problem}" in unstarted.refuses(lake)
 
 
 @pytest.mark.parametrize("place", ["file", "file/report", "/proc/report"])
@@ -335,6 +338,13 @@ def test_a_place_that_cannot_be_written_is_named(unstarted: Audit, lakes: Path, 
     told = unstarted.refuses(lakes / "sound")
     assert f"in the output folder at {tmp_path / place}: " in told
     assert told.endswith(" (choose another --out)")
+
+
+def test_an_output_in_the_lake_is_refused(unstarted: Audit, lakes: Path) -> None:
+    unstarted.out = lakes / "sound" / "report"
+    told = unstarted.refuses(lakes / "sound")
+    assert f"the output folder {unstarted.out} is, contains or lies in the lake {lakes / 'sound'}" in told
+    assert not unstarted.out.exists()
 
 
 def test_the_report_of_one_lake_is_not_mixed_with_that_of_another(

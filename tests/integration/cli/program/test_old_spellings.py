@@ -320,7 +320,11 @@ def test_memory_may_be_given_in_the_notation_of_spark(path: str, option: str, ca
 
 @pytest.mark.parametrize(
     ("size", "reason"),
-    [("512KiB", "must be at least 1MiB, not '512KiB'"), ("1k", "must be at least 1MiB"), ("g", "'g' is not a size")],
+    [
+        ("512KiB", "must be at least 512MiB, not '512KiB'"),
+        ("1k", "must be at least 512MiB"),
+        ("g", "'g' is not a size"),
+    ],
 )
 def test_memory_is_a_size_as_everywhere(size: str, reason: str, call: Call) -> None:
     told = call("routerctl", "audit run", [*typed("audit run"), "--memory", size])
