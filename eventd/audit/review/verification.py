@@ -32,10 +32,13 @@ class ReportFile(NamedTuple):
 
 
 class VerifiedReport(NamedTuple):
-    """A report whose signature is valid: the id of the key, the report, and the files that were compared."""
+    """A report whose signature is valid: the id of the key, the report, and the files that were compared.
+
+    `report` is None if report.json is not as it was signed: nothing that it says is to be shown.
+    """
 
     key: str
-    report: ReadReport
+    report: ReadReport | None
     files: Sequence[ReportFile]
 
     @property
@@ -47,8 +50,7 @@ class VerifiedReport(NamedTuple):
 def verify_report(where: str, keys: Sequence[Key]) -> VerifiedReport:
     """Check the signature of a report, and compare its files with it; of report.json alone, only that file.
 
-    Raises NotFound without a report or a signature, CheckFailed if the signature or report.json is not valid, and
-    LakeUnavailable.
+    Raises NotFound without a report or a signature, CheckFailed if the signature is not valid, and LakeUnavailable.
     """
     folder, whole = find_report(where)
     text = read_text(folder)
@@ -60,11 +62,8 @@ def verify_report(where: str, keys: Sequence[Key]) -> VerifiedReport:
             f"{folder.url}: {SIGNATURE} {error}", hint="fetch the report again from the auditor, or name another key"
         ) from None
     files = list(_compare(folder, read, text, whole=whole))
-    if ReportFile(REPORT, FileState.UNCHANGED) not in files:
-        raise CheckFailed(
-            f"{folder.url}: {REPORT} is not the one that was signed", hint="fetch the report again from the auditor"
-        )
-    return VerifiedReport(read.key, parse_report(text, folder.url), files)
+    genuine = ReportFile(REPORT, FileState.UNCHANGED) in files
+    return VerifiedReport(read.key, parse_report(text, folder.url) if genuine else None, files)
 
 
 def _signature(folder: Storage) -> bytes:
@@ -77,13 +76,13 @@ def _signature(folder: Storage) -> bytes:
 
 
 def _compare(folder: Storage, read: ReportSignature, report: bytes, *, whole: bool) -> Iterator[ReportFile]:
-    """Yield the state of each file, sorted by path; tables that the signature does not name are NOT_SIGNED.
+    """Yield the state of each file, sorted by path; files of tables that the signature does not name are NOT_SIGNED.
 
     `report` is the content of report.json: it is not read again, because another process may replace it meanwhile.
     """
     known = FileInMemory(REPORT, report)
     present = [file.path for file in folder.list(TABLES)] if whole else []
-    named = read.files if whole else {REPORT: read.files.get(REPORT, "")}
+    named = {REPORT: "", **read.files} if whole else {REPORT: read.files.get(REPORT, "")}
     for path in sorted({*named, *present}):
         if path not in named:
             yield ReportFile(path, FileState.NOT_SIGNED)

@@ -39,16 +39,24 @@ def verify_report(
 
     found = verify(report, read_public_keys(keys))
     files = [{"path": file.path, "state": file.state.value} for file in found.files]
-    answer = {"key": found.key, "made_at": found.report.made_at, "verdict": found.report.verdict}
+    verified = found.report
+    answer = {
+        "valid": not found.faults,
+        "key": found.key,
+        "made_at": verified and verified.made_at,
+        "verdict": verified and verified.verdict,
+        "lake": verified and verified.lake.state,
+        "files": files,
+    }
     if session.out.is_table or session.out.format == "name":
         session.out.rows(FILES, files, name=lambda row: str(row["path"]))
     else:
-        session.out.value({"valid": not found.faults, **answer, "lake": found.report.lake.state, "files": files})
+        session.out.value(answer)
     if found.faults:
         names = ", ".join(f"{printable(file.path)} is {file.state.value}" for file in found.faults)
         raise CheckFailed(f"the report is not as it was signed: {names}", hint="fetch it again from the auditor")
-    if session.out.is_table:
+    if session.out.is_table and verified is not None:
         note(
-            f"valid: signed with {found.key}, {counted(len(files), 'file')}; the report of {found.report.made_at} "
-            f"is {found.report.verdict}"
+            f"valid: signed with {found.key}, {counted(len(files), 'file')}; report of {verified.made_at}, "
+            f"its verdict: {verified.verdict}"
         )

@@ -178,6 +178,7 @@ def test_the_reports_of_a_query_are_signed_and_compared_with_the_baseline(spark:
     assert compared is not None
     assert (compared.new, compared.known, compared.gone) == (0, 2, 0)
     verified = verify_report(out, [key])
+    assert verified.report is not None
     assert (verified.faults, verified.report.made_at) == ([], batch.report.made_at)
 
 

@@ -18,7 +18,7 @@ from eventd.audit.review import earlier
 from eventd.audit.review.verification import verify_report
 from eventd.cli.program import key_files
 from eventd.cli.program.key_files import read_public_keys, read_signing_key
-from eventd.errors import CheckFailed, SecretUnreadable
+from eventd.errors import SecretUnreadable
 from eventd.lake.storage import Storage, connect
 from eventd.runtime.clock import SECOND
 from eventd.runtime.regular_files import RegularFile, read_regular
@@ -74,7 +74,9 @@ def test_a_signed_report_is_valid(verify: Callable[..., Any], folder: Path) -> N
     assert told["key"].startswith("sha256//")
     assert told["files"] == [{"path": path, "state": "unchanged"} for path in [*PARTS, *TABLES]]
     shown = verify(folder)
-    assert f"valid: signed with {told['key']}, 8 files; the report of {told['made_at']} is incomplete" in shown.err
+    assert (
+        f"valid: signed with {told['key']}, 8 files; report of {told['made_at']}, its verdict: incomplete" in shown.err
+    )
 
 
 @pytest.mark.parametrize("path", ["lake.sha256", "report.html", *TABLES])
@@ -94,13 +96,26 @@ def test_an_added_table_is_named(verify: Callable[..., Any], folder: Path) -> No
     assert "tables/findings/part-1.parquet is not signed" in verify(folder, code=4).err
 
 
-def test_a_changed_report_is_not_shown(verify: Callable[..., Any], folder: Path) -> None:
+def test_of_a_changed_report_nothing_is_shown_but_the_states_of_the_files(
+    verify: Callable[..., Any], folder: Path
+) -> None:
     text = (folder / "report.json").read_text()
     (folder / "report.json").write_text(text.replace('"incomplete"', '"complete"', 1))
-    for named in (folder, folder / "report.json"):
+    append(folder / "report.html")
+    for named, changed in ((folder, ["report.html", "report.json"]), (folder / "report.json", ["report.json"])):
         ended = verify(named, code=4)
-        assert "report.json is not the one that was signed" in ended.err
-        assert ended.out == ""
+        assert all(f"{path} is changed" in ended.err for path in changed)
+        assert [line.split()[0] for line in ended.lines if line.endswith(" changed")] == changed
+        assert "complete" not in ended.out
+        told = verify(named, "-o", "json", code=4).json
+        assert (told["valid"], told["made_at"], told["verdict"], told["lake"]) == (False, None, None, None)
+
+
+def test_only_files_of_tables_count_as_added(verify: Callable[..., Any], folder: Path) -> None:
+    (folder / "state").mkdir()
+    (folder / "state" / "index").write_bytes(b"x")
+    (folder / "notes.txt").write_text("of a reader")
+    verify(folder)
 
 
 def test_the_report_alone_is_checked_without_the_other_files(verify: Callable[..., Any], folder: Path) -> None:
@@ -187,8 +202,9 @@ def test_a_report_that_is_replaced_while_it_is_verified_is_not_returned(
     (folder / "report.json").write_bytes(genuine.replace(b'"incomplete"', b'"complete"', 1))
     replaced = ReplacedMeanwhile(connect(str(folder)), "report.json", genuine)
     monkeypatch.setattr(earlier, "connect", lambda *_: replaced)
-    with pytest.raises(CheckFailed, match=r"report\.json is not the one that was signed"):
-        verify_report(str(folder), read_public_keys([tmp_path / "auditor.pub"]))
+    found = verify_report(str(folder), read_public_keys([tmp_path / "auditor.pub"]))
+    assert found.report is None
+    assert [file.path for file in found.faults] == ["report.json"]
 
 
 def test_a_signing_key_that_is_replaced_while_it_is_read_keeps_its_own_pin(
