@@ -155,7 +155,8 @@ def _is_late(mention: Mention | None, covered: int, allowed: int) -> bool:
 
 
 _OF_CLOSED: Final = (
-    "its last rows were not shipped: start the node once more until it has shipped them, or limit the audit by --to"
+    "its last rows were not shipped: start the node once more until it has shipped them; if they are lost, audit the"
+    " time before by --to, and the time after by --from"
 )
 _HINTS: Final[dict[SilenceKind, str]] = {
     "silent": "start the node, or see `routerctl lake status` on it; if it is out of service for good, run "

@@ -52,9 +52,11 @@ def report_idle(lake: str, *nodes: str, now: int) -> None:
             write_state(connect(lake), msgspec.structs.replace(state, as_of=now, complete_until=now - 10 * SECOND))
 
 
-def audit(lake: str, *, now: int, until: int | None = None, fail_on: str = "unproven") -> Report:
+def audit(
+    lake: str, *, now: int, since: int | None = None, until: int | None = None, fail_on: str = "unproven"
+) -> Report:
     conditions = read_conditions([fail_on])
-    asked = AuditRequest(lake, f"{lake}-out", until=until, conditions=conditions)
+    asked = AuditRequest(lake, f"{lake}-out", since=since, until=until, conditions=conditions)
     return run_audit(asked, clock=ManualClock(now))
 
 
@@ -105,6 +107,21 @@ def cut(lake: str, node: str, *, seconds: int, closed_at: int) -> None:
     (state,) = (one for one in survey(connect(lake)).nodes if one.node == node)
     until = BOOKS.end - seconds * SECOND
     write_state(connect(lake), msgspec.structs.replace(state, complete_until=until, closed_at=closed_at))
+
+
+def test_the_hours_before_and_after_the_last_rows_of_a_lost_node_are_judged_without_it(lake: str) -> None:
+    """What to do about a lost disk, as the pages say: its ledger ends at 01:30, others have later batches from it."""
+    report_idle(lake, "site-01", "site-02", now=LATER)
+    cut(lake, "site-03", seconds=1800, closed_at=LATER)
+    (trouble,) = audit(lake, now=LATER).troubles
+    assert "--to" in trouble.hint
+    assert "--from" in trouble.hint
+    before = audit(lake, now=LATER, until=BOOKS.start + HOUR)
+    assert (before.verdict, before.troubles, before.failed) == ("complete", (), ())
+    assert audit(lake, now=LATER, since=BOOKS.end).troubles == ()
+    between = audit(lake, now=LATER, since=BOOKS.start + HOUR, until=BOOKS.end)
+    judged = {(one.source, one.peer): one.completeness for one in between.pairs}
+    assert judged == {names: None if "site-03" in names else 100.0 for names in judged}
 
 
 def test_a_node_that_was_closed_before_it_had_shipped_its_last_rows_is_behind(lake: str) -> None:
