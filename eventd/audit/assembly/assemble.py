@@ -334,7 +334,8 @@ def make_totals(results: StageResults, pairs: Sequence[Pair]) -> Totals:
         duplicates=sum(change["duplicates"] for change in results.comparison.changes.values()),
     )
     _count(totals, Counter({name: sum(getattr(pair, name) for pair in pairs) for name in COUNTED}))
-    sure = bool(pairs) and all(pair.completeness is not None for pair in pairs)  # a lake without ledgers proves nothing
+    # Where no delivery is expected, nothing is proven: the lake may be another one, or the period one before it.
+    sure = totals.expected > 0 and all(pair.completeness is not None for pair in pairs)
     # A silent node may have had pairs, a rewritten segment anything, and a lost history may have shown either.
     sure = sure and not (results.coverage.silences or results.rewritten or results.history.lost_at)
     totals.completeness = completeness_of(totals, sure=sure)

@@ -274,7 +274,7 @@ def headline(
     `receipts`: a sentence about their verification.
     """
     due = totals.delivered + totals.missing + totals.disputed + totals.unproven
-    if not (totals.expected or findings or sure):
+    if not (totals.expected or findings):
         return ("Nothing to reconcile: the ledgers in the lake expect no delivery in that period.", *doubts)
     first = f"{totals.delivered:,} of {due:,} delivered{_claimed(totals)}"
     if totals.missing:

@@ -47,6 +47,7 @@ class Figures(msgspec.Struct, kw_only=True):
 class Totals(Figures, kw_only=True):
     """The figures summed over all pairs, and counts over all ledgers, of the requested hours.
 
+    `completeness` is None also if no delivery is expected at all: then nothing is proven.
     `events` counts those that entered a log at their source, `deliveries` the rows of all `deliveries` ledgers,
     `findings` findings, `by_kind` the discrepancies in them, and `acknowledged` those that operators have acknowledged.
     """

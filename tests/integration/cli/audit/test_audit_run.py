@@ -217,6 +217,13 @@ def test_books_that_do_not_reach_are_not_called_complete(
     assert "met" not in verdicts(report)
 
 
+@pytest.mark.parametrize("period", [("--to", "2020-01-01T00:00:00Z"), LATER], ids=["before", "after"])
+def test_a_period_without_any_delivery_proves_nothing(audit: Audit, lakes: Path, period: tuple[str, str]) -> None:
+    report = audit(lakes / "sound", *period, "--fail-on", "completeness<99", code=4)
+    assert (report["verdict"], report["totals"]["completeness"]) == ("unproven", None)
+    assert report["headline"][0].startswith("Nothing to reconcile: ")
+
+
 @pytest.mark.parametrize("asked", ["lost", "Missing", " ,", "missing,lost", "completeness>99"])
 def test_what_is_no_condition_is_refused_with_what_is_one(unstarted: Audit, lakes: Path, asked: str) -> None:
     told = unstarted.refuses(lakes / "sound", "--fail-on", asked, code=2)
