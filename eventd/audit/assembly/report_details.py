@@ -287,7 +287,7 @@ def headline(
     if not findings and sure:
         rest.append("All ledgers agree.")
     if totals.pending:
-        rest.append(f"{counted(totals.pending, 'is', 'are')} pending.")
+        rest.append(f"{counted(totals.pending, 'is', 'are')} pending: not due yet.")
     if totals.unproven:
         rest.append(f"{counted(totals.unproven, 'is', 'are')} unproven: the ledgers do not reach far enough.")
     elif not sure and not doubts:

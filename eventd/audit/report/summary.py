@@ -187,8 +187,9 @@ def _notices(report: Report) -> Iterator[Text]:
 def _figures(report: Report) -> str:
     totals, work = report.totals, report.work
     share = share_of(totals, exact=True)
+    of_those = " of those due" if totals.pending else ""
     return (
         f"{counted(len(report.nodes), 'node')}, {counted(totals.events, 'event')}, {totals.delivered:,} of "
-        f"{due(totals):,} delivered ({share}); "
+        f"{due(totals):,} delivered ({share}{of_those}); "
         f"{counted(work.segments_read, 'segment')} read in {span(work.seconds)}{reused_segments(work)}"
     )

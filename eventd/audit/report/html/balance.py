@@ -61,7 +61,7 @@ def objectives(report: Report) -> dict[str, Any] | None:
     verdicts = Counter(pair.slo.verdict for pair in pairs)
     return {
         "several": len({pair.group for pair in report.pairs}) > 1,
-        "bounds": _bounds(report),
+        "bounds": bounds_of(report),
         "pairs": pairs,
         "met": verdicts["met"],
         "missed": verdicts["missed"],
@@ -69,7 +69,7 @@ def objectives(report: Report) -> dict[str, Any] | None:
     }
 
 
-def _bounds(report: Report) -> list[str]:
+def bounds_of(report: Report) -> list[str]:
     """Return a text per group with the bounds of its objective; the group '' stands for all groups without one."""
     named = sorted(report.settings.slo.items(), key=lambda item: (not item[0], item[0]))
     others = "every other group" if len(named) > 1 else "every group"

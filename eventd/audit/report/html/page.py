@@ -12,14 +12,13 @@ from functools import cache, partial
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from msgspec.structs import asdict
 
 from eventd.audit.report import figures
 from eventd.audit.report.figures import NONE, moment, period, span, whole
-from eventd.audit.report.html.balance import balance, objectives
+from eventd.audit.report.html.balance import balance, bounds_of, objectives
 from eventd.audit.report.html.evidence import evidence
 from eventd.audit.report.html.findings import entry_parts, findings, number_range
 from eventd.audit.report.html.known import known
@@ -139,14 +138,32 @@ def _method(report: Report) -> dict[str, Any]:
         "lake": shown(report.lake.url),
         "made_by": " · ".join(filter(None, by)),
         "digest": sha256(to_json(report)).hexdigest(),
-        "settings": [(name, _setting(value)) for name, value in asdict(report.settings).items()],
+        "settings": list(_settings(report)),
     }
 
 
+def _settings(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield the name and value of each setting as readers know them: like the options of the command."""
+    zone = zone_of(report)
+    formats: dict[str, Callable[[Any], str]] = {
+        "slo": lambda _: "; ".join(bounds_of(report)),
+        "patience": span,
+        **dict.fromkeys(("since", "until"), partial(moment, zone=zone)),
+        **dict.fromkeys(("recheck", "receipts", "digests"), lambda share: f"{share:g} %"),
+    }
+    for name, value in asdict(report.settings).items():
+        shown_value = formats[name](value) if name in formats else _setting(value)
+        yield _OPTIONS.get(name, name.replace("_", " ")), shown_value or NONE
+
+
+_OPTIONS: Final = {"since": "from", "until": "to", "patience": "silence", "signing_key": "sign", "access": "storage"}
+"""The settings that have another name than the option that sets them."""
+
+
 def _setting(value: object) -> str:
-    if isinstance(value, str):
-        return value or NONE
-    return NONE if value in (None, ()) else msgspec.json.encode(value).decode()
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
 _SECTIONS: Final[tuple[tuple[str, str, Callable[[Report], dict[str, Any] | None]], ...]] = (

@@ -25,7 +25,11 @@ def test_the_first_sentence_says_how_many_deliveries_are_claims(figures: dict[st
 
 
 @pytest.mark.parametrize(
-    ("n", "words"), [(1, ("1 is pending.", "1 was not due: ")), (2, ("2 are pending.", "2 were not due: "))]
+    ("n", "words"),
+    [
+        (1, ("1 is pending: not due yet.", "1 was not due: ")),
+        (2, ("2 are pending: not due yet.", "2 were not due: ")),
+    ],
 )
 def test_one_delivery_is_named_in_the_singular(n: int, words: tuple[str, str]) -> None:
     told = headline(Totals(expected=2 * n, pending=n, expired=n, completeness=100.0), [], sure=True)

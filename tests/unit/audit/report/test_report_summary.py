@@ -7,15 +7,20 @@ import io
 import pytest
 from rich.console import Console
 
+from eventd.audit.report.report import Report
 from eventd.audit.report.summary import summary
 from tests.support.audit_cases import MADE
 from tests.support.audit_reports import event_id
 
 
 def shown(name: str, *, width: int = 80) -> str:
+    return drawn(MADE[name](), width=width)
+
+
+def drawn(report: Report, *, width: int) -> str:
     out = io.StringIO()
     console = Console(file=out, width=width, highlight=False, force_terminal=True, color_system=None)
-    console.print(summary(MADE[name]()))
+    console.print(summary(report))
     return out.getvalue()
 
 
@@ -36,6 +41,13 @@ def test_the_first_line_says_how_many_deliveries_are_claims() -> None:
     assert shown("callbacks", width=200).startswith(
         "✓ 20,000 of 20,000 delivered, 10,000 of them by the sender's claim alone."
     )
+
+
+def test_a_share_beside_pending_deliveries_is_that_of_those_due() -> None:
+    report = MADE["clean"]()
+    for pending, share in ((0, "(100 %)"), (2, "(100 % of those due)")):
+        report.totals.pending = pending
+        assert f" delivered {share}" in drawn(report, width=200)
 
 
 @pytest.mark.parametrize("name", MADE)
