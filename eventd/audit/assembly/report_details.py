@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from statistics import median
 from typing import Final
 
 from eventd.audit.assembly.assemble import HistoryUse, StageResults
@@ -84,12 +83,9 @@ def make_nodes(results: StageResults) -> list[NodeReport]:
 
 
 def _skew_of(results: StageResults, node: str) -> Skew | None:
-    """Return how far the node's clock is ahead of the median of its own and its peers' clocks; None if unknown."""
-    others = [hours[-1] for (sender, _), hours in sorted(results.plan.clocks.items()) if sender == node]
-    if not others:
-        return None
-    middle = median([0, *(one.middle for one in others)])
-    return Skew(ms=-middle / 1000, error_ms=max(one.error for one in others) / 1000)
+    """Return how far the node's clock is ahead of the reference clock; None if unknown."""
+    shift = results.coverage.shifts.get(node)
+    return None if shift is None else Skew(ms=shift.ahead / 1000, error_ms=shift.error / 1000)
 
 
 def make_gaps(results: StageResults) -> list[LostSpan]:

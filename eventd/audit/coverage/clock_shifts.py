@@ -1,14 +1,15 @@
-"""How far the clock of each node is ahead of the audit's, by the receipts that its peers and it gave each other.
+"""How far the clock of each node is ahead of a reference clock, by the receipts that its peers and it gave each other.
 
 A report is dated by the clock of its node. A node whose clock is wrong would seem silent, or its silence would not be
 noticed. Receipts show the difference between the clocks of two nodes, not the difference between them and the clock of
-the audit: that is taken to be the smallest difference of a node that reports.
+the audit: so the reference is the clock of the node that reports and differs least from the audit's. If all nodes are
+closed, nothing can be compared with the audit's clock, and the reference is the median of theirs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from eventd.audit.segments.cells import HOUR
 from eventd.audit.segments.plan import ClockOffset, ClockOffsets, states_by_node
@@ -21,40 +22,60 @@ _NEAR: Final = 24
 have been set since an older one was measured."""
 
 
-def clock_shifts(survey: Survey, clocks: ClockOffsets, now: int, allowed: int) -> dict[str, int]:
-    """Return, by node, how far its clock is ahead of the audit's (microseconds): 0 if it is unknown, or below a second.
+class ClockShift(NamedTuple):
+    """A clock is `ahead` of the reference clock, with a difference of at most `error` (microseconds)."""
 
-    `now` is the time by the audit's clock. Reports that are no older than `allowed` count as new.
+    ahead: int
+    error: int
+
+    @property
+    def correction(self) -> int:
+        """Return how far times by the clock are corrected: not at all below a second."""
+        return self.ahead if abs(self.ahead) >= SECOND else 0
+
+
+def clock_shifts(survey: Survey, clocks: ClockOffsets, now: int, allowed: int) -> dict[str, ClockShift]:
+    """Return, by node, how far its clock is ahead of the reference clock; nodes of which it is unknown are left out.
+
+    Nodes that are not connected by recent receipts have different references. `now` is the time by the audit's clock.
+    Reports that are no older than `allowed` count as new.
     """
     by_node = {state.node: state for *_, state in states_by_node(survey)}
-    shifts = dict.fromkeys(by_node, 0)
+    shifts: dict[str, ClockShift] = {}
     known: set[str] = set()
     for root in by_node:
         if root not in known:
-            offsets = _offsets(root, by_node, clocks)
-            known |= {*offsets}
-            reference = _reference([by_node[name] for name in offsets], offsets, now, allowed)
-            shifts |= {name: offset - offsets[reference] for name, offset in offsets.items()}
-    return {name: shift if abs(shift) >= SECOND else 0 for name, shift in shifts.items()}
+            found = _shifts_from(root, by_node, clocks)
+            known |= {*found}
+            if len(found) > 1:
+                reference = _reference([by_node[name] for name in found], found, now, allowed)
+                shifts |= _shifts_from(reference, by_node, clocks)
+    return shifts
 
 
-def _reference(states: Sequence[NodeState], offsets: Mapping[str, int], now: int, allowed: int) -> str:
-    """Return the node whose clock differs least from the audit's, of those that reported last by one common clock."""
-    newest = max(state.as_of - offsets[state.node] for state in states)
-    reporting = [state for state in states if state.as_of - offsets[state.node] >= newest - allowed]
+def _reference(states: Sequence[NodeState], shifts: Mapping[str, ClockShift], now: int, allowed: int) -> str:
+    """Return the node whose clock differs least from the audit's, of those that reported last by one common clock.
+
+    If all are closed, it is the node with the median clock, of two the one that is behind.
+    """
+    if all(state.closed_at for state in states):
+        return sorted(shifts, key=lambda node: (shifts[node].ahead, node))[(len(shifts) - 1) // 2]
+    newest = max(state.as_of - shifts[state.node].ahead for state in states)
+    reporting = [state for state in states if state.as_of - shifts[state.node].ahead >= newest - allowed]
     return min(reporting, key=lambda state: (abs(now - state.as_of), state.node)).node
 
 
-def _offsets(root: str, states: Mapping[str, NodeState], clocks: ClockOffsets) -> dict[str, int]:
+def _shifts_from(root: str, states: Mapping[str, NodeState], clocks: ClockOffsets) -> dict[str, ClockShift]:
     """Return how far the clocks of all nodes that are connected with `root` are ahead of its clock, `root` included."""
-    offsets, ahead = {root: 0}, [root]
+    shifts, ahead = {root: ClockShift(0, 0)}, [root]
     while ahead:
         node = ahead.pop(0)
         for peer, hours in _peers(node, clocks):
-            if peer in states and peer not in offsets and (last := _latest(states[node], states[peer], hours)):
-                offsets[peer] = offsets[node] + last.middle
+            if peer in states and peer not in shifts and (last := _latest(states[node], states[peer], hours)):
+                before = shifts[node]
+                shifts[peer] = ClockShift(before.ahead + last.middle, before.error + last.error)
                 ahead.append(peer)
-    return offsets
+    return shifts
 
 
 def _peers(node: str, clocks: ClockOffsets) -> Iterator[tuple[str, Sequence[ClockOffset]]]:

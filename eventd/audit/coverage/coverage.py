@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+from eventd.audit.coverage.clock_shifts import ClockShift
 from eventd.audit.coverage.holes import Hole
 from eventd.audit.coverage.receipt_links import LinkKey
 from eventd.audit.coverage.silence import Silence
@@ -76,7 +77,7 @@ class Coverage:
     since: int = _ALWAYS[0]
     silences: Mapping[str, Silence] = field(default_factory=dict)
     closed: set[str] = field(default_factory=set)
-    shifts: Mapping[str, int] = field(default_factory=dict)
+    shifts: Mapping[str, ClockShift] = field(default_factory=dict)
     holes: Mapping[tuple[str, str], Sequence[Hole]] = field(default_factory=dict)
     verified: frozenset[LinkKey] = frozenset()
     without_receipt: Counter[LinkKey] = field(default_factory=Counter)
@@ -111,7 +112,8 @@ class Coverage:
         return max(min(ends, default=0), 0)
 
     def _end(self, node: str) -> int:
-        return self.until[node] - self.shifts.get(node, 0)
+        shift = self.shifts.get(node)
+        return self.until[node] - (shift.correction if shift else 0)
 
     def ends_before(self, node: str) -> bool:
         """Return whether the ledgers of the node end before the requested period, without an excuse.

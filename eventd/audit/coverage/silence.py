@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from shlex import quote
 from typing import Final, Literal, NamedTuple
 
+from eventd.audit.coverage.clock_shifts import ClockShift
 from eventd.audit.report.report import Limitation
 from eventd.audit.segments.plan import states_by_node
 from eventd.lake.manifest import NodeState
@@ -103,7 +104,7 @@ def find_silences(
     now: int,
     until: int | None,
     patience: int = PATIENCE,
-    shifts: Mapping[str, int] | None = None,
+    shifts: Mapping[str, ClockShift] | None = None,
     mentions: Mapping[str, Mention] | None = None,
 ) -> dict[str, Silence]:
     """Return, by node, a `Silence` if its ledgers do not reach `until` (None: `now`), or its state is dated wrong.
@@ -114,8 +115,8 @@ def find_silences(
     """
     found = {}
     for *_, state in states_by_node(survey):
-        ahead, mention = (shifts or {}).get(state.node, 0), (mentions or {}).get(state.node)
-        silence = _silence(state, now, until, patience, ahead, mention)
+        shift, mention = (shifts or {}).get(state.node), (mentions or {}).get(state.node)
+        silence = _silence(state, now, until, patience, shift.correction if shift else 0, mention)
         if silence is not None:
             found[state.node] = silence
     return found

@@ -209,7 +209,7 @@ class NodeReport(msgspec.Struct, kw_only=True):
     closed_at: str | None = None
     """The time at which an operator declared it out of service."""
     skew: Skew | None = None
-    """The offset of its clock to the median of its own clock and its peers' clocks."""
+    """The offset of its clock to the reference clock, by which `proven_until` is given; None if unknown."""
 
 
 class LostSpan(msgspec.Struct, frozen=True, kw_only=True):
@@ -404,7 +404,7 @@ class Report(msgspec.Struct, kw_only=True):
     """The conditions of `settings.fail_on` that are met."""
     lake: Lake
     proven_until: str | None = None
-    """Up to when the ledgers of all nodes are complete, corrected by the differences of clocks; None if unknown."""
+    """Up to when the ledgers of all nodes are complete, by the reference clock; None if unknown."""
     period: Period
     settings: Settings
     totals: Totals
