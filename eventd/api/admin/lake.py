@@ -19,9 +19,13 @@ class ShowLake(Params):
 
 async def show_lake(services: Services, _params: ShowLake) -> dict[str, Any]:
     """Return what `read_shipping` does, and whether the running node has a lake (`configured`; None: none runs)."""
+    return {"configured": is_configured(services), **await services.database.read(read_shipping)}
+
+
+def is_configured(services: Services) -> bool | None:
+    """Return whether the running node ships to a lake; None if no node runs. A node for one group ships to none."""
     settings = services.settings
-    configured = None if settings is None else bool(settings.lake) and settings.group is None
-    return {"configured": configured, **await services.database.read(read_shipping)}
+    return None if settings is None else bool(settings.lake) and settings.group is None
 
 
 def read_shipping(conn: Connection) -> dict[str, Any]:

@@ -14,9 +14,15 @@ _SLOW_REMEDY = (
 _REMEDY = "fix the reported problem; nothing is lost meanwhile unless retention evicts ledger rows"
 
 
-def check_shipping(tables: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
-    """Yield one check for all ledger tables, which a failure affects alike; none without a lake."""
+def check_shipping(tables: Sequence[Mapping[str, Any]], *, expected: bool = False) -> Iterator[Check]:
+    """Yield one check for all ledger tables, which a failure affects alike; none without a lake.
+
+    `expected`: the running node ships to a lake, so it has tables as soon as its shipping process has reported.
+    """
     if not tables:
+        if expected:
+            detail = "nothing shipped yet: the shipping process has not reported"
+            yield Check("lake shipping", CheckStatus.WARN, "lake-not-begun", detail, _SLOW_REMEDY)
         return
     held = [table for table in tables if table["state"] != "running"]
     if not held:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from eventd.api.admin.lake import read_shipping
+from eventd.api.admin.lake import is_configured, read_shipping
 from eventd.api.doctor.callbacks import LOSSES_SINCE, check_callbacks
 from eventd.api.doctor.certificates import check_certificates, check_handshakes
 from eventd.api.doctor.checks import check_group
@@ -97,7 +97,8 @@ async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, An
             checks += check_surface(services.settings, services.settings.routemaster_listen, topic)
         tenants, caches = await services.database.read(_read_streams)
         checks += check_streams(tenants, caches, services.tenant_keys(), services.settings)
-        checks += check_shipping((await services.database.read(read_shipping))["books"])
+        expected = bool(groups and is_configured(services))
+        checks += check_shipping((await services.database.read(read_shipping))["books"], expected=expected)
     if not groups:
         checks.append(Check("expected peers", CheckStatus.SKIP, detail="no EventGroup is declared"))
     return report(groups, checks), plan_actions(checks)

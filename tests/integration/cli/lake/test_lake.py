@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from eventd.api.doctor.lake import check_shipping
 from eventd.cli.lake.lake import nothing_shipped
 from eventd.egress.lake.sink import enrol
 from eventd.lake.compaction import DAY
@@ -101,6 +102,13 @@ def test_rows_of_which_none_was_ever_shipped_are_a_warning(routerctl: Control, w
     step = Step("segments/onprem/events", 0, 1, 1, SystemClock().now())
     written.write_now(apply_step, step)
     assert "note:" not in routerctl("lake", "status").err
+
+
+@pytest.mark.parametrize(("expected", "codes"), [(True, ["lake-not-begun"]), (False, [])])
+def test_doctor_warns_while_the_process_of_a_node_with_a_lake_has_not_reported(
+    expected: bool, codes: list[str]
+) -> None:
+    assert [check.code for check in check_shipping([], expected=expected)] == codes
 
 
 @pytest.mark.parametrize(("configured", "advice"), [(True, "EVENTD_LAKE_NICE"), (False, "EVENTD_LAKE and")])
