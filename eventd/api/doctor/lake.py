@@ -28,7 +28,7 @@ def check_shipping(tables: Sequence[Mapping[str, Any]], *, expected: bool = Fals
     if not held:
         waiting = sum(table["waiting"] for table in tables)
         if waiting and not any(table["lastSuccessAt"] for table in tables):
-            detail = f"{counted(waiting, 'row')} waiting, and none shipped yet: the shipping process has not reported"
+            detail = f"{counted(waiting, 'row')} waiting, and no row has been shipped yet"
             yield Check("lake shipping", CheckStatus.WARN, "lake-not-begun", detail, _SLOW_REMEDY)
             return
         detail = "all rows are in the lake" if not waiting else "rows are being shipped to the lake"

@@ -105,7 +105,9 @@ def nothing_shipped(answer: Mapping[str, Any]) -> str:
         or not any(table["waiting"] for table in tables)
     ):
         return ""
-    if tables or answer.get("configured"):  # absent in the answer of an older node
+    if tables:  # known since the shipping process first reported
+        return "no row has been shipped yet: on a machine that is always busy, set EVENTD_LAKE_NICE=10"
+    if answer.get("configured"):  # absent in the answer of an older node
         return (
             "nothing is shipped yet: the shipping process of the node has not reported. It needs at least one group;"
             " on a machine that is always busy, set EVENTD_LAKE_NICE=10"
