@@ -169,7 +169,7 @@ class GroupFacts:
     `keys_trouble`, why the files of the group's keys cannot be read now (empty: they can).
 
     `lost`: ranges without a stored record, the newest first; of a very long log, the newest part. `unstored`: how many
-    events of the newest ranges have not been stored again since. `uncounted`: how many older ranges it leaves out.
+    of their events have not been stored again since.
     """
 
     name: str
@@ -183,7 +183,6 @@ class GroupFacts:
     conflicts: Sequence[ConflictCount] = ()
     lost: Sequence[MissingRecords] = ()
     unstored: int = 0
-    uncounted: int = 0
     v1_requests: int = 0
     keys_trouble: str = ""
     refused_handshakes: Mapping[str, int] = field(default_factory=dict)

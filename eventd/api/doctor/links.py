@@ -56,30 +56,26 @@ def check_links(group: GroupFacts) -> Iterator[Check]:
 
 
 def _lost_records(group: GroupFacts) -> Iterator[Check]:
-    """Yield a check if the log has lost records: a warning once all of them have been stored again, by new seqs.
-
-    Of older ranges, it is not known how many of their events have been: the check fails.
-    """
+    """Yield a check if the log has lost records: a warning once all of them have been stored again, by new seqs."""
     if not group.lost:
         return
     events = sum(lost.records for lost in group.lost)
     named = [str(lost.first) if lost.records == 1 else f"{lost.first}-{lost.last}" for lost in group.lost[:MOST_LOST]]
     more = [f"{counted(len(group.lost) - MOST_LOST, 'more range')}"] if len(group.lost) > MOST_LOST else []
     seqs = f"seq {', '.join([*named, *more])}"
-    open_ = group.unstored or group.uncounted
-    stored = f"{group.unstored:,} of them are not stored again" if open_ else "none of them is missing any more"
-    if group.uncounted:
-        stored += f", not counted for {counted(group.uncounted, 'older range')}"
+    stored = (
+        f"{group.unstored:,} of them are not stored again" if group.unstored else "none of them is missing any more"
+    )
     remedy = (
         f"on each node that sends to this one, routerctl verify --group {group.name} --peer NODE --repair with the name"
         " of this node sends what that node has; events of this node are only in a back-up, and at its peers"
     )
     yield Check(
         f"{group.name} log",
-        CheckStatus.FAIL if open_ else CheckStatus.WARN,
+        CheckStatus.FAIL if group.unstored else CheckStatus.WARN,
         "records-lost",
         f"the log has lost {counted(events, 'event')}, which retention has not removed: {seqs}; {stored}",
-        remedy if open_ else "find out which program or disk has damaged the database",
+        remedy if group.unstored else "find out which program or disk has damaged the database",
         group=group.name,
     )
 

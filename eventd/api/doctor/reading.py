@@ -42,8 +42,6 @@ ROUNDS = 60
 """Maximum number of reads of the log for all peers of a group together; each peer gets at least one."""
 MOST_ROUNDS = 12
 """Maximum number of reads of the log for one peer, and for lost records."""
-MOST_COUNTED = 5
-"""Maximum number of ranges of lost records whose events are looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,6 @@ async def _read_group(services: Services, name: str, aside: Sequence[Ineffective
         conflicts=context.conflicts,
         lost=lost,
         unstored=unstored,
-        uncounted=max(0, len(lost) - MOST_COUNTED),
         aside=[(source, reason) for source, reason in aside if source.startswith(owners)],
         v1_requests=_v1_requests(services, name),
         keys_trouble=await _keys_trouble(services, context.config),
@@ -106,7 +103,7 @@ async def _read_group(services: Services, name: str, aside: Sequence[Ineffective
 async def _read_lost(services: Services, context: _GroupContext) -> tuple[list[MissingRecords], int]:
     """Return the ranges without a stored record, of as much of the log as `MOST_ROUNDS` steps read.
 
-    The number is that of their events that have not been stored again, in the newest `MOST_COUNTED` ranges.
+    The number is that of their events that have not been stored again.
     """
     lost: list[MissingRecords] = []
     before: int | None = None
@@ -115,8 +112,7 @@ async def _read_lost(services: Services, context: _GroupContext) -> tuple[list[M
         lost, before = [*lost, *step.ranges], step.before
         if before is None:
             break
-    counts = [await services.database.read(count_unstored, context.topic.id, one) for one in lost[:MOST_COUNTED]]
-    return lost, sum(counts)
+    return lost, await services.database.read(count_unstored, context.topic.id, lost)
 
 
 def _v1_requests(services: Services, group: str) -> int:

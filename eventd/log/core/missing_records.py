@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from eventd.log.core.head import read_head
@@ -60,7 +61,20 @@ def find_missing(conn: Connection, topic_id: int, before: int | None = None) -> 
     return MissingStep(ranges, None)
 
 
-def count_unstored(conn: Connection, topic_id: int, lost: MissingRecords) -> int:
-    """Return how many events of a missing range were not stored again since. Reads all ids of the topic."""
-    sql = "SELECT count(*) FROM event_ids WHERE topic_id = ? AND gone_at IS NULL AND position > ? AND position < ?"
-    return int(fetch(conn, sql, (topic_id, lost.after, lost.before))[0][0])
+def count_unstored(conn: Connection, topic_id: int, lost: Sequence[MissingRecords]) -> int:
+    """Return how many events of these missing ranges were not stored again since. Reads all ids of the topic.
+
+    `lost` are all the ranges of successive steps of `find_missing`.
+    """
+    if not lost:
+        return 0
+    # An id whose position is in no block is that of a lost event: its block would be the last one that begins before.
+    sql = (
+        "SELECT count(*) FROM event_ids AS known"
+        " WHERE topic_id = ? AND gone_at IS NULL AND position > ? AND position < ?"
+        " AND NOT coalesce((SELECT blocks.position + blocks.records > known.position FROM blocks"
+        " WHERE blocks.topic_id = known.topic_id AND blocks.position <= known.position"
+        " ORDER BY blocks.position DESC LIMIT 1), FALSE)"
+    )
+    within = min(each.after for each in lost), max(each.before for each in lost)
+    return int(fetch(conn, sql, (topic_id, *within))[0][0])
