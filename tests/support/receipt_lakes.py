@@ -6,18 +6,23 @@ import asyncio
 import shutil
 from base64 import b64encode
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec.structs import replace
 
 from eventd.lake.extra import pyarrow
 from eventd.lake.layout import MINUTE
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger, arrow_schema
 from eventd.lake.storage import connect
-from eventd.lake.writer import write_segment
+from eventd.lake.writer import write_segment, write_state
+from eventd.runtime.clock import SECOND
+from federation.event import micros
 from tests.support.declared import declare, group, peer
+from tests.support.shipped import state as state_of
 from tests.support.sites import Site
 from tests.support.stopped_nodes import ship
 
@@ -37,6 +42,48 @@ def make_lake(folder: Path) -> Path:
     for node in asyncio.run(_exchange(folder)):
         ship(node.url, folder / "lake", now=node.clock.now() + MINUTE)
     return folder / "lake"
+
+
+def end_ledgers(lake: Path, node: str, until: datetime) -> None:
+    """Remove what a node recorded from `until` on, as if it had not shipped it yet, and say so in its state."""
+    storage, state = connect(str(lake)), state_of(lake, node)
+    ends: dict[Ledger, int] = {}
+    last: dict[str, int] = {}
+    for segment in survey(storage).segments:
+        if segment.manifest.node != node:
+            continue
+        place, time = segment.place, _TIMES[segment.place.book]
+        kept = [row for row in read_segment(storage, segment).to_pylist() if row[time] < until]
+        ends[place.book] = max([place.after, *(row["number"] for row in kept)])
+        if place.book is Ledger.EVENTS:
+            last = {name: max(row[name] for row in kept) for name in ("position", "seq")}
+        storage.delete([place.data, place.manifest])
+        table = pyarrow().Table.from_pylist(kept, arrow_schema(place.book))
+        shorter = place._replace(upto=ends[place.book])
+        write_segment(storage, shorter, table, node=node, now=segment.manifest.written_at)
+    reaches = {book: replace(reach, upto=ends.get(book, reach.upto)) for book, reach in state.segments.items()}
+    end = micros(until)
+    write_state(
+        storage,
+        replace(
+            state,
+            head=last["position"],
+            books=state.books | ends,
+            segments=reaches,
+            groups=tuple(replace(one, last_seq=last["seq"]) for one in state.groups),
+            complete_until=end,
+            as_of=end + 10 * SECOND,
+        ),
+    )
+
+
+_TIMES = {
+    Ledger.EVENTS: "recorded_at",
+    Ledger.DELIVERIES: "done_at",
+    Ledger.RECEIPTS: "acked_at",
+    Ledger.INBOUND: "recorded_at",
+}
+"""The column with the time at which a node recorded a row."""
 
 
 async def _exchange(folder: Path) -> tuple[Site, Site]:

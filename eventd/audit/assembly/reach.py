@@ -15,7 +15,7 @@ from eventd.audit.coverage.receipt_links import LinkKey
 from eventd.audit.report.figures import moment, span
 from eventd.audit.report.report import Pair
 from eventd.audit.segments.row_marks import PairKey
-from eventd.audit.verdicts.pair_figures import UNSEEN
+from eventd.audit.verdicts.pair_figures import CLAIMED_LATER, UNSEEN, VERIFIED_LATER
 from eventd.runtime.clock import SECOND
 from eventd.text.plural import counted
 from federation.event import format_time
@@ -41,13 +41,17 @@ def add_reach(results: StageResults, pairs: Sequence[Pair]) -> None:
         later = _later(results, pair)
         pair.receipts_after = min(later["receipts"], pair.delivered)
         pair.claims_after = min(later["claims"], pair.delivered - pair.receipts_after)
-        earlier = results.changes.get(PairKey(pair.group, pair.source, pair.peer), Counter())[UNSEEN]
+        earlier = _beside(results, pair)[UNSEEN]
         pair.claimed = min(pair.claims_after + earlier, pair.delivered - pair.receipts_after)
 
 
 def _later(results: StageResults, pair: Pair) -> Counter[str]:
-    """Return how many deliveries were acknowledged after the peer's ledger ends, at most, by their proof."""
-    later: Counter[str] = Counter()
+    """Return how many deliveries that the peer's ledger does not show came after its end, at most, by their proof.
+
+    A ledger may show events that are later than the time up to which it is complete.
+    """
+    compared = _beside(results, pair)
+    later = Counter(receipts=compared[VERIFIED_LATER], claims=compared[CLAIMED_LATER])
     key = PairKey(pair.group, pair.source, pair.peer)
     for sender in pair.senders:
         link, beyond = LinkKey(pair.group, sender, pair.peer), results.mentions.beyond[key, sender]
@@ -55,6 +59,11 @@ def _later(results: StageResults, pair: Pair) -> Counter[str]:
         claims = min(beyond, results.coverage.without_receipt[link]) if is_verified else beyond
         later.update(receipts=beyond - claims, claims=claims)
     return later
+
+
+def _beside(results: StageResults, pair: Pair) -> Counter[str]:
+    """Return how the comparison of rows counts the events that the ledger of the peer does not show."""
+    return results.changes.get(PairKey(pair.group, pair.source, pair.peer), Counter())
 
 
 def words_of_reach(results: StageResults, pairs: Sequence[Pair], now: int) -> Iterator[str]:

@@ -156,9 +156,9 @@ class Pair(Figures, kw_only=True):
     proven_until: str | None = None
     """If the peer's ledger is the proof: up to when those of the source, the senders and the peer are complete."""
     receipts_after: int = 0
-    """The deliveries acknowledged after the end of the peer's ledger that its verified receipts prove."""
+    """The deliveries after the end of the peer's ledger that it does not show, and its verified receipts prove."""
     claims_after: int = 0
-    """The other deliveries acknowledged after the end of the peer's ledger: the sender's claim alone."""
+    """The other deliveries after the end of the peer's ledger that it does not show: the sender's claim alone."""
     claimed: int = 0
     """At most how many of the `delivered` events are known by the sender's claim alone: no ledger of the peer holds
     them, and no proven receipt stands for them."""

@@ -16,7 +16,7 @@ from eventd.audit.report.report import Attempts, Latency
 from eventd.audit.segments.cells import SLOTS_PER_HOUR, Measure
 from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.verdicts.event_verdicts import judge_records
-from eventd.audit.verdicts.verdicts import DeliveryOutcome, Trail, Verdict, is_unseen
+from eventd.audit.verdicts.verdicts import DeliveryOutcome, Trail, Verdict, is_after_end, is_verified
 from eventd.lake.layout import MINUTE
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ HIDDEN = "hidden"
 """The name of a count beside those of a report: events that are known by their delivery alone, see `Verdict`."""
 UNSEEN = "unseen"
 """The name of another: delivered events that only the sender's ledger shows, though the peer's had not ended yet."""
+CLAIMED_LATER = "claimed_later"
+"""The name of another: delivered events that only the sender's ledger shows, after the end of the peer's."""
+VERIFIED_LATER = "verified_later"
+"""The name of another: delivered events that a verified receipt shows, after the end of the peer's ledger."""
 
 
 class HourKey(NamedTuple):
@@ -141,8 +145,8 @@ class RowComparison:
             pair = PairKey(trail.group, trail.source, trail.peer)
             for type, slot, change in _changes(trail, verdict):
                 _add(self.changes[HourKey(pair, type, slot // SLOTS_PER_HOUR)], change)
-            if verdict.outcome is DeliveryOutcome.DELIVERED and is_unseen(trail, coverage):
-                self.changes[HourKey(pair, trail.type, trail.slot // SLOTS_PER_HOUR)][UNSEEN] += 1
+            if verdict.outcome is DeliveryOutcome.DELIVERED and (name := _beside_ledger(trail, coverage)):
+                self.changes[HourKey(pair, trail.type, trail.slot // SLOTS_PER_HOUR)][name] += 1
             if verdict.outcome is DeliveryOutcome.PENDING and trail.restored:
                 _keep_oldest(self.waiting, pair, OldestPending(trail.restored_at, trail.slot))
             if trail.asked and trail.sent > 1:
@@ -272,6 +276,18 @@ def _changes(trail: Trail, verdict: Verdict) -> Iterator[tuple[str, int, dict[st
     yield *_place(trail, trail.due_row), due
     yield *_place(trail, trail.delivery_row), delivered
     yield *_place(trail, trail.due_row or trail.delivery_row), right
+
+
+def _beside_ledger(trail: Trail, coverage: Coverage) -> str:
+    """Return the count of a delivered event that the ledger of the peer does not show; empty if it does."""
+    if trail.held or trail.source == trail.peer or not coverage.has_ledgers(trail.peer):
+        return ""
+    if not trail.sent:  # the delivery is that of another record of the event
+        return UNSEEN
+    is_later, verified = is_after_end(trail, coverage), is_verified(trail, coverage)
+    if is_later:
+        return VERIFIED_LATER if verified else CLAIMED_LATER
+    return "" if verified else UNSEEN  # the peer's ledger begins later, for example
 
 
 def _place(trail: Trail, row: LedgerRow | None) -> tuple[str, int]:

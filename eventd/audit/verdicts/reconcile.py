@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PAIR: Final = PairKey._fields
+_SLOT: Final = [*PAIR, "time"]
 LEGS: Final = {
     Measure.RECORDED: "recorded",
     Measure.ACKNOWLEDGED: "delivered",
@@ -125,11 +126,12 @@ def reconcile(
     what = Columns(cells).numbers("what")
     slots = cells.filter(what < Measure.EXPECTED)
     figures = _sum_figures(cells.filter((what >= Measure.EXPECTED) & (what < Measure.RECEIPT)))
+    uneven = uneven_slots(slots, reach)
     made = {
-        "uneven": uneven_slots(slots, reach),
+        "uneven": uneven,
         "waiting": _waiting(slots),
         "senders": _senders(slots),
-        "latest": latest(slots, covered or {}),
+        "latest": latest(slots, covered or {}, uneven),
         "questioned": questioned_receipts(cells.filter(np.isin(what, (Measure.RECEIPT, Measure.INBOUND))), hours),
         **compare_batches(cells.filter(np.isin(what, (Measure.CARRIED, Measure.ANSWERED))), hours),
         "refused": unanswered_batches(cells.filter(what >= Measure.REFUSED_ROWS)),
@@ -261,7 +263,9 @@ def _differs(pairs: Columns, reach: Mapping[str, int]) -> Mask:
         (pairs.numbers("held_n") == 0) | (pairs.numbers("held_low") > source_reach)
     )
     has_ledgers = peer.where(lambda name: name in reach)
-    lost: Mask = has_ledgers & ~_agree(pairs, ("sent",), ("held",)) & ~beyond
+    # Of a slot that the peer holds in part, only its rows show which deliveries are known by the sender's claim alone.
+    partly = sent & (pairs.numbers("held_n") > 0)
+    lost: Mask = has_ledgers & ~_agree(pairs, ("sent",), ("held",)) & (~beyond | partly)
     reached = pairs.numbers("in_path_low") <= peer_reach
     broken = (pairs.numbers("broken") > 0) | (pairs.numbers("feigned") > 0)
     return broken | loops | lost | (has_ledgers & (_altered(pairs, beyond) | (reached & _unheld(pairs))))
@@ -309,12 +313,13 @@ def _senders(slots: pa.Table) -> pa.Table:
     return grouped(slots.filter((what == Measure.DUE) | (what == Measure.AHEAD)), (*PAIR, "node"), [])
 
 
-def latest(slots: pa.Table, covered: Mapping[tuple[str, str], int]) -> pa.Table:
+def latest(slots: pa.Table, covered: Mapping[tuple[str, str], int], uneven: pa.Table) -> pa.Table:
     """Return, for each pair and node, the last time (`high`, microseconds by its clock) at which it saw the other end.
 
     Of a sender (`what` is SENT), when the last attempt of an acknowledged delivery began, and how many deliveries (`n`)
-    may have been acknowledged at or after the time in `covered`, by sender and peer: 0 if that has none. Of a peer
-    (HELD), when it recorded the last event.
+    of slots of which the peer holds no event may have been acknowledged at or after the time in `covered`, by sender
+    and peer: 0 if that has none. In other slots, the peer holds what was sent, or they are `uneven`, so that the
+    comparison of rows counts. Of a peer (HELD), when it recorded the last event.
     """
     import pyarrow as pa
 
@@ -323,10 +328,21 @@ def latest(slots: pa.Table, covered: Mapping[tuple[str, str], int]) -> pa.Table:
     ends = [[covered.get((one, other), NEVER) for other in peer.values] for one in node.values]
     end = np.array(ends, np.int64)[node.codes, peer.codes] if slots.num_rows else what
     later = (end != NEVER) & (np.maximum(table.numbers("low"), table.numbers("high")) >= end)
-    counted = np.where((what == Measure.SENT) & later, table.numbers("n"), 0)
+    shown = pa.concat_tables([slots.filter(what == Measure.HELD).select(_SLOT), uneven.select(_SLOT)])
+    counted = np.zeros(slots.num_rows, np.int64)
+    unseen = _rows_without(slots, np.flatnonzero((what == Measure.SENT) & later), shown)
+    counted[unseen] = table.numbers("n")[unseen]
     slots = slots.set_column(slots.schema.get_field_index("n"), "n", pa.array(counted))
     slots = slots.filter((what == Measure.SENT) | (what == Measure.HELD))
     return grouped(slots, (*PAIR, "node", "what"), [("n", "sum"), ("high", "max")])
+
+
+def _rows_without(slots: pa.Table, rows: Numbers, others: pa.Table) -> Numbers:
+    """Return those of `rows` (indexes in `slots`) whose pair and slot are not among the `others`."""
+    import pyarrow as pa
+
+    asked = with_texts(slots.select(_SLOT).take(pa.array(rows))).append_column("row", pa.array(rows))
+    return Columns(asked.join(with_texts(others), keys=_SLOT, join_type="left anti")).numbers("row")
 
 
 def _sum_figures(figures: pa.Table) -> pa.Table:

@@ -305,27 +305,20 @@ def _outcome_at_peer(trail: Trail, coverage: Coverage) -> tuple[DeliveryOutcome,
             return DeliveryOutcome.UNPROVEN, NO_ROW_AT_PEER
         return DeliveryOutcome.DISPUTED, NOT_HELD
     # Where the peer's ledger is damaged, the proof is lost; where it has not begun or has ended, receipts count.
-    damaged = coverage.is_damaged(trail.peer, Ledger.EVENTS, trail.slot, times) and not _is_verified(trail, coverage)
+    damaged = coverage.is_damaged(trail.peer, Ledger.EVENTS, trail.slot, times) and not is_verified(trail, coverage)
     return DeliveryOutcome.UNPROVEN if damaged else DeliveryOutcome.DELIVERED, ""
 
 
-def _is_verified(trail: Trail, coverage: Coverage) -> bool:
+def is_verified(trail: Trail, coverage: Coverage) -> bool:
     """Return whether a verified receipt of the peer stands for a delivery of the event."""
     link = LinkKey(trail.group, trail.sent_node, trail.peer)
     return trail.arrived_at is not None and link in coverage.verified and not coverage.without_receipt[link]
 
 
-def is_unseen(trail: Trail, coverage: Coverage) -> bool:
-    """Return whether only the sender's ledger shows a delivery, though the peer's ledger had not ended when it began.
-
-    The peer's ledger begins later, for example. `reconcile.latest` counts the deliveries after its end.
-    """
-    if trail.held or trail.source == trail.peer or not coverage.has_ledgers(trail.peer):
-        return False
-    if not trail.sent:  # the delivery is that of another record of the event
-        return True
+def is_after_end(trail: Trail, coverage: Coverage) -> bool:
+    """Return whether a delivery began, by the clock of the peer, when the peer's ledger had ended."""
     begun, _ = coverage.peer_times(trail.sent_node, trail.peer, (trail.sent_at, trail.sent_at))
-    return begun < coverage.until[trail.peer] and not _is_verified(trail, coverage)
+    return begun >= coverage.until[trail.peer]
 
 
 def _is_hidden(trail: Trail, coverage: Coverage) -> bool:

@@ -20,7 +20,15 @@ from eventd.audit.report.report import Pair, Report
 from eventd.lake.schema import Ledger
 from federation.event import micros
 from tests.support.local_spark import run_audit
-from tests.support.receipt_lakes import SECRET, Row, change_rows, copy_of, make_lake, write_keys
+from tests.support.receipt_lakes import (
+    SECRET,
+    Row,
+    change_rows,
+    copy_of,
+    end_ledgers,
+    make_lake,
+    write_keys,
+)
 from tests.support.shipped import rows
 
 NO_KEYS = "Receipts not verified: no keys were given."
@@ -306,11 +314,26 @@ def test_deliveries_after_the_end_of_the_peers_ledger_count_as_proven_by_verifie
     made: Path, tmp_path: Path
 ) -> None:
     lake = copy_of(made / "lake", tmp_path)
+    answered = sorted({row["done_at"] for row in rows(lake, Ledger.DELIVERIES, "a")})
+    end_ledgers(lake, "b", answered[1])  # two of the three batches are in them
+    report = audited(lake, tmp_path / "without")
+    assert "After the end of the peer's ledger: 4 deliveries by the sender's claim alone." in report.headline
+    without = _pair(report, "a", "b")
+    verified = _pair(audited(lake, tmp_path / "out", write_keys(made, "b-1")), "a", "b")
+    assert (without.delivered, verified.delivered) == (12, 12)
+    assert (without.claims_after, without.receipts_after, without.claimed) == (4, 0, 4)
+    assert (verified.claims_after, verified.receipts_after, verified.claimed) == (0, 4, 0)
+
+
+def test_deliveries_that_the_peers_ledger_shows_are_no_claims_although_it_is_complete_only_until_earlier(
+    made: Path, tmp_path: Path
+) -> None:
+    lake = copy_of(made / "lake", tmp_path)
     (state,) = lake.glob("nodes/b-*/*.json")
     said = json.loads(state.read_text())
     said["complete_until"] = said["as_of"] = min(micros(row["recorded_at"]) for row in rows(lake, Ledger.EVENTS, "b"))
     state.write_text(json.dumps(said))
-    without = _pair(audited(lake, tmp_path / "without"), "a", "b")
-    verified = _pair(audited(lake, tmp_path / "out", write_keys(made, "b-1")), "a", "b")
-    assert without.claims_after == verified.receipts_after > 0
-    assert without.receipts_after == verified.claims_after == 0
+    report = audited(lake, tmp_path / "out")
+    pair = _pair(report, "a", "b")
+    assert (pair.delivered, pair.claims_after, pair.receipts_after, report.totals.claimed) == (12, 0, 0, 0)
+    assert report.headline[0] == "24 of 24 delivered."

@@ -12,7 +12,8 @@ from eventd.audit.coverage.coverage import BlindSpot, Coverage
 from eventd.audit.coverage.holes import Hole
 from eventd.audit.report.findings import Kind
 from eventd.audit.segments.plan import ClockOffset, LakePlan
-from eventd.audit.verdicts.verdicts import DeliveryOutcome, Trail, is_unseen, judge
+from eventd.audit.verdicts.pair_figures import CLAIMED_LATER, UNSEEN, VERIFIED_LATER, RowComparison
+from eventd.audit.verdicts.verdicts import DeliveryOutcome, Trail, judge
 from eventd.lake.schema import Ledger
 
 EXPIRING = LedgerRow("a", "e", 7, "e1", "t", 5, 100, 3, expires_at=15)
@@ -88,19 +89,23 @@ def test_an_absent_row_proves_nothing_where_the_ledger_has_not_begun_or_has_ende
 
 
 @pytest.mark.parametrize(
-    ("changes", "unseen"),
+    ("changes", "count"),
     [
-        pytest.param(DELIVERED, True, id="only the sender's ledger shows the delivery"),
-        pytest.param(DELIVERED | {"held": 1}, False, id="the peer holds the event"),
-        pytest.param(DELIVERED | {"sent_at": 1000}, False, id="it was sent after the end of the peer's ledger"),
-        pytest.param(DELIVERED | {"peer": "c"}, False, id="the peer ships no ledger"),
-        pytest.param(DELIVERED | {"source": "b"}, False, id="the event is the peer's own"),
+        pytest.param(DELIVERED, UNSEEN, id="only the sender's ledger shows the delivery"),
+        pytest.param(DELIVERED | {"held": 1}, "", id="the peer holds the event"),
+        pytest.param(DELIVERED | {"sent_at": 1000}, CLAIMED_LATER, id="it was sent after the end of the peer's ledger"),
+        pytest.param(DELIVERED | {"sent_at": 1000, "held": 1}, "", id="the peer holds it after the end of its ledger"),
+        pytest.param(DELIVERED | {"peer": "c"}, "", id="the peer ships no ledger"),
+        pytest.param(DELIVERED | {"source": "b"}, "", id="the event is the peer's own"),
     ],
 )
-def test_a_delivery_is_unseen_if_the_peers_ledger_had_not_ended_and_does_not_hold_it(
-    changes: dict[str, Any], unseen: bool
+def test_a_delivery_that_the_peers_ledger_does_not_show_is_counted_by_whether_that_had_ended(
+    changes: dict[str, Any], count: str
 ) -> None:
-    assert is_unseen(trail(**changes), coverage(b_events=BlindSpot())) is unseen
+    comparison = RowComparison()
+    comparison.add([trail(**changes)], coverage(b_events=BlindSpot()))
+    counted = {name for change in comparison.changes.values() for name, n in change.items() if n}
+    assert counted & {UNSEEN, CLAIMED_LATER, VERIFIED_LATER} == ({count} if count else set())
 
 
 def test_an_event_without_a_row_at_its_source_is_not_named_in_a_hole_beside_a_declared_loss() -> None:
