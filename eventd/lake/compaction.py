@@ -207,6 +207,7 @@ def _merge(storage: Storage, node: str, day: str, run: Sequence[Segment], now: i
             now=now,
             payloads=any(segment.manifest.payloads for segment in run),
             replaces=tuple(segment.place.name for segment in run),
+            lost=tuple(lost for segment in run for lost in segment.manifest.lost),
         )
     except BadSegment:
         if len(run) > 1:

@@ -73,14 +73,15 @@ def read_coverage(storage: Storage, nodes: Collection[str], epoch: str) -> LakeC
 
 def read_lost(storage: Storage, ledger: LedgerKey, after: int) -> tuple[LostRows, ...]:
     """Return the losses that the manifests of a ledger's segments after a number name. Raises LakeUnavailable."""
-    entries = map(parse_path, (entry.path for entry in storage.list(f"{LANDING}/{ledger.book.value}")))
+    folders = (f"{tree}/{ledger.book.value}" for tree in (LANDING, ARCHIVE))
+    entries = (parse_path(entry.path) for folder in folders for entry in storage.list(folder))
     own = slug(ledger.node), ledger.epoch, ledger.book
     paths = {place.manifest for place in entries if place is not None and place.ledger == own and place.upto > after}
     lost: list[LostRows] = []
     for _, text in sorted(storage.read_many(sorted(paths)).items()):
         with suppress(Unreadable):  # an audit reports the segment, with all of its rows
             lost += decode(text, Manifest).lost
-    return tuple(lost)
+    return tuple(dict.fromkeys(lost))  # a segment and the file of the archive that replaces it name the same ones
 
 
 def read_states(storage: Storage, nodes: Collection[str], epoch: str) -> dict[str, NodeState]:

@@ -25,7 +25,7 @@ from eventd.egress.lake.protocol import (
 from eventd.egress.lake.shipper import Shipper
 from eventd.egress.lake.sink import enrol
 from eventd.lake.close import close_node
-from eventd.lake.compaction import DAY, retaining
+from eventd.lake.compaction import DAY, compacting, retaining
 from eventd.lake.extract import EvictedRows, note_lost
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
@@ -120,6 +120,11 @@ class Shelf(LedgerStore):
             self._events += 1
             await self.settle("site-b", self._events - 1, self._events)
 
+    async def evict(self, keep: int) -> None:
+        """Let retention evict all but this many events."""
+        limits = EvictionLimits(max_records=keep, keep_undelivered=False)
+        await self.log.database.write(evict, await self.log.topic("group:g"), limits, now=NOON)
+
 
 @pytest.fixture
 async def shelf(migrated_sqlite_url: str) -> AsyncIterator[Shelf]:
@@ -192,19 +197,21 @@ async def test_a_segment_that_the_node_did_not_hear_of_is_taken_over(shelf: Shel
         assert ids(lake) == ids(lake, Ledger.DELIVERIES) == [*IDS, "late"]
 
 
+@pytest.mark.parametrize("archived", [False, True])
 @pytest.mark.parametrize("book", [Ledger.EVENTS, Ledger.DELIVERIES])
 async def test_rows_that_were_evicted_before_a_segment_that_the_node_did_not_hear_of_are_declared_as_lost(
-    shelf: Shelf, tmp_path: Path, book: Ledger
+    shelf: Shelf, tmp_path: Path, book: Ledger, archived: bool
 ) -> None:
-    topic = await shelf.log.topic("group:g")
-    limits = EvictionLimits(max_records=3, keep_undelivered=False)
-    assert (await shelf.log.database.write(lambda conn: evict(conn, topic, limits, now=NOON))).records == 7
+    await shelf.evict(3)
     lake = str(tmp_path / "lake")
     with closing(Course(shelf.url, lake)) as course, suppress(Killed):
         while True:
             answer = course.shipper.step(course.now)
             course.forgets = isinstance(answer, Shipment) and answer.book is book
             course.heed(answer)
+            course.now += MINUTE  # the state lists each segment at once
+    for later in (10, 20) if archived else ():
+        assert list(compacting(connect(lake), ["site-a"], now=NOON + later * DAY, after=DAY))
     with closing(Course(shelf.url, lake)) as course:
         (adopted,) = [one for one in course.run() if one.adopted]
         course.run()  # the losses are rows of `gaps`, which the next round ships
