@@ -55,6 +55,9 @@ PAYLOAD_ROWS: Final = 1_000
 """Rows of one extract with payloads."""
 SEGMENT_BYTES: Final = 64 << 20
 """Bytes of rows in memory after which a segment is complete."""
+MOST_LOST: Final = 1_000
+"""Ranges of lost rows after which a segment is complete: its manifest and its message list them, one for each batch
+whose events are evicted. The extract that exceeds it is still a part of the segment."""
 
 
 class AheadOfLog(LakeUnusable):
@@ -329,7 +332,7 @@ class _Reading:
             self.upto = extract.upto
             self.lost += [LostRows(*lost) for lost in extract.lost]
             self._left -= extract.rows
-            self._ended = not extract.full or self._left <= 0
+            self._ended = not extract.full or self._left <= 0 or len(self.lost) >= MOST_LOST
             if extract.rows:
                 table = to_table(extract)
                 self._size += table.nbytes

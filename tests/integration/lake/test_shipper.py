@@ -26,7 +26,7 @@ from eventd.egress.lake.shipper import Shipper
 from eventd.egress.lake.sink import enrol
 from eventd.lake.close import close_node
 from eventd.lake.compaction import DAY, compacting, retaining
-from eventd.lake.extract import EvictedRows, note_lost
+from eventd.lake.extract import EvictedRows, batches, note_lost
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
@@ -77,7 +77,7 @@ class Course:
 
     def run(self) -> list[Shipment]:
         """A whole round."""
-        moved = []
+        moved: list[Shipment] = []
         for _ in range(1000):
             answer = self.step()
             assert not isinstance(answer, Failure), answer
@@ -222,6 +222,22 @@ async def test_rows_that_were_evicted_before_a_segment_that_the_node_did_not_hea
     rows = [row for one in segments for row in read_segment(storage, one).to_pylist()]
     lost = {(row["reason"], row["after"], row["upto"]) for row in rows}
     assert lost == {("events_lost", 0, 7), *(("deliveries_lost", at, at + 1) for at in range(7))}
+
+
+async def test_a_shipment_of_a_node_whose_events_are_evicted_lists_a_bounded_number_of_losses(
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "LOOKED_AT", 1)
+    monkeypatch.setattr(batches, "PORTION", 2)
+    monkeypatch.setattr(shipping, "MOST_LOST", 3)
+    await shelf.evict(1)
+    lake = str(tmp_path / "lake")
+    with closing(Course(shelf.url, lake)) as course:
+        moved = [one for one in course.run() if one.book is Ledger.DELIVERIES]
+        assert [(one.upto, len(one.lost), one.rows) for one in moved] == [(4, 4, 0), (8, 4, 0), (10, 1, 1)]
+        assert ids(lake, Ledger.DELIVERIES) == IDS[9:]
+    (segment,) = [one for one in survey(connect(lake)).segments if one.place.book is Ledger.DELIVERIES]
+    assert [(lost.after, lost.upto) for lost in segment.manifest.lost] == [(8, 9)]
 
 
 async def test_what_a_killed_process_had_not_finished_is_removed(shelf: Shelf, tmp_path: Path) -> None:
