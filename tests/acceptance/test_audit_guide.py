@@ -7,13 +7,15 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from typer.testing import CliRunner
 
-from eventd.cli.routerctl_commands import app
+from eventd.audit.engine import run
+from eventd.cli.routerctl import main
+from tests.support.local_spark import LocalSpark
 from tests.support.source import ROOT
 from tests.support.spark_cluster import quick_spark
 from tests.support.terminals import make_commands
@@ -47,10 +49,33 @@ def the(word: str) -> str:
     return command
 
 
-def test_the_page_shows_what_its_books_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def printed(word: str) -> tuple[list[str], list[str]]:
+    """Return the lines that the page shows below this command: those before and those after `…`."""
+    (block,) = (one for one in BLOCKS if one.kind == "console" and any(word in typed for typed in commands(one)))
+    shown = PROMPT.split(block.text)[2].strip("\n").splitlines()
+    at = next(number for number, line in enumerate(shown) if line.strip() == "…")
+    return shown[:at], shown[at + 1 :]
+
+
+def test_the_page_shows_what_its_ledgers_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def status(word: str) -> object:
+        monkeypatch.setattr(sys, "argv", shlex.split(the(word)))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code
+
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, shlex.split(the("generate"))[1:])
-    assert done.exit_code == 0, done.output
+    monkeypatch.setattr(run, "open_session", lambda *_, **__: nullcontext(LocalSpark()))
+    monkeypatch.setattr(run, "quiet", nullcontext)
+    assert not status("generate")
+    capfd.readouterr()
+    assert status("audit run") == 4
+    lines = [line.rstrip() for line in "".join(capfd.readouterr()).splitlines()]
+    first, last = printed("audit run")
+    assert first == lines[: len(first)]
+    assert last == lines[-len(last) :]
     findings = json.loads((tmp_path / "truth.json").read_text())["findings"]
     (lost,) = (one for one in findings if one["kind"] == "missing")
     assert lost["ids"] == list(dict.fromkeys(ID.findall(PAGE)))
@@ -72,8 +97,7 @@ def test_the_page_can_be_followed(tmp_path: Path) -> None:
 
     made = typed(the("generate").replace("100000", FEWER))
     assert made.returncode == 0, made.stderr
-    run = next(typed for block in BLOCKS if block.kind == "console" for typed in commands(block) if "run" in typed)
-    audited = typed(run)
+    audited = typed(the("audit run"))
     assert audited.returncode == 4, audited.stderr
     assert "3 missing" in audited.stdout
     assert "Found: 3 missing, 5 duplicate, 2 forged, 1 loop." in audited.stdout
