@@ -21,7 +21,8 @@ Summaries = Mapping[NodeEpoch, Sequence[LedgerSummary]]
 _NOTES: Final = {
     Algorithm.ED25519.value: "Anyone with the public key can check it.",
     Algorithm.HMAC_SHA256.value: (
-        "Proves the delivery to the two nodes that share the key, and to no third party: either could have made it."
+        "Proves to the two nodes that share the key, but not to third parties, that the peer received the batch: "
+        "either could have made it."
     ),
     "": "The older protocol has no receipts: the only evidence is the peer's status code.",
     CALLBACK: (
