@@ -33,12 +33,12 @@ def findings(report: Report) -> dict[str, Any]:
     """Return the template's data for the section of findings."""
     kinds = [kind for kind in Kind if any(one.kind is kind for one in report.findings)]
     by_kind = [_kind(kind, report.findings, MOST_IDS_SHOWN // len(kinds)) for kind in kinds]
-    files, left_out = _files(report.findings) if kinds else ([], 0)
+    files, cut_after = _files(report.findings) if kinds else ([], 0)
     return {
         "state": VERDICTS[report.verdict],
         "kinds": by_kind,
         "files": files,
-        "left_out": left_out,
+        "cut_after": cut_after,
         "most_evidence": max(3, MOST_EVIDENCE_SHOWN // max(1, len(report.findings))),
     }
 
@@ -90,32 +90,30 @@ def number_range(one: Finding) -> str:
 
 
 def _files(found: Sequence[Finding]) -> tuple[list[dict[str, str]], int]:
-    """Return name and data URL of the CSV and, if not too long, the JSON, and the number of ids that the CSV lacks."""
-    text, left_out = _as_csv(found)
+    """Return name and data URL of the CSV and, if not too long, the JSON, and after how many lines the CSV is cut."""
+    text, cut_after = _as_csv(found)
     whole = spelled_out(msgspec.json.format(msgspec.json.encode(found), indent=1).decode()).encode()
     files = [("findings.csv", "text/csv", text.encode("utf-8", "backslashreplace"))]
     if len(whole) <= MOST_OCTETS:
         files.append(("findings.json", "application/json", whole))
     return [
         {"name": name, "href": f"data:{media};base64,{b64encode(content).decode()}"} for name, media, content in files
-    ], left_out
+    ], cut_after
 
 
 def _as_csv(found: Iterable[Finding]) -> tuple[str, int]:
-    """Return the findings as CSV, one line per id (or finding without ids), and the number of ids that it lacks."""
-    out, left_out = io.StringIO(), 0
+    """Return the findings as CSV, one line per id (or finding without ids), and after how many it is cut (0: not)."""
+    out, lines = io.StringIO(), 0
     write = csv.writer(out).writerow
     write(("kind", "group", "source", "peer", "first", "last", "id", "detail"))
     for one in found:
-        ids, written = one.ids or ("",), 0
         head = (one.kind, one.group, one.source, one.peer, str(one.first), str(one.last))
-        for id in ids:
+        for id in one.ids or ("",):
             if out.tell() >= MOST_OCTETS:
-                break
+                return out.getvalue(), lines
             write([_harmless(cell) for cell in (*head, id, one.detail)])
-            written += 1
-        left_out += one.events - written
-    return out.getvalue(), left_out
+            lines += 1
+    return out.getvalue(), 0
 
 
 def _harmless(cell: str) -> str:
