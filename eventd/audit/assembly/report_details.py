@@ -173,7 +173,7 @@ def make_refusals(results: StageResults) -> list[RefusedByReason]:
 def make_limitations(results: StageResults, lake: str) -> list[Limitation]:
     """Return the limitations of the verdict by silences, and by nodes of pairs that have no ledgers in the lake.
 
-    `lake` is its address to show. The endpoint of a callback keeps no ledger, so the lake lacks none.
+    `lake` is its address, of which no secret is shown. The endpoint of a callback keeps no ledger: the lake lacks none.
     """
     silent = [limitation_of(one, lake) for _, one in sorted(results.coverage.silences.items())]
     missing = []

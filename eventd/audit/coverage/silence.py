@@ -16,6 +16,7 @@ from typing import Final, Literal, NamedTuple
 from eventd.audit.coverage.clock_shifts import ClockShift
 from eventd.audit.report.report import Limitation
 from eventd.audit.segments.plan import states_by_node
+from eventd.lake.address import shown
 from eventd.lake.manifest import NodeState
 from eventd.lake.reader import Survey
 from eventd.runtime.clock import SECOND
@@ -160,8 +161,7 @@ _OF_CLOSED: Final = (
     " time before by --to, and the time after by --from"
 )
 _HINTS: Final[dict[SilenceKind, str]] = {
-    "silent": "start the node, or see `routerctl lake status` on it; if it is out of service for good, run "
-    "`routerctl lake close --lake {lake} --node {node}`",
+    "silent": "start the node, or see `routerctl lake status` on it; if it is out of service for good, run {close}",
     "behind": "see `routerctl lake status` on the node",
     "clock": "set the clock of the node, or of this machine",
     "state": "find out who wrote the state; the node writes a new one when it ships its next rows",
@@ -169,7 +169,14 @@ _HINTS: Final[dict[SilenceKind, str]] = {
 
 
 def limitation_of(silence: Silence, lake: str) -> Limitation:
-    """Return the limitation of a report for a silence; `lake` is the address to show."""
+    """Return the limitation of a report for a silence; secrets of the address `lake` are not shown."""
     hint = _OF_CLOSED if silence.is_closed and silence.kind == "behind" else _HINTS[silence.kind]
-    hint = hint.format(lake=quote(lake), node=quote(silence.node))
+    hint = hint.format(close=_closing(silence.node, lake))
     return Limitation(kind=silence.kind, where=silence.node, message=silence.words, hint=hint)
+
+
+def _closing(node: str, lake: str) -> str:
+    """Return the command that closes a node; without the address of the lake if a part of it is secret."""
+    if shown(lake) != lake:
+        return f"`routerctl lake close --node {quote(node)}` with the address of the lake in EVENTD_LAKE"
+    return f"`routerctl lake close --lake {quote(lake)} --node {quote(node)}`"

@@ -70,7 +70,7 @@ def compose_report(
         baseline=marked.baseline,
         acknowledgements=marked.acknowledgements,
         troubles=(
-            *report_details.make_limitations(found, shown(request.lake)),
+            *report_details.make_limitations(found, request.lake),
             *marked.problems,
             *report_details.rewritten(found.rewritten),
             *report_details.history_limitations(found.history),

@@ -109,6 +109,15 @@ def test_each_is_a_trouble_that_says_what_to_do() -> None:
     assert "`routerctl lake close --lake '/srv/a lake' --node dead`" in troubles[0].hint
 
 
+def test_the_command_to_close_a_node_shows_an_address_in_full_or_not_at_all() -> None:
+    [silence] = find_silences(lake(state("dead", as_of=NOON - HOUR)), now=NOON, until=None).values()
+    hint = limitation_of(silence, "s3://user:hush@bucket/lake").hint
+    assert "`routerctl lake close --node dead` with the address of the lake in EVENTD_LAKE" in hint
+    assert (
+        "`routerctl lake close --lake s3://bucket/lake --node dead`" in limitation_of(silence, "s3://bucket/lake").hint
+    )
+
+
 def test_a_closed_node_must_have_shipped_all_that_others_know_of_it() -> None:
     closed = state(as_of=NOON - 24 * HOUR, closed_at=NOON)
     end = closed.complete_until
