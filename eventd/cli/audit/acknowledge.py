@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eventd.cli.audit.options import checked_by
 from eventd.cli.gateway.lake_choice import LakeOption, lake_storage
 from eventd.cli.gateway.options import SHOW
 from eventd.cli.gateway.session import Session, offline
@@ -34,6 +35,13 @@ ByOption = Annotated[str, typer.Option("--by", metavar="NAME", help="Person or p
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason, for readers of later reports.")]
 
 
+def _check_kinds(kinds: Sequence[str]) -> None:
+    from eventd.audit.report.findings import Kind
+
+    if wrong := [one for one in kinds if one not in set(Kind)]:
+        raise Invalid(f"{wrong[0]!r} is not a kind of finding", hint=f"write one of {', '.join(Kind)}")
+
+
 @offline("output")
 def add(
     session: Session,
@@ -45,7 +53,10 @@ def add(
     reason: ReasonOption,
     lake: LakeOption = "",
     kind: Annotated[
-        list[str] | None, typer.Option("--kind", metavar="KIND", help="Findings of this kind; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--kind", metavar="KIND", help="Findings of this kind; repeatable.", callback=checked_by(_check_kinds)
+        ),
     ] = None,
     group: Annotated[str, typer.Option("--group", metavar="NAME", help="Findings of this group.")] = "",
     source: Annotated[str, typer.Option("--source", metavar="NODE", help="Findings with this source.")] = "",
@@ -59,7 +70,6 @@ def add(
 
     Later audits of the lake mark them, and they meet no condition of --fail-on; the verdict does not change.
     """
-    from eventd.audit.report.findings import Kind
     from eventd.audit.review.acknowledgements import acknowledge
     from eventd.audit.review.earlier import read_earlier
     from eventd.audit.review.marks import check_baseline
@@ -69,11 +79,9 @@ def add(
     filters = {"--kind": kind, "--group": group, "--source": source, "--peer": peer, "--id": id}
     given = [option for option, value in filters.items() if value]
     if every and given:
-        raise Invalid(f"--all excludes {' and '.join(given)}", hint="leave one of them out")
+        raise typer.BadParameter(f"--all excludes {' and '.join(given)}: leave one of them out")
     if not every and not given:
-        raise Invalid("no findings are chosen", hint="add --kind, --group, --source, --peer or --id, or else --all")
-    if wrong := [one for one in kind or () if one not in set(Kind)]:
-        raise Invalid(f"--kind {wrong[0]!r} is not a kind of finding", hint=f"write one of {', '.join(Kind)}")
+        raise typer.BadParameter("no findings are chosen: add --kind, --group, --source, --peer or --id, or else --all")
     storage, earlier = lake_storage(lake), read_earlier(report)
     check_baseline(earlier, open_lake(storage).id)
     wanted = {"group": group, "source": source, "peer": peer}

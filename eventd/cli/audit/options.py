@@ -34,10 +34,15 @@ def checked_by(check: Callable[[Any], object]) -> Callable[[Any], Any]:
             if value:
                 check(value)
         except Invalid as error:
-            raise typer.BadParameter("; ".join(filter(None, (error.message, error.hint)))) from None
+            raise wrong_use(error) from None
         return value
 
     return callback
+
+
+def wrong_use(error: Invalid) -> typer.BadParameter:
+    """Return the error of a wrong command line, with the message and the hint of an error in options."""
+    return typer.BadParameter("; ".join(filter(None, (error.message, error.hint))))
 
 
 def _check_conditions(texts: list[str]) -> None:
@@ -184,7 +189,8 @@ class AuditOptions:
 def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
     """Return the requested audit; `own` are fields of the request that a command sets itself.
 
-    Raises Invalid for an option that is not valid, SecretUnreadable, and for the baseline NotFound or LakeUnavailable.
+    Raises BadParameter for options that do not fit together, Invalid for a file that is not valid, SecretUnreadable,
+    and for the baseline NotFound or LakeUnavailable.
     """
     from eventd.audit.engine.request import AuditRequest
     from eventd.audit.receipts.receipt_keys import read_receipt_keys
@@ -194,7 +200,7 @@ def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
 
     conditions = read_conditions(options.fail_on or [])
     if not options.baseline and any(one.text == NEW for one in conditions):
-        raise Invalid(f"--fail-on {NEW} needs an earlier report", hint="add --baseline REPORT")
+        raise typer.BadParameter(f"--fail-on {NEW} needs an earlier report: add --baseline REPORT")
     return AuditRequest(
         lake=lake_address(options.lake),
         out=out,

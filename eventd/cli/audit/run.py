@@ -14,10 +14,11 @@ from eventd.cli.audit.options import (
     checked_by,
     request_of,
     with_audit_options,
+    wrong_use,
 )
 from eventd.cli.gateway.session import Session, offline
 from eventd.cli.terminal.output import note
-from eventd.errors import CheckFailed
+from eventd.errors import CheckFailed, Invalid
 from eventd.lake.address import shown
 
 if TYPE_CHECKING:
@@ -65,7 +66,10 @@ def run(
     from eventd.audit.spark.extra import require
     from eventd.runtime.clock import SystemClock
 
-    first, last = read_span(since, until, SystemClock().now(), names=("--from", "--to"))
+    try:
+        first, last = read_span(since, until, SystemClock().now(), names=("--from", "--to"))
+    except Invalid as error:
+        raise wrong_use(error) from None
     require()
     from eventd.audit.assembly.delta_tables import TableFormat
     from eventd.audit.engine.run import run_on

@@ -114,10 +114,10 @@ def test_only_findings_that_exist_can_be_acknowledged(auditor: Auditor) -> None:
     report = auditor.run()
     place, first = str(auditor.out), ids(report, "missing")[0]
     for words, code, told in [
-        ((), 1, "no findings are chosen (add --kind, "),
-        (("--all", "--kind", "missing"), 1, "error: --all excludes --kind (leave one of them out)"),
-        (("--all", "--peer", "b", "--id", first), 1, "error: --all excludes --peer and --id (leave one of them out)"),
-        (("--kind", "lost"), 1, "--kind 'lost' is not a kind of finding (write one of missing, "),
+        ((), 2, "no findings are chosen: add --kind, "),
+        (("--all", "--kind", "missing"), 2, "error: --all excludes --kind: leave one of them out"),
+        (("--all", "--peer", "b", "--id", first), 2, "error: --all excludes --peer and --id: leave one of them out"),
+        (("--kind", "lost"), 2, "'--kind': 'lost' is not a kind of finding; write one of missing, "),
         (("--kind", "loop"), 3, "no finding of the report in"),
         (("--id", first, "--id", "e0"), 3, "no chosen finding has the id e0"),
     ]:
@@ -132,8 +132,8 @@ def test_only_findings_that_exist_can_be_acknowledged(auditor: Auditor) -> None:
 
 def test_new_findings_need_a_baseline_of_the_same_lake(auditor: Auditor, control: Control, tmp_path: Path) -> None:
     lake = ("--lake", str(auditor.lake), "--out", str(auditor.out))
-    alone = control("audit", "run", *lake, "--fail-on", "new", code=1)
-    assert "error: --fail-on new needs an earlier report (add --baseline REPORT)" in alone.err
+    alone = control("audit", "run", *lake, "--fail-on", "new", code=2)
+    assert "error: --fail-on new needs an earlier report: add --baseline REPORT" in alone.err
     auditor.run()
     other = tmp_path / "other"
     generate(GeneratorSettings(nodes=2, events=40, span=3600 * SECOND, seed=2), str(other))

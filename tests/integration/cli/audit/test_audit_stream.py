@@ -30,7 +30,7 @@ HOUR = 3600 * SECOND
         (["--from", "yesterday"], 2, "'--from': 'yesterday' is not a time"),
         (["--fail-on", "rain"], 2, "'--fail-on': 'rain' is not a condition"),
         (["--slo", "nowhere.yaml"], 1, "nowhere.yaml"),
-        (["--fail-on", "new"], 1, "--fail-on new needs an earlier report (add --baseline REPORT)"),
+        (["--fail-on", "new"], 2, "--fail-on new needs an earlier report: add --baseline REPORT"),
         (["--baseline", "nowhere"], 3, "nowhere: report.json is missing"),
         (["--sign", "nowhere.pem"], 1, "cannot read nowhere.pem"),
         (["--out", "memory://out"], 1, "add --checkpoint DIR"),
