@@ -139,7 +139,7 @@ def trails(marks: pa.Table, keeping: Collection[str], unanswered: Collection[Ref
     marks = marks.combine_chunks()
     doubtful = with_texts(marks.filter(_doubtful(Columns(marks), keeping, unanswered))).sort_by("at")
     by_sender = _by_sender(doubtful)
-    found = _by_event(by_sender.sort_by("due_at"))
+    found = _by_event(by_sender)
     for name in _ROWS:
         rows = doubtful.select([*LedgerRow._fields]).take(found[name]).to_struct_array()
         found = found.set_column(found.schema.get_field_index(name), name, rows)
@@ -205,19 +205,34 @@ def _by_event(senders: pa.Table) -> pa.Table:
     senders = senders.append_column("senders", pa.array((unasked > 0).astype(np.int64)))
     senders = senders.append_column("repeated", pa.array(np.maximum(sent - 1, 0)))
     senders = senders.append_column("again", pa.array(np.maximum(unasked - 1, 0)))
+    silent = _silent(table)
+    senders = senders.append_column("silent", pa.array(silent.astype(np.int64)))
+    senders = senders.append_column("silent_row", _only(senders["due_row"], silent))
     senders = senders.append_column("due_node", _only(senders["node"], table.numbers("due") > 0))
     senders = senders.append_column("sent_node", _only(senders["node"], sent > 0))
+    counts = (*_COUNTS, "senders", "repeated", "asked", "again", "own_in_path", "silent")
     made = [
         *(("type", "max"), ("slot", "min")),
-        *((name, "sum") for name in (*_COUNTS, "senders", "repeated", "asked", "again", "own_in_path")),
+        *((name, "sum") for name in counts),
         *(("origin_seq", "max"), ("source_seq", "max")),
         *((name, "first") for name in ("due_at", "due_node", "due_epoch", "due_position", "sent_node")),
-        *(*_TIMES, *_PLACES),
+        *(*_TIMES, *_PLACES, ("silent_row", "min")),
     ]
-    events = grouped(senders, EVENT, made)
+    # Of the senders that had to send an event, the first one without any delivery counts, because it has no reason.
+    events = grouped(senders.sort_by([("silent", "descending"), ("due_at", "ascending")]), EVENT, made)
+    due_row = compute.coalesce(events["silent_row"], events["due_row"])
+    events = events.set_column(events.schema.get_field_index("due_row"), "due_row", due_row)
     events = events.append_column("delivery_row", compute.coalesce(events["sent_row"], events["aside_row"]))
     # The seq at the source, also from the rows that the source has as a sender.
     return events.append_column("seq", compute.coalesce(events["origin_seq"], events["source_seq"]))
+
+
+def _silent(senders: Columns) -> Mask:
+    """Return a mask of the senders whose links have passed an event without any delivery, and still have none to do."""
+    passed = senders.numbers("due") > 0
+    for name in ("sent", "expired", "in_path", "refused", "ahead", "restored"):
+        passed &= senders.numbers(name) == 0
+    return passed
 
 
 def _only(column: Any, rows: Mask) -> Any:

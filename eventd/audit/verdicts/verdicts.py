@@ -68,12 +68,13 @@ class Trail(NamedTuple):
     `sent` acknowledged deliveries; `expired`, `in_path` and `refused` deliveries that ended so; `held` of the peer.
     `senders` counts the nodes that delivered it, `repeated` the deliveries of a sender after its first; `asked` the
     deliveries by repairs, which an operator requests, and `again` what remains of `repeated` without these;
-    `own_in_path` those of `in_path` that are the source's. `due_*` is
-    of the first sender that had to send it, and recorded it at `due_at`. A sender first gave it up as expired at
-    `expired_at`, and last left it out because of its path at `in_path_at`. `sent_node` is a node that delivered it,
-    `sent_at` the first attempt, `done_at` the last acknowledgement. The peer recorded it at `arrived_at` by a receipt,
-    and at `held_at` by its own ledger. `due_row` is the first row of a sender that had it for the peer, `delivery_row`
-    the last one of a delivery, `source_row` and `peer_row` the first rows of the source and of the peer.
+    `own_in_path` those of `in_path` that are the source's; `silent` the senders that had to send it and have no
+    delivery of it, ended as it may. `due_*` is of the first sender that had to send it, and recorded it at `due_at`: of
+    a silent one if there is one. A sender first gave it up as expired at `expired_at`, and last left it out because of
+    its path at `in_path_at`. `sent_node` is a node that delivered it, `sent_at` the first attempt, `done_at` the last
+    acknowledgement. The peer recorded it at `arrived_at` by a receipt, and at `held_at` by its own ledger. `due_row` is
+    the first row of a sender that had it for the peer, of a silent one if there is one, `delivery_row` the last one of
+    a delivery, `source_row` and `peer_row` the first rows of the source and of the peer.
     """
 
     group: str
@@ -107,6 +108,7 @@ class Trail(NamedTuple):
     asked: int
     again: int
     own_in_path: int
+    silent: int
     expired_at: int
     in_path_at: int
     due_row: LedgerRow | None
@@ -179,7 +181,9 @@ def _unrecorded(trail: Trail, coverage: Coverage) -> tuple[Discrepancy | None, i
 
 def _discrepancy(trail: Trail, kind: Kind, detail: str = "", *, seq: int | None = None) -> Discrepancy:
     number = trail.seq if seq is None else seq
-    evidence = evidence_of(trail.source_row or trail.due_row, trail.peer_row, trail.delivery_row, sender=trail.due_node)
+    unsent = kind is Kind.MISSING or detail == NOT_SENT  # a row of another sender is no evidence of it
+    delivery = None if unsent else trail.delivery_row
+    evidence = evidence_of(trail.source_row or trail.due_row, trail.peer_row, delivery, sender=trail.due_node)
     return Discrepancy(kind, trail.group, trail.source, trail.peer, number, trail.id, detail, evidence)
 
 
@@ -230,18 +234,20 @@ def _outcome(trail: Trail, coverage: Coverage, *, selected: bool) -> tuple[Deliv
     if trail.sent:
         outcome, detail = _outcome_at_peer(trail, coverage)
         return outcome if selected else DeliveryOutcome.FOREIGN, detail
+    silent = trail.silent > 0 and _would_have_sent(trail, coverage)
     if trail.expired or trail.in_path or trail.refused:
         outcome, detail = _outcome_unsent(trail, coverage)
-        return outcome if selected else DeliveryOutcome.FOREIGN, detail
+        if detail or not silent:  # the reason of one sender does not excuse another one
+            return outcome if selected else DeliveryOutcome.FOREIGN, detail
+    if silent and trail.held:
+        return DeliveryOutcome.DISPUTED, NOT_SENT
     if trail.ahead or trail.restored:
         return DeliveryOutcome.PENDING, ""
     if not trail.due:
         return DeliveryOutcome.FOREIGN, ""
-    if not _would_have_sent(trail, coverage):
+    if not silent:
         # The delivery is not known, but the peer is proven to hold the event.
         return DeliveryOutcome.DELIVERED if trail.held else DeliveryOutcome.UNPROVEN, ""
-    if trail.held:
-        return DeliveryOutcome.DISPUTED, NOT_SENT
     if coverage.has_ledgers(trail.peer) and not _would_show(trail, coverage):
         return DeliveryOutcome.UNPROVEN, ""
     return DeliveryOutcome.MISSING, ""

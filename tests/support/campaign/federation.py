@@ -1,8 +1,9 @@
 """The federation of the campaign: three real nodes that exchange events for some hours and ship to one lake.
 
 The group `edge` is a full mesh whose nodes sign with Ed25519 keys of their own; `line` has one shared secret and leads
-from `a` over `b`, which relays, to `c`. The clock of `c` is ahead, and `c` ships no payloads. Node `a` does not send
-type `u` to `c`; one event expires before `c` can have it, and an operator has two events sent to `b` once more.
+from `a` over `b`, which relays, to `c`, which would relay to `b` and leaves out all that came through `b`. The clock of
+`c` is ahead, and `c` ships no payloads. Node `a` does not send type `u` to `c`; one event expires before `c` can have
+it, and an operator has two events sent to `b` once more.
 """
 
 from __future__ import annotations
@@ -161,6 +162,7 @@ async def _join(sites: Mapping[str, Site], keys: Path) -> None:
         await site.apply(*[peer(name, other.port, **(narrow if name == "c" else {})) for name, other in others.items()])
     await sites["a"].apply(peer("b", ports["b"], group="line"))
     await sites["b"].apply(peer("c", ports["c"], group="line", relay=True))
+    await sites["c"].apply(peer("b", ports["b"], group="line", relay=True))
 
 
 async def _round(sites: Mapping[str, Site], clocks: Mapping[str, ShiftedClock], number: int) -> None:
@@ -188,6 +190,7 @@ async def _settle(sites: Mapping[str, Site]) -> None:
         await site.caught_up(*[other for other in sites if other != node])
     await sites["a"].caught_up("b", group="line")
     await sites["b"].caught_up("c", group="line")
+    await sites["c"].caught_up("b", group="line")
 
 
 async def _expire(sites: Mapping[str, Site], clocks: Mapping[str, ShiftedClock]) -> None:

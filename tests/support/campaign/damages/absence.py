@@ -79,6 +79,12 @@ def _batches_at_sender(scene: Scene) -> None:
         scene.lake.remove(ledger, "a", lambda row: row["batch_id"] == batch)
 
 
+def _relayed_batch_at_sender(scene: Scene) -> None:
+    batch = scene.pick("SELECT batch_id FROM before.receipts WHERE node = 'a' AND \"group\" = 'line'")
+    for ledger in ("deliveries", "receipts"):
+        scene.lake.remove(ledger, "a", lambda row: row["batch_id"] == batch)
+
+
 def _receipts_alone(scene: Scene) -> None:
     batch = scene.pick("""SELECT batch_id FROM before.receipts WHERE node = 'b' AND peer = 'c' AND "group" = 'edge'""")
     scene.lake.remove("receipts", "b", lambda row: row["batch_id"] == batch)
@@ -200,6 +206,14 @@ ABSENCE = (
         "a batch is removed from the sender's ledgers, deliveries and receipt",
         "the peer's ledger, which has the events and the batch",
         _batches_at_sender,
+        wanted=f"SELECT 'disagreement', node, id FROM ({GONE_DELIVERIES})",
+        allowed=f"SELECT 'erased', node, batch_id FROM ({GONE_RECEIPTS})",
+    ),
+    Damage(
+        "relayed-batch-gone-at-sender",
+        "the same, where another node relays the events and has a link back to the peer",
+        "the peer's ledger, which has the events; that they came through the peer excuses only the other node",
+        _relayed_batch_at_sender,
         wanted=f"SELECT 'disagreement', node, id FROM ({GONE_DELIVERIES})",
         allowed=f"SELECT 'erased', node, batch_id FROM ({GONE_RECEIPTS})",
     ),

@@ -10,11 +10,19 @@ import pytest
 
 from eventd.audit.coverage.coverage import BlindSpot, Coverage
 from eventd.audit.coverage.holes import Hole
-from eventd.audit.report.findings import EXPIRED_LATER, NOT_EXPIRED, NOT_HELD, NOT_IN_PATH, OWN_IN_PATH
+from eventd.audit.report.findings import (
+    EXPIRED_LATER,
+    NOT_EXPIRED,
+    NOT_HELD,
+    NOT_IN_PATH,
+    NOT_SENT,
+    OWN_IN_PATH,
+    Kind,
+)
 from eventd.audit.segments.cells import sum_deliveries, sum_events
 from eventd.audit.segments.link_rows import LinkRow, SelectionVersion
 from eventd.audit.segments.plan import LakePlan
-from eventd.audit.segments.row_marks import UnevenSlots, mark_deliveries, mark_events
+from eventd.audit.segments.row_marks import UnevenSlots, candidates, mark_deliveries, mark_events
 from eventd.audit.verdicts import reconcile
 from eventd.audit.verdicts.pair_figures import RowComparison
 from eventd.audit.verdicts.row_comparison import compare, group_uneven
@@ -63,7 +71,7 @@ class Lake:
         marks: list[pa.Table] = []
         self.uneven()
         for (ledger, node), rows in self.rows.items():
-            columns = columns_of(ledger, rows)
+            columns = columns_of(ledger, [rows[at] for at in candidates(columns_of(ledger, rows), self.slots)])
             if ledger is Ledger.EVENTS:
                 marks += mark_events(columns, self.links.get(node, ()), self.slots)
             else:
@@ -138,6 +146,45 @@ def test_only_the_event_that_the_peer_lacks_is_judged() -> None:
     found = lake.compare()
     assert found.compared == 2, "of e2 at both peers"
     assert details(found) == [("b", "e2", NOT_HELD)]
+
+
+def erased_at_sender() -> Lake:
+    """Return the lake of three events, of which `a` has lost its delivery of the second one."""
+    lake = relayed(1, 2, 3)
+    rows = lake.rows[Ledger.DELIVERIES, "a"]
+    lake.rows[Ledger.DELIVERIES, "a"] = [row for row in rows if row["id"] != "e2"]
+    return lake
+
+
+@pytest.mark.parametrize("settled", [100, 0])
+def test_a_delivery_that_the_sender_erased_is_in_dispute_also_if_a_relay_has_a_link_back_to_the_peer(
+    settled: int,
+) -> None:
+    """The relay's reason is not one of the sender, and it makes no difference whether its link has got so far."""
+    lake = erased_at_sender()
+    lake.links = {**lake.links, "hub": [BACK_TO_B._replace(settled=settled)]}
+    if not settled:
+        lake.rows.pop((Ledger.DELIVERIES, "hub"))
+    found = lake.compare()
+    assert details(found) == [("b", "e2", NOT_SENT)]
+    assert found.located[0].discrepancy.evidence.sender == "a"
+
+
+def test_the_reason_of_another_sender_counts_where_the_ledger_of_the_silent_one_may_lack_the_row() -> None:
+    known = Coverage(LakePlan(), until=dict.fromkeys(("a", "b", "hub"), END))
+    known.blind_spots["a", Ledger.DELIVERIES].append(BlindSpot(why="damaged"))
+    assert outcome(erased_at_sender(), known) == "in_path"
+
+
+@pytest.mark.parametrize("reason", ["expired", "refused"])
+def test_an_event_that_one_sender_gave_up_is_missing_if_another_one_has_no_reason(reason: str) -> None:
+    lake = Lake()
+    lake.add(Ledger.EVENTS, "a", event_row(1, expires_at=8))
+    lake.add(Ledger.EVENTS, "hub", received_row(1, expires_at=8))
+    lake.add(Ledger.DELIVERIES, "hub", delivery_row(1, outcome=reason, done_at=9))
+    assert [(one.discrepancy.kind, one.discrepancy.id) for one in lake.compare().located] == [(Kind.MISSING, "e1")]
+    lake.add(Ledger.DELIVERIES, "a", delivery_row(1, outcome="expired", done_at=9))
+    assert lake.compare().located == []
 
 
 def test_the_claim_counts_for_a_peer_without_ledgers() -> None:

@@ -31,7 +31,7 @@ def coverage(**spots: BlindSpot) -> Coverage:
 
 
 def trail(**changes: Any) -> Trail:
-    """Return the rows of an event that `a` recorded and had for `b`, without a delivery."""
+    """Return the rows of an event that `a` recorded and had for `b`, by default without a delivery."""
     empty = dict.fromkeys(Trail._fields, 0) | {
         "arrived_at": None,
         "sent_node": "a",
@@ -41,7 +41,9 @@ def trail(**changes: Any) -> Trail:
     }
     ends = {"group": "g", "source": "a", "peer": "b", "type": "t", "id": "e1", "seq": 7, "origin": 1, "due": 1}
     times = {"due_at": 10, "sent_at": 20, "done_at": 21, "held_at": 30}
-    return Trail(**{**empty, **ends, **times, **changes})
+    made = Trail(**{**empty, **ends, **times, **changes})
+    unsent = made.due and not (made.sent or made.expired or made.in_path or made.refused or made.ahead)
+    return made._replace(silent=changes.get("silent", int(unsent)))
 
 
 @pytest.mark.parametrize(
