@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from eventd.audit.engine import run
 from eventd.audit.engine.lake_reader import LakeReader
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.engine.state import INDEX, State
@@ -22,15 +21,18 @@ from eventd.errors import EventdError
 from eventd.lake.reader import BadSegment, read_segment
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
+from eventd.lake.writer import Segment
 from eventd.runtime.clock import SECOND
+from federation.event import micros
 from tests.support.federations import FullSettings, generate
 from tests.support.local_spark import run_audit
-from tests.support.tampering import erase, segments_of
+from tests.support.tampering import edit, erase, segments_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HOUR = 3600 * SECOND
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
 LOSSY = FullSettings(nodes=2, events=600, span=2 * HOUR, segment_rows=100, lose=2)
 SOUND = FullSettings(nodes=2, events=600, span=2 * HOUR, segment_rows=100)
 A, B = "site-01", "site-02"
@@ -51,10 +53,14 @@ def audit(lake: Storage, spark: SparkSession | None = None, **how: Any) -> Repor
 def damage(lake: Storage, node: str, book: Ledger) -> list[str]:
     """Change a bit in each segment of a ledger; return their names."""
     for segment in segments_of(lake, node, book):
-        data = bytearray(lake.read(segment.place.data))
-        data[len(data) // 2] ^= 1
-        lake.put(segment.place.data, bytes(data))
+        damage_segment(lake, segment)
     return [segment.place.name for segment in segments_of(lake, node, book)]
+
+
+def damage_segment(lake: Storage, segment: Segment) -> None:
+    data = bytearray(lake.read(segment.place.data))
+    data[len(data) // 2] ^= 1
+    lake.put(segment.place.data, bytes(data))
 
 
 def corrupt(report: Report) -> list[str]:
@@ -117,23 +123,30 @@ def test_spark_names_the_segment_too(spark: SparkSession, lakes: Path, tmp_path:
     assert corrupt(audit(lake, spark, recheck=0)) == names
 
 
-def test_a_damaged_segment_of_other_hours_is_corrupt_too(
-    lakes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_segment_of_other_hours_is_corrupt_too(lakes: Path, tmp_path: Path) -> None:
     """Rows of the time of a batch are looked for in all segments, also in those that are not read otherwise."""
     lake = copy(lakes, "sound", tmp_path)
-    segment = segments_of(lake, B, Ledger.EVENTS)[0]
-    reason = "its file was changed after it was written"
-    first_try, read = iter([DamagedSegment(segment.place.name, reason)]), run._read
-
-    def fail_once(*args: Any) -> Any:
-        for error in first_try:
-            raise error
-        return read(*args)
-
-    monkeypatch.setattr(run, "_read", fail_once)
-    report = audit(lake, since=SOUND.end + 24 * HOUR)
+    segment = next(one for one in segments_of(lake, B, Ledger.EVENTS) if _in_first_hour(one))
+    batch = next(row for row in _rows(lake, B, Ledger.INBOUND) if _has_time_of(segment, row))
+    erase(lake, B, Ledger.INBOUND, lambda row: row["batch_id"] == batch["batch_id"])
+    late = SOUND.start + HOUR + MINUTE  # the first answer of B was lost, and A sent the batch again in the next hour
+    edit(lake, A, Ledger.RECEIPTS, lambda row: row["batch_id"] == batch["batch_id"], acked_at=late)
+    assert Kind.ERASED in {one.kind for one in audit(lake, since=SOUND.start + HOUR).findings}
+    audit(lake)
+    damage_segment(lake, segment)
+    report = audit(lake, since=SOUND.start + HOUR, recheck=0)
     assert corrupt(report) == [segment.place.name]
+
+
+def _in_first_hour(segment: Segment) -> bool:
+    """Return whether all times of the events of a segment are in the first hour of the lake."""
+    return segment.manifest.slots is not None and segment.manifest.slots[1] < (SOUND.start + HOUR) // MINUTE
+
+
+def _has_time_of(segment: Segment, batch: dict[str, Any]) -> bool:
+    """Return whether the times of a segment's rows include that of a batch."""
+    assert segment.manifest.times is not None
+    return segment.manifest.times[0] < micros(batch["recorded_at"]) < segment.manifest.times[1]
 
 
 def test_one_that_cannot_be_read_again_and_again_ends_the_audit_with_its_name(
