@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from eventd.audit.coverage.rollbacks import Promise
 from eventd.audit.engine.request import AuditRequest
-from eventd.audit.engine.state import State, open_state
+from eventd.audit.engine.state import State, another_lake, open_state
 from eventd.audit.report.file_names import HISTORY, REPORT
 from eventd.audit.segments.row_sums import SUMS, RangeSum
-from eventd.errors import Conflict, NotFound
+from eventd.errors import NotFound
 from eventd.lake.coverage import Span, holes
 from eventd.lake.layout import LedgerSlug, parse_name, slug
 from eventd.lake.manifest import LakeHead
@@ -183,11 +183,8 @@ def resume(out: Storage, lake: LakeHead, request: AuditRequest, now: int) -> Res
         key = history.key if history is not None and history.lake == lake.id else State(lake=lake.id).key
         return Resumption(State(lake=lake.id, key=key), AuditHistory(lake=lake.id, key=key), cleared)
     if history is not None and history.lake != lake.id:
-        raise Conflict(
-            f"{out.url} holds an audit of another lake",
-            hint="choose another --out, or start over with --full, and without --from and --to",
-        )
-    state = State(lake=lake.id) if request.full else open_state(out, lake)
+        raise another_lake(out)
+    state = open_state(out, lake, full=request.full)
     if history is None:
         history = AuditHistory(lake=lake.id, key=state.key)
         if found is not None or state.entries or _has_report(out):
@@ -228,11 +225,7 @@ def _without_totals(history: AuditHistory) -> AuditHistory:
 
 
 def _has_report(out: Storage) -> bool:
-    try:
-        out.read(REPORT)
-    except NotFound:
-        return False
-    return True
+    return any(entry.path == REPORT for entry in out.list(""))
 
 
 def _common(seen: SeenRange, segment: Segment) -> tuple[int, int]:

@@ -91,7 +91,8 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
 
     `session` is one of `own_session`; the caller holds the lock of the output. Raises NotFound if there is no lake,
     LakeUnusable for one with another schema or a corrupt head, LakeUnavailable if lake or output cannot be reached, and
-    Conflict if the output holds an audit of another lake (unless `full`). Errors of Spark pass through unchanged.
+    Conflict if the output holds an audit of another lake, unless the request discards it. Errors of Spark pass through
+    unchanged.
     """
     watch, begun = _Stopwatch(clock), clock.monotonic()
     places = request.places(session)
@@ -200,7 +201,7 @@ def run_on(request: AuditRequest, *, progress: bool = False, record: bool = Fals
     if request.table_format is TableFormat.DELTA:  # report errors before Spark starts
         prepare_delta(request.out)
     if not places.by_spark:
-        prepare_output(places.out.open(), open_lake(places.lake.open()), full=request.full)
+        prepare_output(places.out.open(), open_lake(places.lake.open()), discards=request.discards)
     with (
         hold_location(places.out),
         open_session(

@@ -18,7 +18,7 @@ from eventd.audit.segments.cell_files import FOLDER, read_cells
 from eventd.audit.segments.event_digests import DigestResult
 from eventd.audit.segments.ledger_summaries import LedgerSummary
 from eventd.audit.segments.plan import ClockOffsets
-from eventd.audit.segments.row_sums import RangeSum
+from eventd.audit.segments.row_sums import SUMS, RangeSum
 from eventd.audit.segments.segment_jobs import SegmentJob, TaskResult
 from eventd.audit.segments.seq_runs import SeqRun
 from eventd.errors import Conflict, LakeUnavailable, NotFound
@@ -28,7 +28,7 @@ from eventd.lake.storage import Storage, Written
 from eventd.runtime.chance import SYSTEM
 
 INDEX: Final = f"{FOLDER}/index.msgpack"
-VERSION: Final = 17
+VERSION: Final = 18
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
 
 
@@ -54,10 +54,12 @@ class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
 class State(msgspec.Struct, kw_only=True):
     """The known segments by name. `cells`: size and digest of the files with cells.
 
-    `key`: that of the hashes of rows, see `row_hash`; the history has the same.
+    `sums`: the version of the sums of rows, see `row_sums`. `key`: that of the hashes of rows, see `row_hash`; the
+    history has the same.
     """
 
     version: int = VERSION
+    sums: int = SUMS
     lake: str
     key: bytes = msgspec.field(default_factory=lambda: SYSTEM.token(16))
     entries: dict[str, KnownSegment] = {}
@@ -115,11 +117,11 @@ class State(msgspec.Struct, kw_only=True):
         return found
 
 
-def open_state(out: Storage, lake: LakeHead) -> State:
-    """Read the state of a lake; a new one if there is none, or one that is unreadable or of another version.
+def open_state(out: Storage, lake: LakeHead, *, full: bool = False) -> State:
+    """Read the state of a lake; a new one if `full`, or if there is none, or one that is unreadable or out of date.
 
     Segments whose files of cells are missing or of another size are forgotten, so that the audit reads them again.
-    Raises Conflict if the output holds the state of another lake, and LakeUnavailable.
+    Raises Conflict if the output holds the state of another lake, also if `full`, and LakeUnavailable.
     """
     try:
         text = out.read(INDEX)
@@ -130,14 +132,20 @@ def open_state(out: Storage, lake: LakeHead) -> State:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return State(lake=lake.id)  # half-written, or of another version: it is rebuilt
     if found.lake != lake.id:
-        raise Conflict(
-            f"{out.url} holds an audit of another lake", hint="choose another --out, or start over with --full"
-        )
-    if found.version != VERSION:
+        raise another_lake(out)
+    if full or (found.version, found.sums) != (VERSION, SUMS):
         return State(lake=lake.id)
     sizes = {entry.path: entry.bytes for entry in out.list(FOLDER)}
     found.forget([file for file in found.files() if sizes.get(file) != found.written(file).bytes])
     return found
+
+
+def another_lake(out: Storage) -> Conflict:
+    """Return the error of an output that holds an audit of another lake."""
+    return Conflict(
+        f"{out.url} holds an audit of another lake",
+        hint="choose another --out, or start over with --full, and without --from and --to",
+    )
 
 
 def forget_corrupt(out: Storage, state: State) -> bool:
@@ -157,11 +165,11 @@ def _is_whole(out: Storage, file: str, written: Written) -> bool:
         return False
 
 
-def prepare_output(out: Storage, lake: LakeHead, *, full: bool) -> None:
+def prepare_output(out: Storage, lake: LakeHead, *, discards: bool) -> None:
     """Write an empty state of the lake to an output without one, so that errors are reported before any work.
 
-    Raises Conflict if the output holds the state of another lake (unless `full`), and LakeUnavailable if the output
-    cannot be read or written.
+    Raises Conflict if the output holds the state of another lake, unless the audit `discards` it, and LakeUnavailable
+    if the output cannot be read or written.
     """
     try:
         try:
@@ -171,7 +179,7 @@ def prepare_output(out: Storage, lake: LakeHead, *, full: bool) -> None:
             return
     except LakeUnavailable as error:
         raise LakeUnavailable(error.message, hint="choose another --out") from None
-    if not full:
+    if not discards:
         open_state(out, lake)
 
 

@@ -15,35 +15,18 @@ from eventd.audit.arrays.columns import Columns, Numbers
 from eventd.audit.arrays.row_hash import RowHash, contents, outlines
 from eventd.lake.schema import COLUMNS, ColumnType, Ledger
 
-SUMS: Final = 1
+SUMS: Final = 2
 """The version of the sums: to be raised whenever a row gets another hash. Sums of other versions are not compared."""
 
 _CONTENT: Final = ("id", "type", "event_at", "bytes", "fingerprint", "subject", "expires_at", "digest")
 """The columns of `events` that `contents` covers."""
 _OUTLINE: Final = _CONTENT[:5]
 """The columns of `deliveries` that `outlines` covers."""
-_SUMMED: Final[dict[Ledger, tuple[str, ...]]] = {
-    Ledger.EVENTS: ("position", "group", "seq", "source", "own", "recorded_at"),
-    Ledger.DELIVERIES: (
-        *("number", "group", "peer", "source", "attempts", "outcome", "recorded_at", "attempt_at", "done_at"),
-        "peer_recorded_at",
-    ),
-    Ledger.RECEIPTS: (
-        *("number", "group", "peer", "batch_id", "after", "upto", "repair", "sent", "accepted", "duplicates"),
-        *("selector_version", "selection", "attempts", "sent_at", "acked_at", "peer_recorded_at", "status"),
-        *("protocol", "key_id", "receipt_alg", "receipt_digest"),
-    ),
-    Ledger.INBOUND: (
-        *("number", "group", "peer", "batch_id", "link_epoch", "after", "upto", "repair", "accepted"),
-        *("duplicates", "key_id", "recorded_at", "receipt_digest"),
-    ),
-    Ledger.GAPS: ("number", "group", "peer", "gap_epoch", "after", "upto", "reason", "recorded_at"),
-    Ledger.REFUSALS: ("number", "group", "peer", "reason", "count", "first_at", "last_at"),
-}
-"""The columns that are summed besides; first the one with the row's number. Payloads and receipts are not summed: their
-digests stand for them.
-"""
 _COVERED: Final = {Ledger.EVENTS: _CONTENT, Ledger.DELIVERIES: _OUTLINE}
+_UNSUMMED: Final = frozenset({"node", "epoch", "payload", "dedupe_key", "receipt"})
+"""The columns that are not summed: a ledger has one node and epoch; digests stand for payloads, keys and receipts."""
+_NUMBERS: Final = {Ledger.EVENTS: "position"}
+"""The column with the row's number in (after, upto], unless it is `number`."""
 
 
 class RangeSum(msgspec.Struct, frozen=True, array_like=True):
@@ -57,14 +40,14 @@ class RangeSum(msgspec.Struct, frozen=True, array_like=True):
 
 def summed_columns(book: Ledger) -> tuple[str, ...]:
     """Return the names of the columns of a ledger that are summed."""
-    return (*_SUMMED[book], *_COVERED.get(book, ()))
+    return tuple(column.name for column in COLUMNS[book] if column.name not in _UNSUMMED)
 
 
 def range_sums(book: Ledger, table: Columns, ranges: Iterable[tuple[int, int]], key: bytes) -> list[RangeSum]:
     """Return the sums of the rows in each range (after, upto]. `key`: that of the hashes, see `row_hash`."""
     if not table.rows:
         return [RangeSum(*one, 0, 0) for one in ranges]
-    numbers, hashes = table.numbers(_SUMMED[book][0]), _hashes(book, table, key)
+    numbers, hashes = table.numbers(_NUMBERS.get(book, "number")), _hashes(book, table, key)
     order = np.argsort(numbers, kind="stable")
     numbers, totals = numbers[order], np.concatenate((np.zeros(1, np.int64), np.cumsum(hashes[order])))
     bounds = np.array([*ranges], np.int64).reshape(-1, 2)
@@ -79,9 +62,9 @@ def _hashes(book: Ledger, table: Columns, key: bytes) -> Numbers:
     if book in _COVERED:  # the cells have computed these hashes already
         outline = outlines(table, key)
         made.add_numbers("event", contents(table, outline, key) if book is Ledger.EVENTS else outline)
-    types = {column.name: column.type for column in COLUMNS[book]}
-    for name in _SUMMED[book]:
-        match types[name]:
+    covered = _UNSUMMED.union(_COVERED.get(book, ()))
+    for name, kind in ((column.name, column.type) for column in COLUMNS[book] if column.name not in covered):
+        match kind:
             case ColumnType.WORD:
                 words = table.words(name)
                 made.add_words(name, words.values, words.codes)

@@ -77,8 +77,8 @@ class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):
 class TaskResult(msgspec.Struct, kw_only=True):
     """The result of a task, by name of the segment: number of rows, errors of corrupt ones, summaries of small ledgers.
 
-    `file` has the cells; `written`: its size and digest; `runs` and `digests`: those of segments of
-    `events`; `sums`: those of all rows of the segment, and then those of the job's `ranges`.
+    `file` has the cells; `written`: its size and digest; the caller of `CellMaker` sets both. `runs` and `digests`:
+    those of segments of `events`; `sums`: those of all rows of the segment, and then those of the job's `ranges`.
     """
 
     file: str = ""
@@ -125,7 +125,6 @@ class CellMaker:
                 if table.num_rows:
                     writer.write_table(table)
                 result.rows[job.name] = job.manifest.rows
-        result.written = draft.written
         return result
 
 

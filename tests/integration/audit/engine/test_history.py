@@ -19,16 +19,17 @@ import pytest
 from eventd.audit.engine import state as states
 from eventd.audit.engine.history import AuditHistory, keep_history
 from eventd.audit.engine.request import AuditRequest
-from eventd.audit.engine.state import INDEX
+from eventd.audit.engine.state import INDEX, prepare_output
 from eventd.audit.report.file_names import HISTORY
 from eventd.audit.report.findings import Kind
 from eventd.audit.report.report import Report
+from eventd.audit.segments.row_sums import SUMS
 from eventd.errors import Conflict
 from eventd.lake.compaction import DAY, compacting, retaining
 from eventd.lake.layout import ARCHIVE
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
-from eventd.lake.storage import Storage, connect
+from eventd.lake.storage import Storage, connect, open_lake
 from eventd.lake.writer import Segment
 from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, generate
@@ -141,6 +142,12 @@ def test_a_rewritten_segment_is_found_after_an_upgrade_that_discards_the_state(
     assert (report.verdict, troubles(report, "rewritten")) == ("unproven", [segment.place.name])
 
 
+def test_a_state_with_sums_of_another_version_is_discarded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sums would be taken for those of the present version."""
+    monkeypatch.setattr(states, "SUMS", SUMS + 1)
+    assert audit(folder).work.segments_known == 0
+
+
 def test_sums_of_another_version_are_not_compared_but_numbers_of_rows_are(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,14 +189,28 @@ def test_a_first_audit_discards_nothing_by_full(folder: Path) -> None:
     assert audit(folder, full=True).troubles == ()
 
 
-def test_an_output_with_the_history_of_another_lake_is_refused(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("missing", [INDEX, HISTORY])
+def test_an_output_of_another_lake_is_refused_also_by_a_full_audit_of_some_hours(
+    folder: Path, tmp_path: Path, missing: str
+) -> None:
     generate(FullSettings(nodes=2, events=50, span=HOUR, seed=5), str(tmp_path / "another"))
     shutil.rmtree(folder / "lake")
     shutil.move(tmp_path / "another", folder / "lake")
-    (folder / "out" / INDEX).unlink()
-    with pytest.raises(Conflict, match="holds an audit of another lake"):
+    (folder / "out" / missing).unlink()
+    with pytest.raises(Conflict, match="holds an audit of another lake") as refused:
         audit(folder, full=True, since=LEDGERS.start)
+    assert refused.value.hint == "choose another --out, or start over with --full, and without --from and --to"
     assert audit(folder, full=True).verdict == "complete"
+
+
+def test_an_output_of_another_lake_is_refused_before_spark_starts_unless_it_is_discarded(
+    folder: Path, tmp_path: Path
+) -> None:
+    generate(FullSettings(nodes=2, events=50, span=HOUR, seed=5), str(tmp_path / "another"))
+    out, head = connect(str(folder / "out")), open_lake(connect(str(tmp_path / "another")))
+    with pytest.raises(Conflict, match="holds an audit of another lake"):
+        prepare_output(out, head, discards=False)
+    prepare_output(out, head, discards=True)
 
 
 # --- segments that are damaged, compacted, gone ---------------------------------------------------------------------

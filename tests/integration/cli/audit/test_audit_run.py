@@ -361,7 +361,8 @@ def test_the_report_of_one_lake_is_not_mixed_with_that_of_another(
     before = (audit.out / "report.json").read_bytes()
     told = audit.refuses(lakes / "sound")
     assert told == (
-        f"error: {audit.out} holds an audit of another lake (choose another --out, or start over with --full)"
+        f"error: {audit.out} holds an audit of another lake"
+        " (choose another --out, or start over with --full, and without --from and --to)"
     )
     assert (audit.out / "report.json").read_bytes() == before
     assert audit(lakes / "sound", "--full")["lake"]["url"] == str(lakes / "sound")
