@@ -20,6 +20,7 @@ from eventd.audit.arrays.counts import key_of
 from eventd.audit.arrays.row_hash import ODD
 from eventd.audit.coverage.coverage import Coverage, RefusedRow
 from eventd.audit.segments.damaged_segment import naming
+from eventd.audit.segments.plan import NodeEpoch
 from eventd.audit.segments.row_marks import (
     DELIVERY_KEYS,
     DELIVERY_ROWS,
@@ -56,8 +57,10 @@ _TIMES: Final = (
 """The times of `Trail`, and how those of several marks are joined."""
 _ROWS: Final = ("due_row", "delivery_row", "source_row", "peer_row")
 """The fields of `Trail` that are rows."""
+_DELIVERY_ROWS: Final = ("sent_row", "unanswered_row", "aside_row")
+"""Indexes of marks of deliveries, the most significant one first."""
 _PLACES: Final = (
-    *(("due_row", "min"), ("sent_row", "max"), ("aside_row", "max")),
+    *(("due_row", "min"), ("sent_row", "max"), ("unanswered_row", "max"), ("aside_row", "max")),
     *(("source_row", "min"), ("peer_row", "min")),
 )
 """Indexes of marks, and which of several counts: the first, but the last of deliveries."""
@@ -138,7 +141,7 @@ def trails(marks: pa.Table, keeping: Collection[str], unanswered: Collection[Ref
     """
     marks = marks.combine_chunks()
     doubtful = with_texts(marks.filter(_doubtful(Columns(marks), keeping, unanswered))).sort_by("at")
-    by_sender = _by_sender(doubtful)
+    by_sender = _by_sender(doubtful, unanswered)
     found = _by_event(by_sender)
     for name in _ROWS:
         rows = doubtful.select([*LedgerRow._fields]).take(found[name]).to_struct_array()
@@ -151,7 +154,7 @@ def trails(marks: pa.Table, keeping: Collection[str], unanswered: Collection[Ref
     return found
 
 
-def _by_sender(marks: pa.Table) -> pa.Table:
+def _by_sender(marks: pa.Table, unanswered: Collection[RefusedRow]) -> pa.Table:
     import pyarrow as pa
 
     marks = marks.append_column("row", pa.array(np.arange(marks.num_rows)))
@@ -163,6 +166,8 @@ def _by_sender(marks: pa.Table) -> pa.Table:
     marks = marks.append_column("asked", pa.array((sent & table.booleans("repair")).astype(np.int64)))
     own_in_path = (role & Role.IN_PATH > 0) & at_source
     marks = marks.append_column("own_in_path", pa.array(own_in_path.astype(np.int64)))
+    doubted = _unanswered(table, unanswered)
+    marks = marks.append_column("unanswered", pa.array(doubted.astype(np.int64)))
     masked = {
         "origin_seq": ("seq", role & Role.ORIGIN > 0),
         "source_seq": ("seq", (due | sent) & at_source),
@@ -178,6 +183,7 @@ def _by_sender(marks: pa.Table) -> pa.Table:
         "in_path_at": ("done", role & Role.IN_PATH > 0),
         "due_row": ("row", role & (Role.DUE | Role.AHEAD | Role.RESTORED) > 0),
         "sent_row": ("row", sent),
+        "unanswered_row": ("row", doubted),
         "aside_row": ("row", role & (Role.EXPIRED | Role.IN_PATH | Role.REFUSED) > 0),
         "source_row": ("row", role & Role.ORIGIN > 0),
         "peer_row": ("row", role & Role.HELD > 0),
@@ -186,7 +192,7 @@ def _by_sender(marks: pa.Table) -> pa.Table:
         marks = marks.append_column(name, _only(marks[column], rows))
     made = [
         *(("type", "max"), ("slot", "min")),
-        *((name, "sum") for name in (*_COUNTS, "asked", "own_in_path")),
+        *((name, "sum") for name in (*_COUNTS, "asked", "own_in_path", "unanswered")),
         *(("origin_seq", "max"), ("source_seq", "max")),
         # The marks are in order of time, so the first values belong together.
         *(("due_at", "first"), ("due_epoch", "first"), ("due_position", "first")),
@@ -210,7 +216,7 @@ def _by_event(senders: pa.Table) -> pa.Table:
     senders = senders.append_column("silent_row", _only(senders["due_row"], silent))
     senders = senders.append_column("due_node", _only(senders["node"], table.numbers("due") > 0))
     senders = senders.append_column("sent_node", _only(senders["node"], sent > 0))
-    counts = (*_COUNTS, "senders", "repeated", "asked", "again", "own_in_path", "silent")
+    counts = (*_COUNTS, "senders", "repeated", "asked", "again", "own_in_path", "unanswered", "silent")
     made = [
         *(("type", "max"), ("slot", "min")),
         *((name, "sum") for name in counts),
@@ -222,7 +228,7 @@ def _by_event(senders: pa.Table) -> pa.Table:
     events = grouped(senders.sort_by([("silent", "descending"), ("due_at", "ascending")]), EVENT, made)
     due_row = compute.coalesce(events["silent_row"], events["due_row"])
     events = events.set_column(events.schema.get_field_index("due_row"), "due_row", due_row)
-    events = events.append_column("delivery_row", compute.coalesce(events["sent_row"], events["aside_row"]))
+    events = events.append_column("delivery_row", compute.coalesce(*(events[name] for name in _DELIVERY_ROWS)))
     # The seq at the source, also from the rows that the source has as a sender.
     return events.append_column("seq", compute.coalesce(events["origin_seq"], events["source_seq"]))
 
@@ -281,11 +287,19 @@ def _refuted(marks: Columns, unanswered: Collection[RefusedRow]) -> Mask:
 
     An event of the sender's own has not come through a peer, and no peer refuses an event without an answer.
     """
-    role = marks.numbers("role")
     own = marks.words("node").equal(marks.words("source"))
-    positions = np.array([row.position for row in unanswered], np.int64)
-    refused = (role & Role.REFUSED > 0) & np.isin(marks.numbers("position"), positions)
-    found: Mask = ((role & Role.IN_PATH > 0) & own) | refused
+    found: Mask = ((marks.numbers("role") & Role.IN_PATH > 0) & own) | _unanswered(marks, unanswered)
+    return found
+
+
+def _unanswered(marks: Columns, unanswered: Collection[RefusedRow]) -> Mask:
+    """Return a mask of the marks of the refused events `unanswered`."""
+    positions = marks.numbers("position")
+    found: Mask = (marks.numbers("role") & Role.REFUSED > 0) & np.isin(positions, [row.position for row in unanswered])
+    named = [marks.words(name) for name in ("node", "epoch", "group", "peer")]
+    for at in np.flatnonzero(found).tolist():
+        node, epoch, group, peer = (words.values[words.codes[at]] for words in named)
+        found[at] = RefusedRow(NodeEpoch(node, epoch), group, peer, int(positions[at])) in unanswered
     return found
 
 

@@ -18,7 +18,7 @@ from eventd.audit.arrays.alterations import (
     values_of,
 )
 from eventd.audit.arrays.columns import NEVER
-from eventd.audit.coverage.coverage import Coverage, RefusedRow
+from eventd.audit.coverage.coverage import Coverage
 from eventd.audit.coverage.receipt_links import LinkKey
 from eventd.audit.report.findings import (
     EXPIRED_LATER,
@@ -68,13 +68,14 @@ class Trail(NamedTuple):
     `sent` acknowledged deliveries; `expired`, `in_path` and `refused` deliveries that ended so; `held` of the peer.
     `senders` counts the nodes that delivered it, `repeated` the deliveries of a sender after its first; `asked` the
     deliveries by repairs, which an operator requests, and `again` what remains of `repeated` without these;
-    `own_in_path` those of `in_path` that are the source's; `silent` the senders that had to send it and have no
-    delivery of it, ended as it may. `due_*` is of the first sender that had to send it, and recorded it at `due_at`: of
-    a silent one if there is one. A sender first gave it up as expired at `expired_at`, and last left it out because of
-    its path at `in_path_at`. `sent_node` is a node that delivered it, `sent_at` the first attempt, `done_at` the last
-    acknowledgement. The peer recorded it at `arrived_at` by a receipt, and at `held_at` by its own ledger. `due_row` is
-    the first row of a sender that had it for the peer, of a silent one if there is one, `delivery_row` the last one of
-    a delivery, `source_row` and `peer_row` the first rows of the source and of the peer.
+    `own_in_path` those of `in_path` that are the source's; `unanswered` those of `refused` that the answers to their
+    batches do not count; `silent` the senders that had to send it and have no delivery of it, ended as it may. `due_*`
+    is of the first sender that had to send it, and recorded it at `due_at`: of a silent one if there is one. A sender
+    first gave it up as expired at `expired_at`, and last left it out because of its path at `in_path_at`. `sent_node`
+    is a node that delivered it, `sent_at` the first attempt, `done_at` the last acknowledgement. The peer recorded it
+    at `arrived_at` by a receipt, and at `held_at` by its own ledger. `due_row` is the first row of a sender that had it
+    for the peer, of a silent one if there is one, `delivery_row` the last one of a delivery, of an acknowledged or else
+    an unanswered one if there is one, `source_row` and `peer_row` the first rows of the source and of the peer.
     """
 
     group: str
@@ -108,6 +109,7 @@ class Trail(NamedTuple):
     asked: int
     again: int
     own_in_path: int
+    unanswered: int
     silent: int
     expired_at: int
     in_path_at: int
@@ -276,11 +278,7 @@ def _refuted(trail: Trail, coverage: Coverage) -> str:
             return EXPIRED_LATER
     if trail.own_in_path and trail.source != trail.peer:
         return OWN_IN_PATH
-    row = trail.delivery_row
-    if trail.refused and row is not None:
-        place = RefusedRow(NodeEpoch(row.node, row.epoch), trail.group, trail.peer, row.position)
-        return NOT_REFUSED if place in coverage.unanswered else ""
-    return ""
+    return NOT_REFUSED if trail.refused and trail.unanswered == trail.refused else ""
 
 
 def _outcome_in_path(trail: Trail, coverage: Coverage) -> tuple[DeliveryOutcome, str]:

@@ -8,23 +8,25 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pytest
 
-from eventd.audit.coverage.coverage import BlindSpot, Coverage
+from eventd.audit.coverage.coverage import BlindSpot, Coverage, RefusedRow
 from eventd.audit.coverage.holes import Hole
 from eventd.audit.report.findings import (
     EXPIRED_LATER,
     NOT_EXPIRED,
     NOT_HELD,
     NOT_IN_PATH,
+    NOT_REFUSED,
     NOT_SENT,
     OWN_IN_PATH,
     Kind,
 )
 from eventd.audit.segments.cells import sum_deliveries, sum_events
 from eventd.audit.segments.link_rows import LinkRow, SelectionVersion
-from eventd.audit.segments.plan import LakePlan
-from eventd.audit.segments.row_marks import UnevenSlots, candidates, mark_deliveries, mark_events
+from eventd.audit.segments.plan import LakePlan, NodeEpoch
+from eventd.audit.segments.row_marks import PairKey, UnevenSlots, candidates, mark_deliveries, mark_events
 from eventd.audit.verdicts import reconcile
 from eventd.audit.verdicts.pair_figures import RowComparison
+from eventd.audit.verdicts.refused_events import with_slots
 from eventd.audit.verdicts.row_comparison import compare, group_uneven
 from eventd.lake.schema import Ledger
 from eventd.runtime.clock import SECOND
@@ -69,14 +71,15 @@ class Lake:
     def compare(self, coverage: Coverage | None = None) -> RowComparison:
         """Compare the rows of these slots, by ledgers that are complete up to the end unless a coverage is given."""
         marks: list[pa.Table] = []
+        known = coverage or Coverage(LakePlan(), until=dict.fromkeys(self.keeping, END))
         self.uneven()
+        self.slots = with_slots(self.slots, {row: (PairKey(row.group, "a", row.peer), 0) for row in known.unanswered})
         for (ledger, node), rows in self.rows.items():
             columns = columns_of(ledger, [rows[at] for at in candidates(columns_of(ledger, rows), self.slots)])
             if ledger is Ledger.EVENTS:
                 marks += mark_events(columns, self.links.get(node, ()), self.slots)
             else:
                 marks += mark_deliveries(columns)
-        known = coverage or Coverage(LakePlan(), until=dict.fromkeys(self.keeping, END))
         return RowComparison.from_tables({name: [one] for name, one in compare(pa.concat_tables(marks), known).items()})
 
 
@@ -185,6 +188,47 @@ def test_an_event_that_one_sender_gave_up_is_missing_if_another_one_has_no_reaso
     assert [(one.discrepancy.kind, one.discrepancy.id) for one in lake.compare().located] == [(Kind.MISSING, "e1")]
     lake.add(Ledger.DELIVERIES, "a", delivery_row(1, outcome="expired", done_at=9))
     assert lake.compare().located == []
+
+
+def refused_at_a(later: str) -> Lake:
+    """Return the lake of an event that `a` notes as refused, and the hub later as `later`."""
+    lake = Lake()
+    lake.add(Ledger.EVENTS, "a", event_row(1, expires_at=8))
+    lake.add(Ledger.EVENTS, "hub", received_row(1, expires_at=8))
+    lake.add(Ledger.DELIVERIES, "a", delivery_row(1, outcome="refused", done_at=9, batch_id="feigned"))
+    lake.add(Ledger.DELIVERIES, "hub", delivery_row(1, outcome=later, attempt_at=20, done_at=20))
+    return lake
+
+
+def unanswered(*refused: RefusedRow) -> Coverage:
+    return Coverage(LakePlan(), until=dict.fromkeys(("a", "b", "hub"), END), unanswered=frozenset(refused))
+
+
+REFUSED = RefusedRow(NodeEpoch("a", ""), "g", "b", 1)
+
+
+@pytest.mark.parametrize("later", ["expired", "in_path"])
+def test_a_refusal_without_an_answer_is_in_dispute_whatever_another_sender_did_later(later: str) -> None:
+    lake = refused_at_a(later)
+    if later == "in_path":
+        lake.add(Ledger.EVENTS, "b", received_row(1, expires_at=8))
+        lake.add(Ledger.DELIVERIES, "b", delivery_row(1, peer="hub"))
+    found = lake.compare(unanswered(REFUSED))
+    assert details(found) == [("b", "e1", NOT_REFUSED)]
+    evidence = found.located[0].discrepancy.evidence
+    assert (evidence.sender, evidence.batch) == ("a", "feigned")
+
+
+def test_a_refusal_counts_if_the_answer_to_one_of_several_senders_counts_it() -> None:
+    lake = refused_at_a("refused")
+    of_hub = REFUSED._replace(owner=NodeEpoch("hub", ""))
+    assert details(lake.compare(unanswered(REFUSED))) == []
+    assert details(lake.compare(unanswered(REFUSED, of_hub))) == [("b", "e1", NOT_REFUSED)]
+
+
+def test_only_the_refusal_at_the_position_of_the_link_is_in_dispute() -> None:
+    others = REFUSED._replace(group="h"), REFUSED._replace(peer="hub"), REFUSED._replace(position=2)
+    assert details(refused_at_a("expired").compare(unanswered(*others))) == []
 
 
 def test_the_claim_counts_for_a_peer_without_ledgers() -> None:
