@@ -11,17 +11,17 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 _MASK: Final = "***"
-_AUTHORITY: Final = re.compile(
-    r"(?P<scheme>[a-zA-Z][\w+.-]*)://"
-    r"(?:(?P<user>[^/\s]*)@"
-    r"|(?P<odd>[^/\s:@]*:(?!\d*[/\s])[^\s@]*)@)"  # a password with a slash; what follows a colon may be the port
-)
-_TAIL: Final = re.compile(r"(?P<before>\?|://[^\s?#]*#)\S+")
-"""Matches the query or the fragment of an address, which may hold a signature or a token."""
-_CONTAINERS: Final = frozenset({"abfs", "abfss", "wasb", "wasbs"})
-"""Schemes with the name of a container before the `@`, which is part of the lake's name."""
+_WORD: Final = re.compile(r"\S+")
+_USER: Final = re.compile(r"(?P<container>(?<![\w+.-])(?:abfss?|wasbs?))?://(?P<user>[^/\s:@]*:\S*|[^/\s]*)@")
+"""Matches the user of an address, up to the last `@` where a colon precedes: a password may have a slash, and digits
+after a colon may be the port or its beginning. The schemes name a container before the `@`, a part of the lake's name.
+"""
+_QUERY: Final = re.compile(r"\?\S+")
+"""Matches the query of an address, which may hold a signature or a token."""
 _LEAST_SECRET: Final = 4
 """Minimum number of characters of a secret that is searched for in a text; shorter ones are parts of any word."""
+_FLAGS: Final = frozenset({"true", "false"})
+"""Values in a query that are no secrets."""
 
 
 def is_address(url: str) -> bool:
@@ -36,7 +36,7 @@ def shown(url: str) -> str:
     """
     if "://" not in url:
         return url
-    return _TAIL.sub(rf"\g<before>{_MASK}", _AUTHORITY.sub(_without_user, url))
+    return _QUERY.sub(f"?{_MASK}", _WORD.sub(_shown_word, url))
 
 
 def without_secrets(text: str, *urls: str) -> str:
@@ -61,25 +61,62 @@ def mask(text: str, secrets: Sequence[str]) -> str:
     return text
 
 
+def mask_addresses(text: str, secrets: Sequence[str]) -> str:
+    """Return a text with the secrets replaced by `***` in the addresses that contain one; all else stays as it is.
+
+    It is for data, in which a secret may also be a common word.
+    """
+    if "://" not in text:
+        return text
+    return _WORD.sub(lambda word: _masked_word(word[0], secrets), text)
+
+
+def _masked_word(word: str, secrets: Sequence[str]) -> str:
+    if "://" not in word or not any(secret in word for secret in secrets):
+        return word
+    return mask(shown(word), secrets)
+
+
 def _secrets(url: str) -> Iterator[str]:
-    found = [_user(match) for match in _AUTHORITY.finditer(url) if not _is_container(match)]
-    found += [user.partition(":")[2] for user in found]
-    _, _, tail = url.partition("://")
-    for part in re.split(r"[?#&;]", tail)[1:]:  # `;` parts the parameters of a server of Spark Connect
+    """Yield the secrets of an address: user and password, the password alone, the query and the fragment."""
+    if "://" not in url:
+        return
+    found = []
+    before, after = _parted(url)
+    for user in (match["user"] for match in _USER.finditer(before)):
+        password = user.partition(":")[2]
+        # A user alone is a name, and may be a word of any text: only an address with it is looked for.
+        found += [f"//{user}@", *([user, password] if password else [])]
+    # A server of Spark Connect has its parameters after `;`, which is a character of a path elsewhere.
+    separators = "[?#&;]" if url.startswith("sc://") else "[?#&]"
+    beginning = separators.replace("&", "")
+    tail = re.split(beginning, _USER.sub("", before) + after, maxsplit=1)[1:]
+    for part in (part for text in tail for part in re.split(separators, text)):
         found += [part, part.partition("=")[2]]
     for secret in found:
         for form in (secret, unquote(secret), quote(unquote(secret), safe="")):
-            if len(form) >= _LEAST_SECRET:
+            if len(form) >= _LEAST_SECRET and form not in _FLAGS:
                 yield form
 
 
-def _user(match: re.Match[str]) -> str:
-    return match["user"] or match["odd"] or ""
+def _shown_word(match: re.Match[str]) -> str:
+    """Return a word with user and fragment of its addresses masked."""
+    word = match[0]
+    if "://" not in word:
+        return word
+    before, after = _parted(word)
+    word = _USER.sub(_without_user, before) + after
+    begin = word.find("://")
+    address, mark, fragment = word[begin:].partition("#")
+    return f"{word[:begin]}{address}{mark}{_MASK if fragment else ''}"
 
 
-def _is_container(match: re.Match[str]) -> bool:
-    return match["scheme"] in _CONTAINERS and ":" not in _user(match)
+def _parted(text: str) -> tuple[str, str]:
+    """Return a text up to its last `@`, in which a search for users takes linear time, and the rest."""
+    end = text.rfind("@") + 1
+    return text[:end], text[end:]
 
 
 def _without_user(match: re.Match[str]) -> str:
-    return match[0] if _is_container(match) else f"{match['scheme']}://{_MASK}@"
+    container = match["container"] or ""
+    return match[0] if container and ":" not in match["user"] else f"{container}://{_MASK}@"

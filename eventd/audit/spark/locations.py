@@ -79,10 +79,12 @@ class Location:
 
         Links in a path are resolved. An address has no user and query, and is the last one of a chain of them.
         """
-        scheme, separator, rest = shown(self.url).rpartition("::")[2].partition("://")
+        scheme, separator, rest = self.url.rpartition("::")[2].partition("://")
         if not separator or scheme == "file":
             return Path(self.url.rpartition("file://")[2]).expanduser().resolve().parts
-        place = re.split(r"[?#]", rest.rpartition("***@")[2])[0]
+        authority, slash, path = rest.partition("/")
+        host = shown(f"{scheme}://{authority}").partition("://")[2].rpartition("***@")[2]
+        place = re.split(r"[?#]", f"{host}{slash}{path}")[0]
         return _SAME_STORE.get(scheme, scheme), *filter(None, place.split("/"))
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from federation.keys import Key
 
 LONGEST_KEY_FILE: Final = 64 << 10
-_PEM: Final = re.compile(rb"-----BEGIN [^-]+-----.*?-----END [^-]+-----", re.DOTALL)
-_RESOURCE: Final = re.compile(rb"""^[\s{-]*["']?(apiVersion|kind)["']?\s*:""", re.MULTILINE)
+_PEM: Final = re.compile(rb"-----BEGIN [^-]+-----(?:(?!-----BEGIN ).)*?-----END [^-]+-----", re.DOTALL)
+_RESOURCE: Final = re.compile(rb"""^[ \t{-]*["']?(apiVersion|kind)["']?\s*:""", re.MULTILINE)
 """Matches a field that resources have, in YAML or JSON."""
 
 

@@ -62,6 +62,7 @@ def test_an_address_that_spark_takes_for_a_pattern_is_refused_without_its_passwo
         ("/srv/lake", "file:///srv/x/../lake/"),
         ("lake", f"{Path.cwd()}/lake/report"),
         ("s3://bucket/lake", "s3a://me:hush@bucket/lake/report?version=hush"),
+        ("s3://bucket/a@b/lake", "s3a://me:hush@bucket/a@b/lake/report"),
         ("abfs://lake@account/edge", "abfss://lake@account/"),
         ("simplecache::s3://bucket/lake", "s3://bucket/lake//report"),
     ],
@@ -84,6 +85,7 @@ def test_an_output_that_a_link_leads_into_the_lake_is_refused(tmp_path: Path) ->
     [
         ("/srv/lake", "/srv/lake-report"),
         ("s3://bucket/lake", "s3://bucket/report"),
+        ("hdfs://head:8020/one@x/lake", "hdfs://head:8020/two@x/lake"),
         ("s3://bucket/lake", "/bucket/lake"),
         ("abfss://lake@account/edge", "abfss://report@account/edge"),
     ],
