@@ -2,7 +2,7 @@
 
 `register_views(spark, lake)` makes the views in any session. What they hold: `docs/reference/spark-views.md`.
 
-May import: audit.source, audit.spark, lake.
+May import: audit.source, audit.spark, lake, text.
 """
 
 from __future__ import annotations

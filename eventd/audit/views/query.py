@@ -8,20 +8,20 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow as pa
+
 from eventd.audit.spark.session import SECRETS, last_cause, open_session, quiet
 from eventd.audit.views.lake_views import LakeViews, locate, register_views
 from eventd.errors import EventdError, Invalid, LakeUnavailable
-from eventd.lake.address import mask, secrets_of, without_secrets
+from eventd.lake.address import mask_addresses, secrets_of, without_secrets
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import open_lake
+from eventd.text.quoting import quoted
 from federation.event import format_time, micros
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
-MOST_ROWS: Final = 100_000
-"""Default maximum number of rows of a result, which is in memory as a whole."""
 _ROWS_AT_ONCE: Final = 1_000
 _CONF: Final = {"spark.sql.shuffle.partitions": "8"}
 """Few parts for a shuffle: what an analyst's query leaves after grouping is small."""
@@ -36,15 +36,17 @@ class QueryResult(NamedTuple):
 
 
 def query_lake(
-    lake: str, sql: str, *, limit: int = MOST_ROWS, master: str = "", memory: str = "2g", progress: bool = False
+    lake: str, sql: str, *, limit: int, master: str = "", memory: str = "2g", progress: bool = False
 ) -> QueryResult:
     """Run a query on the views of a lake, on a Spark session that is opened for it.
 
     Values are those of JSON: times are RFC 3339 in UTC, binary values hexadecimal, decimals texts, and a number that is
-    not finite is None. Secrets of the lake's address, which the names of files contain, are `***`.
+    not finite is None. Addresses with secrets of the lake's address, as the names of files are, have `***` for them;
+    no other value is changed.
 
-    Raises like `open_session` and `register_views`, Invalid for a query that Spark refuses or that has more than
-    `limit` rows, and EventdError with a message of one line for a failure inside of Spark.
+    Raises like `open_session` and `register_views`, Invalid for a query that Spark refuses, that has more than `limit`
+    rows (at most 2³¹ - 2) or a time that Python does not have, and EventdError with a message of one line for a
+    failure inside of Spark.
     """
     if not (location := locate(lake)).by_spark:
         open_lake(location.open())  # report errors before Spark starts
@@ -67,6 +69,7 @@ def query_lake(
         table = _collect(own, sql, limit, lake)
     if table.num_rows > limit:
         raise Invalid(f"the result has more than {limit:,} rows", hint="group or filter the rows, or raise --limit")
+    _check_times(table)
     return QueryResult(table.column_names, _rows(table, secrets_of(lake)), views)
 
 
@@ -86,15 +89,29 @@ def _collect(spark: SparkSession, sql: str, limit: int, lake: str) -> pa.Table:
         raise EventdError(f"the query failed in Spark: {last_cause(str(error), lake)}") from None
 
 
+def _check_times(table: pa.Table) -> None:
+    """Check that Python has all times of a result, before a part of it is printed. Raises Invalid."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if not _has_times(column.type):
+            continue
+        try:
+            for batch in pa.table({"": column}).to_batches(max_chunksize=_ROWS_AT_ONCE):
+                batch.column(0).to_pylist()
+        except (OverflowError, ValueError):
+            raise Invalid(
+                f"a time in the column {quoted(name)} lies outside of the years 1 to 9999",
+                hint="select the column as text, with CAST(… AS STRING)",
+            ) from None
+
+
+def _has_times(kind: pa.DataType) -> bool:
+    return pa.types.is_temporal(kind) or any(_has_times(kind.field(at).type) for at in range(kind.num_fields))
+
+
 def _rows(table: pa.Table, secrets: Sequence[str]) -> Iterator[Sequence[Any]]:
     """Yield the rows as plain values, one batch after the other, so that few of them are in memory twice."""
-
-    def shown_value(value: Any) -> Any:
-        plain = _plain(value)
-        return mask(plain, secrets) if secrets and isinstance(plain, str) else plain
-
     for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
-        columns = [[shown_value(value) for value in column.to_pylist()] for column in batch.columns]
+        columns = [[_plain(value, secrets) for value in column.to_pylist()] for column in batch.columns]
         yield from zip(*columns, strict=True)
 
 
@@ -104,11 +121,19 @@ def _first_line(error: Exception, lake: str) -> str:
     return without_secrets(line.rstrip(";"), lake)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, secrets: Sequence[str]) -> Any:
+    """Return a value as one of JSON, without secrets in the addresses that it contains."""
+    match value:
+        case str():
+            return mask_addresses(value, secrets)
+        case dict():
+            return {mask_addresses(str(name), secrets): _plain(inner, secrets) for name, inner in value.items()}
+        case list() | tuple():
+            return [_plain(inner, secrets) for inner in value]
     for kind, convert in _PLAIN.items():
         if isinstance(value, kind):
             return convert(value)
-    return value
+    return value if value is None or isinstance(value, int) else str(value)  # such as an interval
 
 
 def _moment(value: datetime) -> str:
@@ -121,8 +146,5 @@ _PLAIN: Final[dict[type, Callable[[Any], Any]]] = {
     bytes: bytes.hex,
     Decimal: str,
     float: lambda value: value if math.isfinite(value) else None,
-    dict: lambda value: {str(name): _plain(inner) for name, inner in value.items()},
-    list: lambda value: [_plain(inner) for inner in value],
-    tuple: lambda value: [_plain(inner) for inner in value],
 }
 """How values that are not JSON are shown, by their type; a datetime is a date, too, so it comes first."""

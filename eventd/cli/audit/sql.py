@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -19,6 +19,9 @@ _FormatOption = Annotated[
     RecordsFormat, typer.Option("-o", "--output", rich_help_panel="Output", help="Output format.")
 ]
 
+_MOST_ROWS: Final = 2**31 - 2
+"""Spark counts rows with 32 bits, and one more than the limit is read."""
+
 
 @offline("no_headers", output=(_FormatOption, "table"))
 def sql(
@@ -31,7 +34,9 @@ def sql(
     memory: MemoryOption = MEMORY,
     limit: Annotated[
         int,
-        typer.Option("--limit", metavar="N", min=1, help="Maximum number of rows; a larger result is an error."),
+        typer.Option(
+            "--limit", metavar="N", min=1, max=_MOST_ROWS, help="Maximum number of rows; a larger result is an error."
+        ),
     ] = 100_000,
 ) -> None:
     """Query the ledgers of all nodes in a lake with SQL."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +9,6 @@ import pytest
 import yaml
 
 from eventd.audit.views import lake_views
-from eventd.audit.views.query import MOST_ROWS
-from eventd.cli.audit.sql import sql
 from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
@@ -127,8 +124,30 @@ def test_a_result_with_more_rows_than_the_limit_is_refused_and_nothing_is_printe
     assert ended.err == "error: the result has more than 2 rows (group or filter the rows, or raise --limit)\n"
 
 
-def test_the_default_limit_is_that_of_the_page() -> None:
-    assert signature(sql).parameters["limit"].default == MOST_ROWS
+def test_a_limit_that_spark_cannot_count_is_a_mistake_in_the_option(control: Control, lake: Path) -> None:
+    asked = ("audit", "sql", "SELECT 1", "--lake", str(lake), "--limit")
+    assert "2147483646" in control(*asked, "2147483647", code=2).err
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+@pytest.mark.parametrize(
+    "value", ["DATE'+10000-01-01'", "array(TIMESTAMP'+10000-01-01 00:00:00')", "map('a', TIMESTAMP_NTZ'-0044-03-15')"]
+)
+def test_a_time_that_python_does_not_have_is_named_and_nothing_is_printed(
+    on_spark: Control, lake: Path, form: str, value: str
+) -> None:
+    query = f"SELECT id, CASE WHEN id = 4000 THEN {value} END AS at FROM range(5000) ORDER BY id"
+    ended = on_spark("audit", "sql", query, "--lake", str(lake), "-o", form, code=1)
+    assert (ended.out, ended.err) == (
+        "",
+        "error: a time in the column 'at' lies outside of the years 1 to 9999"
+        " (select the column as text, with CAST(… AS STRING))\n",
+    )
+
+
+def test_an_interval_is_a_text(on_spark: Control, lake: Path) -> None:
+    query = "SELECT INTERVAL '1 02:03:04' DAY TO SECOND AS lag"
+    assert on_spark("audit", "sql", query, "--lake", str(lake), "-o", "json").json == [{"lag": "1 day, 2:03:04"}]
 
 
 def test_rows_keep_their_order_over_many_batches(on_spark: Control, lake: Path) -> None:
@@ -166,6 +185,8 @@ def test_no_secret_of_the_address_is_in_names_of_files_or_plans(
     asked = ("audit", "sql", "--lake", url, "-o", "csv")
     for query in (
         "SELECT DISTINCT input_file_name() AS path FROM events",
+        "SELECT collect_set(path) AS paths FROM (SELECT input_file_name() AS path FROM events)",
+        "SELECT named_struct('in', map(input_file_name(), array(input_file_name()))) AS nested FROM events",
         "EXPLAIN EXTENDED SELECT id FROM events",
         "EXPLAIN FORMATTED SELECT id FROM events WHERE id = 'e1'",
     ):
@@ -175,6 +196,20 @@ def test_no_secret_of_the_address_is_in_names_of_files_or_plans(
     for query in ("SELECT nothing FROM events", "SELECT * FROM parquet.`x`"):
         ended = on_spark(*asked, query, code=1)
         assert "hushhush" not in ended.out + ended.err
+
+
+def test_data_with_the_words_of_the_address_is_not_changed(
+    on_spark: Control, spark: SparkSession, tmp_path: Path
+) -> None:
+    storage = connect(str(tmp_path / "lake"))
+    ship(storage, 0, 3)
+    ship_state(storage, 3)
+    url = mount(spark, tmp_path, user="eventd:edge@") + "/lake"
+    query = (
+        "SELECT 'eventd-1' AS node, 'edge.eventd.seen' AS type, 'https://ann@shop/?x=y' AS subject, array('edge') AS a"
+    )
+    lines = on_spark("audit", "sql", "--lake", url, "-o", "csv", query).lines
+    assert lines == ["node,type,subject,a", 'eventd-1,edge.eventd.seen,https://ann@shop/?x=y,"[""edge""]"']
 
 
 def test_a_lake_without_a_segment_it_should_have_is_noted(on_spark: Control, tmp_path: Path) -> None:
