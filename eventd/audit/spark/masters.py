@@ -78,7 +78,7 @@ def _addresses(master: str) -> list[tuple[str, int]]:
     Raises Invalid.
     """
     scheme = SERVER if is_server(master) else CLUSTER
-    places = without_parameters(master).removeprefix(scheme)
+    places = shown(master.partition("/;")[0] if is_server(master) else master).removeprefix(scheme)
     try:
         parts = [urlsplit(f"{scheme}{place}") for place in places.split(",")]
         return [(part.hostname or "", part.port or _PORTS[scheme]) for part in parts]
@@ -87,8 +87,12 @@ def _addresses(master: str) -> list[tuple[str, int]]:
 
 
 def without_parameters(master: str) -> str:
-    """Return a master without the parameters of `sc://`, which may hold a token, and without a user and a query."""
-    return shown(master.partition("/;")[0] if is_server(master) else master)
+    """Return a master without parameters, of which a token may be one, and without a user and a query.
+
+    Only `sc://` has parameters, after `/;`. They are left out also of what is not a master, such as `sc://…` without
+    the slash.
+    """
+    return shown(re.split("/?;", master, maxsplit=1)[0])
 
 
 def _invalid(master: str) -> Invalid:

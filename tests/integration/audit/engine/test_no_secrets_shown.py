@@ -12,8 +12,9 @@ from eventd.audit.engine.request import AuditRequest
 from eventd.audit.engine.stream import Stream, StreamRequest
 from eventd.audit.segments.spark_tasks import FileShares
 from eventd.audit.spark.locations import Location
+from eventd.audit.spark.masters import check_form
 from eventd.egress.lake.protocol import Terms
-from eventd.errors import EventdError, LakeUnavailable
+from eventd.errors import EventdError, Invalid, LakeUnavailable
 from eventd.lake.storage import connect
 from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, generate
@@ -58,6 +59,19 @@ def test_what_holds_an_address_has_a_repr_without_secrets(address: str) -> None:
     streamed = StreamRequest(request, checkpoint=address)
     terms = Terms(database=address, lake=address, rows=1, payloads=False, compact_after=0, retention=0, nice=0)
     assert_silent(*map(repr, (request, places, places.lake, FileShares(places.lake, ()), streamed, terms)))
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        *("sc://host:15002;token=hushhush", "sc://host:x/;token=hushhush", "spark://host:7o77;token=hushhush"),
+        *("http://me:hush/hushhush@host:7077", "local[x];token=hushhush"),
+    ],
+)
+def test_a_master_that_is_not_one_is_named_without_its_token(master: str) -> None:
+    with pytest.raises(Invalid, match="is not a Spark master") as refused:
+        check_form(master)
+    assert_silent(str(refused.value), refused.value.hint)
 
 
 def test_a_lake_that_cannot_be_reached_is_named_without_secrets(address: str, tmp_path: Path) -> None:
