@@ -32,8 +32,14 @@ _EXIT_TIMEOUT: Final = 60.0
 _RECORD_TIMEOUT: Final = 600.0
 """Seconds to wait for Java to exit if it stores its classes: it takes a quarter of a minute of processor time."""
 
-SECRETS: Final = r"(?<!(abfss?|wasbs?)://)(?<=://)[^/\s]*(?=@)|(?<=://[^\s?#]{1,1000}[?#])[^\s,\]]+"
-"""Matches, for Java, what `eventd.lake.address.shown` masks. Spark leaves it out of plans, as EXPLAIN shows them."""
+SECRETS: Final = (
+    r"(?<=://)(?:[^/\s:@]*:\S*|[^/\s]*:[^/\s]*)(?=@)|(?<!(?:abfss?|wasbs?)://)(?<=://)[^/\s]*(?=@)"
+    r"|(?<=[?#])(?<=://[^\s?#]{1,1000}[?#])\S+|(?<=\?)\S+=\S+"
+)
+"""Matches, for Java, what `eventd.lake.address.shown` masks, and a query with `=` also after an address without `//`.
+
+Spark masks it in plans, as EXPLAIN shows them, and in its log: the file `LOGGING` has the same pattern.
+"""
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",

@@ -20,7 +20,7 @@ from eventd.audit.spark.session import open_session
 
 with open_session(app="test", memory="1g") as spark:
     log = spark.sparkContext._jvm.org.apache.logging.log4j.LogManager.getLogger("org.apache.spark.test")
-    log.warn("read s3a://me:hushhush@bucket/lake?token=hushhush and abfss://lake@account/x")
+    log.warn("read s3a://me:hush/hush@hush@bucket/lake?token=hushhush and abfss://lake@account/x")
 """
 
 
