@@ -14,7 +14,7 @@ from eventd.audit.report.marks import AcknowledgementUse, Baseline
 from eventd.audit.report.report import Limitation
 from eventd.audit.review.acknowledgements import Acknowledgements
 from eventd.audit.review.earlier import EarlierReport
-from eventd.audit.review.faults import FaultKey, FindingPart, count_events, match_parts, parts_of, unknown_parts
+from eventd.audit.review.faults import FindingPart, KnownFaults, count_events, gone_events, ids_of, parts_of
 from eventd.errors import Invalid
 from eventd.text.plural import counted
 from federation.event import format_time
@@ -60,15 +60,16 @@ def mark_findings(findings: Sequence[Finding], baseline: EarlierReport | None, k
     marked = list(findings)
     compared = None
     if baseline is not None:
-        before = {part.key for one in baseline.findings for part in parts_of(one)}
+        before = KnownFaults(part.key for one in baseline.findings for part in parts_of(one))
         for place, each in enumerate(parts):
-            new = unknown_parts(each, before)
+            new = before.unknown(each)
             marked[place] = replace(marked[place], new=count_events(new), new_ids=_partial_ids(new, each))
-        compared = _compare(marked, baseline, {part.key for each in parts for part in each})
+        compared = _compare(marked, baseline, KnownFaults(part.key for each in parts for part in each))
     owner = {part.key: one.id for one in known.active for finding in one.findings for part in parts_of(finding)}
+    faults = KnownFaults(owner)
     covered: Counter[str] = Counter()
     for place, each in enumerate(parts if owner else ()):
-        same = [(part, key) for part, key in zip(each, match_parts(each, owner), strict=True) if key is not None]
+        same = [(part, key) for part, key in zip(each, faults.match(each), strict=True) if key is not None]
         for part, key in same:
             covered[owner[key]] += part.events
         own = [part for part, _ in same]
@@ -94,21 +95,16 @@ def mark_findings(findings: Sequence[Finding], baseline: EarlierReport | None, k
 
 def _partial_ids(parts: Sequence[FindingPart], of: Sequence[FindingPart]) -> tuple[str, ...]:
     """Return the ids of these parts if they stand for a part of all events; nothing if for all of them."""
-    return _ids(parts) if count_events(parts) < count_events(of) else ()
+    return ids_of(parts) if count_events(parts) < count_events(of) else ()
 
 
-def _ids(parts: Sequence[FindingPart]) -> tuple[str, ...]:
-    return tuple(part.key.id for part in parts if part.key.id)
-
-
-def _compare(marked: Sequence[Finding], baseline: EarlierReport, now: set[FaultKey]) -> Baseline:
+def _compare(marked: Sequence[Finding], baseline: EarlierReport, now: KnownFaults) -> Baseline:
     gone = []
     for one in baseline.findings:
-        left = unknown_parts(parts_of(one), now)
-        if events := count_events(left):
-            ids = _ids(left)
+        events, ids = gone_events(parts_of(one), now)
+        if events:
             rest = 0 if events == max(1, len(ids)) else events
-            gone.append(replace(one, ids=ids, count=rest, evidence=(), **_NO_MARKS))
+            gone.append(replace(one, ids=tuple(ids), count=rest, evidence=(), **_NO_MARKS))
     new = sum(one.new or 0 for one in marked)
     return Baseline(
         url=baseline.url,

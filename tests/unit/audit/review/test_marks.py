@@ -14,6 +14,7 @@ from eventd.audit.report.findings import (
     Kind,
     corrupt_segment,
     epoch_change,
+    rolled_back,
     unnamed_findings,
 )
 from eventd.audit.report.report import Lake
@@ -79,14 +80,37 @@ def test_a_run_of_events_is_compared_id_by_id() -> None:
 
 
 def test_a_hole_that_grew_is_new() -> None:
-    assert compared([replace(HOLE, last=13, count=4)], [HOLE]) == (4, 0, 3)
-    assert compared([replace(HOLE, count=2)], [HOLE]) == (2, 0, 3), "of the same range, other rows are lost"
+    assert compared([replace(HOLE, last=13, count=4)], [HOLE]) == (4, 0, 0)
+    assert compared([replace(HOLE, first=12, last=14)], [HOLE]) == (3, 0, 3), "another hole, which overlaps"
+
+
+@pytest.mark.parametrize("left", [{"first": 11, "count": 2}, {"last": 11, "count": 2}, {"count": 2}])
+def test_a_hole_that_shrank_is_known_and_only_its_other_rows_are_gone(left: dict[str, int]) -> None:
+    shrunk = replace(HOLE, **left)
+    assert compared([shrunk], [HOLE]) == (0, 2, 1)
+    assert mark_findings([shrunk], None, known(HOLE)).open == []
+    assert compared([replace(HOLE, last=10, count=1), replace(HOLE, first=12, count=1)], [HOLE]) == (0, 2, 1)
+
+
+def test_of_a_hole_that_shrank_the_ids_are_gone_that_nothing_names_any_more() -> None:
+    marked = mark_findings([replace(NAMED, last=22, ids=("e20", "e21"), count=3)], earlier(NAMED), NONE)
+    assert marked.baseline is not None
+    assert (marked.baseline.new, marked.baseline.known) == (0, 3)
+    assert marked.baseline.gone_findings == (replace(NAMED, ids=("e23",), count=2),)
+    unnamed = mark_findings([replace(NAMED, last=22, ids=(), count=3)], earlier(NAMED), NONE)
+    assert unnamed.baseline is not None
+    assert unnamed.baseline.gone_findings == (replace(NAMED, ids=(), count=2),)
+
+
+def test_a_range_that_is_not_erased_rows_is_the_same_only_as_a_whole() -> None:
+    assert compared([rolled_back("a", 4, 8, "x")], [rolled_back("a", 2, 8, "x")]) == (1, 0, 1)
 
 
 def test_more_events_that_are_only_counted_are_new() -> None:
     (many,) = unnamed_findings({DiscrepancyKey(Kind.ALTERED, "edge", "a", "b", "x"): 5_000})
     assert compared([many], [many]) == (0, 5_000, 0)
-    assert compared([replace(many, count=50_000)], [many]) == (50_000, 0, 5_000)
+    assert compared([replace(many, count=50_000)], [many]) == (50_000, 0, 0)
+    assert compared([many], [replace(many, count=50_000)]) == (0, 5_000, 45_000)
     assert mark_findings([many], None, known(many)).open == []
     grown = replace(many, count=50_000)
     assert mark_findings([grown], None, known(many)).open == [grown]
@@ -97,7 +121,7 @@ def test_of_a_hole_that_grew_the_ids_are_known_and_the_other_rows_are_new() -> N
     marked = mark_findings([grown], earlier(NAMED), NONE)
     assert marked.findings == [replace(grown, new=47)]
     assert [*marked.sentences] == [
-        "Compared with the report of 2026-11-20 12:00:00 UTC: 47 new, 3 still there, 2 gone.",
+        "Compared with the report of 2026-11-20 12:00:00 UTC: 47 new, 3 still there, 0 gone.",
     ]
     more = replace(grown, ids=(*NAMED.ids, "e30"))
     assert mark_findings([more], earlier(NAMED), NONE).findings == [replace(more, new=47, new_ids=("e30",))]
