@@ -40,8 +40,12 @@ def faults(summaries: Summaries) -> Iterator[Discrepancy]:
         yield from (fault.discrepancy for summary in each for fault in summary.receipts.faults)
 
 
-def unnamed_faults(summaries: Summaries) -> Counter[DiscrepancyKey]:
-    """Return how many receipts that contradict something are counted only, because their segments have too many."""
+def unnamed_faults(summaries: Summaries, others: Iterable[Discrepancy] = ()) -> Counter[DiscrepancyKey]:
+    """Return how many receipts that contradict something are counted only, because their segments have too many.
+
+    `others`: discrepancies of other receipts than `faults` names. Which receipts are counted is not known, so as many
+    of a link are taken for the same.
+    """
     found: Counter[DiscrepancyKey] = Counter()
     for results in (summary.receipts for each in summaries.values() for summary in each):
         detail = INVALID.format(what=COPY if results.of_copies else ANSWER)
@@ -49,6 +53,12 @@ def unnamed_faults(summaries: Summaries) -> Counter[DiscrepancyKey]:
             found[DiscrepancyKey(Kind.FORGED, count.group, count.sender, count.peer, detail)] += count.invalid
         for fault in results.faults:
             found[DiscrepancyKey(Kind.FORGED, fault.group, fault.sender, fault.peer, detail)] -= 1
+    same = Counter((one.group, one.source, one.peer) for one in others)
+    for key in sorted(+found):
+        link = (key.group, key.source, key.peer)
+        known = min(found[key], same[link])
+        found[key] -= known
+        same[link] -= known
     return +found
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +13,7 @@ from eventd.audit.assembly.assemble import HistoryUse, StageResults
 from eventd.audit.assembly.delta_tables import TableFormat, prepare_delta
 from eventd.audit.assembly.output_files import write_output
 from eventd.audit.coverage.clock_shifts import clock_shifts
-from eventd.audit.coverage.coverage import find_coverage
+from eventd.audit.coverage.coverage import Coverage, find_coverage
 from eventd.audit.coverage.holes import find_holes, holes_by_ledger
 from eventd.audit.coverage.mentions import find_mentions
 from eventd.audit.coverage.receipt_links import confirmed_links, deliveries_without_receipt, verified_links
@@ -31,14 +32,15 @@ from eventd.audit.engine.lake_reader import LakeReader
 from eventd.audit.engine.output_lock import hold_location
 from eventd.audit.engine.request import AuditRequest, Places
 from eventd.audit.engine.state import forget_corrupt, keep, prepare_output
-from eventd.audit.report.findings import group_findings, in_order, unnamed_findings
+from eventd.audit.report.findings import Discrepancy, DiscrepancyKey, group_findings, in_order, unnamed_findings
 from eventd.audit.report.report import Hour, Report
 from eventd.audit.review.acknowledgements import read_acknowledgements
 from eventd.audit.review.marks import check_baseline, mark_findings
 from eventd.audit.segments.cells import HOUR
 from eventd.audit.segments.damaged_segment import damage_in
-from eventd.audit.segments.event_digests import digest_discrepancies, unnamed_alterations
-from eventd.audit.segments.plan import make_plan
+from eventd.audit.segments.event_digests import DigestResult, digest_discrepancies, unnamed_alterations
+from eventd.audit.segments.ledger_summaries import LedgerSummary
+from eventd.audit.segments.plan import NodeEpoch, make_plan
 from eventd.audit.segments.segment_jobs import SegmentJob
 from eventd.audit.spark.session import last_cause, open_session, own_session, quiet
 from eventd.audit.verdicts.batch_verdicts import batch_discrepancies
@@ -280,18 +282,39 @@ def _compare_rows(
     found.comparison = reader.compare(slots, jobs, coverage)
     first, last = (hour * HOUR for hour in reader.hours)
     found.erasures = find_erasures(coverage.holes, found.comparison.located, (first, last))
-    altered = digest_discrepancies(reader.digest_results, found.erasures.others)
-    faults = [*receipt_report.faults(summaries)]
-    of_receipts = receipt_discrepancies(questioned, coverage, rows, reader.receipts)
-    faults += receipt_report.without_repeats(of_receipts, faults)
+    altered, of_rows = _altered_rows(reader.digest_results, found)
+    faults, of_receipts = _receipt_faults(reader, coverage, summaries, questioned)
     of_batches = batch_discrepancies(uneven, reader.survey, known, rows, summaries)
     faults += receipt_report.without_repeats(of_batches, faults)
     discrepancies = [*found.erasures.others, *altered, *faults]
-    unnamed = found.comparison.unnamed_counts
-    unnamed += unnamed_alterations(reader.digest_results, unnamed) + receipt_report.unnamed_faults(summaries)
     lake = report_details.lake_findings(reader.survey, reader.unreadable)
     named = [*group_findings(discrepancies), *found.erasures.findings]
-    found.findings = in_order([*named, *unnamed_findings(unnamed), *rollbacks.findings(), *lake])
+    found.findings = in_order([*named, *unnamed_findings(of_rows + of_receipts), *rollbacks.findings(), *lake])
+
+
+def _altered_rows(
+    results: Sequence[tuple[str, DigestResult]], found: StageResults
+) -> tuple[list[Discrepancy], Counter[DiscrepancyKey]]:
+    """Return the altered rows that only the check of digests names, and the discrepancies of rows that are not named.
+
+    `results`: those of the check, each with the node of its segment.
+    """
+    compared, counted = found.erasures.others, found.comparison.unnamed_counts
+    altered = [*digest_discrepancies(results, compared)]
+    return altered, counted + unnamed_alterations(results, counted, compared)
+
+
+def _receipt_faults(
+    reader: LakeReader,
+    coverage: Coverage,
+    summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
+    questioned: Iterable[Mapping[str, Any]],
+) -> tuple[list[Discrepancy], Counter[DiscrepancyKey]]:
+    """Return the discrepancies of receipts, and those that are not named; `questioned`: receipts of these hours."""
+    faults = [*receipt_report.faults(summaries)]
+    judged = receipt_discrepancies(questioned, coverage, reader.rows, reader.receipts)
+    others = [*receipt_report.without_repeats(judged, faults)]
+    return [*faults, *others], receipt_report.unnamed_faults(summaries, others)
 
 
 class _Tables(NamedTuple):

@@ -193,21 +193,25 @@ def _counts(table: Columns, places: Numbers, other: Mask) -> Iterator[AlteredCou
 
 
 def unnamed_alterations(
-    results: Iterable[tuple[str, DigestResult]], compared: Mapping[DiscrepancyKey, int]
+    results: Sequence[tuple[str, DigestResult]],
+    counted: Mapping[DiscrepancyKey, int],
+    compared: Sequence[Discrepancy],
 ) -> Counter[DiscrepancyKey]:
-    """Return how many altered rows are counted only, less those that the comparison of rows has counted already.
+    """Return how many altered rows are counted only, less those that the comparison of rows reports already.
 
-    `compared`: the discrepancies that it has counted only. Which events these are is known in neither case, so as many
-    of a pair are taken for the same.
+    `counted`: the discrepancies that it has counted only, `compared` those that it names. Which rows the check has
+    counted is not known, so as many of a pair are taken for the same.
     """
     found: Counter[DiscrepancyKey] = Counter()
     for node, one in ((node, one) for node, result in results for one in result.more):
         peer = "" if node == one.source else node
         found[DiscrepancyKey(Kind.ALTERED, one.group, one.source, peer, one.reason)] += one.rows
     same: Counter[tuple[str, ...]] = Counter()
-    for key, n in compared.items():
+    for key, n in counted.items():
         if key.kind is Kind.ALTERED:
             same[key.group, key.source, key.peer] += n
+    if found:
+        same += _named_by_comparison_only(results, compared)
     for key in sorted(found):
         # The rows of a source differ from those of each of its peers.
         pairs = [pair for pair in same if pair[:2] == key[1:3] and key.peer in (pair[2], "")]
@@ -215,6 +219,21 @@ def unnamed_alterations(
         found[key] -= known
         same.subtract(dict.fromkeys(pairs, known))
     return +found
+
+
+def _named_by_comparison_only(
+    results: Iterable[tuple[str, DigestResult]], compared: Sequence[Discrepancy]
+) -> Counter[tuple[str, ...]]:
+    """Return how many altered events the comparison of rows names and the check does not, by group, source and peer."""
+    named = {(node, row.group, row.source, row.id) for node, result in results for row in result.altered}
+    prints = {(node, hexadecimal(row.fingerprint)) for node, result in results for row in result.altered}
+    return Counter(
+        (one.group, one.source, one.peer)
+        for one in compared
+        if one.kind is Kind.ALTERED
+        and not named & {(node, one.group, one.source, one.id) for node in (one.source, one.peer)}
+        and not prints & {(one.peer, *one.evidence.fingerprints[-1:])}
+    )
 
 
 def digest_discrepancies(

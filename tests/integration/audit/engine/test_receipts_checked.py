@@ -95,6 +95,17 @@ def test_of_many_bad_receipts_some_are_named_and_all_are_counted(
     assert report.totals.by_kind["forged"] == report.receipt_check.invalid == 3
 
 
+def test_a_bad_receipt_that_is_counted_only_is_not_counted_again_when_the_peer_has_another(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receipt_checks, "MOST_FAULTS", 1)
+    lake = copy_of(made / "lake", tmp_path)
+    change_rows(lake, Ledger.RECEIPTS, "a", lambda row: row | {"receipt_digest": "0" * 64})
+    report = audited(lake, tmp_path / "out")
+    assert report.receipt_check.invalid == 3
+    assert sum(one.events for one in report.findings) == 3
+
+
 def test_a_receipt_whose_key_was_not_given_is_counted_as_such(made: Path, tmp_path: Path) -> None:
     report = audited(made / "lake", tmp_path / "out", write_keys(made, "a-1"))
     assert report.headline[-1] == "3 of 6 receipts verified; 3 signed with keys that were not given."

@@ -137,7 +137,7 @@ def test_of_many_altered_rows_the_first_are_named_and_all_are_counted(monkeypatc
 def test_altered_rows_that_are_counted_only_are_a_finding_with_their_number() -> None:
     result = DigestResult(9, [], [AlteredCount("g", "a", OTHER_DIGEST, 7)])
     own, peers = DiscrepancyKey(*WRONG, "", OTHER_DIGEST), DiscrepancyKey(*WRONG, "b", OTHER_DIGEST)
-    counts = unnamed_alterations([("a", result), ("b", result), ("b", result)], {})
+    counts = unnamed_alterations([("a", result), ("b", result), ("b", result)], {}, [])
     assert counts == {own: 7, peers: 14}
     findings = unnamed_findings(counts)
     assert [(one.peer, one.ids, one.events) for one in findings] == [("", (), 7), ("b", (), 14)]
@@ -148,9 +148,22 @@ def test_rows_that_the_comparison_has_counted_only_are_not_counted_again() -> No
     more = [AlteredCount("g", "a", reason, 4) for reason in (OTHER_DIGEST, OTHER_FINGERPRINT)]
     result, detail = DigestResult(9, [], more), "differs in digest"
     compared = {DiscrepancyKey(*WRONG, "b", detail): 5, DiscrepancyKey(*WRONG, "c", detail): 1}
-    assert sum(unnamed_alterations([("b", result)], compared).values()) == 3
-    assert sum(unnamed_alterations([("a", result)], compared).values()) == 3
-    assert unnamed_alterations([("b", result)], {DiscrepancyKey(*WRONG, "b", "x"): 99}) == {}
+    assert sum(unnamed_alterations([("b", result)], compared, []).values()) == 3
+    assert sum(unnamed_alterations([("a", result)], compared, []).values()) == 3
+    assert unnamed_alterations([("b", result)], {DiscrepancyKey(*WRONG, "b", "x"): 99}, []) == {}
+
+
+@pytest.mark.parametrize("node", ["a", "b"])
+def test_rows_that_the_comparison_names_and_the_check_counts_only_are_not_counted_again(
+    node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_digests, "MOST_ALTERED", 2)
+    rows = [row(EVENTS[1], subject="x", id=f"e{n}") for n in range(5)]
+    result = check_digests(columns(*rows), 100)
+    compared = [Discrepancy(Kind.ALTERED, "g", "a", "b", 7, f"e{n}") for n in range(4)]
+    named = list(digest_discrepancies([(node, result)], compared))
+    counted = unnamed_alterations([(node, result)], {}, compared)
+    assert len(compared) + len(named) + sum(counted.values()) == len(rows)
 
 
 def test_an_altered_row_is_reported_once_and_with_the_node_that_keeps_it() -> None:
