@@ -142,8 +142,8 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     Of a CORRUPT finding, `first` and `last` are row numbers of the ledger; 0: unknown. `source` is the node in CORRUPT
     and EPOCH findings, and the node that lost the rows in ERASED findings without a peer. `ids` are distinct, in the
     order of `seq`; `count` is the number of events if `ids` does not name all of them, or 0. `evidence` has one entry
-    for each discrepancy with evidence, in the same order. `new` and `acknowledged`
-    count erased rows without an id, too.
+    for each discrepancy with evidence, in the same order. `new` and `acknowledged` count also erased rows without an
+    id.
     """
 
     kind: Kind

@@ -116,7 +116,7 @@ def _findings(content: bytes, report: ReadReport, url: str) -> list[Finding]:
         found = [_finding(list(run)) for _, run in runs]
     except (pa.ArrowException, KeyError, ValueError) as error:
         raise Invalid(f"{FINDINGS} in {url} is not a table of findings: {error}", hint=_HINT) from None
-    return [replace(one, count=rows) if (rows := counts.get(_key(one), 0)) > len(one.ids) else one for one in found]
+    return [replace(one, count=count) if (count := counts.get(_key(one), 0)) > len(one.ids) else one for one in found]
 
 
 def _key(finding: Finding) -> tuple[object, ...]:

@@ -71,9 +71,8 @@ class Workers:
         local: LocalSocket | None = None,
     ) -> None:
         self.api_address: tuple[str, int] | None = None
-        if (
-            settings.log_format == "auto" and sys.stderr.isatty()
-        ):  # workers write to a pipe, but their log appears on this terminal
+        # Workers write to a pipe, but their log appears on this terminal.
+        if settings.log_format == "auto" and sys.stderr.isatty():
             settings = settings.model_copy(update={"log_format": "text"})
         self._settings = settings
         self._clock = clock

@@ -43,9 +43,8 @@ def read_signing_key(file: Path) -> Key:
     # Read once: if the file is replaced meanwhile, the pin is still that of the key that signs.
     content, mode = _read(file)
     hint = "create one with openssl genpkey -algorithm ed25519"
-    if not _PEM.search(
-        content
-    ):  # 32 bytes in base64 may be the secret of a group, with which each of its nodes could sign
+    # 32 bytes in base64 may be the secret of a group, with which each of its nodes could sign.
+    if not _PEM.search(content):
         raise _no_private_key(file, hint)
     private = _private_key(file, content, hint)
     if rights := rights_of_others(mode):

@@ -33,7 +33,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     interval: int = 0
 
     def __repr__(self) -> str:
-        """Return the name alone: the addresses of database and lake may hold secrets."""
+        """Return the name of the class alone: the addresses of database and lake may hold secrets."""
         return "Terms(…)"
 
 

@@ -155,9 +155,8 @@ class Shipper:
         """
         names = [cursor_name(node, book) for node in state.nodes for book in Ledger]
         if any(name not in look.cursors for name in names):
-            return CursorsMissing(
-                nodes=tuple(state.nodes), lake=""
-            )  # before the lake is read, because the settings explain what is wrong with it
+            # Before the lake is read, because the settings explain what is wrong with it.
+            return CursorsMissing(nodes=tuple(state.nodes), lake="")
         if self._storage is None:
             storage = connect(self._terms.lake)
             self._lake = make_lake(storage, now, self._database.chance).id

@@ -182,9 +182,8 @@ class PeerSink:
 
     def select(self, page: WirePage, after: int, attempts: int) -> PeerBatch | None:
         """Return the whole page as a batch; None without records, exceptions or a gap to report."""
-        if (
-            page.gaps and not self._wanted.own
-        ):  # retention keeps only records that entered here: records to be relayed may be gone
+        # Retention keeps only records that entered here: records to be relayed may be gone.
+        if page.gaps and not self._wanted.own:
             self._gone_until = page.gaps[-1].upto
         bare = not page.count and self._must_report_gap(page, after)
         if not page.count and not page.exceptions and not bare:

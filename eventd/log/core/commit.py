@@ -202,9 +202,8 @@ def commit(
     if not durable and not head.unsynced:  # the mark itself must be flushed before the first commit that is not flushed
         mark_unsynced(conn, run_of_system(conn))
         done.must_flush = True
-    if (
-        durable and head.unsynced and not done.blocks
-    ):  # the result may depend on commits of other processes that are not flushed
+    # The result may depend on commits of other processes that are not flushed.
+    if durable and head.unsynced and not done.blocks:
         touch_head(conn)
     return done
 
