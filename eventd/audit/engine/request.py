@@ -88,9 +88,10 @@ class AuditRequest:
         """
         master = expected_master(self.master) if spark is None else master_of(spark)
         remote = is_server(self.master) if spark is None else is_remote(spark)
-        lake = Location(self.lake, self.access.is_by_spark(self.lake, master))
+        alternative = "use --storage fsspec"
+        lake = Location(self.lake, self.access.is_by_spark(self.lake, master), alternative=alternative)
         by_spark = self.access.writes_by_spark(self.out, master, remote=remote)
-        places = Places(lake, Location(self.out, by_spark, "output folder"))
+        places = Places(lake, Location(self.out, by_spark, "output folder", alternative))
         require_apart(*places)
         return places
 

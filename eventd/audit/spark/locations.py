@@ -29,12 +29,14 @@ _SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "w
 class Location:
     """A path or an address, whether Spark reads and writes there, and what messages call it.
 
-    `url` may hold a secret: only `address` is for messages, and no repr shows it.
+    `alternative` is what else a user may do if Spark does not reach it, for hints. `url` may hold a secret: only `address`
+    is for messages, and no repr shows it.
     """
 
     url: str = field(repr=False)
     by_spark: bool = False
     noun: str = "lake"
+    alternative: str = ""
 
     def open(self, spark: SparkSession | None = None) -> Storage:
         """Return the storage, for this process; `spark` is needed if Spark reads and writes there.
@@ -45,7 +47,7 @@ class Location:
             return connect(self.url, self.noun)
         if spark is None:
             raise ValueError("a location that Spark reads cannot be opened without Spark")
-        return SparkStorage(spark, self.spark_url, self.noun)
+        return SparkStorage(spark, self.spark_url, self.noun, self.alternative)
 
     @property
     def address(self) -> str:

@@ -32,16 +32,16 @@ _UNCOMMITTED: Final = "_temporary"
 """The folder in which Spark writes before it commits."""
 
 
-class NoFileSystem(LakeUnusable):
-    """Spark has no file system for an address: the package of that store is missing."""
-
-
 class SparkStorage:
-    """The files below an address, as `Storage`. Names that begin with `_` or `.` are hidden, as everywhere in Spark."""
+    """The files below an address, as `Storage`. Names that begin with `_` or `.` are hidden, as everywhere in Spark.
 
-    def __init__(self, spark: SparkSession, url: str, noun: str = "lake") -> None:
+    `alternative`: what else a user may do if Spark does not reach the address, for hints; empty: nothing.
+    """
+
+    def __init__(self, spark: SparkSession, url: str, noun: str = "lake", alternative: str = "") -> None:
         self._spark = spark
         self._noun = noun
+        self._otherwise = f", or {alternative}" if alternative else ""
         self._at = url
         self._folder = urlsplit(url).path
         self.url = shown(url)
@@ -121,7 +121,7 @@ class SparkStorage:
 
     @cached_property
     def _java(self) -> _JavaFiles:
-        return _JavaFiles(self._spark, self._at)
+        return _JavaFiles(self._spark, self._at, self._otherwise)
 
     @contextlib.contextmanager
     def _trouble(self, what: str) -> Iterator[None]:
@@ -132,9 +132,10 @@ class SparkStorage:
         except Exception as error:  # Spark's and Java's exceptions have no common base class
             reason = last_cause(str(error), self._at)
             if "No FileSystem for scheme" in str(error) or "ClassNotFoundException" in str(error):
-                raise NoFileSystem(
+                raise LakeUnusable(
                     f"Spark has no file system for {self.url}: {reason}",
-                    hint="give Spark the package of that store, such as hadoop-aws for s3a, or use --storage fsspec",
+                    hint="give Spark the package of that store, such as hadoop-aws for s3a: name it under"
+                    f" spark.jars.packages in the file spark-defaults.conf of SPARK_CONF_DIR{self._otherwise}",
                 ) from None
             raise LakeUnavailable(f"cannot {what} in the {self._noun} at {self.url}: {reason}") from None
 
@@ -142,12 +143,12 @@ class SparkStorage:
 class _JavaFiles:
     """Writes and deletes files at an address through the JVM of this process. Raises Java's errors."""
 
-    def __init__(self, spark: SparkSession, url: str) -> None:
+    def __init__(self, spark: SparkSession, url: str, otherwise: str) -> None:
         jvm: Any = getattr(spark, "_jvm", None)
         if jvm is None:
             raise Invalid(
                 f"{shown(url)} cannot be written through Spark Connect",
-                hint="name an output that this machine and the executors reach by themselves, or use --storage fsspec",
+                hint=f"name an output that this machine and the executors reach by themselves{otherwise}",
             )
         session: Any = spark
         self._hadoop = jvm.org.apache.hadoop.fs

@@ -17,8 +17,7 @@ from pyspark.sql import functions, types
 
 from eventd.audit.source.spark_columns import spark_schema
 from eventd.audit.spark.locations import Location
-from eventd.audit.spark.spark_storage import NoFileSystem
-from eventd.errors import Invalid, LakeUnusable
+from eventd.errors import Invalid
 from eventd.lake.address import is_address
 from eventd.lake.layout import ARCHIVE, LANDING, SegmentName
 from eventd.lake.reader import Trouble, TroubleKind, survey
@@ -58,14 +57,7 @@ def register_views(spark: SparkSession, lake: str | PathLike[str]) -> LakeViews:
     address with characters that Spark takes for a pattern, or for a value that is neither, and LakeUnavailable.
     """
     location = locate(_text(lake))
-    try:
-        surveyed = survey(location.open(spark))
-    except NoFileSystem as error:  # its hint names an option of audits: views are always read by Spark
-        raise LakeUnusable(
-            error.message,
-            hint="give Spark the package of that store, such as hadoop-aws for s3a: name it under"
-            " spark.jars.packages in the file spark-defaults.conf of SPARK_CONF_DIR",
-        ) from None
+    surveyed = survey(location.open(spark))
     nodes = surveyed.node_names
     places: defaultdict[Ledger, list[SegmentName]] = defaultdict(list)
     for segment in surveyed.segments:

@@ -85,7 +85,16 @@ def test_an_address_that_spark_does_not_know_names_the_package_and_no_secret(spa
         with pytest.raises(LakeUnusable, match="Spark has no file system for") as refused:
             Location(url, by_spark=True).open(spark).list("")
         assert "hush" not in str(refused.value)
-        assert "--storage fsspec" in refused.value.hint
+        assert refused.value.hint.endswith(
+            "under spark.jars.packages in the file spark-defaults.conf of SPARK_CONF_DIR"
+        )
+
+
+def test_only_audits_name_their_own_option_as_another_way(spark: SparkSession, tmp_path: Path) -> None:
+    request = AuditRequest(lake="abfss://lake@account/x", out=str(tmp_path), access=Access.SPARK)
+    with pytest.raises(LakeUnusable, match="Spark has no file system for") as refused:
+        request.places(spark).lake.open(spark).list("")
+    assert refused.value.hint.endswith("of SPARK_CONF_DIR, or use --storage fsspec")
 
 
 # --- the audit ------------------------------------------------------------------------------------------------------
