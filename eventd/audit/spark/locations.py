@@ -29,8 +29,8 @@ _SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "w
 class Location:
     """A path or an address, whether Spark reads and writes there, and what messages call it.
 
-    `alternative` is what else a user may do if Spark does not reach it, for hints. `url` may hold a secret: only `address`
-    is for messages, and no repr shows it.
+    `alternative` is what else a user may do if Spark does not reach it, for hints. `url` may hold a secret: only
+    `address` is for messages, and no repr shows it.
     """
 
     url: str = field(repr=False)
