@@ -52,9 +52,11 @@ _COUNTS: Final = ("origin", "due", "ahead", "sent", "expired", "in_path", "refus
 """The fields of `Trail` that count the roles, in the order of `Role`."""
 _TIMES: Final = (
     *(("sent_at", "min"), ("done_at", "max"), ("arrived_at", "max")),
-    *(("held_at", "min"), ("restored_at", "min"), ("expired_at", "min"), ("in_path_at", "max")),
+    *(("held_at", "min"), ("restored_at", "min")),
 )
 """The times of `Trail`, and how those of several marks are joined."""
+_ENDS: Final = (("expired", "min"), ("in_path", "max"))
+"""Ends of deliveries, and which of several counts, the first or the last one: `Trail` has its time and its node."""
 _ROWS: Final = ("due_row", "delivery_row", "source_row", "peer_row")
 """The fields of `Trail` that are rows."""
 _DELIVERY_ROWS: Final = ("sent_row", "unanswered_row", "aside_row")
@@ -139,16 +141,25 @@ def trails(marks: pa.Table, keeping: Collection[str], unanswered: Collection[Ref
     `keeping` are the nodes with ledgers: a delivery to any other node is in order even if it is not known to be held.
     `unanswered`: see `Coverage`.
     """
+    import pyarrow as pa
+
     marks = marks.combine_chunks()
     doubtful = with_texts(marks.filter(_doubtful(Columns(marks), keeping, unanswered))).sort_by("at")
+    order = pa.array(np.argsort(Columns(doubtful).numbers("done"), kind="stable"))
+    doubtful = doubtful.append_column("end", pa.array(np.argsort(order)))
     by_sender = _by_sender(doubtful, unanswered)
     found = _by_event(by_sender)
+    for name, _ in _ENDS:
+        rows = order.take(found[f"{name}_end"])
+        found = found.append_column(f"{name}_node", doubtful["node"].take(rows))
+        found = found.append_column(f"{name}_at", doubtful["done"].take(rows))
     for name in _ROWS:
         rows = doubtful.select([*LedgerRow._fields]).take(found[name]).to_struct_array()
         found = found.set_column(found.schema.get_field_index(name), name, rows)
-    filled = {"seq": 0, "due_node": "", "due_epoch": "", "sent_node": ""}
-    for name in ("due_at", "due_position", *(name for name, _ in _TIMES if name != "arrived_at")):
-        filled[name] = 0
+    ends = [name for name, _ in _ENDS]
+    filled = {"seq": 0, **dict.fromkeys(("due_node", "due_epoch", "sent_node", *(f"{name}_node" for name in ends)), "")}
+    times = [*(name for name, _ in _TIMES if name != "arrived_at"), *(f"{name}_at" for name in ends)]
+    filled |= dict.fromkeys(("due_at", "due_position", *times), 0)
     for name, value in filled.items():
         found = found.set_column(found.schema.get_field_index(name), name, found[name].fill_null(value))
     return found
@@ -179,8 +190,8 @@ def _by_sender(marks: pa.Table, unanswered: Collection[RefusedRow]) -> pa.Table:
         "arrived_at": ("arrived", sent),
         "held_at": ("at", role & Role.HELD > 0),
         "restored_at": ("at", role & Role.RESTORED > 0),
-        "expired_at": ("done", role & Role.EXPIRED > 0),
-        "in_path_at": ("done", role & Role.IN_PATH > 0),
+        "expired_end": ("end", role & Role.EXPIRED > 0),
+        "in_path_end": ("end", role & Role.IN_PATH > 0),
         "due_row": ("row", role & (Role.DUE | Role.AHEAD | Role.RESTORED) > 0),
         "sent_row": ("row", sent),
         "unanswered_row": ("row", doubted),
@@ -190,13 +201,14 @@ def _by_sender(marks: pa.Table, unanswered: Collection[RefusedRow]) -> pa.Table:
     }
     for name, (column, rows) in masked.items():
         marks = marks.append_column(name, _only(marks[column], rows))
+    ends = [(f"{name}_end", which) for name, which in _ENDS]
     made = [
         *(("type", "max"), ("slot", "min")),
         *((name, "sum") for name in (*_COUNTS, "asked", "own_in_path", "unanswered")),
         *(("origin_seq", "max"), ("source_seq", "max")),
         # The marks are in order of time, so the first values belong together.
         *(("due_at", "first"), ("due_epoch", "first"), ("due_position", "first")),
-        *(*_TIMES, *_PLACES),
+        *(*_TIMES, *_PLACES, *ends),
     ]
     return grouped(marks, (*EVENT, "node"), made)
 
@@ -217,12 +229,13 @@ def _by_event(senders: pa.Table) -> pa.Table:
     senders = senders.append_column("due_node", _only(senders["node"], table.numbers("due") > 0))
     senders = senders.append_column("sent_node", _only(senders["node"], sent > 0))
     counts = (*_COUNTS, "senders", "repeated", "asked", "again", "own_in_path", "unanswered", "silent")
+    ends = [(f"{name}_end", which) for name, which in _ENDS]
     made = [
         *(("type", "max"), ("slot", "min")),
         *((name, "sum") for name in counts),
         *(("origin_seq", "max"), ("source_seq", "max")),
         *((name, "first") for name in ("due_at", "due_node", "due_epoch", "due_position", "sent_node")),
-        *(*_TIMES, *_PLACES, ("silent_row", "min")),
+        *(*_TIMES, *_PLACES, *ends, ("silent_row", "min")),
     ]
     # Of the senders that had to send an event, the first one without any delivery counts, because it has no reason.
     events = grouped(senders.sort_by([("silent", "descending"), ("due_at", "ascending")]), EVENT, made)

@@ -70,12 +70,13 @@ class Trail(NamedTuple):
     deliveries by repairs, which an operator requests, and `again` what remains of `repeated` without these;
     `own_in_path` those of `in_path` that are the source's; `unanswered` those of `refused` that the answers to their
     batches do not count; `silent` the senders that had to send it and have no delivery of it, ended as it may. `due_*`
-    is of the first sender that had to send it, and recorded it at `due_at`: of a silent one if there is one. A sender
-    first gave it up as expired at `expired_at`, and last left it out because of its path at `in_path_at`. `sent_node`
-    is a node that delivered it, `sent_at` the first attempt, `done_at` the last acknowledgement. The peer recorded it
-    at `arrived_at` by a receipt, and at `held_at` by its own ledger. `due_row` is the first row of a sender that had it
-    for the peer, of a silent one if there is one, `delivery_row` the last one of a delivery, of an acknowledged or else
-    an unanswered one if there is one, `source_row` and `peer_row` the first rows of the source and of the peer.
+    is of the first sender that had to send it, and recorded it at `due_at`: of a silent one if there is one.
+    `expired_node` was the first to give it up as expired, at `expired_at`, and `in_path_node` the last to leave it out
+    because of its path, at `in_path_at`. `sent_node` is a node that delivered it, `sent_at` the first attempt,
+    `done_at` the last acknowledgement. The peer recorded it at `arrived_at` by a receipt, and at `held_at` by its own
+    ledger. `due_row` is the first row of a sender that had it for the peer, of a silent one if there is one,
+    `delivery_row` the last one of a delivery, of an acknowledged or else an unanswered one if there is one,
+    `source_row` and `peer_row` the first rows of the source and of the peer.
     """
 
     group: str
@@ -111,7 +112,9 @@ class Trail(NamedTuple):
     own_in_path: int
     unanswered: int
     silent: int
+    expired_node: str
     expired_at: int
+    in_path_node: str
     in_path_at: int
     due_row: LedgerRow | None
     delivery_row: LedgerRow | None
@@ -288,8 +291,7 @@ def _outcome_in_path(trail: Trail, coverage: Coverage) -> tuple[DeliveryOutcome,
     """
     if trail.held or trail.source == trail.peer or not coverage.has_ledgers(trail.peer):
         return DeliveryOutcome.IN_PATH, ""
-    sender = trail.delivery_row.node if trail.delivery_row is not None else trail.due_node
-    _, last = coverage.peer_times(sender, trail.peer, (trail.in_path_at, trail.in_path_at))
+    _, last = coverage.peer_times(trail.in_path_node, trail.peer, (trail.in_path_at, trail.in_path_at))
     times = (min(trail.slot * MINUTE, last), last)
     if coverage.covers(trail.peer, Ledger.EVENTS, trail.slot, times):
         in_hole = coverage.hole_during(trail.peer, trail.group, times) is not None

@@ -22,7 +22,7 @@ from eventd.audit.report.findings import (
 )
 from eventd.audit.segments.cells import sum_deliveries, sum_events
 from eventd.audit.segments.link_rows import LinkRow, SelectionVersion
-from eventd.audit.segments.plan import LakePlan, NodeEpoch
+from eventd.audit.segments.plan import ClockOffset, LakePlan, NodeEpoch
 from eventd.audit.segments.row_marks import PairKey, UnevenSlots, candidates, mark_deliveries, mark_events
 from eventd.audit.verdicts import reconcile
 from eventd.audit.verdicts.pair_figures import RowComparison
@@ -274,6 +274,21 @@ def test_a_claim_is_not_refuted_where_the_ledger_of_the_peer_may_lack_the_row() 
     assert outcome(unheld(), early) == "in_path"
     hole = Hole("b", "e", "g", 1, 1, 1, 0, 9, (0, END))
     assert outcome(unheld(), Coverage(LakePlan(), until=until, holes={("b", "g"): [hole]})) == "unproven"
+
+
+def test_the_time_of_a_claim_is_converted_by_the_clock_of_the_node_that_made_it() -> None:
+    """The claim of the hub is later than that of the relay, whose row is the last one by the time of its attempt."""
+    lake = unheld()
+    lake.add(Ledger.EVENTS, "relay", received_row(1))
+    claim = delivery_row(1, outcome="in_path", attempt_at=30 * SECOND, done_at=10 * SECOND)
+    lake.add(Ledger.DELIVERIES, "relay", claim)
+    lake.links = {"hub": [BACK_TO_B], "relay": [BACK_TO_B]}
+    ahead, even = ClockOffset(0, END, END), ClockOffset(0, 0, 0)
+    until = dict.fromkeys(("a", "b", "hub", "relay"), END)
+    late = Coverage(LakePlan(clocks={("hub", "b"): [ahead], ("relay", "b"): [even]}), until=until)
+    assert outcome(lake, late) == "in_path"
+    early = Coverage(LakePlan(clocks={("hub", "b"): [even], ("relay", "b"): [ahead]}), until=until)
+    assert details(lake.compare(early)) == [("b", "e1", NOT_IN_PATH)]
 
 
 def given_up(done_at: int, expires_at: int | None) -> Lake:
