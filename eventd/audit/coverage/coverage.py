@@ -82,6 +82,7 @@ class Coverage:
     verified: frozenset[LinkKey] = frozenset()
     without_receipt: Counter[LinkKey] = field(default_factory=Counter)
     unanswered: frozenset[RefusedRow] = frozenset()
+    _clock_changes: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def hole_with(self, node: str, group: str, seq: int) -> Hole | None:
         """Return the hole in a node's ledger that includes a seq of the node; None if there is none."""
@@ -185,6 +186,17 @@ class Coverage:
         """Return the largest known bound of the difference of two clocks, plus one second, in microseconds."""
         bounds = [bound for hours in self.plan.clocks.values() for one in hours for bound in (one.low, one.high)]
         return max(map(abs, bounds), default=0) + SECOND
+
+    def clock_change(self, node: str) -> int:
+        """Return how far the node's clock may have been set forward or back, plus one second, in microseconds.
+
+        That is the largest change of the difference to one of its peers' clocks, whichever of the two was set.
+        """
+        if node not in self._clock_changes:
+            of_peers = [hours for (one, _), hours in self.plan.clocks.items() if one == node and hours]
+            bounds = [[bound for hour in hours for bound in (hour.low, hour.high)] for hours in of_peers]
+            self._clock_changes[node] = max((max(one) - min(one) for one in bounds), default=0) + SECOND
+        return self._clock_changes[node]
 
 
 def find_coverage(

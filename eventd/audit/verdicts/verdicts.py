@@ -277,7 +277,7 @@ def _refuted(trail: Trail, coverage: Coverage) -> str:
         if expires_at == NEVER:
             return NOT_EXPIRED
         # The clock of the sender may have been set back since it read the event.
-        if trail.expired_at < expires_at and trail.expired_at + coverage.margin < expires_at:
+        if trail.expired_at < expires_at and trail.expired_at + coverage.clock_change(trail.expired_node) < expires_at:
             return EXPIRED_LATER
     if trail.own_in_path and trail.source != trail.peer:
         return OWN_IN_PATH

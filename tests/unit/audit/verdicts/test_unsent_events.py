@@ -319,3 +319,24 @@ def test_an_event_given_up_before_its_expiry_is_in_dispute_also_if_nothing_else_
 
 def test_an_event_given_up_a_little_too_early_is_not_because_a_clock_may_have_been_set_back() -> None:
     assert details(given_up(20 * SECOND, 21 * SECOND).compare()) == []
+
+
+@pytest.mark.parametrize(
+    ("clocks", "early", "found"),
+    [
+        pytest.param({("a", "b"): [3600, 3600]}, 30, [("b", "e1", EXPIRED_LATER)], id="the clocks of two nodes differ"),
+        pytest.param({("hub", "b"): [0, 60]}, 30, [("b", "e1", EXPIRED_LATER)], id="the clock of another node was set"),
+        pytest.param({("a", "b"): [3600, 3660], ("a", "hub"): [7]}, 30, [], id="the clock of the sender was set"),
+        pytest.param({("a", "b"): [0, 60]}, 62, [("b", "e1", EXPIRED_LATER)], id="the clock was set by less"),
+    ],
+)
+def test_only_a_change_of_the_clock_of_the_sender_excuses_an_event_given_up_too_early(
+    clocks: dict[tuple[str, str], list[int]], early: int, found: list[tuple[str, str, str]]
+) -> None:
+    """A sender compares the expiry with its own clock, which also gives its row the time."""
+    offsets = {
+        pair: [ClockOffset(hour, at * SECOND, at * SECOND) for hour, at in enumerate(ahead)]
+        for pair, ahead in clocks.items()
+    }
+    known = Coverage(LakePlan(clocks=offsets), until=dict.fromkeys(("a", "b", "hub"), END))
+    assert details(given_up(100 * SECOND, (100 + early) * SECOND).compare(known)) == found
