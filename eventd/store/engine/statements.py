@@ -30,6 +30,8 @@ BEGIN_WRITING = "BEGIN IMMEDIATE"
 """SQLite: take the write lock first. A transaction that began by reading would fail once another has written."""
 SCHEMA_LOCK = 0x6576656E7464  # "eventd"
 """The Postgres advisory lock of a migration."""
+MIGRATION_SECONDS = 60
+"""How long a process waits for the migration of another one, on Postgres."""
 
 
 class KeyTaken(DatabaseFault):
@@ -187,9 +189,14 @@ def is_new_file(conn: Connection) -> bool:
 
 
 def lock_schema(conn: Connection) -> None:
-    """Lock the schema for this transaction, after a wait. On SQLite a write transaction is exclusive anyway."""
+    """Lock the schema for this transaction, after a wait of up to a minute: another process may migrate it meanwhile.
+
+    On SQLite a write transaction is exclusive anyway.
+    """
     if not _is_sqlite(conn):
+        conn.driver.execute(f"SET LOCAL lock_timeout = {MIGRATION_SECONDS * 1000}")
         conn.driver.execute("SELECT pg_advisory_xact_lock(%s)", (SCHEMA_LOCK,))
+        conn.driver.execute("SET LOCAL lock_timeout TO DEFAULT")
 
 
 def begin_anew(conn: Connection) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
@@ -16,7 +18,7 @@ from eventd.errors import DatabaseUnusable, EventdError
 from eventd.log.core.blocks import Block
 from eventd.log.core.eventlog import EventLog
 from eventd.store.engine.database import Connection, Database
-from eventd.store.engine.statements import execute, fetch
+from eventd.store.engine.statements import SCHEMA_LOCK, execute, fetch
 from eventd.store.rows.registry import read_resources
 from eventd.store.schema import migrations
 from eventd.store.schema.tables import metadata
@@ -25,6 +27,7 @@ from tests.support import writers
 from tests.support.postgres import PostgresServer
 from tests.support.reading import read_records
 from tests.support.sqlite_schema import migrated_schema, write_schema
+from tests.support.waiting import wait_for
 
 ALL = [f"{number:04}" for number in range(1, 14)]
 
@@ -257,6 +260,25 @@ def test_processes_that_upgrade_at_once_do_it_once(database_url: str) -> None:
     with writers.pool(4) as pool:
         applied = sorted(pool.map(writers.upgrade, [database_url] * 4))
     assert applied == [[], [], [], ALL]
+
+
+def test_a_process_waits_for_the_migration_of_another_longer_than_for_other_locks(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventd.store.engine.database.LOCK_SECONDS", 0.1)
+    lock = SCHEMA_LOCK & 0xFFFFFFFF
+    waiting = f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = {lock}"
+    with (
+        psycopg.connect(postgres_url.replace("+psycopg", ""), autocommit=True) as migrating,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        migrating.execute("SELECT pg_advisory_lock(%s)", (SCHEMA_LOCK,))
+        applied = thread.submit(writers.upgrade, postgres_url)
+        wait_for(lambda: migrating.execute(waiting).fetchone() == (1,), "the other process waits for the lock")
+        migrating.execute("SELECT pg_sleep(0.5)")  # several times as long as for another lock
+        assert not applied.done()
+        migrating.execute("SELECT pg_advisory_unlock(%s)", (SCHEMA_LOCK,))
+        assert applied.result() == ALL
 
 
 def test_the_program_names_the_newest_migration() -> None:
