@@ -39,8 +39,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `bytes` and `sha256` (hex) are of the Parquet file. `slots` are the first and last slot (minute) of the events' own
     times, None for ledgers other than `SLOTTED`; `times` are the earliest and latest `OWN_TIME` of the rows. `replaces`
     names the segments whose rows this one contains; it is emptied when those are deleted. `payloads`: rows of `events`
-    may have them. `lost`: what the node found lost when it read the rows; it is for the node itself, which declares the
-    losses in `gaps` after the segment is written, also if it was killed in between.
+    may have them. `lost`: what the node found lost when it read the rows; it declares these losses in `gaps` after the
+    segment is written, also if it was killed in between, and readers find them here until then.
     """
 
     schema: int = SCHEMA_VERSION

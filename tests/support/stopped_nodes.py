@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import astuple
 
-from eventd.egress.lake.protocol import CursorsMissing, Failure, RoundEnd, Shipment, Terms, cursor_name
+from eventd.egress.lake.protocol import Answer, CursorsMissing, Failure, RoundEnd, Shipment, Terms, cursor_name
 from eventd.egress.lake.shipper import Shipper
 from eventd.egress.lake.sink import enrol
 from eventd.lake.extract import EvictedRows, note_lost
@@ -26,22 +26,26 @@ def ship(url: str, lake: Path, *, now: int, payloads: bool = False) -> None:
     with closing(Database(url)) as database:
         shipper = Shipper(terms, database)
         _ship_round(shipper, database, now)
-        _ship_round(shipper, database, now)  # a gap that one round notes is shipped by the next
 
 
 def _ship_round(shipper: Shipper, database: Database, now: int) -> None:
     for _ in range(_MOST_STEPS):
         answer = shipper.step(now)
-        match answer:
-            case CursorsMissing():
-                database.write_now(enrol, answer.nodes, answer.lake, now)
-            case Shipment():
-                database.write_now(_settle, answer, now)
-            case RoundEnd():
-                return
-            case Failure():
-                raise AssertionError(f"shipping failed: {answer.message}")
+        heed(answer, database, now)
+        if isinstance(answer, RoundEnd):
+            return
     raise AssertionError("shipping does not end")
+
+
+def heed(answer: Answer, database: Database, now: int) -> None:
+    """Do what the node does about an answer of the shipping process."""
+    match answer:
+        case CursorsMissing():
+            database.write_now(enrol, answer.nodes, answer.lake, now)
+        case Shipment():
+            database.write_now(_settle, answer, now)
+        case Failure():
+            raise AssertionError(f"shipping failed: {answer.message}")
 
 
 def _settle(conn: Connection, moved: Shipment, now: int) -> None:

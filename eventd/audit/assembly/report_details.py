@@ -99,7 +99,7 @@ def make_gaps(results: StageResults) -> list[LostSpan]:
             for first, last, n in runs(slots):
                 since, until = format_time(first * MINUTE), format_time((last + 1) * MINUTE)
                 gaps.append(LostSpan(kind="missing", **pair._asdict(), since=since, until=until, events=n))
-    for owner, gap in declared_gaps(results.summaries):
+    for owner, gap in declared_gaps(results.survey, results.summaries):
         at = format_time(gap.recorded_at)
         source, peer = (gap.peer, owner.node) if gap.peer else (owner.node, "")
         if gap.reason.endswith(LOST):  # the node evicted its own events; a peer is the one that should get them

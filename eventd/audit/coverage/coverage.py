@@ -15,13 +15,15 @@ from eventd.audit.coverage.receipt_links import LinkKey
 from eventd.audit.coverage.silence import Silence
 from eventd.audit.segments.cells import HOUR
 from eventd.audit.segments.ledger_summaries import LedgerSummary
-from eventd.audit.segments.plan import LakePlan, NodeEpoch, lost_ranges, states_by_node
+from eventd.audit.segments.plan import LakePlan, LostRange, NodeEpoch, lost_ranges, states_by_node
 from eventd.lake.copies import copies
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.schema import Ledger
 from eventd.runtime.clock import SECOND
 
 _ALWAYS = (-(1 << 62), 1 << 62)
+_OF_EVENTS = (Ledger.EVENTS, Ledger.DELIVERIES, Ledger.INBOUND)
+"""The ledgers whose missing rows would count against events or receipts."""
 
 
 class BlindSpot(NamedTuple):
@@ -219,20 +221,29 @@ def find_coverage(
                 continue
             why = f"the ledgers of {before.node} do not cover the time between two of its epochs"
             between = BlindSpot(times=(before.complete_until, after.began_at), why=why)
-            for book in (Ledger.EVENTS, Ledger.DELIVERIES, Ledger.INBOUND):
+            for book in _OF_EVENTS:
                 coverage.blind_spots[before.node, book].append(between)
     coverage.contested = {one.node for one in survey.troubles if one.kind is TroubleKind.TWO_NODES}
     coverage.contested |= {state.node for pair in copies(survey.nodes) for state in pair}
     _add_beginnings(coverage, survey)
     _add_troubles(coverage, survey, unreadable)
-    for owner, book, _, *lost, noted in lost_ranges(summaries):
-        why = f"{owner.node} had evicted some of its {book} before they were shipped"
-        # The positions of the log number the rows of `events`, so that its segments show since when they are lost.
-        since = _neighbours(survey, *owner, book, lost[0], lost[1])[0] if book is Ledger.EVENTS else _ALWAYS[0]
-        coverage.blind_spots[owner.node, book].append(
-            BlindSpot(times=(min(since, noted), noted), positions=(lost[0], lost[1]), why=why)
-        )
+    for lost in lost_ranges(survey, summaries):
+        if lost.book in _OF_EVENTS:
+            coverage.blind_spots[lost.owner.node, lost.book].append(_blind_spot(survey, lost))
     return coverage
+
+
+def _blind_spot(survey: Survey, lost: LostRange) -> BlindSpot:
+    """Return the blind spot of rows that a node could not ship."""
+    # The positions of the log number the rows of `events`, so that its segments show since when they are lost.
+    numbered = lost.by_number or lost.book is Ledger.EVENTS
+    since = _neighbours(survey, *lost.owner, lost.book, lost.after, lost.upto)[0] if numbered else _ALWAYS[0]
+    done = "deleted" if lost.by_number else "evicted"
+    return BlindSpot(
+        times=(min(since, lost.noted), lost.noted),
+        positions=_ALWAYS if lost.by_number else (lost.after, lost.upto),
+        why=f"{lost.owner.node} had {done} some of its {lost.book} before they were shipped",
+    )
 
 
 def _add_beginnings(coverage: Coverage, survey: Survey) -> None:

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 from eventd.audit.segments.ledger_summaries import DeclaredGap, LedgerSummary
 from eventd.audit.segments.plan import NodeEpoch, declared_gaps, owner_of, states_by_node
 from eventd.audit.segments.seq_runs import SeqRun
-from eventd.lake.layout import ARCHIVE
 from eventd.lake.manifest import GroupState, NodeState
 from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
@@ -63,7 +62,7 @@ def find_holes(
         if one.place.book is Ledger.EVENTS:
             segments[owner_of(one)].append(one)
     gaps: defaultdict[tuple[str, str], list[DeclaredGap]] = defaultdict(list)
-    for owner, gap in declared_gaps(summaries):
+    for owner, gap in declared_gaps(survey, summaries):
         if gap.reason.startswith(Ledger.EVENTS):
             gaps[owner.node, gap.gap_epoch].append(gap)
     first = {each[0].node: each[0].epoch for each in states_by_node(survey)}
@@ -84,13 +83,12 @@ class _LastEvent(NamedTuple):
 
 
 class _FoundHole(NamedTuple):
-    """A hole, and the segment with the first event after it; None if there is none.
+    """A hole.
 
     `former`: the group was deleted later, and declared again, so that what the state says of it is about other events.
     """
 
     hole: Hole
-    behind: Segment | None
     former: bool = False
 
 
@@ -123,7 +121,7 @@ class _Walk:
             if segment.place.after != reach or segment.place.name not in runs:
                 self._interrupt()
             for run in sorted(runs.get(segment.place.name, ()), key=lambda run: run.first_position):
-                self._meet(run, segment)
+                self._meet(run)
             reach = segment.place.upto
         if self.ends and (promised is None or reach >= promised.upto):
             self._end()
@@ -138,14 +136,14 @@ class _Walk:
         self.seen.clear()
         self.begun = False
 
-    def _meet(self, run: SeqRun, segment: Segment) -> None:
+    def _meet(self, run: SeqRun) -> None:
         seen = self._seen(run.group)
         if seen is not None and run.first <= seen.seq:
             # A group that was deleted and declared again begins at 1 again.
             seen = seen._replace(seq=0)
             self.found = [one._replace(former=one.former or one.hole.group == run.group) for one in self.found]
         if seen is not None and run.first > seen.seq + 1:
-            self._add(run.group, seen, run.first - 1, run.first_position - 1, run.first_at, segment)
+            self._add(run.group, seen, run.first - 1, run.first_position - 1, run.first_at)
         self.seen[run.group] = _LastEvent(run.last, run.last_position, run.last_at)
         self.met.append(run)
 
@@ -158,12 +156,12 @@ class _Walk:
         for group in self.state.groups if self.state is not None else ():
             seen = self._seen(group.group)
             if self.state is not None and seen is not None and group.last_seq > seen.seq:
-                self._add(group.group, seen, group.last_seq, self.state.head, self.state.complete_until, None)
+                self._add(group.group, seen, group.last_seq, self.state.head, self.state.complete_until)
 
-    def _add(self, group: str, seen: _LastEvent, last: int, upto: int, at: int, segment: Segment | None) -> None:
+    def _add(self, group: str, seen: _LastEvent, last: int, upto: int, at: int) -> None:
         times = (min(seen.at, at), max(seen.at, at))  # the clock may have been set back
         hole = Hole(*self.owner, group, seen.seq + 1, last, last - seen.seq, seen.position, upto, times)
-        self.found.append(_FoundHole(hole, segment))
+        self.found.append(_FoundHole(hole))
 
     def _unexcused(self, found: _FoundHole) -> Hole | None:
         """Return a hole without the events that retention may have removed before they were shipped; None without more.
@@ -179,8 +177,6 @@ class _Walk:
         most = evicted - hole.first + 1
         if most <= 0:
             return hole
-        if self._is_undeclared(found.behind):
-            return _without(hole, most, begins=True)
         for gap in sorted((gap for gap in self.gaps if gap.group == hole.group), key=lambda gap: gap.after):
             after, upto = max(gap.after, hole.after), min(gap.upto, hole.upto)
             if after >= upto or most <= 0:
@@ -191,15 +187,6 @@ class _Walk:
                 return None
             hole, most = rest, most - lost
         return hole
-
-    def _is_undeclared(self, behind: Segment | None) -> bool:
-        """Return whether the node may have yet to declare what retention has removed before this segment.
-
-        The loss is reported after the segment was written, and is shipped with the next round.
-        """
-        if self.state is None or behind is None or behind.place.tree == ARCHIVE:
-            return False
-        return self.state.complete_until <= behind.manifest.written_at
 
     def _others(self, group: str, after: int, upto: int) -> int:
         """Return how many events of other groups the ledger has at positions in (after, upto]."""

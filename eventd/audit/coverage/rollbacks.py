@@ -17,7 +17,7 @@ import msgspec
 from eventd.audit.coverage.coverage import BlindSpot, Coverage
 from eventd.audit.report.findings import Finding, rolled_back
 from eventd.audit.segments.ledger_summaries import LedgerSummary
-from eventd.audit.segments.plan import NodeEpoch, states_by_node
+from eventd.audit.segments.plan import NodeEpoch, declared_gaps, states_by_node
 from eventd.lake.manifest import NodeState
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.schema import Ledger
@@ -117,6 +117,7 @@ def find_rollbacks(
     made = Rollbacks()
     states = {NodeEpoch(state.node, state.epoch): state for state in survey.nodes}
     ends = _ends(survey)
+    losses = _last_losses(survey, summaries)
     for promise in before:
         _compare(made, promise, states, survey)
     for owner, state in states.items():
@@ -128,7 +129,8 @@ def find_rollbacks(
             made.found[owner].append(Rollback(Ledger.EVENTS, reach, state.head, proof))
         proofs = [*_named_positions(owner, state, reach, summaries, coverage)]
         end = ends[owner.node, Ledger.EVENTS]
-        proofs += _stored_events(state, reach, end, summaries.get(owner, ()), coverage)
+        if losses.get(owner, -1) < end:  # else these may have been the events that the node lost
+            proofs += _stored_events(state, reach, end, summaries.get(owner, ()), coverage)
         made.found[owner] += [Rollback(Ledger.EVENTS, reach, upto, proof) for upto, proof in proofs]
     made.found = {owner: each for owner, each in made.found.items() if each}
     return made
@@ -209,20 +211,24 @@ def _ends(survey: Survey) -> Mapping[tuple[str, Ledger], int]:
     return ends
 
 
+def _last_losses(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> Mapping[NodeEpoch, int]:
+    """Return when each node last declared a loss of events, in microseconds; nodes without a loss are left out."""
+    last: defaultdict[NodeEpoch, int] = defaultdict(int)
+    for owner, gap in declared_gaps(survey, summaries):
+        if gap.reason.startswith(Ledger.EVENTS):
+            last[owner] = max(gap.recorded_at, last[owner])
+    return last
+
+
 def _stored_events(
     state: NodeState, reach: int, end: int, summaries: Iterable[LedgerSummary], coverage: Coverage
 ) -> Iterator[tuple[int, str]]:
     """Yield a position and the proof if the node answered batches with new events after the last row of `events`.
 
-    An event has the time of its batch. If the node has declared a loss of events since the last row, that may have been
-    of these.
+    An event has the time of its batch.
     """
     complete = min(state.complete_until, state.as_of)
-    each = [*summaries]
-    gaps = (gap for summary in each for gap in summary.gaps if gap.reason.startswith(Ledger.EVENTS))
-    if any(gap.recorded_at >= end for gap in gaps):
-        return
-    late = [one for summary in each for one in summary.stored if end < one.last < complete]
+    late = [one for summary in summaries for one in summary.stored if end < one.last < complete]
     if late and coverage.covers(state.node, Ledger.EVENTS, 0, (late[-1].last, late[-1].last)):
         events = sum(one.events if one.first > end else 1 for one in late)
         at = format_time(max(one.last for one in late))

@@ -46,6 +46,7 @@ from eventd.audit.spark.session import last_cause, open_session, own_session, qu
 from eventd.audit.verdicts.batch_verdicts import batch_discrepancies
 from eventd.audit.verdicts.erasures import find_erasures
 from eventd.audit.verdicts.hidden_events import count_damaged
+from eventd.audit.verdicts.ledger_rows import DeclaredLosses
 from eventd.audit.verdicts.pair_figures import read_figures, read_senders, read_waiting
 from eventd.audit.verdicts.receipt_verdicts import receipt_discrepancies
 from eventd.audit.verdicts.reconcile import add_pairs
@@ -275,7 +276,7 @@ def _compare_rows(
     add_uneven_batches(rollbacks, uneven, reader.survey)
     add_blind_spots(coverage, reader.survey, rollbacks)
     found.damaged = count_damaged(reader.survey, reader.unreadable) + rollbacks.rows
-    rows, known = reader.rows, reader.known
+    rows, known, losses = reader.rows, reader.known, DeclaredLosses(reader.survey, summaries)
     unanswered = unanswered_events(tables.rows("refused"), reader.survey, known, rows, reader.hours)
     coverage.unanswered = frozenset(unanswered)
     slots = with_slots(group_uneven(tables.parts.get("uneven", ())), unanswered)
@@ -284,7 +285,7 @@ def _compare_rows(
     found.erasures = find_erasures(coverage.holes, found.comparison.located, (first, last))
     altered, of_rows = _altered_rows(reader.digest_results, found)
     faults, of_receipts = _receipt_faults(reader, coverage, summaries, questioned)
-    of_batches = batch_discrepancies(uneven, reader.survey, known, rows, summaries)
+    of_batches = batch_discrepancies(uneven, reader.survey, known, rows, losses)
     faults += receipt_report.without_repeats(of_batches, faults)
     discrepancies = [*found.erasures.others, *altered, *faults]
     lake = report_details.lake_findings(reader.survey, reader.unreadable)

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import astuple
+
 from eventd.audit.arrays.columns import NEVER
 from eventd.audit.segments.cells import HOUR, HourlySkew
 from eventd.audit.segments.ledger_summaries import ClockBounds, DeclaredGap, LedgerSummary, LinkProgress
@@ -22,7 +24,10 @@ from eventd.lake.schema import Ledger
 from eventd.lake.writer import Segment
 
 LOST: Final = "_lost"
-"""The suffix of a gap's reason, after the name of a ledger whose rows the node evicted before it had shipped them."""
+"""The suffix of a gap's reason, after the name of a ledger: the events of its rows were evicted before they were
+shipped."""
+FORGOTTEN: Final = "_forgotten"
+"""The suffix of a gap's reason, after the name of a ledger whose rows were deleted before they were shipped."""
 
 
 class NodeEpoch(NamedTuple):
@@ -247,22 +252,44 @@ def _hour_there(clocks: ClockBounds) -> int:
 
 
 def declared_gaps(
-    summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
+    survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]
 ) -> Iterator[tuple[NodeEpoch, DeclaredGap]]:
-    """Yield the gaps that nodes declare, each with the owner of the ledger."""
-    for owner, each in summaries.items():
-        yield from ((owner, gap) for summary in each for gap in summary.gaps)
+    """Yield the gaps that nodes declare, each with the owner of the ledger.
 
-
-def lost_ranges(
-    summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
-) -> list[tuple[NodeEpoch, Ledger, str, int, int, int]]:
-    """Return the ranges (after, upto] of positions in which a node evicted events before it shipped their ledger rows.
-
-    Each is: owner, ledger, peer (may be empty), after, upto, and when the node recorded the gap (microseconds).
+    A segment names the losses that were found when it was written: they may be added to `gaps`, and shipped, later.
     """
-    return [
-        (owner, Ledger(gap.reason.removesuffix(LOST)), gap.peer, gap.after, gap.upto, gap.recorded_at)
-        for owner, gap in declared_gaps(summaries)
-        if gap.reason.endswith(LOST) and gap.reason.removesuffix(LOST) in set(Ledger)
-    ]
+    known: set[tuple[object, ...]] = set()
+    for owner, each in summaries.items():
+        for gap in (gap for summary in each for gap in summary.gaps):
+            known.add((owner, gap.group, gap.peer, gap.gap_epoch, gap.after, gap.upto, gap.reason))
+            yield owner, gap
+    for segment in survey.segments:
+        owner, at = owner_of(segment), segment.manifest.written_at
+        for group, peer, epoch, after, upto, _, reason in map(astuple, segment.manifest.lost):
+            if (owner, group, peer, epoch, after, upto, reason) not in known:
+                yield owner, DeclaredGap(group, peer, epoch, after, upto, reason, at)
+
+
+class LostRange(NamedTuple):
+    """A range (after, upto] of a node's ledger with rows that were deleted before they were shipped.
+
+    These are positions of the log if the node evicted the events, and numbers of rows (`by_number`) if it deleted the
+    rows themselves. The node noted the loss at `noted`, in microseconds.
+    """
+
+    owner: NodeEpoch
+    book: Ledger
+    after: int
+    upto: int
+    noted: int
+    by_number: bool
+
+
+def lost_ranges(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> Iterator[LostRange]:
+    """Yield the ranges of rows that nodes could not ship, as they declare them."""
+    for owner, gap in declared_gaps(survey, summaries):
+        for suffix in (LOST, FORGOTTEN):
+            book = gap.reason.removesuffix(suffix)
+            if gap.reason.endswith(suffix) and book in set(Ledger):
+                at = gap.after, gap.upto, gap.recorded_at
+                yield LostRange(owner, Ledger(book), *at, by_number=suffix == FORGOTTEN)

@@ -6,7 +6,7 @@ Both ledgers number batches alike.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,10 +23,9 @@ from eventd.audit.report.findings import (
     Kind,
 )
 from eventd.audit.segments.cells import Measure, batch_times
-from eventd.audit.segments.ledger_summaries import LedgerSummary
-from eventd.audit.segments.plan import LOST, NodeEpoch, declared_gaps, owner_of
+from eventd.audit.segments.plan import NodeEpoch, owner_of
 from eventd.audit.segments.row_marks import PairKey
-from eventd.audit.verdicts.ledger_rows import LedgerRows, NumbersRead
+from eventd.audit.verdicts.ledger_rows import DeclaredLosses, LedgerRows, NumbersRead
 from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
 from eventd.lake.writer import Segment
@@ -45,8 +44,6 @@ _KINDS: Final = {
     NO_RECEIPT: Kind.ERASED,
     OTHER_BATCH: Kind.ALTERED,
 }
-_FORGOTTEN: Final = "_forgotten"
-"""The suffix of a gap's reason, after the name of a ledger whose rows retention removed before they were shipped."""
 
 
 def compare_batches(cells: pa.Table, hours: tuple[int, int]) -> dict[str, pa.Table]:
@@ -114,7 +111,7 @@ def batch_discrepancies(
     survey: Survey,
     known: Collection[str],
     rows: LedgerRows,
-    summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
+    losses: DeclaredLosses,
 ) -> Iterator[Discrepancy]:
     """Yield a discrepancy for each of these batches, which are rows of `batches` of `compare_batches`.
 
@@ -128,7 +125,6 @@ def batch_discrepancies(
         if detail := _detail(row, owner, numbers):
             book = Ledger.DELIVERIES if detail == NO_RECEIPT else Ledger.RECEIPTS
             sought[owner, book][row["number"], row["group"], row["peer"]] = detail
-    losses = _DeclaredLosses(summaries)
     for segment in rows.segments:
         wanted = sought.get((owner_of(segment), segment.place.book), {})
         inside = {key: wanted[key] for key in wanted if segment.place.after < key[0] <= segment.place.upto}
@@ -151,7 +147,7 @@ def _detail(row: Mapping[str, Any], owner: NodeEpoch, numbers: NumbersRead) -> s
 
 
 def _named(
-    rows: LedgerRows, segment: Segment, wanted: Mapping[_BatchKey, str], losses: _DeclaredLosses
+    rows: LedgerRows, segment: Segment, wanted: Mapping[_BatchKey, str], losses: DeclaredLosses
 ) -> Iterator[Discrepancy]:
     """Yield the discrepancies of these batches in a segment of receipts or deliveries."""
     owner, of_receipts = owner_of(segment), segment.place.book is Ledger.RECEIPTS
@@ -170,28 +166,3 @@ def _named(
         evidence = Evidence(owner.node, time, row["batch_id"], row["receipt_digest"])
         name = row["batch_id"] or f"{owner.epoch}/{row['number']}"  # the older protocol names no batches
         yield Discrepancy(_KINDS[detail], row["group"], owner.node, row["peer"], 0, name, detail, evidence)
-
-
-class _DeclaredLosses:
-    """The rows of deliveries and receipts of which the nodes themselves declare that they could not be shipped."""
-
-    def __init__(self, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> None:
-        self._batches: set[tuple[object, ...]] = set()
-        self._numbers: defaultdict[tuple[object, ...], list[tuple[int, int]]] = defaultdict(list)
-        for owner, gap in declared_gaps(summaries):
-            if gap.reason == Ledger.DELIVERIES + LOST:
-                self._batches.add((owner.node, gap.gap_epoch, gap.group, gap.peer, gap.after, gap.upto))
-            elif gap.reason.endswith(_FORGOTTEN):
-                book = gap.reason.removesuffix(_FORGOTTEN)
-                self._numbers[owner.node, gap.gap_epoch, gap.group, book].append((gap.after, gap.upto))
-
-    def explain(self, owner: NodeEpoch, detail: str, row: Mapping[str, Any]) -> bool:
-        """Return whether a loss explains that rows of a batch are missing. `row`: of its receipt or a delivery."""
-        book = {NO_DELIVERIES: Ledger.DELIVERIES, NO_RECEIPT: Ledger.RECEIPTS}.get(detail)
-        if book is None:
-            return False
-        spans = self._numbers.get((*owner, row["group"], book.value), ())
-        if any(after < row["number"] <= upto for after, upto in spans):
-            return True
-        ends = (row.get("link_epoch"), row["group"], row["peer"], row.get("after"), row.get("upto"))
-        return book is Ledger.DELIVERIES and (owner.node, *ends) in self._batches

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eventd.audit.arrays.columns import Columns, Numbers
-from eventd.audit.segments.plan import NodeEpoch, owner_of
+from eventd.audit.report.findings import NO_DELIVERIES, NO_RECEIPT
+from eventd.audit.segments.ledger_summaries import LedgerSummary
+from eventd.audit.segments.plan import FORGOTTEN, LOST, NodeEpoch, declared_gaps, owner_of
 from eventd.lake.reader import Survey
 from eventd.lake.schema import OWN_TIME, Ledger
 from eventd.lake.writer import Segment
@@ -70,3 +72,28 @@ class NumbersRead:
         # The last numbers of a ledger have no segment if they have no rows.
         last = spans[-1][1] if spans else 0
         return last < number <= self._promised.get((owner, book), 0)
+
+
+class DeclaredLosses:
+    """The rows of deliveries and receipts of which the nodes themselves declare that they could not be shipped."""
+
+    def __init__(self, survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> None:
+        self._batches: set[tuple[object, ...]] = set()
+        self._numbers: defaultdict[tuple[object, ...], list[tuple[int, int]]] = defaultdict(list)
+        for owner, gap in declared_gaps(survey, summaries):
+            if gap.reason == Ledger.DELIVERIES + LOST:
+                self._batches.add((owner.node, gap.gap_epoch, gap.group, gap.peer, gap.after, gap.upto))
+            elif gap.reason.endswith(FORGOTTEN):
+                book = gap.reason.removesuffix(FORGOTTEN)
+                self._numbers[owner.node, gap.gap_epoch, gap.group, book].append((gap.after, gap.upto))
+
+    def explain(self, owner: NodeEpoch, detail: str, row: Mapping[str, Any]) -> bool:
+        """Return whether a loss explains that rows of a batch are missing. `row`: of its receipt or a delivery."""
+        book = {NO_DELIVERIES: Ledger.DELIVERIES, NO_RECEIPT: Ledger.RECEIPTS}.get(detail)
+        if book is None:
+            return False
+        spans = self._numbers.get((*owner, row["group"], book.value), ())
+        if any(after < row["number"] <= upto for after, upto in spans):
+            return True
+        ends = (row.get("link_epoch"), row["group"], row["peer"], row.get("after"), row.get("upto"))
+        return book is Ledger.DELIVERIES and (owner.node, *ends) in self._batches

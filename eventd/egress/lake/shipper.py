@@ -60,6 +60,10 @@ MOST_LOST: Final = 1_000
 whose events are evicted. The extract that exceeds it is still a part of the segment."""
 
 
+_ORDER: Final = (Ledger.GAPS, *(book for book in Ledger if book is not Ledger.GAPS))
+"""The order of the ledgers in a round: no state names rows as shipped that were lost before `gaps` has the loss."""
+
+
 class AheadOfLog(LakeUnusable):
     """The lake has events of this epoch beyond the end of the log: the database is an older copy."""
 
@@ -77,12 +81,16 @@ class _StepSnapshot(NamedTuple):
 
 @dataclass
 class _Round:
-    """One round: the state and the time at its beginning, the ledgers still to ship, the nodes that got a segment."""
+    """One round: the state and the time at its beginning, the ledgers still to ship, the nodes that got a segment.
+
+    `lossy`: the nodes that have added losses to `gaps` in this round.
+    """
 
     state: LedgerSnapshot
     began: int
     books: list[tuple[str, Ledger]]
     shipped: set[str] = field(default_factory=set)
+    lossy: set[str] = field(default_factory=set)
 
 
 class Shipper:
@@ -140,7 +148,7 @@ class Shipper:
         look = self._database.read_now(_read_snapshot)
         if self._round is None or self._round.state.epoch != look.epoch:
             state = self._database.read_now(read_state)
-            self._round = _Round(state, now, [(node, book) for node in state.nodes for book in Ledger])
+            self._round = _Round(state, now, [(node, book) for node in state.nodes for book in _ORDER])
             if self._coverage is not None and self._coverage.epoch != state.epoch:
                 self._coverage = None
             if state.epoch != look.epoch:
@@ -193,9 +201,13 @@ class Shipper:
             node, book = round_.books[0]
             cursor = look.cursors[cursor_name(node, book)]
             moved = self._adopt(round_.state.epoch, node, book, cursor.position)
-            if moved is None and cursor.position < round_.state.books[book].last:
+            losses_due = book is Ledger.GAPS and node in round_.lossy
+            if moved is None and (losses_due or cursor.position < round_.state.books[book].last):
                 moved = self._ship(round_.state.epoch, node, book, cursor.position, now)
             if moved is not None and moved.upto > cursor.position:
+                if moved.lost:  # the node adds them to `gaps` when it moves the cursor
+                    round_.lossy.add(node)
+                    round_.books.insert(0, (node, Ledger.GAPS))
                 self._write_interim_state(node, look, now)
                 return moved
             round_.books.pop(0)  # the ledger is shipped as far as the round goes, or as far as possible

@@ -9,7 +9,7 @@ from eventd.audit.segments.ledger_summaries import DeclaredGap, LedgerSummary
 from eventd.audit.segments.plan import NodeEpoch
 from eventd.audit.segments.seq_runs import SeqRun
 from eventd.lake.layout import archived
-from eventd.lake.manifest import GroupState, LakeHead, Manifest, NodeState, SegmentRange
+from eventd.lake.manifest import GroupState, LakeHead, LostRows, Manifest, NodeState, SegmentRange
 from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
 from eventd.lake.writer import Segment
@@ -30,14 +30,14 @@ def gap(after: int, upto: int, group: str = "g") -> DeclaredGap:
 
 
 def holes(
-    runs: Sequence[SeqRun], gaps: Iterable[DeclaredGap] = (), group: GroupState = EVICTED, *, complete: int = END
+    runs: Sequence[SeqRun], gaps: Iterable[DeclaredGap] = (), group: GroupState = EVICTED, lost: Iterable[LostRows] = ()
 ) -> list[Hole]:
     """Return the holes of a node's only epoch, whose `events` are in one segment."""
     place = archived(Ledger.EVENTS, "n", "e", 0, END, day="2026-11-20")
     book = {"book": Ledger.EVENTS, "node": "n", "epoch": "e", "after": 0, "upto": END}
-    manifest = Manifest(**book, rows=1, bytes=1, sha256="", slots=None, times=None, written_at=END)
+    manifest = Manifest(**book, rows=1, bytes=1, sha256="", slots=None, times=None, written_at=END, lost=(*lost,))
     promised = {Ledger.EVENTS: SegmentRange(after=0, upto=END)}
-    times = {"began_at": 0, "as_of": END, "complete_until": complete}
+    times = {"began_at": 0, "as_of": END, "complete_until": END}
     state = NodeState(node="n", epoch="e", instance="i", head=END, segments=promised, groups=(group,), **times)
     lake = Survey(LakeHead(id="l", made_at=0), [state], [Segment(place, manifest)], [])
     return find_holes(lake, {place.name: runs}, {NodeEpoch("n", "e"): [LedgerSummary(gaps=[*gaps])]})
@@ -50,6 +50,12 @@ def seqs(found: Iterable[Hole]) -> list[tuple[int, int, int]]:
 
 def test_a_declared_gap_excuses_the_events_between_its_positions() -> None:
     assert holes([run(1, 10, 1), run(21, 100, 21)], [gap(10, 20)]) == []
+
+
+def test_a_loss_that_a_segment_names_excuses_the_events_before_the_gap_ledger_has_it() -> None:
+    lost = LostRows("g", "", "e", 10, 20, 0, "events_lost")
+    assert holes([run(1, 10, 1), run(21, 100, 21)], lost=[lost]) == []
+    assert seqs(holes([run(1, 10, 1), run(26, 100, 26)], lost=[lost])) == [(21, 25, 5)]
 
 
 def test_events_erased_beside_a_declared_gap_are_found() -> None:

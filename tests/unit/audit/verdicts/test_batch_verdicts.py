@@ -20,7 +20,7 @@ from eventd.audit.report.findings import (
 from eventd.audit.segments.ledger_summaries import DeclaredGap, LedgerSummary
 from eventd.audit.segments.plan import NodeEpoch
 from eventd.audit.verdicts.batch_verdicts import batch_discrepancies, compare_batches
-from eventd.audit.verdicts.ledger_rows import LedgerRows
+from eventd.audit.verdicts.ledger_rows import DeclaredLosses, LedgerRows
 from eventd.lake.manifest import LakeHead
 from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
@@ -48,7 +48,7 @@ def judged(
     summaries = {NodeEpoch(node, "e"): [LedgerSummary(gaps=[gap])] for node, gap in gaps}
     rows = compare_batches(number_cells(receipts, deliveries), ALWAYS)["batches"].to_pylist()
     known = {one.place.name for one in segments}
-    return [*batch_discrepancies(rows, lake, known, LedgerRows(segments, read), summaries)]
+    return [*batch_discrepancies(rows, lake, known, LedgerRows(segments, read), DeclaredLosses(lake, summaries))]
 
 
 def faults(receipts: Sequence[Row], deliveries: Sequence[Row], *gaps: tuple[str, DeclaredGap]) -> list[Any]:
