@@ -6,11 +6,12 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
 from eventd.audit.coverage.clock_shifts import ClockShift
-from eventd.audit.coverage.holes import Hole
+from eventd.audit.coverage.holes import Hole, HoleIndex
 from eventd.audit.coverage.receipt_links import LinkKey
 from eventd.audit.coverage.silence import Silence
 from eventd.audit.segments.cells import HOUR
@@ -85,16 +86,24 @@ class Coverage:
     without_receipt: Counter[LinkKey] = field(default_factory=Counter)
     unanswered: frozenset[RefusedRow] = frozenset()
     _clock_changes: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _indexes: dict[tuple[str, str], HoleIndex] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def hole_with(self, node: str, group: str, seq: int) -> Hole | None:
         """Return the hole in a node's ledger that includes a seq of the node; None if there is none."""
-        holes = self.holes.get((node, group), ())
-        return next((hole for hole in holes if hole.first <= seq <= hole.last), None)
+        holes = self._index_of(node, group)
+        at = holes.with_seq(seq)
+        return None if at is None else holes.holes[at]
 
     def hole_during(self, node: str, group: str, times: tuple[int, int]) -> Hole | None:
         """Return the first hole that may hold an event that the node recorded between two times, by its clock."""
+        return self._index_of(node, group).during(times)
+
+    def _index_of(self, node: str, group: str) -> HoleIndex:
         holes = self.holes.get((node, group), ())
-        return next((hole for hole in holes if hole.times[0] <= times[1] and times[0] <= hole.times[1]), None)
+        known = self._indexes.get((node, group))
+        if known is None or known.holes is not holes:
+            known = self._indexes[node, group] = HoleIndex(holes)
+        return known
 
     def has_ledgers(self, node: str) -> bool:
         """Return whether the lake has a readable state of the node, which says how far its ledgers reach."""
@@ -183,7 +192,7 @@ class Coverage:
                 ends[owner.node, peer] = until + min(offset.low, offset.high)
         return ends
 
-    @property
+    @cached_property
     def margin(self) -> int:
         """Return the largest known bound of the difference of two clocks, plus one second, in microseconds."""
         bounds = [bound for hours in self.plan.clocks.values() for one in hours for bound in (one.low, one.high)]

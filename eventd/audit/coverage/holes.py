@@ -7,9 +7,12 @@ erased, from the database of the node before they were shipped, or from the lake
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from eventd.audit.segments.ledger_summaries import DeclaredGap, LedgerSummary
@@ -82,8 +85,56 @@ class _LastEvent(NamedTuple):
     at: int = EARLIEST
 
 
-class _FoundHole(NamedTuple):
-    """A hole.
+@dataclass
+class HoleIndex:
+    """Finds holes among those of one node and group, which are in the order of their epochs and positions.
+
+    Seqs begin anew with a group that was declared again, and times go back with the clock.
+    """
+
+    holes: Sequence[Hole]
+
+    def with_seq(self, seq: int) -> int | None:
+        """Return the index of the first hole that includes a seq; None if there is none."""
+        for begin, firsts in self._ascending:
+            at = begin + bisect_right(firsts, seq) - 1
+            if at >= begin and seq <= self.holes[at].last:
+                return at
+        return None
+
+    def during(self, times: tuple[int, int]) -> Hole | None:
+        """Return the first hole whose times overlap these (first and last, microseconds); None if there is none."""
+        latest, earliest = self._bounds
+        for at in range(bisect_left(latest, times[0]), len(self.holes)):
+            if earliest[at] > times[1]:
+                break
+            hole = self.holes[at]
+            if hole.times[0] <= times[1] and times[0] <= hole.times[1]:
+                return hole
+        return None
+
+    @cached_property
+    def _ascending(self) -> list[tuple[int, list[int]]]:
+        """Return each part of the holes with ascending seqs: the index of its first hole, and the first seq of each."""
+        parts: list[tuple[int, list[int]]] = []
+        last = 0
+        for at, hole in enumerate(self.holes):
+            if not parts or hole.first <= last:
+                parts.append((at, []))
+            parts[-1][1].append(hole.first)
+            last = hole.last
+        return parts
+
+    @cached_property
+    def _bounds(self) -> tuple[list[int], list[int]]:
+        """Return, for each hole, the latest end up to it, and the earliest begin from it on."""
+        latest = [*accumulate((hole.times[1] for hole in self.holes), max)]
+        earliest = [*accumulate((hole.times[0] for hole in reversed(self.holes)), min)]
+        return latest, earliest[::-1]
+
+
+class _Candidate(NamedTuple):
+    """A hole that something may excuse.
 
     `former`: the group was deleted later, and declared again, so that what the state says of it is about other events.
     """
@@ -109,7 +160,7 @@ class _Walk:
     seen: dict[str, _LastEvent] = field(default_factory=dict)
     begun: bool = False
     met: list[SeqRun] = field(default_factory=list)
-    found: list[_FoundHole] = field(default_factory=list)
+    found: list[_Candidate] = field(default_factory=list)
 
     def all_holes(self, segments: Sequence[Segment], runs: Mapping[str, Sequence[SeqRun]]) -> Iterator[Hole]:
         """Yield the holes that nothing excuses."""
@@ -161,9 +212,9 @@ class _Walk:
     def _add(self, group: str, seen: _LastEvent, last: int, upto: int, at: int) -> None:
         times = (min(seen.at, at), max(seen.at, at))  # the clock may have been set back
         hole = Hole(*self.owner, group, seen.seq + 1, last, last - seen.seq, seen.position, upto, times)
-        self.found.append(_FoundHole(hole))
+        self.found.append(_Candidate(hole))
 
-    def _unexcused(self, found: _FoundHole) -> Hole | None:
+    def _unexcused(self, found: _Candidate) -> Hole | None:
         """Return a hole without the events that retention may have removed before they were shipped; None without more.
 
         Retention removes the events up to a seq, and the node declares between which positions the removed ones are.
@@ -177,7 +228,7 @@ class _Walk:
         most = evicted - hole.first + 1
         if most <= 0:
             return hole
-        for gap in sorted((gap for gap in self.gaps if gap.group == hole.group), key=lambda gap: gap.after):
+        for gap in self._gaps_with(hole):
             after, upto = max(gap.after, hole.after), min(gap.upto, hole.upto)
             if after >= upto or most <= 0:
                 continue
@@ -190,12 +241,53 @@ class _Walk:
 
     def _others(self, group: str, after: int, upto: int) -> int:
         """Return how many events of other groups the ledger has at positions in (after, upto]."""
-        inside = (run for run in self.met if run.group != group and after < run.first_position)
-        return sum(run.last - run.first + 1 for run in inside if run.last_position <= upto)
+        others = (runs for name, runs in self._runs_by_group.items() if name != group)
+        return sum(runs.events_within(after, upto) for runs in others)
+
+    @cached_property
+    def _runs_by_group(self) -> dict[str, _GroupRuns]:
+        """Return the runs of each group; to be called when all are known."""
+        found: defaultdict[str, list[SeqRun]] = defaultdict(list)
+        for run in self.met:
+            found[run.group].append(run)
+        return {group: _GroupRuns.of(runs) for group, runs in found.items()}
+
+    def _gaps_with(self, hole: Hole) -> Iterator[DeclaredGap]:
+        """Yield the gaps of the hole's group that have some of its positions, in order."""
+        gaps, ends = self._gaps_by_group.get(hole.group, ((), ()))
+        first = bisect_right(ends, hole.after)
+        last = bisect_left(gaps, hole.upto, key=lambda gap: gap.after)
+        yield from gaps[first:last]
+
+    @cached_property
+    def _gaps_by_group(self) -> dict[str, tuple[list[DeclaredGap], list[int]]]:
+        """Return the gaps of each group in order, and for each the highest position of it and those before it."""
+        found: defaultdict[str, list[DeclaredGap]] = defaultdict(list)
+        for gap in sorted(self.gaps, key=lambda gap: gap.after):
+            found[gap.group].append(gap)
+        return {group: (gaps, [*accumulate((gap.upto for gap in gaps), max)]) for group, gaps in found.items()}
 
     def _group(self, hole: Hole) -> GroupState | None:
         groups = self.state.groups if self.state is not None else ()
         return next((group for group in groups if group.group == hole.group), None)
+
+
+class _GroupRuns(NamedTuple):
+    """The runs of one group in order: the positions of first and last event of each, and the events before each."""
+
+    firsts: list[int]
+    lasts: list[int]
+    before: list[int]
+
+    @classmethod
+    def of(cls, runs: Sequence[SeqRun]) -> _GroupRuns:
+        before = [*accumulate((run.last - run.first + 1 for run in runs), initial=0)]
+        return cls([run.first_position for run in runs], [run.last_position for run in runs], before)
+
+    def events_within(self, after: int, upto: int) -> int:
+        """Return how many events are in the runs that lie at positions in (after, upto] as a whole."""
+        first, last = bisect_right(self.firsts, after), bisect_right(self.lasts, upto)
+        return max(self.before[last] - self.before[first], 0)
 
 
 def _without(hole: Hole, lost: int, *, begins: bool, ends: bool = False, after: int | None = None) -> Hole | None:

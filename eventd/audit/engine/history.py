@@ -7,6 +7,7 @@ the state do not concern: its fields, and those of `Promise`, are only added to,
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -127,13 +128,12 @@ class AuditHistory(msgspec.Struct, kw_only=True):
 
     def _replaced(self, survey: Survey) -> list[tuple[SeenRange, list[Segment]]]:
         """Return each range with the segments that now have some of its numbers, in order."""
+        if not self.ranges:
+            return []
         ledgers: defaultdict[LedgerSlug, list[Segment]] = defaultdict(list)
-        for segment in survey.segments:
+        for segment in sorted(survey.segments, key=lambda one: one.upto):
             ledgers[segment.place.ledger].append(segment)
-        return [
-            (seen, [one for one in ledgers[seen.ledger] if one.after < seen.upto and one.upto > seen.after])
-            for seen in self.ranges
-        ]
+        return [(seen, _segments_with(seen, ledgers[seen.ledger])) for seen in self.ranges]
 
     def _forget_expired(self, survey: Survey) -> None:
         """Forget ranges that retention has removed: the state begins after them, or is that of a later epoch."""
@@ -226,6 +226,13 @@ def _without_totals(history: AuditHistory) -> AuditHistory:
 
 def _has_report(out: Storage) -> bool:
     return any(entry.path == REPORT for entry in out.list(""))
+
+
+def _segments_with(seen: SeenRange, segments: Sequence[Segment]) -> list[Segment]:
+    """Return those of a ledger's segments, in order and without overlaps, that have some of a range's numbers."""
+    first = bisect_right(segments, seen.after, key=lambda one: one.upto)
+    last = bisect_left(segments, seen.upto, key=lambda one: one.after)
+    return [*segments[first:last]]
 
 
 def _common(seen: SeenRange, segment: Segment) -> tuple[int, int]:

@@ -6,6 +6,7 @@ The plan is made from the survey of the lake and the summaries of the small ledg
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -89,8 +90,10 @@ class LakePlan:
 
     def skew_between(self, node: str, peer: str, hour: int) -> ClockOffset:
         """Return the peer's clock offset in the known hour nearest to `hour`; 0 to 0 without a known hour."""
-        hours = self.clocks.get((node, peer))
-        return min(hours, key=lambda one: abs(one.hour - hour)) if hours else ClockOffset(hour, 0, 0)
+        hours = self.clocks.get((node, peer), ())
+        at = bisect_left(hours, hour, key=lambda one: one.hour)
+        near = hours[max(at - 1, 0) : at + 1]
+        return min(near, key=lambda one: abs(one.hour - hour), default=ClockOffset(hour, 0, 0))
 
 
 def make_plan(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> LakePlan:

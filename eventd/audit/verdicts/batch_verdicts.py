@@ -25,7 +25,7 @@ from eventd.audit.report.findings import (
 from eventd.audit.segments.cells import Measure, batch_times
 from eventd.audit.segments.plan import NodeEpoch, owner_of
 from eventd.audit.segments.row_marks import PairKey
-from eventd.audit.verdicts.ledger_rows import DeclaredLosses, LedgerRows, NumbersRead
+from eventd.audit.verdicts.ledger_rows import BatchKey, DeclaredLosses, LedgerRows, NumbersRead, batches_in
 from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
 from eventd.lake.writer import Segment
@@ -33,8 +33,6 @@ from eventd.lake.writer import Segment
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_BatchKey = tuple[int, str, str]
-"""The number, the group and the peer of a batch, in one epoch of its sender."""
 BATCH: Final = (*PairKey._fields, "type", "total")
 """The columns of cells that identify a batch: sender and peer, the sender's epoch (`type`) and the batch's number."""
 _KINDS: Final = {
@@ -118,16 +116,17 @@ def batch_discrepancies(
     `known` are the names of the segments that they are from. Missing rows are left out if they may be in another one,
     which is damaged or was not read, or if the node declared that they are lost.
     """
-    sought: defaultdict[tuple[NodeEpoch, Ledger], dict[_BatchKey, str]] = defaultdict(dict)
+    sought: defaultdict[tuple[NodeEpoch, Ledger], dict[BatchKey, str]] = defaultdict(dict)
     numbers = NumbersRead(survey, known)
     for row in uneven:
         owner = NodeEpoch(row["source"], row["type"])
         if detail := _detail(row, owner, numbers):
             book = Ledger.DELIVERIES if detail == NO_RECEIPT else Ledger.RECEIPTS
             sought[owner, book][row["number"], row["group"], row["peer"]] = detail
+    ordered = {ledger: sorted(wanted) for ledger, wanted in sought.items()}
     for segment in rows.segments:
-        wanted = sought.get((owner_of(segment), segment.place.book), {})
-        inside = {key: wanted[key] for key in wanted if segment.place.after < key[0] <= segment.place.upto}
+        ledger = owner_of(segment), segment.place.book
+        inside = {key: sought[ledger][key] for key in batches_in(segment, ordered.get(ledger, ()))}
         if inside and segment.place.name in known:
             yield from _named(rows, segment, inside, losses)
 
@@ -147,7 +146,7 @@ def _detail(row: Mapping[str, Any], owner: NodeEpoch, numbers: NumbersRead) -> s
 
 
 def _named(
-    rows: LedgerRows, segment: Segment, wanted: Mapping[_BatchKey, str], losses: DeclaredLosses
+    rows: LedgerRows, segment: Segment, wanted: Mapping[BatchKey, str], losses: DeclaredLosses
 ) -> Iterator[Discrepancy]:
     """Yield the discrepancies of these batches in a segment of receipts or deliveries."""
     owner, of_receipts = owner_of(segment), segment.place.book is Ledger.RECEIPTS

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from eventd.audit.coverage.holes import EARLIEST, Hole
+from eventd.audit.coverage.holes import EARLIEST, Hole, HoleIndex
 from eventd.audit.report.findings import (
     NO_ORIGIN,
     NO_ROW,
@@ -27,7 +27,7 @@ from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.verdicts.pair_figures import LocatedDiscrepancy
 from federation.event import format_time
 
-Ledgers = tuple[str, str]
+LedgerKey = tuple[str, str]
 """A node and a group: its ledger of the group's events."""
 
 _OTHERWISE: Final = {NO_ROW: (Kind.FORGED, NO_ORIGIN), NO_ROW_AT_PEER: (Kind.DISAGREEMENT, NOT_HELD)}
@@ -44,17 +44,17 @@ class Erasures:
 
     findings: list[Finding] = field(default_factory=list)
     others: list[Discrepancy] = field(default_factory=list)
-    unnamed: Counter[Ledgers] = field(default_factory=Counter)
-    own: Counter[Ledgers] = field(default_factory=Counter)
+    unnamed: Counter[LedgerKey] = field(default_factory=Counter)
+    own: Counter[LedgerKey] = field(default_factory=Counter)
     shown: Counter[PairKey] = field(default_factory=Counter)
 
 
 def find_erasures(
-    holes: Mapping[Ledgers, Sequence[Hole]], located: Sequence[LocatedDiscrepancy], hours: tuple[int, int]
+    holes: Mapping[LedgerKey, Sequence[Hole]], located: Sequence[LocatedDiscrepancy], hours: tuple[int, int]
 ) -> Erasures:
     """Return the erasures: a finding for each hole whose time overlaps `hours` (microseconds), with the ids known."""
     made = Erasures()
-    named: defaultdict[Ledgers, dict[str, LocatedDiscrepancy]] = defaultdict(dict)
+    named: defaultdict[LedgerKey, dict[str, LocatedDiscrepancy]] = defaultdict(dict)
     for one in located:
         event = one.discrepancy
         if event.kind is not Kind.ERASED or event.detail not in _OTHERWISE:
@@ -76,15 +76,23 @@ def find_erasures(
 
 
 def _fill(
-    made: Erasures, ledger: Ledgers, holes: Sequence[Hole], named: Sequence[LocatedDiscrepancy], hours: tuple[int, int]
+    made: Erasures,
+    ledger: LedgerKey,
+    holes: Sequence[Hole],
+    named: Sequence[LocatedDiscrepancy],
+    hours: tuple[int, int],
 ) -> set[str]:
     """Add the findings of one ledger's holes; return the ids of the erased events of `named`."""
+    index, free = HoleIndex(holes), 0
     inside: list[list[Discrepancy]] = [[] for _ in holes]
     lost: list[Discrepancy] = []
     erased: set[str] = set()
     for one in sorted(named, key=_order):
         event = one.discrepancy
-        at = next((at for at, hole in enumerate(holes) if _may_be_in(one, hole, len(inside[at]))), None)
+        # Events without a seq are in the order of the first hole that they may be in, so later ones never fit earlier.
+        while free < len(holes) and not event.seq and not _may_be_in(one, holes[free], len(inside[free])):
+            free += 1
+        at = index.with_seq(event.seq) if event.seq else free if free < len(holes) else None
         if at is not None or event.seq:
             erased.add(event.id)
         if at is not None:
@@ -110,8 +118,7 @@ def _order(one: LocatedDiscrepancy) -> tuple[bool, int, int, int]:
 
 
 def _may_be_in(one: LocatedDiscrepancy, hole: Hole, taken: int) -> bool:
-    if one.discrepancy.seq:
-        return hole.first <= one.discrepancy.seq <= hole.last
+    """Return whether an event without a known seq may be in a hole, of whose events some are `taken`."""
     return taken < hole.events and hole.first >= one.hole
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,6 +44,18 @@ class LedgerRows:
             if span and np.searchsorted(times, span[0]) < np.searchsorted(times, span[1], side="right"):
                 table = self.read(segment, ["group", column, *names])
                 yield Columns(table.take(np.flatnonzero(np.isin(Columns(table).numbers(column), times))))
+
+
+BatchKey = tuple[int, str, str]
+"""The number, the group and the peer of a batch, in one epoch of its sender."""
+
+
+def batches_in(segment: Segment, batches: Sequence[BatchKey]) -> Sequence[BatchKey]:
+    """Return those of some batches in ascending order of which the segment has the rows, if there are any."""
+    number = itemgetter(0)
+    return batches[
+        bisect_right(batches, segment.place.after, key=number) : bisect_right(batches, segment.place.upto, key=number)
+    ]
 
 
 class NumbersRead:

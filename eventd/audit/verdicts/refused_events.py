@@ -18,7 +18,7 @@ from eventd.audit.segments.plan import NodeEpoch, owner_of
 from eventd.audit.segments.refused_counts import REFUSED_COLUMNS, is_refusal
 from eventd.audit.segments.row_marks import PairKey, UnevenSlots
 from eventd.audit.verdicts.batch_verdicts import BATCH
-from eventd.audit.verdicts.ledger_rows import LedgerRows, NumbersRead
+from eventd.audit.verdicts.ledger_rows import BatchKey, LedgerRows, NumbersRead, batches_in
 from eventd.lake.layout import MINUTE
 from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
@@ -55,16 +55,15 @@ def unanswered_events(
     are left out, and so are events of other `hours` than those of [first, last) since 1970.
     """
     numbers = NumbersRead(survey, known)
-    sought: defaultdict[NodeEpoch, set[tuple[str, str, int]]] = defaultdict(set)
+    sought: defaultdict[NodeEpoch, set[BatchKey]] = defaultdict(set)
     for row in batches:
         owner = NodeEpoch(row["source"], row["type"])
         if numbers.covers(owner, Ledger.RECEIPTS, row["number"]):
-            sought[owner].add((row["group"], row["peer"], row["number"]))
+            sought[owner].add((row["number"], row["group"], row["peer"]))
     found: UnansweredEvents = {}
-    for segment in rows.segments:
-        wanted = sought.get(owner_of(segment), set())
-        inside = {one for one in wanted if segment.place.after < one[2] <= segment.place.upto}
-        if inside and segment.place.book is Ledger.DELIVERIES:
+    ordered = {owner: sorted(each) for owner, each in sought.items()}
+    for segment in (one for one in rows.segments if one.place.book is Ledger.DELIVERIES):
+        if inside := {*batches_in(segment, ordered.get(owner_of(segment), ()))}:
             found |= {
                 row: (pair, slot)
                 for row, pair, slot in _refused(rows, segment, inside)
@@ -74,17 +73,19 @@ def unanswered_events(
 
 
 def _refused(
-    rows: LedgerRows, segment: Segment, batches: Collection[tuple[str, str, int]]
+    rows: LedgerRows, segment: Segment, batches: Collection[BatchKey]
 ) -> Iterator[tuple[RefusedRow, PairKey, int]]:
-    """Yield the refused events of these batches (group, peer, number) in a segment, each with its pair and slot."""
+    """Yield the refused events of these batches in a segment, each with its pair and slot."""
     owner = owner_of(segment)
     table = rows.read(segment, [*REFUSED_COLUMNS, "source", "position", "event_at"])
     columns = Columns(table)
-    places = np.flatnonzero(is_refusal(columns) & np.isin(columns.numbers("number"), [one[2] for one in batches]))
+    places = np.flatnonzero(
+        is_refusal(columns) & np.isin(columns.numbers("number"), [number for number, _, _ in batches])
+    )
     slots = (columns.numbers("event_at")[places] // MINUTE).tolist()
     names = ["group", "peer", "number", "source", "position"]
     for slot, row in zip(slots, table.select(names).take(places).to_pylist(), strict=True):
-        if (row["group"], row["peer"], row["number"]) in batches:
+        if (row["number"], row["group"], row["peer"]) in batches:
             pair = PairKey(row["group"], row["source"], row["peer"])
             yield RefusedRow(owner, row["group"], row["peer"], row["position"]), pair, slot
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from eventd.audit.coverage.holes import Hole, find_holes
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventd.audit.coverage.holes import Hole, HoleIndex, find_holes
 from eventd.audit.segments.ledger_summaries import DeclaredGap, LedgerSummary
 from eventd.audit.segments.plan import NodeEpoch
 from eventd.audit.segments.seq_runs import SeqRun
@@ -100,3 +103,34 @@ def test_what_the_state_says_of_a_group_is_not_about_one_of_the_same_name_that_w
     runs = [run(1, 10, 1), run(21, 40, 21), run(1, 30, 41)]
     assert holes(runs, [gap(10, 20)], again) == []
     assert seqs(holes(runs, (), again)) == [(11, 20, 10)]
+
+
+NUMBERS = st.integers(0, 30)
+SPANS = st.tuples(NUMBERS, st.integers(0, 5)).map(lambda one: (one[0], one[0] + one[1]))
+
+
+@given(st.lists(st.tuples(SPANS, SPANS), max_size=12), NUMBERS, SPANS)
+def test_the_first_hole_with_a_seq_or_of_a_time_is_found_also_if_seqs_or_the_clock_went_back(
+    spans: list[tuple[tuple[int, int], tuple[int, int]]], seq: int, during: tuple[int, int]
+) -> None:
+    known = [Hole("n", "e", "g", *seqs, 1, 0, 99, times) for seqs, times in spans]
+    found = HoleIndex(known)
+    with_seq = next((at for at, hole in enumerate(known) if hole.first <= seq <= hole.last), None)
+    assert found.with_seq(seq) == with_seq
+    overlap = (hole for hole in known if hole.times[0] <= during[1] and during[0] <= hole.times[1])
+    assert found.during(during) == next(overlap, None)
+
+
+def test_of_many_holes_few_are_looked_at() -> None:
+    class Counted(list[Hole]):
+        looks = 0
+
+        def __getitem__(self, at: object) -> Hole:  # type: ignore[override]
+            self.looks += 1
+            return super().__getitem__(at)  # type: ignore[call-overload, no-any-return]
+
+    known = Counted(Hole("n", "e", "g", n, n, 1, n, n, (n, n)) for n in range(0, 2000, 2))
+    found = HoleIndex(known)
+    assert [found.with_seq(n) for n in range(1990, 2000)] == [995, None, 996, None, 997, None, 998, None, 999, None]
+    assert [found.during((n, n)) for n in range(1, 100, 2)] == [None] * 50
+    assert known.looks <= 60

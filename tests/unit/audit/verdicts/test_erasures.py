@@ -34,3 +34,12 @@ def test_a_finding_says_of_how_many_seqs_rows_were_erased_if_the_node_declared_t
     (found,) = made.findings
     assert (found.first, found.last, found.events) == (4, 9, 2)
     assert found.detail.startswith("no segment has rows with 2 of these seqs")
+
+
+def test_events_fill_the_first_holes_that_may_have_them() -> None:
+    holes = [hole(1, 2, 2), hole(4, 4, 1), hole(7, 8, 2)]
+    with_seq = lost("e0")._replace(discrepancy=lost("e0").discrepancy._replace(seq=4))
+    later = lost("e2")._replace(hole=7)
+    made = find_erasures({("a", "g"): holes}, [later, lost("e1"), with_seq, lost("e3")._replace(hole=8)], HOURS)
+    assert [(one.first, one.ids) for one in made.findings] == [(1, ()), (4, ("e0",)), (7, ("e1", "e2"))]
+    assert [one.id for one in made.others] == ["e3"]
