@@ -184,45 +184,50 @@ class _ReceiptJudge:
     terms: ReceiptTerms
 
     def judged(self, questioned: Iterable[Mapping[str, Any]]) -> Iterator[_JudgedReceipt]:
-        sought: dict[str, dict[_ReceiptKey, str]] = {}
+        sought: dict[str, dict[_ReceiptKey, Sequence[str]]] = {}
         for row in questioned:
-            if detail := self._detail(row):
+            if details := self._details(row):
                 key = _ReceiptKey(row["group"], row["peer"], row["batch"], row["receipt"])
-                sought.setdefault(row["source"], {})[key] = detail
+                sought.setdefault(row["source"], {})[key] = details
         for node, wanted in sought.items():
             for segment in self.rows.of(Ledger.RECEIPTS, node):
                 yield from self._named(segment, wanted)
 
-    def _detail(self, row: Mapping[str, Any]) -> str:
-        """Return what is wrong with a receipt; empty if the peer's ledger may lack the batch by its coverage."""
-        first, _ = self.coverage.peer_times(row["source"], row["peer"], (row["first"], row["first"]))
-        # `_named` knows both times exactly
-        if row["lacking"] and self.coverage.covers(row["peer"], Ledger.INBOUND, 0, (first, first)):
-            return NO_BATCH
-        details = {"several": TWO_RECEIPTS, "other": OTHER_RECEIPT, "repeated": REPEATED_RECEIPT}
-        return next((detail for flag, detail in details.items() if row[flag]), "")
+    def _details(self, row: Mapping[str, Any]) -> list[str]:
+        """Return what is wrong with a receipt, worst first: NO_BATCH only if the peer's ledger covers the batch.
 
-    def _named(self, segment: Segment, wanted: Mapping[_ReceiptKey, str]) -> Iterator[_JudgedReceipt]:
-        """Yield the wanted receipts of a segment."""
+        `_named` decides that by both times of the batch, here only the first is known.
+        """
+        first, _ = self.coverage.peer_times(row["source"], row["peer"], (row["first"], row["first"]))
+        details = {"several": TWO_RECEIPTS, "other": OTHER_RECEIPT, "repeated": REPEATED_RECEIPT}
+        found = [detail for flag, detail in details.items() if row[flag]]
+        if row["lacking"] and self.coverage.covers(row["peer"], Ledger.INBOUND, 0, (first, first)):
+            return [NO_BATCH, *found]
+        return found
+
+    def _named(self, segment: Segment, wanted: Mapping[_ReceiptKey, Sequence[str]]) -> Iterator[_JudgedReceipt]:
+        """Yield the wanted receipts of a segment, each with the first of its details that the coverage admits."""
         texts = RECEIPT_TEXTS if self.terms.keys else ()
         table = self.rows.read(segment, [*dict.fromkeys((*_READ, *texts))])
         hashes = receipt_hashes(Columns(table)).tolist()
         names = table.select(["group", "peer", "batch_id"]).to_pylist()
-        details = {
-            at: detail
+        rows = {
+            at: details
             for at, (name, hashed) in enumerate(zip(names, hashes, strict=True))
-            if (detail := wanted.get(_ReceiptKey(name["group"], name["peer"], hash_of(name["batch_id"]), hashed)))
+            if (details := wanted.get(_ReceiptKey(name["group"], name["peer"], hash_of(name["batch_id"]), hashed)))
         }
-        if not details:
+        if not rows:
             return
-        table = table.take([*details])
+        table = table.take([*rows])
         found = Columns(table)
         algorithms = verified_algorithms(found, self.terms) if self.terms.keys else {}
         sent, acked, recorded = (found.numbers(name).tolist() for name in ("sent_at", "acked_at", "peer_recorded_at"))
         keys = table.select(["group", "peer", "batch_id", "receipt_digest", "receipt_key_id"]).to_pylist()
-        for at, (row, detail) in enumerate(zip(keys, details.values(), strict=True)):
+        for at, (row, details) in enumerate(zip(keys, rows.values(), strict=True)):
             times = self.coverage.peer_times(segment.manifest.node, row["peer"], (sent[at], acked[at]))
-            if detail == NO_BATCH and not self.coverage.covers(row["peer"], Ledger.INBOUND, 0, times):
+            covered = self.coverage.covers(row["peer"], Ledger.INBOUND, 0, times)
+            detail = next((one for one in details if covered or one != NO_BATCH), "")
+            if not detail:
                 continue
             algorithm = algorithms.get((row["group"], row["peer"], row["batch_id"], row["receipt_digest"]), "")
             one = _discrepancy(segment.manifest.node, row, acked[at], detail, algorithm)

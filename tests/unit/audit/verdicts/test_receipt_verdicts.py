@@ -9,14 +9,21 @@ import pyarrow as pa
 import pytest
 
 from eventd.audit.arrays.columns import Columns
+from eventd.audit.coverage.coverage import Coverage
 from eventd.audit.coverage.receipt_links import LinkKey, confirmed_links, deliveries_without_receipt
 from eventd.audit.receipts.receipt_checks import ReceiptCount, ReceiptResults
+from eventd.audit.receipts.receipt_terms import ReceiptTerms
+from eventd.audit.report.findings import NO_BATCH, REPEATED_RECEIPT, TWO_RECEIPTS
 from eventd.audit.segments.ledger_summaries import LedgerSummary
-from eventd.audit.segments.plan import NodeEpoch
-from eventd.audit.verdicts.receipt_verdicts import questioned_receipts
+from eventd.audit.segments.plan import LakePlan, NodeEpoch
+from eventd.audit.verdicts.ledger_rows import LedgerRows
+from eventd.audit.verdicts.receipt_verdicts import questioned_receipts, receipt_discrepancies
 from eventd.audit.verdicts.reconcile import CellFilter
-from tests.support.batch_tables import AT, HOUR, inbound, receipt, receipt_cells
-from tests.support.ledger_rows import Row
+from eventd.lake.schema import Ledger
+from eventd.lake.writer import Segment
+from eventd.runtime.clock import SECOND
+from tests.support.batch_tables import AT, HOUR, inbound, receipt, receipt_cells, segment_of
+from tests.support.ledger_rows import Row, ledger_table
 
 ALWAYS = (0, 1_000_000)
 LINK = LinkKey("g", "a", "b")
@@ -99,3 +106,27 @@ def test_a_link_with_two_receipts_of_one_batch_has_deliveries_that_no_receipt_sh
     assert deliveries_without_receipt([], questions([receipt(1)], [])) == {}, "the peer may have lost its row"
     parts = [{"group": "g", "source": "a", "peer": "b", "n": n} for n in (2, 3)]
     assert deliveries_without_receipt(parts, []) == {LINK: 5}
+
+
+@pytest.mark.parametrize(
+    ("digest", "until", "detail"),
+    [
+        pytest.param("1" * 64, 5, REPEATED_RECEIPT, id="it is repeated, and the peer's ledger ends before the answer"),
+        pytest.param("2" * 64, 5, TWO_RECEIPTS, id="it is one of two, and the peer's ledger ends before the answer"),
+        pytest.param("1" * 64, 60, NO_BATCH, id="the peer's ledger covers the batch"),
+    ],
+)
+def test_a_second_receipt_is_found_also_if_the_ledger_of_the_peer_ends_within_the_time_of_its_batch(
+    digest: str, until: int, detail: str
+) -> None:
+    times = {"acked_at": AT + 10 * SECOND, "peer_recorded_at": AT}
+    receipts = [receipt(1, **times), receipt(1, number=2, receipt_digest=digest, **times)]
+    table = ledger_table(Ledger.RECEIPTS, receipts)
+
+    def read(segment: Segment, names: Sequence[str]) -> pa.Table:
+        return table.select([*names])
+
+    rows = LedgerRows([segment_of("a", Ledger.RECEIPTS, 2)], read)
+    coverage = Coverage(LakePlan(), until={"b": AT + until * SECOND})
+    found = receipt_discrepancies(questions(receipts, []), coverage, rows, ReceiptTerms())
+    assert [one.detail for one in found] == [detail, detail]
