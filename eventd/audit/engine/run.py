@@ -277,7 +277,7 @@ def _compare_rows(
     add_blind_spots(coverage, reader.survey, rollbacks)
     found.damaged = count_damaged(reader.survey, reader.unreadable) + rollbacks.rows
     rows, known, losses = reader.rows, reader.known, DeclaredLosses(reader.survey, summaries)
-    unanswered = unanswered_events(tables.rows("refused"), reader.survey, known, rows, reader.hours)
+    unanswered = unanswered_events(tables.rows("refused"), reader.survey, known, rows, reader.hours, losses)
     coverage.unanswered = frozenset(unanswered)
     slots = with_slots(group_uneven(tables.parts.get("uneven", ())), unanswered)
     found.comparison = reader.compare(slots, jobs, coverage)

@@ -13,12 +13,13 @@ import numpy as np
 
 from eventd.audit.arrays.columns import Columns, grouped
 from eventd.audit.coverage.coverage import RefusedRow
+from eventd.audit.report.findings import NO_RECEIPT
 from eventd.audit.segments.cells import SLOTS_PER_HOUR, Measure
 from eventd.audit.segments.plan import NodeEpoch, owner_of
 from eventd.audit.segments.refused_counts import REFUSED_COLUMNS, is_refusal
 from eventd.audit.segments.row_marks import PairKey, UnevenSlots
 from eventd.audit.verdicts.batch_verdicts import BATCH
-from eventd.audit.verdicts.ledger_rows import BatchKey, LedgerRows, NumbersRead, batches_in
+from eventd.audit.verdicts.ledger_rows import BatchKey, DeclaredLosses, LedgerRows, NumbersRead, batches_in
 from eventd.lake.layout import MINUTE
 from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
@@ -48,17 +49,19 @@ def unanswered_events(
     known: Collection[str],
     rows: LedgerRows,
     hours: tuple[int, int],
+    losses: DeclaredLosses,
 ) -> UnansweredEvents:
     """Return the refused events of these batches, which are rows of `unanswered_batches`.
 
-    `known` are the names of the segments whose cells these rows are from. Batches whose receipts may be in another one
-    are left out, and so are events of other `hours` than those of [first, last) since 1970.
+    `known` are the names of the segments whose cells these rows are from. Batches whose receipts may be in another one,
+    or are lost as the sender declares, are left out, and so are events of other `hours` than those of [first, last)
+    since 1970.
     """
     numbers = NumbersRead(survey, known)
     sought: defaultdict[NodeEpoch, set[BatchKey]] = defaultdict(set)
     for row in batches:
         owner = NodeEpoch(row["source"], row["type"])
-        if numbers.covers(owner, Ledger.RECEIPTS, row["number"]):
+        if numbers.covers(owner, Ledger.RECEIPTS, row["number"]) and not losses.explain(owner, NO_RECEIPT, row):
             sought[owner].add((row["number"], row["group"], row["peer"]))
     found: UnansweredEvents = {}
     ordered = {owner: sorted(each) for owner, each in sought.items()}
