@@ -362,23 +362,31 @@ def _highest(key: Key, values: Numbers, keys: Numbers) -> Numbers:
 def batch_cells(
     segment: str,
     what: Measure,
-    ends: Mapping[str, Words],
+    table: Columns,
+    rows: Numbers,
+    *,
     ids: Numbers,
     events: Numbers,
-    digests: Numbers,
-    first: Numbers,
-    last: Numbers,
+    times: tuple[str, str],
+    digests: Numbers | None = None,
     content: Numbers | None = None,
 ) -> pa.Table:
-    """Return a cell for each batch: `total` is a hash of its id, or its number, and `high` a hash of its receipt.
+    """Return a cell for each batch, which has a row at one of these indexes, as its sender or its receiver keeps it.
 
-    `n` is the number of events that the receiver recorded or had already. `low` is the time `first` (microseconds),
-    `time` the hour since 1970 of the time `last`, and `bin` its second in this hour. `content` is the number of these
-    events that are new to the receiver; of CARRIED and ANSWERED, 1 if the receipt is signed.
+    `total` is one of `ids`: a hash of its id, or its number; `high` is one of `digests`: a hash of its receipt. `n` is
+    one of `events`, the number of events that the receiver recorded or had already. `times` names the columns with
+    its first and its last time: `low` is the first (microseconds), `time` the hour since 1970 of the last, and `bin`
+    its second in this hour. `type` is the epoch of the node that keeps the row. `content` is the number of these events
+    that are new to the receiver; of CARRIED and ANSWERED, 1 if the receipt is signed.
     """
-    cells = _Cells(segment)
+    words = {name: table.words(name).at(rows) for name in ("node", "group", "peer", "epoch")}
+    ends = (words["node"], words["peer"])
+    source, peer = ends[::-1] if what is Measure.INBOUND else ends
+    named = {"node": words["node"], "group": words["group"], "source": source, "peer": peer, "type": words["epoch"]}
+    first, last = (table.numbers(name)[rows] for name in times)
     second = last % HOUR // SECOND
-    cells.add(what, ends, last // HOUR, events, bin=second, total=ids, low=first, high=digests, content=content)
+    cells = _Cells(segment)
+    cells.add(what, named, last // HOUR, events, bin=second, total=ids, low=first, high=digests, content=content)
     return cells.table()
 
 

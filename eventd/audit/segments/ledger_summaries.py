@@ -158,21 +158,25 @@ def sum_batches(segment: str, book: Ledger, table: Columns) -> pa.Table:
 
     It counts the events that the receiver recorded or had already, and has the epoch of the node that keeps the row.
     """
-    signed = table.words("receipt_digest").where(bool)
-    ids = np.array([hash_of(batch) for batch in table.some("batch_id", signed)], np.int64)
-    digests = receipt_hashes(table)[signed]
-    node, other = table.words("node").at(signed), table.words("peer").at(signed)
-    group = table.words("group").at(signed)
-    new = table.numbers("accepted")[signed]
-    events = new + table.numbers("duplicates")[signed]
-    epoch = table.words("epoch").at(signed)
-    if book is Ledger.RECEIPTS:
-        ends = {"node": node, "group": group, "source": node, "peer": other, "type": epoch}
-        times = _times(table, signed, "sent_at", "acked_at")
-        return batch_cells(segment, Measure.RECEIPT, ends, ids, events, digests, *times, new)
-    ends = {"node": node, "group": group, "source": other, "peer": node, "type": epoch}
-    times = _times(table, signed, "recorded_at", "recorded_at")
-    return batch_cells(segment, Measure.INBOUND, ends, ids, events, digests, *times, new)
+    of_sender = book is Ledger.RECEIPTS
+    rows = np.flatnonzero(table.words("receipt_digest").where(bool))
+    new = table.numbers("accepted")[rows]
+    return batch_cells(
+        segment,
+        Measure.RECEIPT if of_sender else Measure.INBOUND,
+        table,
+        rows,
+        ids=batch_hashes(table)[rows],
+        events=new + table.numbers("duplicates")[rows],
+        times=("sent_at", "acked_at") if of_sender else ("recorded_at", "recorded_at"),
+        digests=receipt_hashes(table)[rows],
+        content=new,
+    )
+
+
+def batch_hashes(table: Columns) -> Numbers:
+    """Return a hash of the id of each row's batch."""
+    return table.computed("batch hashes", b"", lambda: _hashes_of(table.words("batch_id"), hash_of))
 
 
 def receipt_hashes(table: Columns) -> Numbers:
@@ -186,13 +190,12 @@ def receipt_hashes(table: Columns) -> Numbers:
 
 def digest_hashes(table: Columns) -> Numbers:
     """Return a hash of the digest of each row's receipt."""
-    digest = table.words("receipt_digest")
-    found: Numbers = np.array([_first_bits(value) for value in digest.values], np.int64)[digest.codes]
+    return table.computed("digest hashes", b"", lambda: _hashes_of(table.words("receipt_digest"), _first_bits))
+
+
+def _hashes_of(words: Words, hashed: Callable[[str], int]) -> Numbers:
+    found: Numbers = np.array([hashed(value) for value in words.values], np.int64)[words.codes]
     return found
-
-
-def _times(table: Columns, rows: Mask, first: str, last: str) -> tuple[Numbers, Numbers]:
-    return table.numbers(first)[rows], table.numbers(last)[rows]
 
 
 def _first_bits(digest: str) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from eventd.audit.arrays.columns import Columns, Mask, Numbers
+from eventd.audit.segments.batch_counts import first_rows
 from eventd.audit.segments.cells import Measure, batch_cells
 
 if TYPE_CHECKING:
@@ -28,9 +29,12 @@ def is_refusal(table: Columns) -> Mask:
 
 
 def count_refused_rows(segment: str, table: Columns) -> pa.Table:
-    """Return a cell for each refused event in a segment of `deliveries`, with the number of its batch."""
-    rows = np.flatnonzero(is_refusal(table))
-    return _cells(segment, Measure.REFUSED_ROWS, table, rows, np.ones(len(rows), np.int64), "done_at")
+    """Return a cell for each batch with refused events in a segment of `deliveries`; `n`: how many.
+
+    A batch has several cells if these rows do not follow each other.
+    """
+    rows, n = first_rows(table, np.flatnonzero(is_refusal(table)))
+    return _cells(segment, Measure.REFUSED_ROWS, table, rows, n, "done_at")
 
 
 def count_refused_answers(segment: str, table: Columns) -> pa.Table:
@@ -46,8 +50,4 @@ def count_refused_answers(segment: str, table: Columns) -> pa.Table:
 
 
 def _cells(segment: str, what: Measure, table: Columns, rows: Numbers, n: Numbers, time: str) -> pa.Table:
-    node = table.words("node").at(rows)
-    ends = {"node": node, "group": table.words("group").at(rows), "source": node, "peer": table.words("peer").at(rows)}
-    ends["type"] = table.words("epoch").at(rows)
-    at, nothing = table.numbers(time)[rows], np.zeros(len(rows), np.int64)
-    return batch_cells(segment, what, ends, table.numbers("number")[rows], n, nothing, at, at)
+    return batch_cells(segment, what, table, rows, ids=table.numbers("number")[rows], events=n, times=(time, time))
