@@ -5,7 +5,7 @@ A peer gives one receipt for a batch, as often as the batch is sent, and its sen
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -34,6 +34,7 @@ from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.verdicts.ledger_rows import LedgerRows
 from eventd.lake.schema import OWN_TIME, Ledger
 from eventd.lake.writer import Segment
+from eventd.runtime.clock import SECOND
 from federation.keys import Algorithm
 
 if TYPE_CHECKING:
@@ -42,16 +43,16 @@ if TYPE_CHECKING:
 BATCH: Final = (*PairKey._fields, "batch")
 RECEIPT: Final = (*BATCH, "receipt")
 _FLAGS: Final = ("lacking", "other", "several", "repeated")
-_COLUMNS: Final = (*RECEIPT, "first", "last", "n", "new", "asked", *_FLAGS)
+_COLUMNS: Final = (*RECEIPT, "first", "since", "last", "n", "new", "asked", *_FLAGS)
 
 
 def questioned_receipts(cells: pa.Table, hours: tuple[int, int]) -> pa.Table:
     """Return the receipts of senders that the ledger of the peer does not confirm, or that are not the only ones.
 
     `cells` are those of RECEIPT and INBOUND. A row for each batch and receipt: `batch` is a hash of the batch's id,
-    `receipt` one of its digest and range, `source` its sender, which first sent it at `first` and had recorded its
-    acknowledgement by `last` (microseconds). `n`: how many events the peer has recorded or had, by the receipt; `new`:
-    how many of these were new to it.
+    `receipt` one of its digest and range, `source` its sender, which first sent it at `first` and recorded its
+    acknowledgement between `since` and `last` (microseconds). `n`: how many events the peer has recorded or had, by the
+    receipt; `new`: how many of these were new to it.
 
     `asked`: whether the sender recorded it within `hours` [first, last). The time of the peer's row does not matter: it
     is by another clock and, if the first answer was lost, long before.
@@ -67,14 +68,15 @@ def questioned_receipts(cells: pa.Table, hours: tuple[int, int]) -> pa.Table:
     time = table.numbers("time")
     asked = (hours[0] <= time) & (time < hours[1])
     named = cells.rename_columns({"total": "batch", "high": "receipt", "low": "first", "content": "new"})
-    for name, values in (("last", batch_times(table)), ("asked", asked.astype(np.int64))):
+    last = batch_times(table)
+    for name, values in (("since", last - SECOND), ("last", last), ("asked", asked.astype(np.int64))):
         named = named.append_column(name, pa.array(values))
     suspects = named.join(_suspects(named, ours), keys=[*BATCH], join_type="left semi")
     of_sender: Mask = Columns(suspects).numbers("what") == Measure.RECEIPT
     given = _with(grouped(suspects.filter(~of_sender), RECEIPT, []), "given")
     known = _with(grouped(given, BATCH, []), "known")
     kept = _with(suspects.filter(of_sender), "rows")
-    bounds = [("first", "min"), ("last", "max"), ("n", "max"), ("new", "max"), ("asked", "max")]
+    bounds = [("first", "min"), ("since", "min"), ("last", "max"), ("n", "max"), ("new", "max"), ("asked", "max")]
     by_epoch = grouped(kept, (*RECEIPT, "type"), [*bounds, ("rows", "sum")])
     each = _with(grouped(by_epoch, RECEIPT, [*bounds, ("rows", "max")]), "receipts")
     each = each.join(given, keys=[*RECEIPT], join_type="left outer").join(known, keys=[*BATCH], join_type="left outer")
@@ -185,13 +187,29 @@ class _ReceiptJudge:
 
     def judged(self, questioned: Iterable[Mapping[str, Any]]) -> Iterator[_JudgedReceipt]:
         sought: dict[str, dict[_ReceiptKey, Sequence[str]]] = {}
+        times: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         for row in questioned:
             if details := self._details(row):
                 key = _ReceiptKey(row["group"], row["peer"], row["batch"], row["receipt"])
                 sought.setdefault(row["source"], {})[key] = details
+                times[row["source"]].append((row["since"], row["last"]))
         for node, wanted in sought.items():
-            for segment in self.rows.of(Ledger.RECEIPTS, node):
-                yield from self._named(segment, wanted)
+            near, others = self._segments(node, times[node])
+            left = {*wanted}
+            for segment in near:
+                yield from self._named(segment, wanted, left)
+            while left and others:  # a manifest may name other times than those of its rows
+                yield from self._named(others.pop(), wanted, left)
+
+    def _segments(self, node: str, times: Sequence[tuple[int, int]]) -> tuple[list[Segment], list[Segment]]:
+        """Return the segments of a node's receipts, by whether their times (microseconds) overlap some of these."""
+        since, last = np.array(times, np.int64).T
+        found: tuple[list[Segment], list[Segment]] = ([], [])
+        for segment in self.rows.of(Ledger.RECEIPTS, node):
+            span = segment.manifest.times
+            is_near = span is None or bool(((since <= span[1]) & (last >= span[0])).any())
+            found[not is_near].append(segment)
+        return found
 
     def _details(self, row: Mapping[str, Any]) -> list[str]:
         """Return what is wrong with a receipt, worst first: NO_BATCH only if the peer's ledger covers the batch.
@@ -205,28 +223,34 @@ class _ReceiptJudge:
             return [NO_BATCH, *found]
         return found
 
-    def _named(self, segment: Segment, wanted: Mapping[_ReceiptKey, Sequence[str]]) -> Iterator[_JudgedReceipt]:
-        """Yield the wanted receipts of a segment, each with the first of its details that the coverage admits."""
+    def _named(
+        self, segment: Segment, wanted: Mapping[_ReceiptKey, Sequence[str]], left: set[_ReceiptKey]
+    ) -> Iterator[_JudgedReceipt]:
+        """Yield the wanted receipts of a segment, each with the first of its details that the coverage admits.
+
+        The receipts that the segment has are removed from those that are `left`.
+        """
         texts = RECEIPT_TEXTS if self.terms.keys else ()
         table = self.rows.read(segment, [*dict.fromkeys((*_READ, *texts))])
         hashes = receipt_hashes(Columns(table)).tolist()
         names = table.select(["group", "peer", "batch_id"]).to_pylist()
-        rows = {
-            at: details
-            for at, (name, hashed) in enumerate(zip(names, hashes, strict=True))
-            if (details := wanted.get(_ReceiptKey(name["group"], name["peer"], hash_of(name["batch_id"]), hashed)))
-        }
+        named = (
+            _ReceiptKey(name["group"], name["peer"], hash_of(name["batch_id"]), hashed)
+            for name, hashed in zip(names, hashes, strict=True)
+        )
+        rows = {at: key for at, key in enumerate(named) if key in wanted}
         if not rows:
             return
+        left.difference_update(rows.values())
         table = table.take([*rows])
         found = Columns(table)
         algorithms = verified_algorithms(found, self.terms) if self.terms.keys else {}
         sent, acked, recorded = (found.numbers(name).tolist() for name in ("sent_at", "acked_at", "peer_recorded_at"))
         keys = table.select(["group", "peer", "batch_id", "receipt_digest", "receipt_key_id"]).to_pylist()
-        for at, (row, details) in enumerate(zip(keys, rows.values(), strict=True)):
+        for at, (row, key) in enumerate(zip(keys, rows.values(), strict=True)):
             times = self.coverage.peer_times(segment.manifest.node, row["peer"], (sent[at], acked[at]))
             covered = self.coverage.covers(row["peer"], Ledger.INBOUND, 0, times)
-            detail = next((one for one in details if covered or one != NO_BATCH), "")
+            detail = next((one for one in wanted[key] if covered or one != NO_BATCH), "")
             if not detail:
                 continue
             algorithm = algorithms.get((row["group"], row["peer"], row["batch_id"], row["receipt_digest"]), "")

@@ -126,7 +126,27 @@ def test_a_second_receipt_is_found_also_if_the_ledger_of_the_peer_ends_within_th
     def read(segment: Segment, names: Sequence[str]) -> pa.Table:
         return table.select([*names])
 
-    rows = LedgerRows([segment_of("a", Ledger.RECEIPTS, 2)], read)
+    acked = AT + 10 * SECOND
+    rows = LedgerRows([segment_of("a", Ledger.RECEIPTS, 2, (acked, acked))], read)
     coverage = Coverage(LakePlan(), until={"b": AT + until * SECOND})
     found = receipt_discrepancies(questions(receipts, []), coverage, rows, ReceiptTerms())
     assert [one.detail for one in found] == [detail, detail]
+
+
+def test_the_segments_of_other_times_are_read_only_if_those_of_its_time_do_not_have_a_receipt() -> None:
+    table = ledger_table(Ledger.RECEIPTS, [receipt(1)])
+    early, own, late = (segment_of("a", Ledger.RECEIPTS, 1, (AT + at, AT + at)) for at in (-HOUR, 0, HOUR))
+
+    def found(*segments: Segment, holder: Segment) -> tuple[int, list[Segment]]:
+        seen = []
+
+        def read(segment: Segment, names: Sequence[str]) -> pa.Table:
+            seen.append(segment)
+            return table.slice(0, int(segment is holder)).select([*names])
+
+        coverage = Coverage(LakePlan(), until={"b": AT + HOUR})
+        asked = questions([receipt(1)], [])
+        return len([*receipt_discrepancies(asked, coverage, LedgerRows(segments, read), ReceiptTerms())]), seen
+
+    assert found(early, own, late, holder=own) == (1, [own])
+    assert found(early, own, late, holder=late) == (1, [own, late]), "its manifest is wrong about its times"
