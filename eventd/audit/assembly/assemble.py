@@ -217,15 +217,17 @@ def _proof(results: StageResults, key: PairKey, figures: PairFigures, senders: I
     """Return the proof of all deliveries of a pair.
 
     It is `receipts` only if every receipt of its senders' links is proven, and these count all deliveries, batch by
-    batch. That a row of a delivery names a receipt does not count.
+    batch, apart from those whose receipts are not kept any more. That a row of a delivery names a receipt does not
+    count.
     """
     coverage = results.coverage
     if coverage.has_ledgers(key.peer):
         return "books"
     links = [LinkKey(key.group, sender, key.peer) for sender in senders]
     proven = coverage.verified | results.confirmed
-    is_proven = all(link in proven and not coverage.without_receipt[link] for link in links)
-    return "receipts" if is_proven and figures.counts[Measure.DELIVERED] else "claims"
+    is_proven = all(link in proven and not coverage.claims_on(link) for link in links)
+    unkept = sum(coverage.unkept_receipts[link] for link in links)
+    return "receipts" if is_proven and figures.counts[Measure.DELIVERED] > unkept else "claims"
 
 
 def _skew(plan: LakePlan, node: str, peer: str) -> Skew | None:

@@ -22,6 +22,8 @@ from federation.event import format_time
 
 BOOKS: Final = "books"
 """The value of `proof` for the ledger of the peer."""
+RECEIPTS: Final = "receipts"
+"""The value of `proof` for receipts of the peer."""
 CLAIMS: Final = "claims"
 """The value of `proof` for the ledger of the sender alone."""
 
@@ -34,6 +36,9 @@ def add_reach(results: StageResults, pairs: Sequence[Pair]) -> None:
     for pair in pairs:
         if pair.proof == CLAIMS:
             pair.claimed = pair.delivered
+        if pair.proof == RECEIPTS:
+            links = (LinkKey(pair.group, sender, pair.peer) for sender in pair.senders)
+            pair.claimed = min(sum(results.coverage.unkept_receipts[link] for link in links), pair.delivered)
         if pair.proof != BOOKS:
             continue
         until = results.coverage.proven_until((pair.source, *pair.senders, pair.peer))

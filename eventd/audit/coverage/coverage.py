@@ -70,7 +70,8 @@ class Coverage:
     unknown. `since`: the begin of the requested period. `silences`: see `find_silences`. `closed`: the nodes whose
     ledgers an operator closed. `holes`: the erased rows of `events`, by node and group. `shifts`: by node, the error of
     its clock, see `clock_shifts`. `verified`: see `verified_links`. `without_receipt`: see
-    `deliveries_without_receipt`. `unanswered`: refused events of batches whose answers do not count them.
+    `deliveries_without_receipt`. `unkept_receipts`: see `deliveries_with_unkept_receipts`. `unanswered`: refused events
+    of batches whose answers do not count them.
     """
 
     plan: LakePlan
@@ -84,6 +85,7 @@ class Coverage:
     holes: Mapping[tuple[str, str], Sequence[Hole]] = field(default_factory=dict)
     verified: frozenset[LinkKey] = frozenset()
     without_receipt: Counter[LinkKey] = field(default_factory=Counter)
+    unkept_receipts: Counter[LinkKey] = field(default_factory=Counter)
     unanswered: frozenset[RefusedRow] = frozenset()
     _clock_changes: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     _indexes: dict[tuple[str, str], HoleIndex] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -104,6 +106,10 @@ class Coverage:
         if known is None or known.holes is not holes:
             known = self._indexes[node, group] = HoleIndex(holes)
         return known
+
+    def claims_on(self, link: LinkKey) -> int:
+        """Return how many deliveries of a link no receipt shows, without those whose receipts are not kept any more."""
+        return self.without_receipt[link] - self.unkept_receipts[link]
 
     def has_ledgers(self, node: str) -> bool:
         """Return whether the lake has a readable state of the node, which says how far its ledgers reach."""

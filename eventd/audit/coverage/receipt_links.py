@@ -62,6 +62,14 @@ def deliveries_without_receipt(
     return found
 
 
+def deliveries_with_unkept_receipts(rows: Iterable[Mapping[str, Any]]) -> Counter[LinkKey]:
+    """Return by link how many of these deliveries had receipts that the lake keeps no longer: see `compare_batches`."""
+    found: Counter[LinkKey] = Counter()
+    for row in rows:
+        found[_link(row)] += row["unkept"]
+    return found
+
+
 def _link(row: Mapping[str, Any]) -> LinkKey:
     return LinkKey(row["group"], row["source"], row["peer"])
 

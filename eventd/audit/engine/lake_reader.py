@@ -19,7 +19,7 @@ from eventd.audit.segments.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
 from eventd.audit.segments.damaged_segment import naming
 from eventd.audit.segments.event_digests import DigestResult
 from eventd.audit.segments.ledger_summaries import LedgerSummary
-from eventd.audit.segments.plan import LakePlan, NodeEpoch, owner_of
+from eventd.audit.segments.plan import LakePlan, NodeEpoch, NumberRanges, owner_of
 from eventd.audit.segments.row_marks import UnevenSlots, concerns
 from eventd.audit.segments.row_sums import RangeSum
 from eventd.audit.segments.segment_jobs import SMALL, CellMaker, DigestCheck, SegmentJob, SegmentJobs
@@ -227,15 +227,19 @@ class LakeReader:
             weights[at] += job.manifest.bytes + 1
         return FileShares(self.lake, shares)
 
-    def reconcile(self, coverage: Coverage) -> dict[str, list[pa.Table]]:
-        """Return, by name, the tables of `reconcile.reconcile` of all parts, for the cells of the requested hours."""
+    def reconcile(self, coverage: Coverage, unkept: NumberRanges) -> dict[str, list[pa.Table]]:
+        """Return, by name, the tables of `reconcile.reconcile` of all parts, for the cells of the requested hours.
+
+        `unkept`: the numbers of receipts that the lake need not have.
+        """
         near = self._near
         named = {file: [name for name in names if name in near] for file, names in self.state.files().items()}
         segments = {file: names for file, names in named.items() if names}
         files = FileShares(self.out, [[file] for file in segments])
         cells = reconcile.CellFilter(segments, self.state.cells, self.hours)
         reach = {node: until + coverage.margin for node, until in coverage.until.items()}
-        work = partial(reconcile.reconcile, reach=reach, hours=self.hours, covered=coverage.ends_by_sender())
+        covered = coverage.ends_by_sender()
+        work = partial(reconcile.reconcile, reach=reach, hours=self.hours, covered=covered, unkept=unkept)
         return group_files(self.spark, files, cells, reconcile.keys, work, self.parts)
 
     def compare(self, uneven: UnevenSlots, jobs: Sequence[SegmentJob], coverage: Coverage) -> RowComparison:

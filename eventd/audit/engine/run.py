@@ -16,7 +16,12 @@ from eventd.audit.coverage.clock_shifts import clock_shifts
 from eventd.audit.coverage.coverage import Coverage, find_coverage
 from eventd.audit.coverage.holes import find_holes, holes_by_ledger
 from eventd.audit.coverage.mentions import find_mentions
-from eventd.audit.coverage.receipt_links import confirmed_links, deliveries_without_receipt, verified_links
+from eventd.audit.coverage.receipt_links import (
+    confirmed_links,
+    deliveries_with_unkept_receipts,
+    deliveries_without_receipt,
+    verified_links,
+)
 from eventd.audit.coverage.rollbacks import (
     Rollbacks,
     add_blind_spots,
@@ -40,7 +45,7 @@ from eventd.audit.segments.cells import HOUR
 from eventd.audit.segments.damaged_segment import damage_in
 from eventd.audit.segments.event_digests import DigestResult, digest_discrepancies, unnamed_alterations
 from eventd.audit.segments.ledger_summaries import LedgerSummary
-from eventd.audit.segments.plan import NodeEpoch, make_plan
+from eventd.audit.segments.plan import NodeEpoch, make_plan, unkept_numbers
 from eventd.audit.segments.segment_jobs import SegmentJob
 from eventd.audit.spark.session import last_cause, open_session, own_session, quiet
 from eventd.audit.verdicts.batch_verdicts import batch_discrepancies
@@ -247,8 +252,9 @@ def _read(reader: LakeReader, history: AuditHistory, watch: _Stopwatch, recheck:
         rollbacks = find_rollbacks(reader.survey, history.promises, summaries, coverage)
         coverage.holes = holes_by_ledger(find_holes(reader.survey, reader.runs, summaries, rollbacks.found))
     with watch.stage("reconcile"):
-        tables = _Tables(reader.reconcile(coverage))
+        tables = _Tables(reader.reconcile(coverage, unkept_numbers(reader.survey, summaries, Ledger.RECEIPTS)))
         coverage.without_receipt = deliveries_without_receipt(tables.rows("without_receipt"), tables.rows("questioned"))
+        coverage.unkept_receipts = deliveries_with_unkept_receipts(tables.rows("without_receipt"))
         found = StageResults(
             survey=reader.survey,
             plan=plan,

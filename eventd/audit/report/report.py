@@ -161,7 +161,7 @@ class Pair(Figures, kw_only=True):
     """The other deliveries after the end of the peer's ledger that it does not show: the sender's claim alone."""
     claimed: int = 0
     """At most how many of the `delivered` events are known by the sender's claim alone: no ledger of the peer holds
-    them, and no proven receipt stands for them."""
+    them, and no proven receipt stands for them, or none any more."""
     notes: tuple[str, ...] = ()
     """Reasons why deliveries are unproven."""
     receiver: Literal["node", "callback"] = "node"

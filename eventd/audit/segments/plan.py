@@ -254,6 +254,25 @@ def _hour_there(clocks: ClockBounds) -> int:
     return clocks.hour + round((clocks.low + clocks.high) / 2 / HOUR)
 
 
+NumberRanges = Mapping[NodeEpoch, Sequence[tuple[int, int]]]
+"""Ranges (after, upto] of row numbers of a ledger, by its owner."""
+
+
+def unkept_numbers(
+    survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]], book: Ledger
+) -> dict[NodeEpoch, list[tuple[int, int]]]:
+    """Return the numbers of rows that retention of the lake has removed, or that of the node before it shipped them."""
+    found: defaultdict[NodeEpoch, list[tuple[int, int]]] = defaultdict(list)
+    for state in survey.nodes:
+        reach = state.segments.get(book)
+        if reach is not None and reach.after > 0:
+            found[NodeEpoch(state.node, state.epoch)].append((0, reach.after))
+    for lost in lost_ranges(survey, summaries):
+        if lost.by_number and lost.book is book:
+            found[lost.owner].append((lost.after, lost.upto))
+    return {owner: sorted({*ranges}) for owner, ranges in found.items()}
+
+
 def declared_gaps(
     survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]
 ) -> Iterator[tuple[NodeEpoch, DeclaredGap]]:

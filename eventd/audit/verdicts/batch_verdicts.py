@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from eventd.audit.arrays.columns import Columns, Numbers, grouped
+from eventd.audit.arrays.columns import Columns, Mask, Numbers, grouped
 from eventd.audit.report.findings import (
     MORE_DELIVERIES,
     NO_DELIVERIES,
@@ -23,7 +23,7 @@ from eventd.audit.report.findings import (
     Kind,
 )
 from eventd.audit.segments.cells import Measure, batch_times
-from eventd.audit.segments.plan import NodeEpoch, owner_of
+from eventd.audit.segments.plan import NodeEpoch, NumberRanges, owner_of
 from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.verdicts.ledger_rows import BatchKey, DeclaredLosses, LedgerRows, NumbersRead, batches_in
 from eventd.lake.reader import Survey
@@ -44,7 +44,7 @@ _KINDS: Final = {
 }
 
 
-def compare_batches(cells: pa.Table, hours: tuple[int, int]) -> dict[str, pa.Table]:
+def compare_batches(cells: pa.Table, hours: tuple[int, int], unkept: NumberRanges | None = None) -> dict[str, pa.Table]:
     """Return the tables `batches` and `without_receipt`, from cells of CARRIED and ANSWERED.
 
     `batches` has the batches of which receipts count other numbers of events than there are deliveries, or name another
@@ -53,7 +53,8 @@ def compare_batches(cells: pa.Table, hours: tuple[int, int]) -> dict[str, pa.Tab
     (microseconds). Those recorded outside of `hours` [first, last) are left out.
 
     `without_receipt` has the number `n` of deliveries by link (its sender is the `source`) that no signed receipt
-    counts, also of other hours: the hours of events are not those of their batches.
+    counts, also of other hours: the hours of events are not those of their batches. `unkept` is how many of them are of
+    batches with numbers of which the lake keeps no receipts any more, by the parameter `unkept`.
     """
     joined = _joined(cells)
     table = Columns(joined)
@@ -69,7 +70,7 @@ def compare_batches(cells: pa.Table, hours: tuple[int, int]) -> dict[str, pa.Tab
     counted = np.where((table.numbers("signed") > 0) & ~several & ~other, answered, 0)
     return {
         "batches": uneven.select([*BATCH[:-1], "number", "answered", "carried", "last", "several", "other"]),
-        "without_receipt": _sums_by_link(joined, np.maximum(carried - counted, 0)),
+        "without_receipt": _sums_by_link(joined, np.maximum(carried - counted, 0), _is_unkept(table, unkept or {})),
     }
 
 
@@ -93,9 +94,21 @@ def _joined(cells: pa.Table) -> pa.Table:
     )
 
 
-def _sums_by_link(batches: pa.Table, n: Numbers) -> pa.Table:
+def _is_unkept(batches: Columns, unkept: NumberRanges) -> Mask:
+    """Return a mask of the batches without a receipt whose numbers are in these ranges of their senders."""
+    source, epoch, number = batches.words("source"), batches.words("type"), batches.numbers("total")
+    found: Mask = np.zeros(batches.rows, bool)
+    for (node, one), ranges in unkept.items():
+        mine = source.where(node.__eq__) & epoch.where(one.__eq__)
+        for after, upto in ranges:
+            found |= mine & (after < number) & (number <= upto)
+    return found & (batches.numbers("receipts") <= 0)
+
+
+def _sums_by_link(batches: pa.Table, n: Numbers, unkept: Mask) -> pa.Table:
     links = batches.select([*PairKey._fields]).append_column("n", _array(n))
-    return grouped(links.filter(_array(n > 0)), PairKey._fields, [("n", "sum")])
+    links = links.append_column("unkept", _array(np.where(unkept, n, 0)))
+    return grouped(links.filter(_array(n > 0)), PairKey._fields, [("n", "sum"), ("unkept", "sum")])
 
 
 def _array(values: Any) -> pa.Array:

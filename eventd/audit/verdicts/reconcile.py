@@ -19,6 +19,7 @@ from eventd.audit.arrays.bins import edges_of
 from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, grouped, with_texts
 from eventd.audit.segments.cell_files import read_cells
 from eventd.audit.segments.cells import ALL_HOURS, SLOTS_PER_HOUR, Measure
+from eventd.audit.segments.plan import NumberRanges
 from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.segments.spark_tasks import OpenFile, keys_of
 from eventd.audit.verdicts.batch_verdicts import compare_batches
@@ -114,13 +115,15 @@ def reconcile(
     reach: Mapping[str, int],
     covered: Mapping[tuple[str, str], int] | None = None,
     hours: tuple[int, int] = ALL_HOURS,
+    unkept: NumberRanges | None = None,
 ) -> dict[str, pa.Table]:
     """Return the tables of a part: `uneven`, `waiting`, `senders`, `latest`, `pairs` and `hours`, and those of batches.
 
     These are `questioned`, see `questioned_receipts`, `batches` and `without_receipt`, see `compare_batches`, and
     `refused`, see `unanswered_batches`.
     `hours` [first, last) are the requested ones. `reach`: up to when at most (microseconds by any clock of the lake)
-    the ledgers of each node are complete; later deliveries are not expected in them. `covered`: see `latest`.
+    the ledgers of each node are complete; later deliveries are not expected in them. `covered`: see `latest`. `unkept`:
+    see `compare_batches`.
     """
     cells = cells.combine_chunks()  # with a single dictionary for each column of words
     what = Columns(cells).numbers("what")
@@ -133,7 +136,7 @@ def reconcile(
         "senders": _senders(slots),
         "latest": latest(slots, covered or {}, uneven),
         "questioned": questioned_receipts(cells.filter(np.isin(what, (Measure.RECEIPT, Measure.INBOUND))), hours),
-        **compare_batches(cells.filter(np.isin(what, (Measure.CARRIED, Measure.ANSWERED))), hours),
+        **compare_batches(cells.filter(np.isin(what, (Measure.CARRIED, Measure.ANSWERED))), hours, unkept),
         "refused": unanswered_batches(cells.filter(what >= Measure.REFUSED_ROWS)),
         "pairs": add_pairs([figures]),
         "hours": by_hour(figures),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,10 +19,11 @@ from eventd.audit.report.summary import summary
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
-from eventd.lake.writer import write_state
+from eventd.lake.writer import write_segment, write_state
 from eventd.runtime.clock import SECOND
 from tests.support.local_spark import run_audit
 from tests.support.receipt_lakes import copy_of, make_lake, write_keys
+from tests.support.shipped import state as state_of
 
 HOUR = 3600 * SECOND
 ALL_CLAIMED = "12 of 12 delivered, all of them by the sender's claim alone."
@@ -47,6 +49,23 @@ def without_ledgers(lake: Path, node: str) -> None:
     """Remove all ledgers of a node and its state."""
     for file in [*lake.glob(f"landing/*/*/node={node}-*/*"), *lake.glob(f"nodes/{node}-*/*")]:
         file.unlink()
+
+
+def begin_later(lake: Path, node: str, book: Ledger) -> dict[str, Any]:
+    """Remove the first row of a ledger, as if retention had removed a segment with it; return the row."""
+    storage, state = connect(str(lake)), state_of(lake, node)
+    first, *_ = sorted(
+        (one for one in survey(storage).segments if (one.manifest.node, one.place.book) == (node, book)),
+        key=lambda one: one.place.after,
+    )
+    table = read_segment(storage, first)
+    row = table.slice(0, 1).to_pylist()[0]
+    storage.delete([first.place.data, first.place.manifest])
+    later = first.place._replace(after=row["number"])
+    write_segment(storage, later, table.slice(1), node=node, now=first.manifest.written_at)
+    reach = msgspec.structs.replace(state.segments[book], after=row["number"])
+    write_state(storage, msgspec.structs.replace(state, segments={**state.segments, book: reach}))
+    return dict(row)
 
 
 def shown(report: Report) -> str:
@@ -78,6 +97,18 @@ def test_a_verified_receipt_is_not_a_claim(made: Path, tmp_path: Path) -> None:
     assert (report.verdict, report.totals.claimed) == ("complete", 0)
     assert report.headline[0] == "12 of 12 delivered."
     assert "by the sender&#39;s claim alone" not in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_deliveries_whose_receipts_retention_has_removed_are_the_only_claims_of_their_link(
+    made: Path, tmp_path: Path
+) -> None:
+    lake = copy_of(made / "lake", tmp_path)
+    without_ledgers(lake, "b")
+    removed = begin_later(lake, "a", Ledger.RECEIPTS)
+    report = audited(lake, tmp_path / "out", write_keys(made, "a-1", "b-1"))
+    assert 0 < removed["accepted"] < 12
+    assert (report.verdict, pair_of(report, "a", "b").proof) == ("complete", "receipts")
+    assert (report.totals.claimed, pair_of(report, "a", "b").claimed) == (removed["accepted"], removed["accepted"])
 
 
 def test_deliveries_from_before_the_beginning_of_the_peers_ledger_are_claims(tmp_path: Path) -> None:

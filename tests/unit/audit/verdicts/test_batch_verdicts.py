@@ -120,6 +120,13 @@ def test_deliveries_by_unsigned_answers_are_claims() -> None:
     assert without_receipt(receipts, [delivery(1, **older), delivery(2)]) == {"b": 1}
 
 
+def test_deliveries_whose_receipts_are_not_kept_any_more_are_counted_apart() -> None:
+    receipts, deliveries = [receipt(2), receipt(3)], [delivery(1), delivery(2), delivery(2), delivery(3), delivery(4)]
+    unkept = {NodeEpoch("a", "e"): [(0, 1)], NodeEpoch("a", "other"): [(0, 9)], NodeEpoch("b", "e"): [(0, 9)]}
+    (found,) = compare_batches(number_cells(receipts, deliveries), ALWAYS, unkept)["without_receipt"].to_pylist()
+    assert (found["n"], found["unkept"]) == (3, 1)
+
+
 def test_claims_are_counted_in_all_hours_and_faults_only_in_those_asked_for() -> None:
     hour = AT // HOUR
     receipts, deliveries = [receipt(1)], [delivery(1), delivery(1)]
