@@ -214,15 +214,17 @@ def micros(time: datetime) -> int:
     return (past.days * 86400 + past.seconds) * SECOND + past.microseconds
 
 
-_FIRST: Final = micros(datetime.min.replace(tzinfo=UTC))
-_LAST: Final = micros(datetime.max.replace(tzinfo=UTC))
+FIRST_TIME: Final = micros(datetime.min.replace(tzinfo=UTC))
+"""The first microsecond of the year 1."""
+LAST_TIME: Final = micros(datetime.max.replace(tzinfo=UTC))
+"""The last microsecond of the year 9999."""
 
 
 def require_moment(time: datetime) -> None:
     """Raise ValueError for a time without a zone, or outside the years 1 to 9999 in UTC."""
     if time.tzinfo is None:
         raise ValueError(f"{time.isoformat()} has no zone")
-    if not _FIRST <= micros(time) <= _LAST:
+    if not FIRST_TIME <= micros(time) <= LAST_TIME:
         raise ValueError(f"{time.isoformat()} is outside the years 1 to 9999 in UTC")
 
 

@@ -6,11 +6,16 @@ Times are microseconds since 1970, UTC.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from eventd.lake.layout import MINUTE
 from eventd.lake.schema import SCHEMA_VERSION, Ledger
+from federation.event import FIRST_TIME, LAST_TIME
+
+OUTSIDE: Final = "a time outside of the years 1 to 9999"
 
 
 class Unreadable(Exception):
@@ -156,7 +161,10 @@ def encode(value: msgspec.Struct) -> bytes:
 
 
 def decode(text: bytes, kind: type[StructT]) -> StructT:
-    """Parse the JSON text of a file of this kind. Raises Unreadable, and OtherSchema for another schema version."""
+    """Parse the JSON text of a file of this kind.
+
+    Raises Unreadable, also for a time that no calendar has, and OtherSchema for another schema version.
+    """
     try:
         version = msgspec.json.decode(text, type=_Version).schema
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -164,6 +172,21 @@ def decode(text: bytes, kind: type[StructT]) -> StructT:
     if version != SCHEMA_VERSION:
         raise OtherSchema(f"is of schema version {version}, and this program knows {SCHEMA_VERSION}")
     try:
-        return msgspec.json.decode(text, type=kind)
+        value = msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Unreadable(f"is not valid: {error}") from None
+    if any(not FIRST_TIME <= time <= LAST_TIME for time in _times_of(value)):
+        raise Unreadable(f"has {OUTSIDE}")
+    return value
+
+
+def _times_of(value: msgspec.Struct) -> Iterator[int]:
+    match value:
+        case Manifest():
+            yield from (value.written_at, *(value.times or ()), *(slot * MINUTE for slot in value.slots or ()))
+        case NodeState():
+            yield from (value.began_at, value.as_of, value.complete_until, value.closed_at)
+            for peer in (peer for group in value.groups for peer in group.peers):
+                yield from (peer.since, peer.created_at, *(one.declared_at for one in peer.selections))
+        case LakeHead():
+            yield value.made_at

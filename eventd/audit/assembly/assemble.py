@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from eventd.audit.coverage.coverage import Coverage
 from eventd.audit.coverage.mentions import Mentions
 from eventd.audit.coverage.receipt_links import LinkKey
+from eventd.audit.report.figures import nearest_time
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.objectives import Objectives, judge_pair, objective_of
 from eventd.audit.report.report import Figures, Hour, Latencies, OpenGap, Pair, Skew, Totals
@@ -251,7 +252,7 @@ def _open(results: StageResults, key: PairKey, now: int) -> tuple[float | None, 
     if not slots:
         return lag, None
     since = min(slots) * MINUTE
-    return lag, OpenGap(since=format_time(since), seconds=max(0.0, (now - since) / SECOND))
+    return lag, OpenGap(since=nearest_time(since), seconds=max(0.0, (now - since) / SECOND))
 
 
 def make_hours(results: StageResults) -> list[Hour]:

@@ -12,13 +12,12 @@ from typing import Final
 
 from eventd.audit.assembly.assemble import StageResults
 from eventd.audit.coverage.receipt_links import LinkKey
-from eventd.audit.report.figures import moment, span
+from eventd.audit.report.figures import moment, nearest_time, span
 from eventd.audit.report.report import Pair
 from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.verdicts.pair_figures import CLAIMED_LATER, UNSEEN, VERIFIED_LATER
 from eventd.runtime.clock import SECOND
 from eventd.text.plural import counted
-from federation.event import format_time
 
 BOOKS: Final = "books"
 """The value of `proof` for the ledger of the peer."""
@@ -42,7 +41,7 @@ def add_reach(results: StageResults, pairs: Sequence[Pair]) -> None:
         if pair.proof != BOOKS:
             continue
         until = results.coverage.proven_until((pair.source, *pair.senders, pair.peer))
-        pair.proven_until = format_time(until) if until else None
+        pair.proven_until = nearest_time(until) if until else None
         later = _later(results, pair)
         pair.receipts_after = min(later["receipts"], pair.delivered)
         pair.claims_after = min(later["claims"], pair.delivered - pair.receipts_after)
@@ -81,7 +80,7 @@ def words_of_reach(results: StageResults, pairs: Sequence[Pair], now: int) -> It
         in_service = not results.coverage.closed.issuperset(results.coverage.until)
         age = now - until
         before = f", {span(age / SECOND)} before this report" if in_service and age > 0 else ""
-        yield f"The ledgers of all nodes are complete until {moment(format_time(until))}{before}."
+        yield f"The ledgers of all nodes are complete until {moment(nearest_time(until))}{before}."
     receipts, claims = sum(pair.receipts_after for pair in pairs), sum(pair.claims_after for pair in pairs)
     proofs = [
         f"{counted(number, 'delivery', 'deliveries')} by {proof}"

@@ -11,7 +11,7 @@ from typing import Final
 
 from eventd.audit.assembly.assemble import HistoryUse, StageResults
 from eventd.audit.coverage.silence import Silence, limitation_of
-from eventd.audit.report.figures import moment
+from eventd.audit.report.figures import moment, nearest_time
 from eventd.audit.report.file_names import HISTORY
 from eventd.audit.report.findings import Finding, Kind, corrupt_segment, epoch_change
 from eventd.audit.report.report import (
@@ -74,7 +74,7 @@ def make_nodes(results: StageResults) -> list[NodeReport]:
             skew=_skew_of(results, last.node),
         )
         if (silence := results.coverage.silences.get(last.node)) and silence.kind == "silent":
-            nodes[last.node].silent_since = format_time(silence.reported)
+            nodes[last.node].silent_since = nearest_time(silence.reported)
             nodes[last.node].silent_for = silence.age / SECOND
     for name in sorted(rows):
         node = nodes.setdefault(name, NodeReport(name=name, epochs=()))
@@ -97,7 +97,7 @@ def make_gaps(results: StageResults) -> list[LostSpan]:
     for (kind, pair), slots in results.open_slots.items():
         if kind is Kind.MISSING:
             for first, last, n in runs(slots):
-                since, until = format_time(first * MINUTE), format_time((last + 1) * MINUTE)
+                since, until = format_time(first * MINUTE), nearest_time((last + 1) * MINUTE)
                 gaps.append(LostSpan(kind="missing", **pair._asdict(), since=since, until=until, events=n))
     for owner, gap in declared_gaps(results.survey, results.summaries):
         at = format_time(gap.recorded_at)

@@ -20,7 +20,6 @@ from eventd.lake.address import shown
 from eventd.lake.manifest import NodeState
 from eventd.lake.reader import Survey
 from eventd.runtime.clock import SECOND
-from federation.event import format_time
 
 PATIENCE: Final = 15 * 60 * SECOND
 """A node whose ledger ends too early is silent if its last report is older than this (microseconds), or than 3 shipping
@@ -47,10 +46,10 @@ class Mention(NamedTuple):
     @property
     def words(self) -> str:
         """Return the text for an operator that follows the end of the node's ledger."""
-        from eventd.audit.report.figures import moment
+        from eventd.audit.report.figures import moment, nearest_time
 
         what = f"acknowledged a batch of {self.by}" if self.act == "acknowledged" else f"sent a batch to {self.by}"
-        return f"before it {what} at {moment(format_time(self.at))}"
+        return f"before it {what} at {moment(nearest_time(self.at))}"
 
 
 class Silence(NamedTuple):
@@ -75,11 +74,11 @@ class Silence(NamedTuple):
     @property
     def words(self) -> str:
         """Return the text for an operator that follows the node's name and "is"."""
-        from eventd.audit.report.figures import moment, span  # not on Spark's workers, which show nothing
+        from eventd.audit.report.figures import moment, nearest_time, span  # not on Spark's workers, which show nothing
 
         ends = "its ledgers were never completely shipped to the lake"
         if self.covered > 0:
-            ends = f"its ledger ends at {moment(format_time(self.covered))}"
+            ends = f"its ledger ends at {moment(nearest_time(self.covered))}"
         if self.mention is not None:
             ends += f", {self.mention.words}"
         if abs(self.ahead) >= _NOTABLE:
@@ -87,14 +86,14 @@ class Silence(NamedTuple):
             ends += f" (its clock is {span(abs(self.ahead) / SECOND)} {way}: these times are corrected)"
         match self.kind:
             case "silent":
-                return f"silent since {moment(format_time(self.reported))} ({span(self.age / SECOND)}): {ends}"
+                return f"silent since {moment(nearest_time(self.reported))} ({span(self.age / SECOND)}): {ends}"
             case "behind":
                 return f"behind: it {'is closed' if self.is_closed else 'reports'}, but {ends}"
             case "clock":
                 return f"ahead by {span(-self.age / SECOND)}: with that clock its silence would not be noticed"
             case "state":
                 return (
-                    f"not to be trusted: its state of {moment(format_time(self.reported))} says that its ledgers are "
+                    f"not to be trusted: its state of {moment(nearest_time(self.reported))} says that its ledgers are "
                     "complete until a later time"
                 )
 

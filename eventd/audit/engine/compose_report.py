@@ -10,6 +10,7 @@ from eventd.audit.assembly.assemble import StageResults, make_hours, make_pairs,
 from eventd.audit.assembly.reach import add_reach, words_of_reach
 from eventd.audit.engine.lake_reader import LakeReader
 from eventd.audit.engine.request import AuditRequest
+from eventd.audit.report.figures import nearest_time
 from eventd.audit.report.report import MOST_HOURS, Hour, Lake, Period, Report, Settings, Totals, Work
 from eventd.audit.review.marks import MarkResult
 from eventd.audit.segments.cells import HOUR
@@ -53,7 +54,7 @@ def compose_report(
         ),
         failed=tuple(_conditions_met(found, marked, request, totals)),
         lake=_lake(found.survey, request),
-        proven_until=format_time(until) if (until := found.coverage.proven_until()) else None,
+        proven_until=nearest_time(until) if (until := found.coverage.proven_until()) else None,
         period=_period(found, request),
         settings=_settings(request),
         totals=totals,
@@ -110,7 +111,7 @@ def _period(found: StageResults, request: AuditRequest) -> Period:
     first, last = request.hours
     begin = max(min(slot[0] for slot in slots) * MINUTE, first * HOUR)
     end = min((max(slot[1] for slot in slots) + 1) * MINUTE, last * HOUR)
-    return Period(first=format_time(begin), last=format_time(end)) if begin < end else Period()
+    return Period(first=format_time(begin), last=nearest_time(end)) if begin < end else Period()
 
 
 def _settings(request: AuditRequest) -> Settings:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from federation.event import FIRST_TIME, LAST_TIME, format_time
+
 MINUTE = 60
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
@@ -103,6 +105,15 @@ def micros(text: str | None) -> int | None:
     except ValueError:
         return None
     return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
+
+
+def nearest_time(time: int) -> str:
+    """Format a time (microseconds since 1970) as RFC 3339; one outside of the years 1 to 9999 as the nearest of them.
+
+    Times of rows are inside, but not always what is computed from them: the end of the last minute, or a time that is
+    corrected by a clock.
+    """
+    return format_time(min(max(time, FIRST_TIME), LAST_TIME))
 
 
 def moment(text: str | None, zone: tzinfo = UTC) -> str:

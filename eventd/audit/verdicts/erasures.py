@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eventd.audit.coverage.holes import EARLIEST, Hole, HoleIndex
+from eventd.audit.report.figures import nearest_time
 from eventd.audit.report.findings import (
     NO_ORIGIN,
     NO_ROW,
@@ -25,7 +26,6 @@ from eventd.audit.report.findings import (
 )
 from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.verdicts.pair_figures import LocatedDiscrepancy
-from federation.event import format_time
 
 LedgerKey = tuple[str, str]
 """A node and a group: its ledger of the group's events."""
@@ -132,6 +132,6 @@ def _sentence(hole: Hole) -> Iterator[str]:
     yield f"no segment has rows with {some}these seqs"
     since, until = hole.times
     if since == EARLIEST:
-        yield f"; they were recorded before {format_time(until)}"
+        yield f"; they were recorded before {nearest_time(until)}"
     else:
-        yield f"; they were recorded between {format_time(since)} and {format_time(until)}"
+        yield f"; they were recorded between {nearest_time(since)} and {nearest_time(until)}"

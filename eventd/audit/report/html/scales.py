@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import NamedTuple
 
 from eventd.audit.report.figures import DAY, HOUR, MINUTE
+from federation.event import FIRST_TIME, LAST_TIME
 
 SECOND = 1_000_000
 """Microseconds per second; moments are in microseconds."""
@@ -80,10 +81,12 @@ class TimeScale:
         step = next(
             (step for step in _STEPS if length / step <= most), _STEPS[-1] * math.ceil(length / _STEPS[-1] / most)
         )
-        ahead = datetime.fromtimestamp(self.first // SECOND, self.zone).utcoffset() or timedelta()
-        shown = -(-(self.first + ahead // _MICROSECOND) // step) * step  # by a clock of the zone
+        # On the first and the last day of the calendar, a time of the zone may be outside of it.
+        begin = min(max(self.first, FIRST_TIME + DAY * SECOND), LAST_TIME - DAY * SECOND)
+        ahead = datetime.fromtimestamp(begin // SECOND, self.zone).utcoffset() or timedelta()
+        shown = -(-max(self.first + ahead // _MICROSECOND, FIRST_TIME) // step) * step  # by a clock of the zone
         found = []
-        while (moment := self._moment(shown)) <= self.last:
+        while shown <= LAST_TIME and (moment := self._moment(shown)) <= self.last:
             found.append((moment, _label(shown, step)))
             shown += step
         return found
