@@ -51,7 +51,7 @@ def deliveries_without_receipt(
 ) -> Counter[LinkKey]:
     """Return by link how many deliveries no receipt shows, at least one for a link whose receipts cannot all be true.
 
-    `rows`: those of `without_receipt` of `compare_batches`; `questioned`: all rows of `questioned_receipts`.
+    `rows`: those of `without_receipt`; `questioned`: all rows of `questioned_receipts`.
     """
     found: Counter[LinkKey] = Counter()
     for row in rows:
@@ -63,7 +63,7 @@ def deliveries_without_receipt(
 
 
 def deliveries_with_unkept_receipts(rows: Iterable[Mapping[str, Any]]) -> Counter[LinkKey]:
-    """Return by link how many of these deliveries had receipts that the lake keeps no longer: see `compare_batches`."""
+    """Return by link how many of these deliveries had receipts that the lake keeps no longer: see `without_receipt`."""
     found: Counter[LinkKey] = Counter()
     for row in rows:
         found[_link(row)] += row["unkept"]

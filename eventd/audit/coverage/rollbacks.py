@@ -178,7 +178,7 @@ def add_unknown_batches(
 def add_uneven_batches(made: Rollbacks, uneven: Iterable[Mapping[str, Any]], survey: Survey) -> None:
     """Add the ledgers `deliveries` that end before the batches of the node's own receipts.
 
-    `uneven`: rows of `batches` of `compare_batches`. Both ledgers number batches alike, and both are shipped up to the
+    `uneven`: rows of `uneven_batches`. Both ledgers number batches alike, and both are shipped up to the
     time that the state names.
     """
     states = {NodeEpoch(state.node, state.epoch): state for state in survey.nodes}

@@ -16,7 +16,7 @@ from eventd.audit.engine.state import State
 from eventd.audit.receipts.receipt_terms import ReceiptTerms
 from eventd.audit.segments.cell_files import write_cells
 from eventd.audit.segments.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
-from eventd.audit.segments.damaged_segment import naming
+from eventd.audit.segments.damaged_segment import name_damage
 from eventd.audit.segments.event_digests import DigestResult
 from eventd.audit.segments.ledger_summaries import LedgerSummary
 from eventd.audit.segments.plan import LakePlan, NodeEpoch, NumberRanges, owner_of
@@ -192,7 +192,7 @@ class LakeReader:
 
     def _rows_of(self, segment: Segment, columns: Sequence[str]) -> pa.Table:
         """Return these columns of a segment. Raises DamagedSegment and LakeUnavailable."""
-        with naming(segment.place.name):
+        with name_damage(segment.place.name):
             return read_segment(self.lake.open(self.spark), segment, columns)
 
     def _is_near(self, segment: Segment) -> bool:

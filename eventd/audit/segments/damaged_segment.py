@@ -33,7 +33,7 @@ class Damage(NamedTuple):
 
 
 @contextmanager
-def naming(name: str) -> Iterator[None]:
+def name_damage(name: str) -> Iterator[None]:
     """Raise DamagedSegment instead of BadSegment, and of Arrow's errors, while the segment of this name is read."""
     try:
         yield

@@ -33,7 +33,7 @@ from eventd.lake.writer import Segment
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BATCH: Final = (*PairKey._fields, "type", "total")
+NUMBERED_BATCH: Final = (*PairKey._fields, "type", "total")
 """The columns of cells that identify a batch: sender and peer, the sender's epoch (`type`) and the batch's number."""
 _KINDS: Final = {
     SAME_NUMBER: Kind.FORGED,
@@ -44,38 +44,59 @@ _KINDS: Final = {
 }
 
 
-def compare_batches(cells: pa.Table, hours: tuple[int, int], unkept: NumberRanges | None = None) -> dict[str, pa.Table]:
-    """Return the tables `batches` and `without_receipt`, from cells of CARRIED and ANSWERED.
+def uneven_batches(batches: pa.Table, hours: tuple[int, int]) -> pa.Table:
+    """Return those of `joined_batches` whose receipts and deliveries contradict each other.
 
-    `batches` has the batches of which receipts count other numbers of events than there are deliveries, or name another
-    batch or receipt than these do (`other`), or that have `several` receipts. `answered` is the number by the receipt,
-    `carried` that of the deliveries; null without any row. The sender had recorded the receipt by `last`
-    (microseconds). Those recorded outside of `hours` [first, last) are left out.
-
-    `without_receipt` has the number `n` of deliveries by link (its sender is the `source`) that no signed receipt
-    counts, also of other hours: the hours of events are not those of their batches. `unkept` is how many of them are of
-    batches with numbers of which the lake keeps no receipts any more, by the parameter `unkept`.
+    Receipts count other numbers of events than there are deliveries, or name another batch or receipt than these do
+    (`other`), or there are `several` of a batch. `answered` is the number by the receipt, `carried` that of the
+    deliveries; null without any row. The sender had recorded the receipt by `last` (microseconds). Those recorded
+    outside of `hours` [first, last) are left out.
     """
-    joined = _joined(cells)
-    table = Columns(joined)
-    answered, carried = (np.maximum(table.numbers(name), 0) for name in ("answered", "carried"))
+    table = Columns(batches)
+    answered, carried = _counts(table)
     hour = np.where(table.numbers("receipts") > 0, table.numbers("answered_hour"), table.numbers("carried_hour"))
-    several = table.numbers("receipts") > 1
-    same = (table.numbers("named") == table.numbers("least")) & (table.numbers("named") == table.numbers("most"))
-    other = (carried > 0) & (table.numbers("receipts") > 0) & ~same
-    for name, mask in (("several", several), ("other", other)):
-        joined = joined.append_column(name, _array(mask))
-    asked = (hours[0] <= hour) & (hour < hours[1])
-    uneven = joined.filter(((answered != carried) | several | other) & asked).rename_columns({"total": "number"})
-    counted = np.where((table.numbers("signed") > 0) & ~several & ~other, answered, 0)
-    return {
-        "batches": uneven.select([*BATCH[:-1], "number", "answered", "carried", "last", "several", "other"]),
-        "without_receipt": _sums_by_link(joined, np.maximum(carried - counted, 0), _is_unkept(table, unkept or {})),
-    }
+    is_requested = (hours[0] <= hour) & (hour < hours[1])
+    is_uneven = (answered != carried) | table.booleans("several") | table.booleans("other")
+    uneven = batches.filter(is_uneven & is_requested).rename_columns({"total": "number"})
+    return uneven.select([*NUMBERED_BATCH[:-1], "number", "answered", "carried", "last", "several", "other"])
 
 
-def _joined(cells: pa.Table) -> pa.Table:
-    """Return a row for each batch: what its receipts say, and what its deliveries say; null without any."""
+def without_receipt(batches: pa.Table, unkept: NumberRanges | None = None) -> pa.Table:
+    """Return the number `n` of deliveries by link (its sender is the `source`) that no signed receipt counts.
+
+    `batches` are `joined_batches`. Those of later hours count, too: a batch may be acknowledged long after the hours of
+    its events. The column `unkept` is how many of them are of batches with numbers of which the lake keeps no receipts
+    any more, by the parameter `unkept`.
+    """
+    table = Columns(batches)
+    answered, carried = _counts(table)
+    is_sound = (table.numbers("signed") > 0) & ~table.booleans("several") & ~table.booleans("other")
+    n = np.maximum(carried - np.where(is_sound, answered, 0), 0)
+    links = batches.select([*PairKey._fields]).append_column("n", _array(n))
+    links = links.append_column("unkept", _array(np.where(_is_unkept(table, unkept or {}), n, 0)))
+    return grouped(links.filter(_array(n > 0)), PairKey._fields, [("n", "sum"), ("unkept", "sum")])
+
+
+def _counts(batches: Columns) -> tuple[Numbers, Numbers]:
+    """Return how many events receipts count and deliveries show of each batch, 0 without any row."""
+    return np.maximum(batches.numbers("answered"), 0), np.maximum(batches.numbers("carried"), 0)
+
+
+def joined_batches(cells: pa.Table) -> pa.Table:
+    """Return a row for each batch from cells of ANSWERED and CARRIED: what its receipts and its deliveries say.
+
+    Null without any. The flags: there are `several` receipts, or its receipt and its deliveries name different batches
+    or receipts (`other`).
+    """
+    joined = _joined_cells(cells)
+    table = Columns(joined)
+    receipts, named = table.numbers("receipts"), table.numbers("named")
+    same = (named == table.numbers("least")) & (named == table.numbers("most"))
+    other = (table.numbers("carried") > 0) & (receipts > 0) & ~same
+    return joined.append_column("several", _array(receipts > 1)).append_column("other", _array(other))
+
+
+def _joined_cells(cells: pa.Table) -> pa.Table:
     table = Columns(cells)
     what = table.numbers("what")
     cells = cells.rename_columns({"high": "named"}).append_column("last", _array(batch_times(table)))
@@ -83,13 +104,15 @@ def _joined(cells: pa.Table) -> pa.Table:
         cells = cells.append_column(name, _array(column))
     of_receipt = {"n": "answered", "last": "last", "time": "answered_hour", "named": "named", "content": "signed"}
     answered = grouped(
-        cells.filter(what == Measure.ANSWERED), BATCH, [*((name, "max") for name in of_receipt), ("receipts", "sum")]
+        cells.filter(what == Measure.ANSWERED),
+        NUMBERED_BATCH,
+        [*((name, "max") for name in of_receipt), ("receipts", "sum")],
     )
     of_rows = [("n", "sum"), ("time", "max"), ("named", "min"), ("most", "max")]
-    carried = grouped(cells.filter(what == Measure.CARRIED), BATCH, of_rows)
-    return answered.rename_columns([*BATCH, *of_receipt.values(), "receipts"]).join(
-        carried.rename_columns([*BATCH, "carried", "carried_hour", "least", "most"]),
-        keys=[*BATCH],
+    carried = grouped(cells.filter(what == Measure.CARRIED), NUMBERED_BATCH, of_rows)
+    return answered.rename_columns([*NUMBERED_BATCH, *of_receipt.values(), "receipts"]).join(
+        carried.rename_columns([*NUMBERED_BATCH, "carried", "carried_hour", "least", "most"]),
+        keys=[*NUMBERED_BATCH],
         join_type="full outer",
     )
 
@@ -105,12 +128,6 @@ def _is_unkept(batches: Columns, unkept: NumberRanges) -> Mask:
     return found & (batches.numbers("receipts") <= 0)
 
 
-def _sums_by_link(batches: pa.Table, n: Numbers, unkept: Mask) -> pa.Table:
-    links = batches.select([*PairKey._fields]).append_column("n", _array(n))
-    links = links.append_column("unkept", _array(np.where(unkept, n, 0)))
-    return grouped(links.filter(_array(n > 0)), PairKey._fields, [("n", "sum"), ("unkept", "sum")])
-
-
 def _array(values: Any) -> pa.Array:
     import pyarrow as pa
 
@@ -124,7 +141,7 @@ def batch_discrepancies(
     rows: LedgerRows,
     losses: DeclaredLosses,
 ) -> Iterator[Discrepancy]:
-    """Yield a discrepancy for each of these batches, which are rows of `batches` of `compare_batches`.
+    """Yield a discrepancy for each of these batches, which are rows of `uneven_batches`.
 
     `known` are the names of the segments that they are from. Missing rows are left out if they may be in another one,
     which is damaged or was not read, or if the node declared that they are lost.

@@ -22,7 +22,7 @@ from eventd.audit.segments.cells import ALL_HOURS, SLOTS_PER_HOUR, Measure
 from eventd.audit.segments.plan import NumberRanges
 from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.segments.spark_tasks import OpenFile, keys_of
-from eventd.audit.verdicts.batch_verdicts import compare_batches
+from eventd.audit.verdicts.batch_verdicts import joined_batches, uneven_batches, without_receipt
 from eventd.audit.verdicts.receipt_verdicts import questioned_receipts
 from eventd.audit.verdicts.refused_events import unanswered_batches
 from eventd.lake.extra import parquet, pyarrow
@@ -119,24 +119,27 @@ def reconcile(
 ) -> dict[str, pa.Table]:
     """Return the tables of a part: `uneven`, `waiting`, `senders`, `latest`, `pairs` and `hours`, and those of batches.
 
-    These are `questioned`, see `questioned_receipts`, `batches` and `without_receipt`, see `compare_batches`, and
+    These are `questioned`, see `questioned_receipts`, `batches`, see `uneven_batches`, `without_receipt`, and
     `refused`, see `unanswered_batches`.
+
     `hours` [first, last) are the requested ones. `reach`: up to when at most (microseconds by any clock of the lake)
     the ledgers of each node are complete; later deliveries are not expected in them. `covered`: see `latest`. `unkept`:
-    see `compare_batches`.
+    see `without_receipt`.
     """
     cells = cells.combine_chunks()  # with a single dictionary for each column of words
     what = Columns(cells).numbers("what")
     slots = cells.filter(what < Measure.EXPECTED)
     figures = _sum_figures(cells.filter((what >= Measure.EXPECTED) & (what < Measure.RECEIPT)))
     uneven = uneven_slots(slots, reach)
+    batches = joined_batches(cells.filter(np.isin(what, (Measure.CARRIED, Measure.ANSWERED))))
     made = {
         "uneven": uneven,
         "waiting": _waiting(slots),
         "senders": _senders(slots),
         "latest": latest(slots, covered or {}, uneven),
         "questioned": questioned_receipts(cells.filter(np.isin(what, (Measure.RECEIPT, Measure.INBOUND))), hours),
-        **compare_batches(cells.filter(np.isin(what, (Measure.CARRIED, Measure.ANSWERED))), hours, unkept),
+        "batches": uneven_batches(batches, hours),
+        "without_receipt": without_receipt(batches, unkept),
         "refused": unanswered_batches(cells.filter(what >= Measure.REFUSED_ROWS)),
         "pairs": add_pairs([figures]),
         "hours": by_hour(figures),

@@ -18,7 +18,7 @@ from eventd.audit.segments.cells import SLOTS_PER_HOUR, Measure
 from eventd.audit.segments.plan import NodeEpoch, owner_of
 from eventd.audit.segments.refused_counts import REFUSED_COLUMNS, is_refusal
 from eventd.audit.segments.row_marks import PairKey, UnevenSlots
-from eventd.audit.verdicts.batch_verdicts import BATCH
+from eventd.audit.verdicts.batch_verdicts import NUMBERED_BATCH
 from eventd.audit.verdicts.ledger_rows import BatchKey, DeclaredLosses, LedgerRows, NumbersRead, batches_in
 from eventd.lake.layout import MINUTE
 from eventd.lake.reader import Survey
@@ -35,12 +35,14 @@ UnansweredEvents = dict[RefusedRow, tuple[PairKey, int]]
 def unanswered_batches(cells: pa.Table) -> pa.Table:
     """Return the batches with more refused events than the answers account for; `type` is the epoch of the sender."""
     what = Columns(cells).numbers("what")
-    rows = grouped(cells.filter(what == Measure.REFUSED_ROWS), BATCH, [("n", "sum")])
-    answers = grouped(cells.filter(what == Measure.REFUSED_ANSWERS), BATCH, [("n", "sum")])
-    joined = rows.join(answers.rename_columns([*BATCH, "answered"]), keys=[*BATCH], join_type="left outer")
+    rows = grouped(cells.filter(what == Measure.REFUSED_ROWS), NUMBERED_BATCH, [("n", "sum")])
+    answers = grouped(cells.filter(what == Measure.REFUSED_ANSWERS), NUMBERED_BATCH, [("n", "sum")])
+    joined = rows.join(
+        answers.rename_columns([*NUMBERED_BATCH, "answered"]), keys=[*NUMBERED_BATCH], join_type="left outer"
+    )
     table = Columns(joined)
     more = table.numbers("n") > np.maximum(table.numbers("answered"), 0)
-    return joined.filter(more).rename_columns({"total": "number"}).select([*BATCH[:-1], "number"])
+    return joined.filter(more).rename_columns({"total": "number"}).select([*NUMBERED_BATCH[:-1], "number"])
 
 
 def unanswered_events(

@@ -19,7 +19,7 @@ from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, grouped, 
 from eventd.audit.arrays.counts import key_of
 from eventd.audit.arrays.row_hash import ODD
 from eventd.audit.coverage.coverage import Coverage, RefusedRow
-from eventd.audit.segments.damaged_segment import naming
+from eventd.audit.segments.damaged_segment import name_damage
 from eventd.audit.segments.plan import NodeEpoch
 from eventd.audit.segments.row_marks import (
     DELIVERY_KEYS,
@@ -95,7 +95,7 @@ class MarkMaker:
     def __call__(self, files: Iterator[OpenFile]) -> Iterator[pa.Table]:
         for path, lake in files:
             job = self.jobs.at(path)
-            with naming(job.name):
+            with name_damage(job.name):
                 yield from self._marks(lake, job)
 
     def _marks(self, lake: FileReader, job: SegmentJob) -> Iterator[pa.Table]:

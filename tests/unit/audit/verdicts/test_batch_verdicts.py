@@ -19,7 +19,12 @@ from eventd.audit.report.findings import (
 )
 from eventd.audit.segments.ledger_summaries import DeclaredGap, LedgerSummary
 from eventd.audit.segments.plan import NodeEpoch
-from eventd.audit.verdicts.batch_verdicts import batch_discrepancies, compare_batches
+from eventd.audit.verdicts.batch_verdicts import (
+    batch_discrepancies,
+    joined_batches,
+    uneven_batches,
+    without_receipt,
+)
 from eventd.audit.verdicts.ledger_rows import DeclaredLosses, LedgerRows
 from eventd.lake.manifest import LakeHead
 from eventd.lake.reader import Survey
@@ -46,7 +51,7 @@ def judged(
 
     lake = Survey(LakeHead(id="1", made_at=0), [], segments, [])
     summaries = {NodeEpoch(node, "e"): [LedgerSummary(gaps=[gap])] for node, gap in gaps}
-    rows = compare_batches(number_cells(receipts, deliveries), ALWAYS)["batches"].to_pylist()
+    rows = uneven_batches(joined_batches(number_cells(receipts, deliveries)), ALWAYS).to_pylist()
     known = {one.place.name for one in segments}
     return [*batch_discrepancies(rows, lake, known, LedgerRows(segments, read), DeclaredLosses(lake, summaries))]
 
@@ -55,8 +60,8 @@ def faults(receipts: Sequence[Row], deliveries: Sequence[Row], *gaps: tuple[str,
     return [(one.kind, one.peer, one.id, one.detail) for one in judged(receipts, deliveries, gaps)]
 
 
-def without_receipt(receipts: Sequence[Row], deliveries: Sequence[Row]) -> dict[str, int]:
-    rows = compare_batches(number_cells(receipts, deliveries), ALWAYS)["without_receipt"].to_pylist()
+def claims_by_peer(receipts: Sequence[Row], deliveries: Sequence[Row]) -> dict[str, int]:
+    rows = without_receipt(joined_batches(number_cells(receipts, deliveries))).to_pylist()
     return {row["peer"]: row["n"] for row in rows}
 
 
@@ -65,21 +70,21 @@ HEALTHY = ([receipt(1, accepted=1, duplicates=1), receipt(2)], [delivery(1), del
 
 def test_batches_of_which_receipt_and_deliveries_agree_are_in_order() -> None:
     assert faults(*HEALTHY) == []
-    assert without_receipt(*HEALTHY) == {}
+    assert claims_by_peer(*HEALTHY) == {}
 
 
 def test_a_delivery_added_to_a_batch_contradicts_its_receipt_and_is_a_claim() -> None:
     receipts, deliveries = HEALTHY
     added = [*deliveries, delivery(2, id="another")]
     assert faults(receipts, added) == [(Kind.DISAGREEMENT, "b", "batch-2", MORE_DELIVERIES)]
-    assert without_receipt(receipts, added) == {"b": 1}
+    assert claims_by_peer(receipts, added) == {"b": 1}
 
 
 def test_refused_and_expired_events_of_a_batch_are_not_deliveries() -> None:
     receipts = [receipt(1, sent=2, refused=1)]
     others = [delivery(1, outcome="refused"), delivery(1, outcome="expired", receipt_digest="")]
     assert faults(receipts, [delivery(1), *others]) == []
-    assert without_receipt(receipts, [delivery(1), *others]) == {}
+    assert claims_by_peer(receipts, [delivery(1), *others]) == {}
 
 
 @pytest.mark.parametrize("change", [{"batch_id": "another"}, {"receipt_digest": "f" * 64}])
@@ -87,7 +92,7 @@ def test_a_delivery_that_names_another_batch_or_receipt_is_altered(change: dict[
     receipts, deliveries = HEALTHY
     changed = [delivery(1, **change), *deliveries[1:]]
     assert faults(receipts, changed) == [(Kind.ALTERED, "b", "batch-1", OTHER_BATCH)]
-    assert without_receipt(receipts, changed) == {"b": 2}
+    assert claims_by_peer(receipts, changed) == {"b": 2}
 
 
 def test_a_second_receipt_under_one_number_does_not_count_for_added_deliveries() -> None:
@@ -97,14 +102,14 @@ def test_a_second_receipt_under_one_number_does_not_count_for_added_deliveries()
         (Kind.FORGED, "b", "batch-2", SAME_NUMBER),
         (Kind.FORGED, "b", "another", SAME_NUMBER),
     ]
-    assert without_receipt(receipts, deliveries) == {"b": 9}
+    assert claims_by_peer(receipts, deliveries) == {"b": 9}
 
 
 def test_rows_missing_from_one_of_the_ledgers_are_erased() -> None:
     receipts, deliveries = HEALTHY
     assert faults(receipts, deliveries[:-1]) == [(Kind.ERASED, "b", "batch-2", NO_DELIVERIES)]
     assert faults(receipts[:-1], deliveries) == [(Kind.ERASED, "b", "batch-2", NO_RECEIPT)]
-    assert without_receipt(receipts[:-1], deliveries) == {"b": 1}
+    assert claims_by_peer(receipts[:-1], deliveries) == {"b": 1}
 
 
 def test_a_delivery_to_another_peer_under_the_number_of_a_batch_says_nothing_about_that_batch() -> None:
@@ -117,13 +122,13 @@ def test_deliveries_by_unsigned_answers_are_claims() -> None:
     older = {"batch_id": "", "receipt_digest": ""}
     receipts = [receipt(1, accepted=None, duplicates=None, **older), receipt(2)]
     assert faults(receipts, [delivery(1, **older), delivery(2)]) == []
-    assert without_receipt(receipts, [delivery(1, **older), delivery(2)]) == {"b": 1}
+    assert claims_by_peer(receipts, [delivery(1, **older), delivery(2)]) == {"b": 1}
 
 
 def test_deliveries_whose_receipts_are_not_kept_any_more_are_counted_apart() -> None:
     receipts, deliveries = [receipt(2), receipt(3)], [delivery(1), delivery(2), delivery(2), delivery(3), delivery(4)]
     unkept = {NodeEpoch("a", "e"): [(0, 1)], NodeEpoch("a", "other"): [(0, 9)], NodeEpoch("b", "e"): [(0, 9)]}
-    (found,) = compare_batches(number_cells(receipts, deliveries), ALWAYS, unkept)["without_receipt"].to_pylist()
+    (found,) = without_receipt(joined_batches(number_cells(receipts, deliveries)), unkept).to_pylist()
     assert (found["n"], found["unkept"]) == (3, 1)
 
 
@@ -131,8 +136,9 @@ def test_claims_are_counted_in_all_hours_and_faults_only_in_those_asked_for() ->
     hour = AT // HOUR
     receipts, deliveries = [receipt(1)], [delivery(1), delivery(1)]
     for hours, count in (((hour, hour + 1), 1), ((hour - 1, hour), 0)):
-        found = compare_batches(number_cells(receipts, deliveries), hours)
-        assert (found["batches"].num_rows, found["without_receipt"]["n"].to_pylist()) == (count, [1])
+        batches = joined_batches(number_cells(receipts, deliveries))
+        assert uneven_batches(batches, hours).num_rows == count
+        assert claims_by_peer(receipts, deliveries) == {"b": 1}
 
 
 def gap(**fields: Any) -> DeclaredGap:
