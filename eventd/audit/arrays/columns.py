@@ -51,7 +51,7 @@ class Words(NamedTuple):
 
 
 class Columns:
-    """A table whose columns are converted to arrays on request; a converted column of words is cached."""
+    """A table whose columns are converted to arrays on request; words and `computed` numbers are cached."""
 
     def __init__(self, table: pa.Table) -> None:
         self.rows = table.num_rows

@@ -1,8 +1,9 @@
 """Hashes of ledger rows, computed column by column. Sums of them compare sets of rows by all of their content.
 
 The hash is keyed: a sum over rows of a known function could be kept the same by changes that were chosen for it. The
-key is random, and only the state of an audit holds it. Columns are hashed by NH, a universal family that needs one
-multiplication for each 8 bytes; the sum over all columns is then mixed, so that values that two rows exchange count.
+key is random, and only the state and the history of an audit hold it. Columns are hashed by NH, a universal family that
+needs one multiplication for each 8 bytes; the sum over all columns is then mixed, so that values that two rows exchange
+count.
 
 The history of an audit keeps sums of these hashes across versions: a change of the hash raises `row_sums.SUMS`.
 """

@@ -62,6 +62,8 @@ def trail(**changes: Any) -> Trail:
         ({"ahead": 1, "due": 0}, DeliveryOutcome.PENDING, []),
         ({"ahead": 1}, DeliveryOutcome.PENDING, []),
         ({"expired": 1}, DeliveryOutcome.EXPIRED, []),
+        ({"expired": 1, "held": 1}, DeliveryOutcome.EXPIRED, []),  # the answer to an attempt was lost
+        ({"refused": 1, "held": 1}, DeliveryOutcome.REFUSED, []),  # another node delivered it earlier
         ({"expired": 1, "due_row": EXPIRING}, DeliveryOutcome.EXPIRED, []),
         ({"expired": 1, "due_row": EXPIRING._replace(expires_at=NEVER)}, DeliveryOutcome.DISPUTED, ["disagreement"]),
         ({"refused": 1, "sent": 1, "senders": 1, "held": 1}, DeliveryOutcome.DELIVERED, []),
