@@ -1,7 +1,7 @@
 """Retention that removes rows before they are shipped leads to no finding, whenever the lake is audited.
 
 A real federation: before the last round of shipping, retention deletes events or rows of one of its nodes. The lake is
-audited after each step of the shipping process, with a state written at each step.
+audited after each step of the shipping process, with small segments, and a state written at each step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.support.stopped_nodes import heed
 
 pytestmark = pytest.mark.timeout(300)
 
-MOST_STEPS = 60
+MOST_STEPS = 200
 
 
 @pytest.fixture(scope="module")
