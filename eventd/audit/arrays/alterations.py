@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from eventd.audit.arrays.columns import NEVER
+from eventd.audit.arrays.row_hash import CONTENT, OUTLINE
 from eventd.audit.report.findings import Evidence
 from federation.event import format_time
 
@@ -45,19 +46,14 @@ class LedgerRow(NamedTuple):
         return self[:3] == other[:3]
 
 
-_OUTLINE: Final = ("id", "type", "event_at", "bytes", "fingerprint")
-"""The columns of rows of `events` and of `deliveries` that must be equal for one event."""
-_CONTENT: Final = (*_OUTLINE, "subject", "expires_at", "digest")
-
-
 def content_differences(one: LedgerRow, other: LedgerRow) -> tuple[str, ...]:
     """Return the names of the columns in which two rows of `events` of one event differ."""
-    return tuple(name for name in _CONTENT if getattr(one, name) != getattr(other, name))
+    return tuple(name for name in CONTENT if getattr(one, name) != getattr(other, name))
 
 
 def outline_differences(event: LedgerRow, delivery: LedgerRow) -> tuple[str, ...]:
     """Return the names of the columns in which a row of `events` and one of its deliveries differ."""
-    return tuple(name for name in _OUTLINE if getattr(event, name) != getattr(delivery, name))
+    return tuple(name for name in OUTLINE if getattr(event, name) != getattr(delivery, name))
 
 
 def values_of(names: Sequence[str], one: LedgerRow, other: LedgerRow) -> tuple[str, ...]:

@@ -31,6 +31,12 @@ ODD: Final = 0x9E3779B97F4A7C15 - (1 << 64)
 """An odd number of 64 bits, signed: values multiplied by it differ in all of their bits."""
 
 
+OUTLINE: Final = ("id", "type", "event_at", "bytes", "fingerprint")
+"""The columns that rows of `events` and of `deliveries` both have of an event, which `outlines` hashes."""
+CONTENT: Final = (*OUTLINE, "subject", "expires_at", "digest")
+"""The columns that rows of `events` have of an event, which `contents` hashes."""
+
+
 class RowHash:
     """Collects the columns of some rows. `key`: 16 random bytes; empty where rows are compared, not sums."""
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from eventd.audit.coverage.clock_shifts import ClockShift
-from eventd.audit.coverage.holes import Hole, HoleIndex
+from eventd.audit.coverage.holes import EARLIEST, LATEST, Hole, HoleIndex
 from eventd.audit.coverage.receipt_links import LinkKey
 from eventd.audit.coverage.silence import Silence
 from eventd.audit.segments.cells import HOUR
@@ -22,7 +22,7 @@ from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.schema import Ledger
 from eventd.runtime.clock import SECOND
 
-_ALWAYS = (-(1 << 62), 1 << 62)
+_ALWAYS = (EARLIEST, LATEST)
 _OF_EVENTS = (Ledger.EVENTS, Ledger.DELIVERIES, Ledger.INBOUND)
 """The ledgers whose missing rows would count against events or receipts."""
 
@@ -121,10 +121,10 @@ class Coverage:
         Nodes that ship no ledgers are left out. So are closed ones that shipped all that others have from them, if a
         node in service is left.
         """
-        asked = dict.fromkeys([*self.until, *self.contested] if nodes is None else nodes)
-        if self.contested.intersection(asked):
+        named = dict.fromkeys([*self.until, *self.contested] if nodes is None else nodes)
+        if self.contested.intersection(named):
             return 0
-        known = [node for node in asked if self.has_ledgers(node)]
+        known = [node for node in named if self.has_ledgers(node)]
         open_ = [node for node in known if node not in self.closed or node in self.silences]
         ends = [self.silences[node].covered if node in self.silences else self._end(node) for node in open_ or known]
         return max(min(ends, default=0), 0)

@@ -27,6 +27,8 @@ MOST_HOLES: Final = 1_000
 """Maximum number of holes of a group in one epoch of a node; neighbours of more are reported as one."""
 EARLIEST: Final = -(1 << 62)
 """A time before all others, in microseconds."""
+LATEST: Final = 1 << 62
+"""A time after all others, in microseconds."""
 
 
 class Hole(NamedTuple):
@@ -181,7 +183,7 @@ class _Walk:
             if (hole := self._unexcused(one)) is not None:
                 by_group[hole.group].append(hole)
         for group in sorted(by_group):
-            yield from _joined(by_group[group])
+            yield from _merge_holes(by_group[group])
 
     def _interrupt(self) -> None:
         self.seen.clear()
@@ -303,7 +305,7 @@ def _without(hole: Hole, lost: int, *, begins: bool, ends: bool = False, after: 
     return rest._replace(last=hole.last - lost) if ends else rest
 
 
-def _joined(holes: Sequence[Hole]) -> Iterator[Hole]:
+def _merge_holes(holes: Sequence[Hole]) -> Iterator[Hole]:
     """Yield at most `MOST_HOLES` holes that cover all of these, which are of one group and in order."""
     size = -(-len(holes) // MOST_HOLES)
     for begin in range(0, len(holes), size):

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from eventd.audit.coverage.coverage import BlindSpot, Coverage
+from eventd.audit.coverage.holes import LATEST
 from eventd.audit.report.findings import Finding, rolled_back
 from eventd.audit.segments.ledger_summaries import LedgerSummary
 from eventd.audit.segments.plan import NodeEpoch, declared_gaps, states_by_node
@@ -23,9 +24,6 @@ from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.schema import Ledger
 from eventd.text.plural import counted
 from federation.event import format_time
-
-_END_OF_TIME: Final = 1 << 62
-"""A time after all others, in microseconds."""
 
 
 class Promise(msgspec.Struct, frozen=True):
@@ -304,7 +302,7 @@ def _latest(coverage: Coverage, by: str, node: str, at: int) -> int:
     if by == node:
         return at
     if not coverage.plan.clocks.get((by, node)):
-        return _END_OF_TIME
+        return LATEST
     return coverage.peer_times(by, node, (at, at))[1] + coverage.margin
 
 
@@ -315,4 +313,4 @@ def add_blind_spots(coverage: Coverage, survey: Survey, rollbacks: Rollbacks) ->
         for book in dict.fromkeys(one.book for one in each):
             since = ends[owner.node, book]
             why = f"the end of the {book} of {owner.node} was removed"
-            coverage.blind_spots[owner.node, book].append(BlindSpot(times=(since, _END_OF_TIME), why=why))
+            coverage.blind_spots[owner.node, book].append(BlindSpot(times=(since, LATEST), why=why))

@@ -156,7 +156,7 @@ class AuditHistory(msgspec.Struct, kw_only=True):
         joined: list[tuple[SeenRange, list[Segment]]] = []
         for seen, segments in sorted(self._replaced(survey), key=lambda one: (one[0].ledger, one[0].after)):
             if joined and len(segments) == 1 and segments == joined[-1][1] and _follows(seen, joined[-1][0]):
-                joined[-1] = _joined(joined[-1][0], seen), segments
+                joined[-1] = _merge_ranges(joined[-1][0], seen), segments
             else:
                 joined.append((seen, segments))
         self.ranges = [seen for seen, _ in joined]
@@ -248,7 +248,7 @@ def _follows(one: SeenRange, other: SeenRange) -> bool:
     return (one.ledger, one.after) == (other.ledger, other.upto)
 
 
-def _joined(one: SeenRange, other: SeenRange) -> SeenRange:
+def _merge_ranges(one: SeenRange, other: SeenRange) -> SeenRange:
     total = None if one.total is None or other.total is None else _wrapped((one.total, other.total))
     return SeenRange(one.ledger, one.after, other.upto, one.rows + other.rows, total)
 

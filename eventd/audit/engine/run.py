@@ -277,8 +277,8 @@ def _compare_rows(
 ) -> None:
     """Add the comparison of rows and the findings to the results; `jobs` are those of the large ledgers."""
     coverage, summaries, uneven = found.coverage, found.summaries, tables.rows("batches")
-    asked = (row for row in tables.rows("questioned") if row["asked"])
-    questioned = add_unknown_batches(rollbacks, asked, reader.survey, coverage)
+    requested = (row for row in tables.rows("questioned") if row["requested"])
+    questioned = add_unknown_batches(rollbacks, requested, reader.survey, coverage)
     add_uneven_batches(rollbacks, uneven, reader.survey)
     add_blind_spots(coverage, reader.survey, rollbacks)
     found.damaged = count_damaged(reader.survey, reader.unreadable) + rollbacks.rows

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from eventd.audit.arrays.bins import BINS, bins_of
 from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, Words, constant
 from eventd.audit.arrays.counts import DENSE, Key, Sums, add_up, count, key_of, parts
-from eventd.audit.arrays.row_hash import contents, outlines
-from eventd.audit.segments.link_rows import COLUMNS, LinkRow, RowSelector
+from eventd.audit.arrays.row_hash import CONTENT, OUTLINE, contents, outlines
+from eventd.audit.segments.link_rows import COLUMNS, ENDLESS, LinkRow, RowSelector
 from eventd.lake.layout import MINUTE
 from eventd.runtime.clock import SECOND
 
@@ -39,7 +39,7 @@ class Measure(IntEnum):
     """The kind of a cell: the quantity that it counts, or the ledger that its batch is from."""
 
     # by slot; `total` is the sum of `outlines`, `content` of DUE and HELD that of `contents`
-    DUE = 1  # events at their sender that the peer should have received; `high`: the latest expiry, `UNENDING` for none
+    DUE = 1  # events at their sender that the peer should have received; `high`: the latest expiry, `ENDLESS` for none
     AHEAD = 2  # events that the link has not reached yet
     SENT = 3  # deliveries that were acknowledged; `high`: when the last attempt of any began
     SLOT_REFUSED = 4  # events that the peer refused
@@ -71,8 +71,6 @@ class Measure(IntEnum):
     REFUSED_ANSWERS = 35  # refused events that the answer accounts for
 
 
-UNENDING: Final = int(np.iinfo(np.int64).max)
-"""Stands for the expiry of an event that never expires, where expiries are compared: later than all others."""
 _OUTCOMES: Final = {
     "delivered": Measure.DELIVERED,
     "expired": Measure.EXPIRED,
@@ -82,12 +80,10 @@ _OUTCOMES: Final = {
 
 _REASONS: Final = {"expired": Measure.SLOT_EXPIRED, "in_path": Measure.SLOT_IN_PATH}
 
-OUTLINE_COLUMNS: Final = ("id", "type", "event_at", "bytes", "fingerprint")
-"""The columns of `events` and `deliveries` that `outlines` hashes."""
-EVENT_COLUMNS: Final = ("node", *COLUMNS, *OUTLINE_COLUMNS, "subject", "digest")
+EVENT_COLUMNS: Final = tuple(dict.fromkeys(("node", *COLUMNS, *CONTENT)))
 DELIVERY_COLUMNS: Final = (
     *("node", "group", "peer", "source", "attempts", "outcome", "recorded_at", "attempt_at", "done_at"),
-    *("peer_recorded_at", *OUTLINE_COLUMNS),
+    *("peer_recorded_at", *OUTLINE),
 )
 
 
@@ -419,7 +415,7 @@ def sum_events(
         _add_spans(cells, Measure.RECORDED, hours, hours.key.at(own_kept), spans)
     selector = RowSelector(table)
     expiry = table.numbers("expires_at")
-    expiry = np.where(expiry == NEVER, UNENDING, expiry)
+    expiry = np.where(expiry == NEVER, ENDLESS, expiry)
     for peers, due, ahead in _by_same_terms(selector, links):
         for what, shown, rows, ranged in (
             (Measure.DUE, Measure.EXPECTED, due & kept, expiry),

@@ -18,7 +18,7 @@ from eventd.audit.arrays.columns import NEVER, Columns, Mask
 from federation.selector import Selector
 
 ENDLESS: Final = (1 << 63) - 1
-"""A position after all others."""
+"""A position after all others, and an expiry later than all others: that of an event that never expires."""
 
 
 class SelectionVersion(NamedTuple):

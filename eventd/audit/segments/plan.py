@@ -151,11 +151,11 @@ def _progress(summaries: Iterable[LedgerSummary]) -> dict[tuple[str, str], LinkP
     found: dict[tuple[str, str], LinkProgress] = {}
     for one in (progress for each in summaries for progress in each.progress):
         before = found.get((one.group, one.peer))
-        found[one.group, one.peer] = one if before is None else _joined(before, one)
+        found[one.group, one.peer] = one if before is None else _merge_progress(before, one)
     return found
 
 
-def _joined(one: LinkProgress, other: LinkProgress) -> LinkProgress:
+def _merge_progress(one: LinkProgress, other: LinkProgress) -> LinkProgress:
     starts = [each.after for each in (one, other) if each.after >= 0]
     repaired = {
         version: max(one.repaired.get(version, 0), other.repaired.get(version, 0))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, constant
-from eventd.audit.arrays.row_hash import contents, ids_hash, outlines
-from eventd.audit.segments.cells import EVENT_COLUMNS, OUTLINE_COLUMNS
+from eventd.audit.arrays.row_hash import OUTLINE, contents, ids_hash, outlines
+from eventd.audit.segments.cells import EVENT_COLUMNS
 from eventd.audit.segments.link_rows import LinkRow, RowSelector
 from eventd.lake.layout import MINUTE
 from eventd.lake.schema import Ledger
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EVENT_ROWS: Final = (*EVENT_COLUMNS, "epoch", "seq")
 DELIVERY_ROWS: Final = (
     *("node", "epoch", "group", "peer", "position", "seq", "source", "outcome", "attempt_at", "done_at"),
-    *("peer_recorded_at", "batch_id", "receipt_digest", "key_id", "repair", *OUTLINE_COLUMNS),
+    *("peer_recorded_at", "batch_id", "receipt_digest", "key_id", "repair", *OUTLINE),
 )
 EVENT_KEYS: Final = ("group", "source", "event_at")
 DELIVERY_KEYS: Final = ("group", "source", "peer", "event_at")

@@ -12,17 +12,13 @@ import msgspec
 import numpy as np
 
 from eventd.audit.arrays.columns import Columns, Numbers
-from eventd.audit.arrays.row_hash import RowHash, contents, outlines
+from eventd.audit.arrays.row_hash import CONTENT, OUTLINE, RowHash, contents, outlines
 from eventd.lake.schema import COLUMNS, ColumnType, Ledger
 
 SUMS: Final = 2
 """The version of the sums: to be raised whenever a row gets another hash. Sums of other versions are not compared."""
 
-_CONTENT: Final = ("id", "type", "event_at", "bytes", "fingerprint", "subject", "expires_at", "digest")
-"""The columns of `events` that `contents` covers."""
-_OUTLINE: Final = _CONTENT[:5]
-"""The columns of `deliveries` that `outlines` covers."""
-_COVERED: Final = {Ledger.EVENTS: _CONTENT, Ledger.DELIVERIES: _OUTLINE}
+_COVERED: Final = {Ledger.EVENTS: CONTENT, Ledger.DELIVERIES: OUTLINE}
 _UNSUMMED: Final = frozenset({"node", "epoch", "payload", "dedupe_key", "receipt"})
 """The columns that are not summed: a ledger has one node and epoch; digests stand for payloads, keys and receipts."""
 _NUMBERS: Final = {Ledger.EVENTS: "position"}

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 BATCH: Final = (*PairKey._fields, "batch")
 RECEIPT: Final = (*BATCH, "receipt")
 _FLAGS: Final = ("lacking", "other", "several", "repeated")
-_COLUMNS: Final = (*RECEIPT, "first", "since", "last", "n", "new", "asked", *_FLAGS)
+_COLUMNS: Final = (*RECEIPT, "first", "since", "last", "n", "new", "requested", *_FLAGS)
 
 
 def questioned_receipts(cells: pa.Table, hours: tuple[int, int]) -> pa.Table:
@@ -54,8 +54,8 @@ def questioned_receipts(cells: pa.Table, hours: tuple[int, int]) -> pa.Table:
     acknowledgement between `since` and `last` (microseconds). `n`: how many events the peer has recorded or had, by the
     receipt; `new`: how many of these were new to it.
 
-    `asked`: whether the sender recorded it within `hours` [first, last). The time of the peer's row does not matter: it
-    is by another clock and, if the first answer was lost, long before.
+    `requested`: whether the sender recorded it within `hours` [first, last). The time of the peer's row does not
+    matter: it is by another clock and, if the first answer was lost, long before.
 
     The flags: the peer's ledger lacks the batch (`lacking`), or has another receipt of it (`other`); the sender has
     `several` receipts of it that differ, or this one more than once in one epoch (`repeated`; after a restore the same
@@ -66,17 +66,17 @@ def questioned_receipts(cells: pa.Table, hours: tuple[int, int]) -> pa.Table:
     table = Columns(cells)
     ours: Mask = table.numbers("what") == Measure.RECEIPT
     time = table.numbers("time")
-    asked = (hours[0] <= time) & (time < hours[1])
+    requested = (hours[0] <= time) & (time < hours[1])
     named = cells.rename_columns({"total": "batch", "high": "receipt", "low": "first", "content": "new"})
     last = batch_times(table)
-    for name, values in (("since", last - SECOND), ("last", last), ("asked", asked.astype(np.int64))):
+    for name, values in (("since", last - SECOND), ("last", last), ("requested", requested.astype(np.int64))):
         named = named.append_column(name, pa.array(values))
     suspects = named.join(_suspects(named, ours), keys=[*BATCH], join_type="left semi")
     of_sender: Mask = Columns(suspects).numbers("what") == Measure.RECEIPT
     given = _with(grouped(suspects.filter(~of_sender), RECEIPT, []), "given")
     known = _with(grouped(given, BATCH, []), "known")
     kept = _with(suspects.filter(of_sender), "rows")
-    bounds = [("first", "min"), ("since", "min"), ("last", "max"), ("n", "max"), ("new", "max"), ("asked", "max")]
+    bounds = [("first", "min"), ("since", "min"), ("last", "max"), ("n", "max"), ("new", "max"), ("requested", "max")]
     by_epoch = grouped(kept, (*RECEIPT, "type"), [*bounds, ("rows", "sum")])
     each = _with(grouped(by_epoch, RECEIPT, [*bounds, ("rows", "max")]), "receipts")
     each = each.join(given, keys=[*RECEIPT], join_type="left outer").join(known, keys=[*BATCH], join_type="left outer")

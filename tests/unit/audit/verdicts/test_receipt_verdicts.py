@@ -46,14 +46,14 @@ def test_a_batch_whose_two_times_are_on_both_sides_of_a_bound_is_confirmed(apart
     hour = AT // HOUR
     copy = inbound(1, recorded_at=AT + apart)
     for hours in ((hour, hour + 1), (hour, 1_000_000), (0, hour + 1), (hour - 1, hour), (hour + 1, hour + 2)):
-        assert not any(row["asked"] for row in questions([receipt(1, acked_at=AT)], [copy], hours))
+        assert not any(row["requested"] for row in questions([receipt(1, acked_at=AT)], [copy], hours))
 
 
 def test_only_the_receipts_that_the_sender_recorded_in_the_hours_are_asked_about() -> None:
     hour = AT // HOUR
     receipts = [receipt(at, acked_at=AT + at * HOUR) for at in range(4)]
     found = questions(receipts, [], (hour + 1, hour + 3))
-    assert sorted((row["first"], row["asked"]) for row in found) == [(AT, 0), (AT, 1), (AT, 1)]
+    assert sorted((row["first"], row["requested"]) for row in found) == [(AT, 0), (AT, 1), (AT, 1)]
     assert all(row["lacking"] for row in found)
 
 
