@@ -175,7 +175,7 @@ class LakeReader:
             (near[name].manifest.node, one) for name, one in known if one is not None and name not in self.unreadable
         ]
 
-    @property
+    @cached_property
     def _near(self) -> dict[str, Segment]:
         """Return, by name, the segments that may have rows of the requested hours."""
         return {one.place.name: one for one in self.survey.segments if self._is_near(one)}
