@@ -20,7 +20,7 @@ _BATCHES = """
 """
 EDGE, LINE = _BATCHES.format(group="edge"), _BATCHES.format(group="line")
 CHANGED = """
-    SELECT 'forged', node, batch_id FROM before.receipts b JOIN after.receipts a USING (node, peer, batch_id)
+    SELECT 'forged', node, batch_id FROM before.receipts b JOIN after.receipts a USING (node, peer, batch_id, number)
     WHERE a IS DISTINCT FROM b
 """
 _DISAGREES = CHANGED.replace("forged", "disagreement")
