@@ -57,6 +57,7 @@ from eventd.audit.verdicts.receipt_verdicts import receipt_discrepancies
 from eventd.audit.verdicts.reconcile import add_pairs
 from eventd.audit.verdicts.refused_events import unanswered_events, with_slots
 from eventd.audit.verdicts.row_comparison import group_uneven
+from eventd.audit.verdicts.selection_verdicts import selection_discrepancies
 from eventd.errors import EventdError
 from eventd.lake.reader import Survey, survey
 from eventd.lake.schema import Ledger
@@ -293,7 +294,7 @@ def _compare_rows(
     faults, of_receipts = _receipt_faults(reader, coverage, summaries, questioned)
     of_batches = batch_discrepancies(uneven, reader.survey, known, rows, losses)
     faults += receipt_report.without_repeats(of_batches, faults)
-    discrepancies = [*found.erasures.others, *altered, *faults]
+    discrepancies = [*found.erasures.others, *altered, *faults, *selection_discrepancies(found.plan.selections)]
     lake = report_details.lake_findings(reader.survey, reader.unreadable)
     named = [*group_findings(discrepancies), *found.erasures.findings]
     found.findings = in_order([*named, *unnamed_findings(of_rows + of_receipts), *rollbacks.findings(), *lake])

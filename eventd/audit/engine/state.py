@@ -28,7 +28,7 @@ from eventd.lake.storage import Storage, Written
 from eventd.runtime.chance import SYSTEM
 
 INDEX: Final = f"{FOLDER}/index.msgpack"
-VERSION: Final = 18
+VERSION: Final = 19
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
 
 

@@ -27,14 +27,16 @@ class Kind(StrEnum):
 
     MISSING = "missing"  # due at the peer, which does not hold it; no ledger records a delivery
     ERASED = "erased"  # a node recorded the row, and no segment holds it
-    # one id with two contents, a row that is not what its digest says, or deliveries under the number of another batch
+    # one id with two contents, a row that is not what its digest says, deliveries under the number of another batch, or
+    # a version of a selection with two texts
     ALTERED = "altered"
     DUPLICATE = "duplicate"  # delivered more than once by one sender to one peer
     # held by the peer but never recorded by its source; or a receipt that the peer never gave, or that was edited
     FORGED = "forged"
     LOOP = "loop"  # delivered to its own source, or to one peer by two senders
     # the ledger of one side has the delivery, the other's does not; two receipts of a batch, or one that counts fewer
-    # events than the sender has deliveries; or a reason for not sending an event that other rows contradict
+    # events than the sender has deliveries; a reason for not sending an event that other rows contradict; or a delivery
+    # that its selection contradicts
     DISAGREEMENT = "disagreement"
     CORRUPT = "corrupt"  # a corrupt segment
     ROLLED_BACK = "rolled_back"  # the ledgers of a node end before a place that they had reached already
@@ -48,6 +50,7 @@ EXPIRED_LATER = "the sender's ledger says expired; the event expired only later"
 NOT_IN_PATH = "the sender's ledger says that the event came through the peer; the peer's ledger does not hold it"
 OWN_IN_PATH = "the sender's ledger says that the event came through the peer; it is the sender's own"
 NOT_REFUSED = "the sender's ledger says that the peer refused it; the answer to the batch counts fewer refused events"
+NOT_SELECTED = "the sender's ledger says delivered; the selection that its delivery names does not match the event"
 OTHER_RECEIPT = "sender and peer have different receipts of the batch, or different ranges"
 NO_ORIGIN = "the peer's ledger holds it; the ledger of its source does not"
 NO_ROW = "a delivery or a peer shows that it was recorded; the ledger of its source does not hold it"
@@ -67,6 +70,7 @@ NO_INBOUND = "the peer holds events of the batch of the sender's receipt; its le
 UNKEPT_BATCH = "the sender holds a verified receipt of the batch; the peer's ledger of batches has lost the row"
 TO_SOURCE = "delivered to its own source"
 TWO_SENDERS = "delivered to one peer by several senders"
+TWO_SELECTIONS = "the sender's state and its receipts have several texts of one version of the selection"
 OTHER_CONTENT = "the rows of source and peer differ in {columns}"
 OTHER_DIGEST = "the digest of the row is not that of its content"
 OTHER_FINGERPRINT = "the fingerprint of the row is not the beginning of its digest"
@@ -94,8 +98,8 @@ class Evidence(NamedTuple):
 class Discrepancy(NamedTuple):
     """One thing wrong with an event at one peer, or with a batch. `seq`: the event's seq at its source, 0 if unknown.
 
-    `id` is the id of the event or batch; empty for none. Discrepancies with different `detail` never share a
-    finding.
+    `id` is the id of the event or batch, or EPOCH/selection/VERSION; empty for none. Discrepancies with different
+    `detail` never share a finding.
     """
 
     kind: Kind

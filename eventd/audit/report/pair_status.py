@@ -28,8 +28,8 @@ MEANINGS: dict[Kind, tuple[str, str]] = {
     ),
     Kind.ALTERED: (
         "Altered events",
-        "One id with two contents, a row that is not what its digest says, or deliveries that name another batch or "
-        "receipt than the receipt under their number.",
+        "One id with two contents, a row that is not what its digest says, deliveries that name another batch or "
+        "receipt than the receipt under their number, or a version of a link's selection with two texts.",
     ),
     Kind.DUPLICATE: ("Delivered twice", "Delivered more than once by one sender to one peer."),
     Kind.FORGED: (
@@ -41,8 +41,8 @@ MEANINGS: dict[Kind, tuple[str, str]] = {
     Kind.DISAGREEMENT: (
         "Ledgers that disagree",
         "The ledger of one side has the delivery, the other's does not; the two have different receipts of a batch; a "
-        "receipt counts fewer events than the sender has deliveries; or other rows contradict the reason why the "
-        "sender did not send an event.",
+        "receipt counts fewer events than the sender has deliveries; other rows contradict the reason why the sender "
+        "did not send an event; or a link delivered an event that its selection does not match.",
     ),
     Kind.CORRUPT: ("Corrupt segments", "The events in them are unproven, and never count as complete."),
     Kind.ROLLED_BACK: (

@@ -34,6 +34,8 @@ INBOUND_COLUMNS: Final = (
 )
 CALLBACK: Final = "callback"
 """The protocol of requests to callbacks, which also stands for a signature algorithm of the answers: there is none."""
+MOST_TEXTS: Final = 4
+"""Maximum number of texts of one version of a selection that are kept: two of them show that it was edited."""
 GAP_COLUMNS: Final = ("group", "peer", "gap_epoch", "after", "upto", "reason", "recorded_at")
 REFUSAL_COLUMNS: Final = ("group", "peer", "reason", "count", "first_at", "last_at")
 
@@ -42,8 +44,10 @@ class LinkProgress(msgspec.Struct, array_like=True):
     """The progress of a link, from receipts of batches that no repair sent: they cover positions in (after, upto].
 
     Both are -1 without such receipts. `versions`: (last position, selection version) of each run of batches;
-    `selections`: by version, as JSON. `repaired`: by version, the last position of repairs. `acknowledged`:
-    (position, time in microseconds), one for each minute, in order: the peer had acknowledged all up to the position.
+    `selections`: by version, as JSON, at most `MOST_TEXTS` different ones: of a genuine version one, or none if it is
+    not known. `first_used`: by version, when the first batch was acknowledged (microseconds). `repaired`: by version,
+    the last position of repairs. `acknowledged`: (position, time in microseconds), one for each minute, in order: the
+    peer had acknowledged all up to the position.
     """
 
     group: str
@@ -51,7 +55,8 @@ class LinkProgress(msgspec.Struct, array_like=True):
     after: int
     upto: int
     versions: list[tuple[int, int]]
-    selections: dict[int, str]
+    selections: dict[int, tuple[str, ...]]
+    first_used: dict[int, int]
     repaired: dict[int, int]
     acknowledged: list[tuple[int, int]]
 
@@ -242,20 +247,24 @@ def _progress(table: Columns, limit: int) -> Iterator[LinkProgress]:
         ordinary = rows[~repair[rows]]
         ordinary = ordinary[np.argsort(upto[ordinary], kind="stable")]
         again = rows[repair[rows]]
-        selections = {
-            int(version[row]): selection.values[selection.codes[row]]
-            for row in (ordinary[version[ordinary] == one][0] for one in np.unique(version[ordinary]))
-        }
+        by_version = {int(one): ordinary[version[ordinary] == one] for one in np.unique(version[ordinary])}
         yield LinkProgress(
             group,
             peer,
             int(after[ordinary].min()) if len(ordinary) else -1,
             int(upto[ordinary].max()) if len(ordinary) else -1,
             _changes(version[ordinary], upto[ordinary]),
-            selections,
+            {one: _texts(selection.at(mine)) for one, mine in by_version.items()},
+            {one: int(acked[mine].min()) for one, mine in by_version.items()},
             {int(one): int(upto[again][version[again] == one].max()) for one in np.unique(version[again])},
             _acknowledged(upto[ordinary], acked[ordinary]),
         )
+
+
+def _texts(selections: Words) -> tuple[str, ...]:
+    """Return some of the different texts, sorted; an empty one stands for an unknown selection."""
+    found = {selections.values[code] for code in np.unique(selections.codes)} - {""}
+    return tuple(sorted(found)[:MOST_TEXTS])
 
 
 def _changes(version: Numbers, upto: Numbers) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ does not get them: its selection is not applied to what it has passed, or to wha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -25,13 +25,20 @@ class SelectionVersion(NamedTuple):
     """One version of a selection, in force for the positions after those of the previous version, up to `upto`.
 
     It was declared at `declared_at` (microseconds). Events at earlier positions that only this version selects are sent
-    by repairs, which have reached the position `reached`.
+    by repairs, which have reached the position `reached`. `also`: other texts of this version, by rows that contradict
+    `selection`; what any of the texts selects counts.
     """
 
     selection: str
     declared_at: int = 0
     upto: int = ENDLESS
     reached: int = 0
+    also: tuple[str, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return all texts of the version."""
+        return (self.selection, *self.also)
 
 
 class LinkRow(NamedTuple):
@@ -59,12 +66,12 @@ class LinkRow(NamedTuple):
     @property
     def relays(self) -> bool:
         """Return whether any of its versions relays events of other nodes."""
-        return any(_selector(version.selection)[1] for version in self.versions)
+        return any(_selector(text)[1] for version in self.versions for text in version.texts)
 
     @property
     def selects_by_payload(self) -> bool:
         """Return whether any of its versions has conditions on payloads, which are not evaluated."""
-        return any(_selector(version.selection)[0].payload for version in self.versions)
+        return any(_selector(text)[0].payload for version in self.versions for text in version.texts)
 
     def within(self, after: int, upto: int) -> LinkRow:
         """Return the link, restricted to the positions in (after, upto]."""
@@ -123,7 +130,7 @@ class RowSelector:
         late = np.zeros(len(position), bool)
         ahead = position > link.settled
         for at, one in enumerate(link.versions):
-            wanted = self._matches(one.selection)
+            wanted = np.logical_or.reduce([self._matches(text) for text in one.texts])
             due |= wanted & (version == at)
             if at and link.looks_back:
                 newly = wanted & (version < at) & ~due & self._alive(one.declared_at)
@@ -164,6 +171,29 @@ def _begins_with(subjects: Any, prefixes: Sequence[str]) -> Mask:
     for prefix in prefixes if len(found) else ():
         found |= compute.starts_with(subjects, prefix).to_numpy(zero_copy_only=False).astype(bool)
     return found
+
+
+def distinct_selections(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return these texts without those that mean the same as one before them."""
+    found: dict[tuple[Selector, bool], str] = {}
+    for text in texts:
+        found.setdefault(_selector(text), text)
+    return tuple(found.values())
+
+
+def may_select(text: str, *, type: str, source: str, subjects: Collection[str]) -> bool:
+    """Return whether a selection may match an event with these fields.
+
+    `subjects` are those that rows of the event have; without any, its subject is unknown. Conditions on the path and on
+    the payload are not considered.
+    """
+    selector, _ = _selector(text)
+    prefixes = selector.subject_prefixes
+    return (
+        selector.takes_type(type)
+        and (not selector.sources or source in selector.sources)
+        and (not (prefixes and subjects) or any(subject.startswith(prefixes) for subject in subjects))
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -16,8 +16,14 @@ from msgspec.structs import astuple
 
 from eventd.audit.arrays.columns import NEVER
 from eventd.audit.segments.cells import HOUR, HourlySkew
-from eventd.audit.segments.ledger_summaries import ClockBounds, DeclaredGap, LedgerSummary, LinkProgress
-from eventd.audit.segments.link_rows import ENDLESS, LinkRow, SelectionVersion
+from eventd.audit.segments.ledger_summaries import (
+    MOST_TEXTS,
+    ClockBounds,
+    DeclaredGap,
+    LedgerSummary,
+    LinkProgress,
+)
+from eventd.audit.segments.link_rows import ENDLESS, LinkRow, SelectionVersion, distinct_selections
 from eventd.lake.manifest import NodeState, PeerState
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.receivers import is_callback
@@ -71,7 +77,8 @@ class LakePlan:
     `links`: those of each node and epoch. `acknowledged`: by link (owner, group and peer), see `LinkProgress`.
     `clocks`: see `ClockOffsets`. `since`: rows of a node and epoch that were recorded earlier do not count, because
     the ledgers of the node's previous epoch hold them. `by_payload`: the links (owner, group and receiver) that select
-    by payloads, by which the audit does not select: which events they have to deliver is not known.
+    by payloads, by which the audit does not select: which events they have to deliver is not known. `selections`: by
+    link (owner, group and receiver) and version, the different texts of its selection; several contradict each other.
     """
 
     links: dict[NodeEpoch, tuple[LinkRow, ...]] = field(default_factory=dict)
@@ -79,6 +86,7 @@ class LakePlan:
     clocks: dict[tuple[str, str], list[ClockOffset]] = field(default_factory=dict)
     since: dict[NodeEpoch, int] = field(default_factory=dict)
     by_payload: set[tuple[NodeEpoch, str, str]] = field(default_factory=set)
+    selections: dict[tuple[NodeEpoch, str, str], dict[int, tuple[str, ...]]] = field(default_factory=dict)
 
     def skews(self, node: str) -> dict[str, HourlySkew]:
         """Return, by peer, how far the peer's clock is ahead of the node's: the middle of the bounds of each hour."""
@@ -121,7 +129,18 @@ def _add_links(
 ) -> None:
     """Add the links of a node and epoch. Without a state, receipts show which it had, and what they have passed."""
     progress = _progress(summaries)
-    plan.links[owner] = tuple(_links(state, progress, ended=ended))
+    groups = () if state is None else state.groups
+    declared = {(group.group, peer.peer): peer for group in groups for peer in group.peers}
+    # What a state says of repairs counts only if the lake is complete up to the state. Its cursors always do: it is
+    # never later than the ledgers.
+    whole = state is not None and state.complete_until >= state.as_of
+    links = []
+    for link in sorted({*progress, *declared}):
+        by_state, by_receipts = declared.get(link), progress.get(link)
+        plan.selections[owner, *link] = _texts(by_state, by_receipts)
+        versions = _versions(by_state, by_receipts, plan.selections[owner, *link], whole=whole)
+        links.append(_link(*link, by_state, by_receipts, versions, ended=ended))
+    plan.links[owner] = tuple(links)
     plan.by_payload |= {(owner, one.group, one.peer) for one in plan.links[owner] if one.selects_by_payload}
     plan.acknowledged |= {(owner, *link): one.acknowledged for link, one in progress.items()}
 
@@ -132,18 +151,6 @@ def states_by_node(survey: Survey) -> list[list[NodeState]]:
     for state in sorted(survey.nodes, key=lambda state: (state.began_at, state.epoch)):
         found[state.node].append(state)
     return [found[node] for node in sorted(found)]
-
-
-def _links(
-    state: NodeState | None, progress: Mapping[tuple[str, str], LinkProgress], *, ended: bool
-) -> Iterable[LinkRow]:
-    groups = () if state is None else state.groups
-    declared = {(group.group, peer.peer): peer for group in groups for peer in group.peers}
-    # What a state says of repairs counts only if the lake is complete up to the state. Its cursors always do: it is
-    # never later than the ledgers.
-    whole = state is not None and state.complete_until >= state.as_of
-    for group, peer in sorted({*progress, *declared}):
-        yield _link(group, peer, declared.get((group, peer)), progress.get((group, peer)), whole=whole, ended=ended)
 
 
 def _progress(summaries: Iterable[LedgerSummary]) -> dict[tuple[str, str], LinkProgress]:
@@ -167,19 +174,36 @@ def _merge_progress(one: LinkProgress, other: LinkProgress) -> LinkProgress:
         min(starts, default=-1),
         max(one.upto, other.upto),
         sorted([*one.versions, *other.versions]),
-        {**one.selections, **other.selections},
+        {
+            version: _joined_texts(one.selections.get(version, ()), other.selections.get(version, ()))
+            for version in {*one.selections, *other.selections}
+        },
+        {
+            version: min(each.first_used[version] for each in (one, other) if version in each.first_used)
+            for version in {*one.first_used, *other.first_used}
+        },
         repaired,
         sorted([*one.acknowledged, *other.acknowledged]),
     )
 
 
+def _joined_texts(one: Iterable[str], other: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({*one, *other})[:MOST_TEXTS])
+
+
 def _link(
-    group: str, peer: str, declared: PeerState | None, progress: LinkProgress | None, *, whole: bool, ended: bool
+    group: str,
+    peer: str,
+    declared: PeerState | None,
+    progress: LinkProgress | None,
+    versions: tuple[SelectionVersion, ...],
+    *,
+    ended: bool,
 ) -> LinkRow:
     went = -1 if progress is None else progress.upto
     cursor = declared.cursor if declared is not None else -1
     begins = progress.after if progress is not None and progress.after >= 0 else max(cursor, 0)
-    versions, settled = _versions(declared, progress, whole=whole), ENDLESS if ended else max(went, cursor, 0)
+    settled = ENDLESS if ended else max(went, cursor, 0)
     if is_callback(peer):
         # Nothing before its beginning counts, whenever that was recorded.
         begins = begins if declared is None else declared.begins
@@ -187,36 +211,50 @@ def _link(
     return LinkRow(group, peer, versions, settled, begins, declared.created_at if declared is not None else 0)
 
 
-def _versions(
-    declared: PeerState | None, progress: LinkProgress | None, *, whole: bool
-) -> tuple[SelectionVersion, ...]:
-    """Return the versions of a link's selection.
+def _texts(declared: PeerState | None, progress: LinkProgress | None) -> dict[int, tuple[str, ...]]:
+    """Return the different texts of each version of a link's selection, that of the state first; none of an unknown.
 
-    A peer that is no longer declared gets nothing after its last receipt.
+    A node never uses the number of a version again in an epoch, nor when a link is deleted and declared again.
     """
-    selections: dict[int, tuple[str, int]] = {}
+    found: dict[int, list[str]] = defaultdict(list)
+    for one in () if declared is None else declared.selections:
+        found[one.version].append(_one_text(one.selection))
+    for version, texts in ({} if progress is None else progress.selections).items():
+        found[version] += [_one_text(json.loads(text)) for text in texts]
+    return {version: distinct_selections(texts) for version, texts in found.items()}
+
+
+def _versions(
+    declared: PeerState | None,
+    progress: LinkProgress | None,
+    selections: Mapping[int, Sequence[str]],
+    *,
+    whole: bool,
+) -> tuple[SelectionVersion, ...]:
+    """Return the versions of a link's selection. `selections` are their texts, see `_texts`.
+
+    A peer that is no longer declared gets nothing after its last receipt. A version was declared before the first batch
+    by it, whatever the state says.
+    """
     last: dict[int, int] = {}
-    repaired: dict[int, int] = {}
+    repaired: Mapping[int, int] = {}
+    declared_at = {one.version: one.declared_at for one in (() if declared is None else declared.selections)}
     if progress is not None:
-        selections = {
-            version: (_one_text(json.loads(text or "{}")), 0) for version, text in progress.selections.items()
-        }
         repaired = progress.repaired
         for upto, version in progress.versions:
             last[version] = max(upto, last.get(version, 0))
-    if declared is not None:
-        selections |= {one.version: (_one_text(one.selection), one.declared_at) for one in declared.selections}
+        declared_at = {version: min(at, progress.first_used.get(version, at)) for version, at in declared_at.items()}
     if not selections:
         return (SelectionVersion("{}"),) if declared is not None else (SelectionVersion("{}", upto=0),)
     versions, upto = [], 0
     under_way = _under_way(declared)
     for version in sorted(selections):
-        text, declared_at = selections[version]
+        text, *also = selections[version] or ("{}",)
         current = version == max(selections) and declared is not None
         upto = ENDLESS if current else max(upto, last.get(version, 0))
         sent = max((end for one, end in repaired.items() if one >= version), default=0)
         reached = sent if under_way is None or not whole else under_way
-        versions.append(SelectionVersion(text, declared_at, upto, reached))
+        versions.append(SelectionVersion(text, declared_at.get(version, 0), upto, reached, tuple(also)))
     return tuple(versions)
 
 

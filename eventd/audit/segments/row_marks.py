@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EVENT_ROWS: Final = (*EVENT_COLUMNS, "epoch", "seq")
 DELIVERY_ROWS: Final = (
     *("node", "epoch", "group", "peer", "position", "seq", "source", "outcome", "attempt_at", "done_at"),
-    *("peer_recorded_at", "batch_id", "receipt_digest", "key_id", "repair", *OUTLINE),
+    *("peer_recorded_at", "batch_id", "receipt_digest", "key_id", "repair", "selector_version", *OUTLINE),
 )
 EVENT_KEYS: Final = ("group", "source", "event_at")
 DELIVERY_KEYS: Final = ("group", "source", "peer", "event_at")
@@ -193,6 +193,7 @@ def _of_event(table: Columns, places: Numbers) -> dict[str, pa.Array]:
         "digest": table.taken("digest", places),
         **{name: constant("", rows).to_arrow() for name in _OF_DELIVERIES},
         "repair": pa.array(np.zeros(rows, bool)),
+        "version": pa.array(np.zeros(rows, np.int64)),
     }
 
 
@@ -207,6 +208,7 @@ def _of_delivery(table: Columns, places: Numbers) -> dict[str, pa.Array]:
         "digest": pa.nulls(rows, pa.binary(32)),
         **{name: table.taken(name, places) for name in _OF_DELIVERIES},
         "repair": pa.array(table.booleans("repair")[places]),
+        "version": pa.array(table.numbers("selector_version")[places]),
     }
 
 

@@ -157,9 +157,10 @@ def trails(marks: pa.Table, keeping: Collection[str], unanswered: Collection[Ref
         rows = doubtful.select([*LedgerRow._fields]).take(found[name]).to_struct_array()
         found = found.set_column(found.schema.get_field_index(name), name, rows)
     ends = [name for name, _ in _ENDS]
-    filled = {"seq": 0, **dict.fromkeys(("due_node", "due_epoch", "sent_node", *(f"{name}_node" for name in ends)), "")}
+    nodes = ("due_node", "due_epoch", "sent_node", "link_node", "link_epoch", *(f"{name}_node" for name in ends))
+    filled = {"seq": 0, **dict.fromkeys(nodes, "")}
     times = [*(name for name, _ in _TIMES if name != "arrived_at"), *(f"{name}_at" for name in ends)]
-    filled |= dict.fromkeys(("due_at", "due_position", *times), 0)
+    filled |= dict.fromkeys(("due_at", "due_position", "link_version", *times), 0)
     for name, value in filled.items():
         found = found.set_column(found.schema.get_field_index(name), name, found[name].fill_null(value))
     return found
@@ -173,8 +174,8 @@ def _by_sender(marks: pa.Table, unanswered: Collection[RefusedRow]) -> pa.Table:
     role, at_source = table.numbers("role"), table.words("node").equal(table.words("source"))
     for one, name in zip(Role, _COUNTS, strict=True):
         marks = marks.append_column(name, pa.array((role & one > 0).astype(np.int64)))
-    due, sent = role & Role.DUE > 0, role & Role.SENT > 0
-    marks = marks.append_column("asked", pa.array((sent & table.booleans("repair")).astype(np.int64)))
+    due, sent, repair = role & Role.DUE > 0, role & Role.SENT > 0, table.booleans("repair")
+    marks = marks.append_column("asked", pa.array((sent & repair).astype(np.int64)))
     own_in_path = (role & Role.IN_PATH > 0) & at_source
     marks = marks.append_column("own_in_path", pa.array(own_in_path.astype(np.int64)))
     doubted = _unanswered(table, unanswered)
@@ -188,6 +189,8 @@ def _by_sender(marks: pa.Table, unanswered: Collection[RefusedRow]) -> pa.Table:
         "sent_at": ("at", sent),
         "done_at": ("done", sent),
         "arrived_at": ("arrived", sent),
+        "link_epoch": ("epoch", sent & ~repair),
+        "link_version": ("version", sent & ~repair),
         "held_at": ("at", role & Role.HELD > 0),
         "restored_at": ("at", role & Role.RESTORED > 0),
         "expired_end": ("end", role & Role.EXPIRED > 0),
@@ -208,6 +211,7 @@ def _by_sender(marks: pa.Table, unanswered: Collection[RefusedRow]) -> pa.Table:
         *(("origin_seq", "max"), ("source_seq", "max")),
         # The marks are in order of time, so the first values belong together.
         *(("due_at", "first"), ("due_epoch", "first"), ("due_position", "first")),
+        *(("link_epoch", "first"), ("link_version", "first")),
         *(*_TIMES, *_PLACES, *ends),
     ]
     return grouped(marks, (*EVENT, "node"), made)
@@ -228,6 +232,7 @@ def _by_event(senders: pa.Table) -> pa.Table:
     senders = senders.append_column("silent_row", _only(senders["due_row"], silent))
     senders = senders.append_column("due_node", _only(senders["node"], table.numbers("due") > 0))
     senders = senders.append_column("sent_node", _only(senders["node"], sent > 0))
+    senders = senders.append_column("link_node", _only(senders["node"], unasked > 0))
     counts = (*_COUNTS, "senders", "repeated", "asked", "again", "own_in_path", "unanswered", "silent")
     ends = [(f"{name}_end", which) for name, which in _ENDS]
     made = [
@@ -235,6 +240,7 @@ def _by_event(senders: pa.Table) -> pa.Table:
         *((name, "sum") for name in counts),
         *(("origin_seq", "max"), ("source_seq", "max")),
         *((name, "first") for name in ("due_at", "due_node", "due_epoch", "due_position", "sent_node")),
+        *((name, "first") for name in ("link_node", "link_epoch", "link_version")),
         *(*_TIMES, *_PLACES, *ends, ("silent_row", "min")),
     ]
     # Of the senders that had to send an event, the first one without any delivery counts, because it has no reason.

@@ -29,6 +29,7 @@ from eventd.audit.report.findings import (
     NOT_HELD,
     NOT_IN_PATH,
     NOT_REFUSED,
+    NOT_SELECTED,
     NOT_SENT,
     OTHER_CONTENT,
     OTHER_DELIVERY,
@@ -38,6 +39,7 @@ from eventd.audit.report.findings import (
     Discrepancy,
     Kind,
 )
+from eventd.audit.segments.link_rows import may_select
 from eventd.audit.segments.plan import NodeEpoch
 from eventd.lake.layout import MINUTE
 from eventd.lake.receivers import is_callback
@@ -73,10 +75,11 @@ class Trail(NamedTuple):
     is of the first sender that had to send it, and recorded it at `due_at`: of a silent one if there is one.
     `expired_node` was the first to give it up as expired, at `expired_at`, and `in_path_node` the last to leave it out
     because of its path, at `in_path_at`. `sent_node` is a node that delivered it, `sent_at` the first attempt,
-    `done_at` the last acknowledgement. The peer recorded it at `arrived_at` by a receipt, and at `held_at` by its own
-    ledger. `due_row` is the first row of a sender that had it for the peer, of a silent one if there is one,
-    `delivery_row` the last one of a delivery, of an acknowledged or else an unanswered one if there is one,
-    `source_row` and `peer_row` the first rows of the source and of the peer.
+    `done_at` the last acknowledgement. `link_node` is a node whose link, and no repair, delivered it first, in
+    `link_epoch` and by the selection `link_version`. The peer recorded it at `arrived_at` by a receipt, and at
+    `held_at` by its own ledger. `due_row` is the first row of a sender that had it for the peer, of a silent one if
+    there is one, `delivery_row` the last one of a delivery, of an acknowledged or else an unanswered one if there is
+    one, `source_row` and `peer_row` the first rows of the source and of the peer.
     """
 
     group: str
@@ -116,6 +119,9 @@ class Trail(NamedTuple):
     expired_at: int
     in_path_node: str
     in_path_at: int
+    link_node: str
+    link_epoch: str
+    link_version: int
     due_row: LedgerRow | None
     delivery_row: LedgerRow | None
     source_row: LedgerRow | None
@@ -161,6 +167,8 @@ def judge(trail: Trail, coverage: Coverage) -> Verdict:
         outcome = DeliveryOutcome.DISPUTED if outcome is DeliveryOutcome.DELIVERED else outcome
     elif delivery := _other_delivery(trail):
         found.append(delivery)
+    if outcome is DeliveryOutcome.FOREIGN and _is_outside_selection(trail, coverage):
+        found.append(_discrepancy(trail, Kind.DISAGREEMENT, NOT_SELECTED))
     return Verdict(outcome, tuple(found), hole, hidden)
 
 
@@ -313,6 +321,21 @@ def _outcome_at_peer(trail: Trail, coverage: Coverage) -> tuple[DeliveryOutcome,
     # Where the peer's ledger is damaged, the proof is lost; where it has not begun or has ended, receipts count.
     damaged = coverage.is_damaged(trail.peer, Ledger.EVENTS, trail.slot, times) and not is_verified(trail, coverage)
     return DeliveryOutcome.UNPROVEN if damaged else DeliveryOutcome.DELIVERED, ""
+
+
+def _is_outside_selection(trail: Trail, coverage: Coverage) -> bool:
+    """Return whether a link delivered the event by a selection that cannot match it, of which the texts are known.
+
+    Whether the event entered the federation at the node is not considered: the node may have had another name then.
+    """
+    if trail.source == trail.peer or not trail.link_node or trail.delivery_row is None:
+        return False
+    link = NodeEpoch(trail.link_node, trail.link_epoch), trail.group, trail.peer
+    texts = coverage.plan.selections.get(link, {}).get(trail.link_version, ())
+    subjects = {row.subject for row in (trail.due_row, trail.source_row, trail.peer_row) if row is not None}
+    kind = trail.delivery_row.type
+    matched = (may_select(text, type=kind, source=trail.source, subjects=subjects) for text in texts)
+    return bool(texts) and not any(matched)
 
 
 def is_verified(trail: Trail, coverage: Coverage) -> bool:

@@ -63,6 +63,18 @@ def _events_with_their_batches(scene: Scene) -> None:
         scene.lake.remove(ledger, source, lambda row: row["batch_id"] in batches)
 
 
+def _events_called_evicted(scene: Scene) -> None:
+    """Remove an event in the same way, and say in all states that retention has evicted the events up to the last."""
+    _events_with_their_batches(scene)
+
+    def evict(state: dict[str, Any]) -> None:
+        for group in state["groups"]:
+            group["evicted_seq"] = group["last_seq"]
+
+    for node in ("a", "b", "c"):
+        scene.lake.set_state(node, evict)
+
+
 def _first_events(scene: Scene) -> None:
     scene.lake.remove("events", "a", lambda row: row["group"] == "edge" and row["seq"] <= 3)
 
@@ -167,6 +179,13 @@ ABSENCE = (
         "an event is removed from all ledgers, with its batches and receipts",
         "the holes in the seqs and in the numbers of all nodes",
         _events_with_their_batches,
+        wanted=BOUNDS_OF_HOLES,
+    ),
+    Damage(
+        "events-called-evicted",
+        "the same, and all states say that retention has evicted the events up to the last",
+        "the holes in the seqs: no node declares a gap there",
+        _events_called_evicted,
         wanted=BOUNDS_OF_HOLES,
     ),
     Damage(

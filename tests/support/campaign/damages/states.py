@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
@@ -57,6 +58,28 @@ def _cursor(state: State) -> None:
         peer for group in state["groups"] if group["group"] == "edge" for peer in group["peers"] if peer["peer"] == "b"
     )
     link["cursor"] = 40
+
+
+def _narrow_in_state(group: str, peer: str) -> Callable[[State], None]:
+    """Return a change of a state: the selection of a link matches no event any more, in all of its versions."""
+
+    def narrow(state: State) -> None:
+        links = [link for one in state["groups"] if one["group"] == group for link in one["peers"]]
+        for version in (version for link in links if link["peer"] == peer for version in link["selections"]):
+            version["selection"]["types"] = ["nothing"]
+
+    return narrow
+
+
+def _narrow_in_receipts(scene: Scene) -> None:
+    """Narrow the selection of a link in the receipts, too."""
+    _state("a", _narrow_in_state("edge", "b"))(scene)
+
+    def narrow(row: dict[str, Any]) -> dict[str, Any]:
+        selection = json.loads(row["selection"] or "{}") | {"types": ["nothing"]}
+        return row | {"selection": json.dumps(selection)}
+
+    scene.lake.change("receipts", "a", lambda row: (row["group"], row["peer"]) == ("edge", "b"), narrow)
 
 
 def _copied(scene: Scene) -> None:
@@ -175,6 +198,26 @@ STATES = (
         "",
         _state("a", _cursor),
         blind=True,
+    ),
+    Damage(
+        "selection-narrowed",
+        "the selection of a link is narrowed in the state of its node, under the same version",
+        "the receipts of the link, which have the selection of that version",
+        _state("b", _narrow_in_state("line", "c")),
+        wanted="""
+            SELECT DISTINCT 'altered', node, epoch || '/selection/' || selector_version FROM before.receipts
+            WHERE node = 'b' AND peer = 'c' AND "group" = 'line' AND NOT repair
+        """,
+    ),
+    Damage(
+        "selection-narrowed-with-receipts",
+        "the selection of a link is narrowed in the state of its node and in all receipts of the link",
+        "the deliveries, which that selection does not match",
+        _narrow_in_receipts,
+        wanted="""
+            SELECT DISTINCT 'disagreement', node, id FROM before.deliveries
+            WHERE node = 'a' AND peer = 'b' AND "group" = 'edge' AND outcome = 'delivered' AND NOT repair
+        """,
     ),
     Damage(
         "state-copied",

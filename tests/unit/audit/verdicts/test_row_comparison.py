@@ -10,7 +10,7 @@ from eventd.audit.segments.row_marks import PairKey, mark_deliveries, mark_event
 from eventd.audit.verdicts.pair_figures import read_waiting
 from eventd.audit.verdicts.row_comparison import trails
 from eventd.lake.schema import Ledger
-from tests.support.ledger_rows import TO_B, columns_of, delivery_row, event_row, received_row
+from tests.support.ledger_rows import TO_B, Row, columns_of, delivery_row, event_row, received_row
 
 PAIR = PairKey("g", "a", "b")
 SLOTS = {PAIR: np.array([0])}
@@ -36,6 +36,19 @@ def test_any_number_of_repetitions_is_counted(times: int, nodes_with_ledgers: se
         marks += mark_events(columns_of(Ledger.EVENTS, [received_row(1)]), [], SLOTS)
     (row,) = trails(pa.concat_tables(marks), nodes_with_ledgers).to_pylist()
     assert (row["sent"], row["repeated"], row["expired"]) == (times, times - 1, 0)
+
+
+def test_of_a_delivery_by_a_link_the_version_of_its_selection_is_known_and_a_repair_has_none() -> None:
+    def version_of(*rows: Row) -> tuple[str, str, int]:
+        events = columns_of(Ledger.EVENTS, [event_row(1, epoch="e")])
+        sent = columns_of(Ledger.DELIVERIES, [delivery_row(1, epoch="e") | row for row in rows])
+        (row,) = trails(pa.concat_tables([*mark_events(events, [], SLOTS), *mark_deliveries(sent)]), {"a"}).to_pylist()
+        return row["link_node"], row["link_epoch"], row["link_version"]
+
+    by_repair = {"repair": True, "selector_version": 1, "attempt_at": 10}
+    by_link = {"selector_version": 3, "attempt_at": 20}
+    assert version_of(by_repair, by_link, by_link | {"selector_version": 4, "attempt_at": 30}) == ("a", "e", 3)
+    assert version_of(by_repair) == ("", "", 0)
 
 
 def test_the_first_recorded_pending_event_and_the_earliest_slot_may_be_in_different_parts() -> None:

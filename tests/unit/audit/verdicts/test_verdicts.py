@@ -10,8 +10,8 @@ from eventd.audit.arrays.alterations import LedgerRow
 from eventd.audit.arrays.columns import NEVER
 from eventd.audit.coverage.coverage import BlindSpot, Coverage
 from eventd.audit.coverage.holes import Hole
-from eventd.audit.report.findings import Kind
-from eventd.audit.segments.plan import ClockOffset, LakePlan
+from eventd.audit.report.findings import NOT_SELECTED, Kind
+from eventd.audit.segments.plan import ClockOffset, LakePlan, NodeEpoch
 from eventd.audit.verdicts.pair_figures import CLAIMED_LATER, UNSEEN, VERIFIED_LATER, RowComparison
 from eventd.audit.verdicts.verdicts import DeliveryOutcome, Trail, judge
 from eventd.lake.schema import Ledger
@@ -37,6 +37,8 @@ def trail(**changes: Any) -> Trail:
         "sent_node": "a",
         "due_node": "a",
         "due_epoch": "e",
+        "link_node": "",
+        "link_epoch": "",
         **dict.fromkeys(("due_row", "delivery_row", "source_row", "peer_row")),
     }
     ends = {"group": "g", "source": "a", "peer": "b", "type": "t", "id": "e1", "seq": 7, "origin": 1, "due": 1}
@@ -119,3 +121,46 @@ def test_an_event_without_a_row_at_its_source_is_not_named_in_a_hole_beside_a_de
     assert [one.kind for one in judge(forged, known).discrepancies] == [Kind.ERASED]
     known.blind_spots["a", Ledger.EVENTS].append(BlindSpot(times=(0, 99), why="lost"))
     assert judge(forged, known).discrepancies == ()
+
+
+ROW = LedgerRow("a", "e", 7, "e1", "t", 5, 100, 3, subject="x/y")
+BY_LINK = DELIVERED | {"due": 0, "held": 1, "link_node": "a", "link_epoch": "e", "link_version": 2}
+BY_LINK |= {"delivery_row": ROW._replace(subject=""), "source_row": ROW, "peer_row": ROW}
+
+
+def outside_of(*texts: str, **changes: Any) -> list[str]:
+    """Return the details for an event that `a` delivered to `b` by a selection with these texts, and did not select."""
+    known = coverage()
+    known.plan.selections[NodeEpoch("a", "e"), "g", "b"] = {2: texts}
+    verdict = judge(trail(**BY_LINK | changes), known)
+    assert verdict.outcome is DeliveryOutcome.FOREIGN
+    return [one.detail for one in verdict.discrepancies]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"types": ["u"]}', '{"sources": ["c"]}', '{"subjectPrefixes": ["y"]}', '{"types": ["u"], "relay": true}']
+)
+def test_a_delivery_that_its_selection_cannot_match_is_a_disagreement(text: str) -> None:
+    assert outside_of(text) == [NOT_SELECTED]
+
+
+@pytest.mark.parametrize(
+    ("texts", "changes"),
+    [
+        pytest.param(("{}",), {}, id="the selection matches it, which its row at the sender would show"),
+        pytest.param(('{"types": ["t"], "payload": {"k": "v"}}',), {}, id="the payload is not considered"),
+        pytest.param(('{"types": ["u"]}', '{"types": ["t"]}'), {}, id="one of two texts matches it"),
+        pytest.param((), {}, id="no text of the version is known"),
+        pytest.param(('{"types": ["u"]}',), {"link_version": 1}, id="it was sent by another version"),
+        pytest.param(('{"types": ["u"]}',), {"link_epoch": "f"}, id="it was sent in another epoch"),
+        pytest.param(('{"types": ["u"]}',), {"link_node": ""}, id="a repair sent it"),
+        pytest.param(
+            ('{"subjectPrefixes": ["y"]}',), {"source_row": None, "peer_row": None}, id="the subject is not known"
+        ),
+        pytest.param(("{}",), {"source": "c"}, id="the node that emitted it may have had another name"),
+    ],
+)
+def test_a_delivery_that_its_selection_may_have_matched_is_none(
+    texts: tuple[str, ...], changes: dict[str, Any]
+) -> None:
+    assert outside_of(*texts, **changes) == []
