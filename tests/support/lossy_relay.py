@@ -12,7 +12,8 @@ from typing import Any
 class LossyRelay:
     """Relays the datagrams of one client to a server; `lost` and `relayed` count them.
 
-    Each takes up to `jitter` seconds, so that it may arrive before those sent earlier.
+    One of each `1 / share` is lost, at a random place among them, so that also a short talk loses some. Each takes up
+    to `jitter` seconds, so that it may arrive before those sent earlier.
     """
 
     def __init__(self, chance: random.Random, share: float, jitter: float) -> None:
@@ -20,6 +21,7 @@ class LossyRelay:
         self.jitter = jitter
         self.lost = self.relayed = 0
         self.port = 0
+        self._left = self._next_loss = 0
         self._chance = chance
         self._client: Any = None
         self.front: asyncio.DatagramTransport
@@ -34,11 +36,20 @@ class LossyRelay:
             self._relay(lambda: self.front.sendto(data, self._client))
 
     def _relay(self, send: Callable[[], None]) -> None:
-        if self._chance.random() < self.share:
+        if self._is_lost():
             self.lost += 1
             return
         self.relayed += 1
         asyncio.get_running_loop().call_later(self._chance.random() * self.jitter, self._send, send)
+
+    def _is_lost(self) -> bool:
+        if not self.share:
+            return False
+        if not self._left:
+            self._left = round(1 / self.share)
+            self._next_loss = self._chance.randrange(self._left)
+        self._left -= 1
+        return self._left == self._next_loss
 
     def _send(self, send: Callable[[], None]) -> None:
         if not self.front.is_closing():
