@@ -73,7 +73,8 @@ class NodeLedgers:
         times = {"event_at": NOON, "recorded_at": NOON + position * SECOND, "attempt_at": at, "done_at": at + 1000}
         self.deliveries.append(shared | row | times | {"error": "", "fingerprint": fingerprint(id)})
         version = shared["selector_version"]
-        known = {one.version: one.selection for each in self.callbacks.values() for one in each.selections}
+        declared = self.callbacks.get(receiver)
+        known = {one.version: one.selection for one in (declared.selections if declared else ())}
         unknown = ("accepted", "duplicates", "refused", "peer_upto", "receipt_key_id", "receipt_alg")
         answer = {
             **dict.fromkeys(unknown),
