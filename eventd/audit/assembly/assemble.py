@@ -81,6 +81,8 @@ class StageResults:
     confirmed: frozenset[LinkKey] = frozenset()
     """See `confirmed_links`."""
     comparison: RowComparison = field(default_factory=RowComparison)
+    without_ledgers: frozenset[PairKey] = frozenset()
+    """See `pairs_without_ledgers`."""
     erasures: Erasures = field(default_factory=Erasures)
     damaged: Mapping[str, int] = field(default_factory=dict)
     """See `count_damaged`."""
@@ -98,6 +100,11 @@ class StageResults:
     def changes(self) -> Mapping[PairKey, Counter[str]]:
         """Return how the comparison of rows changes the counts of each pair."""
         return changes_by_pair(self.comparison.changes)
+
+    @cached_property
+    def absent(self) -> list[PairKey]:
+        """Return the pairs whose source should have ledgers and has none: no operator declares that it ships none."""
+        return sorted(one for one in self.without_ledgers if one.source not in self.coverage.without_ledgers)
 
     def senders_of(self, key: PairKey) -> tuple[str, ...]:
         """Return the senders of a pair; the source of one without links."""
@@ -121,9 +128,13 @@ def completeness_of(figures: Figures, *, sure: bool) -> float | None:
 
 
 def make_pairs(results: StageResults, objectives: Objectives) -> list[Pair]:
-    """Return, sorted, the report's figures of each pair with expected events or a declared link from source to peer."""
+    """Return, sorted, the report's figures of each pair with expected events or a declared link from source to peer.
+
+    Pairs whose source lacks its ledgers, or has sent batches that these do not show, are among them, too.
+    """
     states = {(state.node, group, peer.peer): (state, peer) for state, group, peer in _links(results.survey)}
     declared = {PairKey(group, node, peer) for node, group, peer in states}
+    declared |= {*results.absent, *(PairKey(*link) for link in results.coverage.unclaimed)}
     pairs = []
     for key in sorted({*results.figures, *results.changes, *declared}):
         figures = results.figures.get(key, PairFigures())
@@ -200,9 +211,12 @@ def _notes(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> Iterator
             yield f"the ledgers of {node} are not those of one node, or do not say how far they reach"
         elif reason := coverage.damage_of(node):
             yield reason
-    if not coverage.has_ledgers(key.source):
+    for sender in senders:
+        if LinkKey(key.group, sender, key.peer) in coverage.unclaimed:
+            yield f"{key.peer} recorded batches of {sender} that the ledgers of {sender} do not show"
+    if not coverage.has_ledgers(key.source) and key.source not in coverage.without_ledgers:
         yield f"{key.source} has no readable state in this lake: its events are known from other nodes only"
-    elif coverage.ends_before(key.source):
+    elif coverage.has_ledgers(key.source) and coverage.ends_before(key.source):
         end = format_time(coverage.until[key.source])
         yield f"the ledgers of {key.source} end at {end}, before the requested period"
 

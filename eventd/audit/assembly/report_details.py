@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from shlex import quote
 from typing import Final
 
 from eventd.audit.assembly.assemble import HistoryUse, StageResults
@@ -177,8 +178,8 @@ def make_limitations(results: StageResults, lake: str) -> list[Limitation]:
     """
     silent = [limitation_of(one, lake) for _, one in sorted(results.coverage.silences.items())]
     missing = []
-    for pair in sorted(results.figures):
-        for node, role in ((pair.source, "emits events"), (pair.peer, "is a peer")):
+    for pair in sorted({*results.figures, *results.without_ledgers}):
+        for node, role in ((pair.source, "sends events"), (pair.peer, "is a peer")):
             if node and not (results.coverage.has_ledgers(node) or is_callback(node)):
                 missing.append((node, role))
     return silent + [
@@ -187,10 +188,17 @@ def make_limitations(results: StageResults, lake: str) -> list[Limitation]:
             where=node,
             message=f"{node} {role} and has no ledgers with a readable state in this lake: "
             "its side is known from other nodes only",
-            hint="let it ship its ledgers to the lake",
+            hint=_hint_without_ledgers(results, node),
         )
         for node, role in dict.fromkeys(missing)
     ]
+
+
+def _hint_without_ledgers(results: StageResults, node: str) -> str:
+    hint = "let it ship its ledgers to the lake"
+    if all(node != pair.source for pair in results.absent):
+        return hint
+    return f"{hint}; if it cannot, audit with --without-ledgers {quote(node)}"
 
 
 def rewritten(segments: Mapping[str, int]) -> list[Limitation]:
@@ -298,14 +306,29 @@ def headline(
 
 
 def make_doubts(results: StageResults) -> list[str]:
-    """Return sentences about what leaves the whole lake unproven: silences, rewritten segments, a lost history."""
-    doubts = list(_silent(results.coverage.silences))
+    """Return sentences about what leaves the whole lake unproven.
+
+    These are silences, nodes without ledgers, rewritten segments, and a lost history.
+    """
+    doubts = [*_silent(results.coverage.silences), *_without_ledgers(results)]
     if n := len(results.rewritten):
         segments = counted(n, "segment was", "segments were")
         doubts.append(f"Not proven: {segments} rewritten after an audit had read {'it' if n == 1 else 'them'}.")
     if results.history.lost_at:
         doubts.append("Not proven: what earlier audits had seen of the lake is lost, and could show a rollback.")
     return doubts
+
+
+def _without_ledgers(results: StageResults) -> Iterator[str]:
+    """Yield a sentence that names nodes whose ledgers the lake lacks, up to `MOST_SILENT`; none without any."""
+    names = sorted({pair.source for pair in results.absent})
+    if not names:
+        return
+    more = [f"{len(names) - MOST_SILENT:,} more"] if len(names) > MOST_SILENT else []
+    *first, last = [*names[:MOST_SILENT], *more]
+    named = f"{', '.join(first)} and {last}" if first else last
+    have, them = ("has", "it") if len(names) == 1 else ("have", "them")
+    yield f"Not proven: {named} {have} no ledgers in this lake, and others have events or batches from {them}."
 
 
 def _silent(silences: Mapping[str, Silence]) -> Iterator[str]:

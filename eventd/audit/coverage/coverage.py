@@ -25,6 +25,8 @@ from eventd.runtime.clock import SECOND
 _ALWAYS = (EARLIEST, LATEST)
 _OF_EVENTS = (Ledger.EVENTS, Ledger.DELIVERIES, Ledger.INBOUND)
 """The ledgers whose missing rows would count against events or receipts."""
+_OF_SENDER = (Ledger.EVENTS, Ledger.DELIVERIES, Ledger.RECEIPTS)
+"""The ledgers that show what a node sent."""
 
 
 class BlindSpot(NamedTuple):
@@ -71,7 +73,8 @@ class Coverage:
     ledgers an operator closed. `holes`: the erased rows of `events`, by node and group. `shifts`: by node, the error of
     its clock, see `clock_shifts`. `verified`: see `verified_links`. `without_receipt`: see
     `deliveries_without_receipt`. `unkept_receipts`: see `deliveries_with_unkept_receipts`. `unanswered`: refused events
-    of batches whose answers do not count them.
+    of batches whose answers do not count them. `without_ledgers`: the nodes that an operator declares to ship none.
+    `unclaimed`: the links with batches that the ledger of the peer has, and that of the sender does not show.
     """
 
     plan: LakePlan
@@ -87,6 +90,8 @@ class Coverage:
     without_receipt: Counter[LinkKey] = field(default_factory=Counter)
     unkept_receipts: Counter[LinkKey] = field(default_factory=Counter)
     unanswered: frozenset[RefusedRow] = frozenset()
+    without_ledgers: frozenset[str] = frozenset()
+    unclaimed: frozenset[LinkKey] = frozenset()
     _clock_changes: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     _indexes: dict[tuple[str, str], HoleIndex] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -153,6 +158,13 @@ class Coverage:
         if not self.has_ledgers(node) or node in self.contested or times[1] >= self.until[node]:
             return False
         return not any(spot.hides(slot, times, position) for spot in self.blind_spots.get((node, book), ()))
+
+    def is_whole(self, node: str, times: tuple[int, int]) -> bool:
+        """Return whether the ledgers of what the node sent have all rows that it recorded between two times."""
+        if not self.has_ledgers(node) or node in self.contested or times[1] >= self.until[node]:
+            return False
+        spots = (spot for book in _OF_SENDER for spot in self.blind_spots.get((node, book), ()))
+        return not any(spot.times[0] <= times[1] and times[0] <= spot.times[1] for spot in spots)
 
     def is_damaged(self, node: str, book: Ledger, slot: int, times: tuple[int, int]) -> bool:
         """Return whether the row of an event of the slot, recorded between two times, may be in a damaged part."""
@@ -243,8 +255,11 @@ def find_coverage(
     _add_beginnings(coverage, survey)
     _add_troubles(coverage, survey, unreadable)
     for lost in lost_ranges(survey, summaries):
+        spot = _blind_spot(survey, lost)
         if lost.book in _OF_EVENTS:
-            coverage.blind_spots[lost.owner.node, lost.book].append(_blind_spot(survey, lost))
+            coverage.blind_spots[lost.owner.node, lost.book].append(spot)
+        elif lost.book is Ledger.RECEIPTS:  # no damage of its links: see `unkept_numbers`
+            coverage.blind_spots[lost.owner.node, lost.book].append(spot._replace(why=""))
     return coverage
 
 

@@ -135,6 +135,7 @@ def _settings(request: AuditRequest) -> Settings:
         incremental=not request.full,
         table_format=request.table_format.value,
         time_zone=request.time_zone,
+        without_ledgers=request.without_ledgers,
     )
 
 

@@ -53,6 +53,7 @@ class AuditRequest:
     `access`: how the files of lake and output are reached. `baseline`: the report to compare the findings with.
     `count_acknowledged`: acknowledged findings meet conditions. `signing_key`: signs the report. `table_format`:
     whether its tables are written as Delta tables, too. `time_zone`: the zone of the times on the page.
+    `without_ledgers`: the nodes that are known to ship no ledgers, so that the lack of these leaves nothing unproven.
     """
 
     lake: str = field(repr=False)
@@ -75,6 +76,7 @@ class AuditRequest:
     keys: tuple[ReceiptKey, ...] = ()
     table_format: TableFormat = TableFormat.PARQUET
     time_zone: str = "UTC"
+    without_ledgers: tuple[str, ...] = ()
 
     @property
     def receipt_terms(self) -> ReceiptTerms:

@@ -12,11 +12,13 @@ from eventd.audit.assembly import receipt_report, report_details
 from eventd.audit.assembly.assemble import HistoryUse, StageResults
 from eventd.audit.assembly.delta_tables import TableFormat, prepare_delta
 from eventd.audit.assembly.output_files import write_output
+from eventd.audit.coverage.absent_ledgers import pairs_without_ledgers
 from eventd.audit.coverage.clock_shifts import clock_shifts
 from eventd.audit.coverage.coverage import Coverage, find_coverage
 from eventd.audit.coverage.holes import find_holes, holes_by_ledger
 from eventd.audit.coverage.mentions import find_mentions
 from eventd.audit.coverage.receipt_links import (
+    LinkKey,
     confirmed_links,
     deliveries_with_unkept_receipts,
     deliveries_without_receipt,
@@ -58,6 +60,7 @@ from eventd.audit.verdicts.reconcile import add_pairs
 from eventd.audit.verdicts.refused_events import unanswered_events, with_slots
 from eventd.audit.verdicts.row_comparison import group_uneven
 from eventd.audit.verdicts.selection_verdicts import selection_discrepancies
+from eventd.audit.verdicts.unclaimed_batches import unclaimed_discrepancies
 from eventd.errors import EventdError
 from eventd.lake.reader import Survey, survey
 from eventd.lake.schema import Ledger
@@ -114,6 +117,7 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
         resumed = resume(out, surveyed.head, request, clock.now())
         resumed.history.meet(surveyed, clock.now())
     reader, found = _read_with_retry(session, request, places, surveyed, resumed, watch)
+    found.coverage.without_ledgers = frozenset(request.without_ledgers)
     _add_silences(found, request, clock.now())
     _add_history(found, resumed, reader)
     keep_history(out, resumed.history)
@@ -266,6 +270,7 @@ def _read(reader: LakeReader, history: AuditHistory, watch: _Stopwatch, recheck:
             waiting=read_waiting(tables.rows("waiting")),
             senders=read_senders(tables.rows("senders")),
             mentions=find_mentions(tables.rows("latest"), summaries, coverage),
+            without_ledgers=pairs_without_ledgers(tables.rows("latest"), summaries, coverage, reader.hours),
             confirmed=confirmed_links(summaries, tables.rows("questioned")),
         )
     with watch.stage("rows"):
@@ -294,6 +299,11 @@ def _compare_rows(
     faults, of_receipts = _receipt_faults(reader, coverage, summaries, questioned)
     of_batches = batch_discrepancies(uneven, reader.survey, known, rows, losses)
     faults += receipt_report.without_repeats(of_batches, faults)
+    unclaimed = tables.rows("unclaimed")
+    of_peers = unclaimed_discrepancies(unclaimed, reader.survey, summaries, coverage, rows, reader.hours)
+    lacking = [*receipt_report.without_repeats(of_peers, faults)]
+    coverage.unclaimed = frozenset(LinkKey(one.group, one.source, one.peer) for one in lacking)
+    faults += lacking
     discrepancies = [*found.erasures.others, *altered, *faults, *selection_discrepancies(found.plan.selections)]
     lake = report_details.lake_findings(reader.survey, reader.unreadable)
     named = [*group_findings(discrepancies), *found.erasures.findings]

@@ -68,6 +68,7 @@ OTHER_BATCH = "the sender's deliveries name another batch or receipt than the re
 NO_RECEIPT = "the sender's ledger has deliveries of the batch, and not its receipt"
 NO_INBOUND = "the peer holds events of the batch of the sender's receipt; its ledger of batches has lost the row"
 UNKEPT_BATCH = "the sender holds a verified receipt of the batch; the peer's ledger of batches has lost the row"
+UNCLAIMED_BATCH = "the peer's ledger has a batch with events; the sender's ledger has no row of its positions"
 TO_SOURCE = "delivered to its own source"
 TWO_SENDERS = "delivered to one peer by several senders"
 TWO_SELECTIONS = "the sender's state and its receipts have several texts of one version of the selection"

@@ -343,6 +343,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     table_format: str = "parquet"
     time_zone: str = "UTC"
     """The time zone of the times on the page and in the summary; those of report.json are in UTC."""
+    without_ledgers: tuple[str, ...] = ()
+    """The nodes that the operator declares to ship no ledgers."""
 
 
 class Lake(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from eventd.audit.segments.spark_tasks import OpenFile, keys_of
 from eventd.audit.verdicts.batch_verdicts import joined_batches, uneven_batches, without_receipt
 from eventd.audit.verdicts.receipt_verdicts import questioned_receipts
 from eventd.audit.verdicts.refused_events import unanswered_batches
+from eventd.audit.verdicts.unclaimed_batches import unclaimed_batches
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.storage import Written
 from eventd.runtime.clock import SECOND
@@ -119,8 +120,8 @@ def reconcile(
 ) -> dict[str, pa.Table]:
     """Return the tables of a part: `uneven`, `waiting`, `senders`, `latest`, `pairs` and `hours`, and those of batches.
 
-    These are `questioned`, see `questioned_receipts`, `batches`, see `uneven_batches`, `without_receipt`, and
-    `refused`, see `unanswered_batches`.
+    These are `questioned`, see `questioned_receipts`, `unclaimed`, see `unclaimed_batches`, `batches`, see
+    `uneven_batches`, `without_receipt`, and `refused`, see `unanswered_batches`.
 
     `hours` [first, last) are the requested ones. `reach`: up to when at most (microseconds by any clock of the lake)
     the ledgers of each node are complete; later deliveries are not expected in them. `covered`: see `latest`. `unkept`:
@@ -132,12 +133,14 @@ def reconcile(
     figures = _sum_figures(cells.filter((what >= Measure.EXPECTED) & (what < Measure.RECEIPT)))
     uneven = uneven_slots(slots, reach)
     batches = joined_batches(cells.filter(np.isin(what, (Measure.CARRIED, Measure.ANSWERED))))
+    of_receipts = cells.filter(np.isin(what, (Measure.RECEIPT, Measure.INBOUND)))
     made = {
         "uneven": uneven,
         "waiting": _waiting(slots),
         "senders": _senders(slots),
         "latest": latest(slots, covered or {}, uneven),
-        "questioned": questioned_receipts(cells.filter(np.isin(what, (Measure.RECEIPT, Measure.INBOUND))), hours),
+        "questioned": questioned_receipts(of_receipts, hours),
+        "unclaimed": unclaimed_batches(of_receipts, hours),
         "batches": uneven_batches(batches, hours),
         "without_receipt": without_receipt(batches, unkept),
         "refused": unanswered_batches(cells.filter(what >= Measure.REFUSED_ROWS)),

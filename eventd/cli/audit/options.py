@@ -134,6 +134,15 @@ TimeZoneOption = Annotated[
         callback=checked_by(_check_time_zone),
     ),
 ]
+WithoutLedgersOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without-ledgers",
+        metavar="NODE",
+        help="Node that is known to ship no ledgers, such as one of protocol v1; repeatable. Without it, the audit is"
+        " unproven if others have events or batches from the node.",
+    ),
+]
 SignOption = Annotated[
     Path | None,
     typer.Option("--sign", metavar="KEY", help="Sign the report with the Ed25519 private key in this PEM file."),
@@ -184,6 +193,7 @@ class AuditOptions:
     count_acknowledged: CountOption = False
     sign: SignOption = None
     time_zone: TimeZoneOption = "UTC"
+    without_ledgers: WithoutLedgersOption = None
 
 
 def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
@@ -216,6 +226,7 @@ def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
         baseline=read_earlier(options.baseline) if options.baseline else None,
         count_acknowledged=options.count_acknowledged,
         time_zone=options.time_zone,
+        without_ledgers=tuple(sorted({*(options.without_ledgers or ())})),
         signing_key=read_signing_key(options.sign) if options.sign is not None else None,
         **own,
     )

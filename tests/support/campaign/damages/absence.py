@@ -20,6 +20,10 @@ GONE_DELIVERIES = """
 """
 GONE_RECEIPTS = "SELECT node, peer, batch_id FROM before.receipts ANTI JOIN after.receipts USING (node, peer, batch_id)"
 GONE_INBOUND = "SELECT node, peer, batch_id FROM before.inbound ANTI JOIN after.inbound USING (node, peer, batch_id)"
+GONE_WITH_EVENTS = """
+    SELECT 'disagreement', node, batch_id FROM before.receipts ANTI JOIN after.receipts USING (node, peer, batch_id)
+    WHERE NOT repair AND accepted + duplicates > 0
+"""
 BOUNDS_OF_HOLES = f"""
     SELECT 'erased', node, min(seq) || '-' || max(seq)
     FROM (SELECT node, "group", seq, seq - row_number() OVER (PARTITION BY node, "group" ORDER BY seq) AS run
@@ -95,6 +99,28 @@ def _relayed_batch_at_sender(scene: Scene) -> None:
     batch = scene.pick("SELECT batch_id FROM before.receipts WHERE node = 'a' AND \"group\" = 'line'")
     for ledger in ("deliveries", "receipts"):
         scene.lake.remove(ledger, "a", lambda row: row["batch_id"] == batch)
+
+
+def _link_at_sender(scene: Scene) -> None:
+    for ledger in ("deliveries", "receipts"):
+        scene.lake.remove(ledger, "a", lambda row: row["peer"] == "c")
+
+    def undeclare(state: dict[str, Any]) -> None:
+        for group in state["groups"]:
+            group["peers"] = [peer for peer in group["peers"] if peer["peer"] != "c"]
+
+    scene.lake.set_state("a", undeclare)
+
+
+def _link_to_callback(scene: Scene) -> None:
+    for ledger in ("deliveries", "receipts"):
+        scene.lake.change(ledger, "a", lambda row: row["peer"] == "c", lambda row: row | {"peer": "a/callback:feed"})
+
+    def rename(state: dict[str, Any]) -> None:
+        for peer in (peer for group in state["groups"] for peer in group["peers"] if peer["peer"] == "c"):
+            peer["peer"] = "a/callback:feed"
+
+    scene.lake.set_state("a", rename)
 
 
 def _receipts_alone(scene: Scene) -> None:
@@ -225,16 +251,36 @@ ABSENCE = (
         "a batch is removed from the sender's ledgers, deliveries and receipt",
         "the peer's ledger, which has the events and the batch",
         _batches_at_sender,
-        wanted=f"SELECT 'disagreement', node, id FROM ({GONE_DELIVERIES})",
-        allowed=f"SELECT 'erased', node, batch_id FROM ({GONE_RECEIPTS})",
+        wanted=f"""
+            SELECT 'disagreement', node, id FROM ({GONE_DELIVERIES})
+            UNION SELECT 'disagreement', node, batch_id FROM ({GONE_RECEIPTS})
+        """,
     ),
     Damage(
         "relayed-batch-gone-at-sender",
         "the same, where another node relays the events and has a link back to the peer",
         "the peer's ledger, which has the events; that they came through the peer excuses only the other node",
         _relayed_batch_at_sender,
-        wanted=f"SELECT 'disagreement', node, id FROM ({GONE_DELIVERIES})",
-        allowed=f"SELECT 'erased', node, batch_id FROM ({GONE_RECEIPTS})",
+        wanted=f"""
+            SELECT 'disagreement', node, id FROM ({GONE_DELIVERIES})
+            UNION SELECT 'disagreement', node, batch_id FROM ({GONE_RECEIPTS})
+        """,
+    ),
+    Damage(
+        "link-gone-at-sender",
+        "a link is removed from the sender's ledgers and from its state, with all deliveries and receipts",
+        "the peer's ledger of batches",
+        _link_at_sender,
+        wanted=GONE_WITH_EVENTS,
+        unproven="c recorded batches of a that the ledgers of a do not show",
+        shrinks=True,
+    ),
+    Damage(
+        "link-renamed-at-sender",
+        "the same, where the link is made that of a callback",
+        "the peer's ledger of batches",
+        _link_to_callback,
+        wanted=GONE_WITH_EVENTS,
     ),
     Damage(
         "receipts-gone",

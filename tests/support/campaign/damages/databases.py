@@ -279,7 +279,10 @@ DATABASES = (
         "the peer's ledger, which has the events and the batch",
         _batches_deleted,
         wanted=f"SELECT 'disagreement', node, id FROM ({GONE_DELIVERIES})",
-        allowed=f"SELECT 'erased', node, batch_id FROM ({GONE_DELIVERIES})",
+        allowed=f"""
+            SELECT 'erased', node, batch_id FROM ({GONE_DELIVERIES})
+            UNION SELECT 'disagreement', node, batch_id FROM ({GONE_DELIVERIES})
+        """,
         in_databases=True,
     ),
     Damage(

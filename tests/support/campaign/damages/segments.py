@@ -76,6 +76,10 @@ def _last_file(scene: Scene) -> None:
     scene.lake.segments("events", "c")[-1].remove()
 
 
+def _node_gone(scene: Scene) -> None:
+    scene.lake.remove_node("c")
+
+
 def _copied_folder(scene: Scene) -> None:
     """Copy all files of `a` into the folder of a node of another name; nothing in them is changed."""
     for folder in [*scene.lake.root.glob("landing/*/dt=*/node=a-*"), *scene.lake.root.glob("nodes/a-*")]:
@@ -271,6 +275,15 @@ SEGMENTS = (
         _archived_edited,
         unproven="was rewritten after an audit had read it",
         remembers=True,
+    ),
+    Damage(
+        "node-gone",
+        "all files of a node are deleted",
+        "the events and batches that other nodes have from it",
+        _node_gone,
+        unproven="has no readable state",
+        named=frozenset("c"),
+        shrinks=True,
     ),
     Damage(
         "folder-copied",

@@ -1,0 +1,141 @@
+"""Batches that the ledger of a peer has, and of which the ledger of their sender shows nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from eventd.audit.arrays.columns import Columns
+from eventd.audit.coverage.coverage import BlindSpot, Coverage
+from eventd.audit.report.findings import UNCLAIMED_BATCH, Kind
+from eventd.audit.segments.ledger_summaries import DeclaredGap, LedgerSummary
+from eventd.audit.segments.plan import LakePlan, NodeEpoch
+from eventd.audit.verdicts.ledger_rows import LedgerRows
+from eventd.audit.verdicts.reconcile import CellFilter
+from eventd.audit.verdicts.unclaimed_batches import unclaimed_batches, unclaimed_discrepancies
+from eventd.lake.manifest import GroupState, LakeHead, NodeState, PeerState
+from eventd.lake.reader import Survey
+from eventd.lake.schema import Ledger
+from eventd.lake.writer import Segment
+from tests.support.batch_tables import AT, HOUR, inbound, receipt, receipt_cells, segment_of
+from tests.support.ledger_rows import Row, ledger_table
+
+ALWAYS = (0, 1_000_000)
+BEYOND = 100
+"""A position that is after all those of batches."""
+
+
+def received(batch: int, **fields: Any) -> Row:
+    return inbound(batch, link_epoch="e", **fields)
+
+
+def findings(
+    receipts: Sequence[Row],
+    copies: Sequence[Row],
+    *,
+    cursor: int | None = BEYOND,
+    until: int = AT + HOUR,
+    spots: Sequence[tuple[Ledger, BlindSpot]] = (),
+    gaps: Sequence[DeclaredGap] = (),
+    hours: tuple[int, int] = ALWAYS,
+) -> list[str]:
+    """Return the ids of the batches of `a` that are in dispute; its link to `b` has passed `cursor` (None: no link)."""
+    peers = () if cursor is None else (PeerState(peer="b", cursor=cursor),)
+    group = GroupState(group="g", peers=peers)
+    state = NodeState(
+        node="a", epoch="e", instance="i", began_at=0, as_of=until, head=9, complete_until=until, groups=(group,)
+    )
+    tables = {
+        Ledger.RECEIPTS: ledger_table(Ledger.RECEIPTS, receipts),
+        Ledger.INBOUND: ledger_table(Ledger.INBOUND, copies),
+    }
+    segments = [segment_of("a", Ledger.RECEIPTS, 9, (AT, AT + HOUR)), segment_of("b", Ledger.INBOUND, 9, (AT, AT))]
+
+    def read(segment: Segment, names: Sequence[str]) -> pa.Table:
+        return tables[segment.place.book].select([*names])
+
+    coverage = Coverage(LakePlan(), until={"a": until, "b": until})
+    for book, spot in spots:
+        coverage.blind_spots["a", book].append(spot)
+    cells = receipt_cells(receipts, copies)
+    kept = cells.filter(pa.array(CellFilter({}, {}, hours).counts(Columns(cells)))).combine_chunks()
+    unclaimed = unclaimed_batches(kept, hours).to_pylist()
+    survey = Survey(LakeHead(id="l", made_at=0), [state], segments, [])
+    summaries = {NodeEpoch("b", "f"): [LedgerSummary(gaps=[*gaps])]}
+    found = [*unclaimed_discrepancies(unclaimed, survey, summaries, coverage, LedgerRows(segments, read), hours)]
+    assert {(one.kind, one.source, one.peer, one.detail) for one in found} <= {
+        (Kind.DISAGREEMENT, "a", "b", UNCLAIMED_BATCH)
+    }
+    return [one.id for one in found]
+
+
+def test_a_batch_whose_receipt_the_sender_has_is_claimed() -> None:
+    assert findings([receipt(1), receipt(2)], [received(1), received(2)]) == []
+
+
+def test_a_batch_that_the_link_has_passed_and_of_which_the_sender_has_no_row_is_in_dispute() -> None:
+    """It does not matter whether another sender delivered its events to the peer, too."""
+    assert findings([receipt(1), receipt(3)], [received(1), received(2), received(3)]) == ["batch-2"]
+    known = {"accepted": 0, "duplicates": 1}
+    assert findings([receipt(1), receipt(3)], [received(2, **known)]) == ["batch-2"]
+
+
+def test_all_batches_of_a_link_that_the_sender_no_longer_shows_are_in_dispute() -> None:
+    assert findings([], [received(1), received(2)], cursor=None) == ["batch-1", "batch-2"]
+    assert findings([receipt(1, peer="a/callback:x")], [received(1)], cursor=None) == ["batch-1"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param({"batch_id": "again"}, id="under another id"),
+        pytest.param({"batch_id": "again", "after": 0, "upto": 9}, id="with more positions"),
+        pytest.param({"batch_id": "", "receipt_digest": "", "status": 0}, id="as expired"),
+        pytest.param({"batch_id": "", "receipt_digest": "", "protocol": "v1"}, id="by the older protocol"),
+        pytest.param({"batch_id": "again", "acked_at": AT + HOUR // 2}, id="half an hour later"),
+    ],
+)
+def test_a_batch_whose_answer_was_lost_and_whose_events_were_sent_again_is_no_dispute(row: Row) -> None:
+    assert findings([receipt(2, **row)], [received(2)]) == []
+
+
+def test_a_batch_whose_answer_the_sender_still_waits_for_is_no_dispute() -> None:
+    assert findings([receipt(1)], [received(1), received(2)], cursor=1) == []
+    assert findings([receipt(1), receipt(3)], [received(2)], cursor=1) == ["batch-2"], "the cursor was taken back"
+
+
+def test_the_receipt_of_a_batch_may_not_be_shipped_yet() -> None:
+    assert findings([], [received(1)], until=AT + 1) == []
+    assert findings([], [received(1)], cursor=None, until=AT + 1) == []
+
+
+@pytest.mark.parametrize("fields", [{"accepted": 0, "duplicates": 0}, {"repair": True, "after": 0, "upto": 0}])
+def test_a_batch_without_events_and_one_of_a_repair_prove_nothing_about_the_link(fields: Row) -> None:
+    assert findings([], [received(1, **fields)]) == []
+
+
+@pytest.mark.parametrize("book", [Ledger.EVENTS, Ledger.DELIVERIES, Ledger.RECEIPTS])
+def test_a_sender_whose_ledgers_may_lack_rows_of_that_time_or_later_is_not_in_dispute(book: Ledger) -> None:
+    for times in ((0, AT), (AT + HOUR // 2, AT + HOUR)):
+        assert findings([], [received(1)], spots=[(book, BlindSpot(times=times))]) == []
+    assert findings([], [received(1)], spots=[(book, BlindSpot(times=(0, AT - 1)))]) == ["batch-1"]
+
+
+def test_a_batch_of_an_epoch_without_a_state_is_not_judged() -> None:
+    assert findings([], [inbound(1, link_epoch="of before")]) == []
+
+
+def test_positions_that_the_sender_reported_as_lost_need_no_row() -> None:
+    assert findings([], [received(2)], gaps=[DeclaredGap("g", "a", "e", 0, 2, "lost", AT)]) == []
+    assert findings([], [received(3)], gaps=[DeclaredGap("g", "a", "e", 0, 2, "lost", AT)]) == ["batch-3"]
+
+
+def test_only_batches_of_the_requested_hours_are_judged() -> None:
+    hour = AT // HOUR
+    copies = [received(at, recorded_at=AT + (at - 2) * HOUR) for at in (1, 2, 3)]
+    receipts = [receipt(1, acked_at=AT - HOUR)]
+    assert findings(receipts, copies[:2], hours=(hour, hour + 1)) == ["batch-2"], "the receipt of 1 is not read"
+    assert findings(receipts, copies, until=AT + 9 * HOUR, hours=(hour, hour + 1)) == ["batch-2"]
