@@ -54,6 +54,36 @@ def key_of(*columns: tuple[npt.NDArray[np.integer], int]) -> Key:
     return key
 
 
+class Indexed(NamedTuple):
+    """A column as indexes into `values`, which are distinct and ascending; some of them may occur in no row."""
+
+    values: Numbers
+    places: Numbers
+
+
+def index(column: Numbers) -> Indexed:
+    """Return a column of whole numbers as indexes into its values.
+
+    Memory is bounded by the number of rows, however far apart the numbers are: any member of a group can emit an event
+    of the year 1 and one of the year 9999.
+    """
+    if not len(column):
+        return Indexed(column, column)
+    first, last = int(column.min()), int(column.max())
+    if last - first < DENSE:  # cheaper than sorting
+        return Indexed(np.arange(first, last + 1), column - first)
+    values, places = np.unique(column, return_inverse=True)
+    return Indexed(values, places)
+
+
+def is_among(values: Numbers, wanted: Numbers) -> npt.NDArray[np.bool_]:
+    """Return a mask of the values that are among those `wanted`, which are ascending."""
+    if not len(wanted):
+        return np.zeros(len(values), bool)
+    found: npt.NDArray[np.bool_] = wanted[np.searchsorted(wanted, values).clip(0, len(wanted) - 1)] == values
+    return found
+
+
 def parts(keys: Numbers, sizes: Sequence[int]) -> list[Numbers]:
     """Return the columns that keys were combined from; `sizes` as in `Key`."""
     found = []

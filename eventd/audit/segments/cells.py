@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from eventd.audit.arrays.bins import BINS, bins_of
 from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, Words, constant
-from eventd.audit.arrays.counts import DENSE, Key, Sums, add_up, count, key_of, parts
+from eventd.audit.arrays.counts import DENSE, Key, Sums, add_up, count, index
+from eventd.audit.arrays.grid import Grid
 from eventd.audit.arrays.row_hash import CONTENT, OUTLINE, contents, outlines
 from eventd.audit.segments.link_rows import COLUMNS, ENDLESS, LinkRow, RowSelector
 from eventd.lake.layout import MINUTE
@@ -71,7 +72,7 @@ class Measure(IntEnum):
     REFUSED_ANSWERS = 35  # refused events that the answer accounts for
 
 
-_OUTCOMES: Final = {
+_OUTCOMES: Final = {  # their measures are adjacent numbers
     "delivered": Measure.DELIVERED,
     "expired": Measure.EXPIRED,
     "in_path": Measure.IN_PATH,
@@ -163,34 +164,6 @@ class _Cells:
         return pa.concat_tables(self._tables) if self._tables else cell_schema().empty_table()
 
 
-class _Grid(NamedTuple):
-    """The keys of rows, each combined from some columns of words and the time, counted from the earliest."""
-
-    key: Key
-    names: tuple[str, ...]
-    values: tuple[tuple[str, ...], ...]
-    first: int
-
-    @classmethod
-    def of(cls, words: Mapping[str, Words], time: Numbers) -> _Grid:
-        first = int(time.min()) if len(time) else 0
-        span = int(time.max()) - first + 1 if len(time) else 1
-        key = key_of(*((column.codes, column.size) for column in words.values()), (time - first, span))
-        return cls(key, tuple(words), tuple(column.values for column in words.values()), first)
-
-    def split(self, keys: Numbers, beside: int | None = None) -> tuple[dict[str, Words], Numbers, Numbers]:
-        """Split keys into their words, their times, and the column that `Key.beside` added with the size `beside`.
-
-        Without `beside`, that column is 0.
-        """
-        *codes, time, rest = parts(keys, (*self.key.sizes, beside or 1))
-        words = {
-            name: Words(code.astype(np.int32), values)
-            for name, code, values in zip(self.names, codes, self.values, strict=True)
-        }
-        return words, time + self.first, rest
-
-
 def sum_deliveries(
     segment: str, table: Columns, skews: Mapping[str, HourlySkew], since: int = NEVER, key: bytes = b""
 ) -> pa.Table:
@@ -205,7 +178,7 @@ def sum_deliveries(
     by_slot = {name: kept.words(name) for name in ("node", "group", "source", "peer")}
     outcome = kept.words("outcome")
     delivered = outcome.where("delivered".__eq__)
-    slots = _Grid.of(by_slot, slot)
+    slots = Grid.of(by_slot, slot)
     done, outline = kept.numbers("done_at"), kept.of(outlines(table, key))
     # An event is not expected at its own source, so it need not be said why it was not sent there.
     unsent = np.flatnonzero(~delivered & ~by_slot["source"].equal(by_slot["peer"]))
@@ -214,7 +187,7 @@ def sum_deliveries(
         if rows.any():
             _add_sums(cells, what, slots, rows, outline, done, kept.numbers("attempt_at"))
     _add_figures(
-        cells, kept, _Grid.of({**by_slot, "type": kept.words("type")}, slot // SLOTS_PER_HOUR), delivered, skews
+        cells, kept, Grid.of({**by_slot, "type": kept.words("type")}, slot // SLOTS_PER_HOUR), delivered, skews
     )
     return cells.table()
 
@@ -251,7 +224,7 @@ class _Rows:
 
 
 def _add_sums(
-    cells: _Cells, what: Measure, grid: _Grid, rows: Mask, outline: Numbers, done: Numbers, begun: Numbers
+    cells: _Cells, what: Measure, grid: Grid, rows: Mask, outline: Numbers, done: Numbers, begun: Numbers
 ) -> None:
     """Add the cells of deliveries: `low` is when the first was acknowledged, `high` when the last attempt had begun.
 
@@ -271,15 +244,15 @@ def _add_sums(
         cells.add(Measure.RELAYED, turned, slots[relayed], sums.rows[relayed], total=sums.total[relayed])
 
 
-def _add_figures(cells: _Cells, rows: _Rows, grid: _Grid, delivered: Mask, skews: Mapping[str, HourlySkew]) -> None:
+def _add_figures(cells: _Cells, rows: _Rows, grid: Grid, delivered: Mask, skews: Mapping[str, HourlySkew]) -> None:
     """Add cells by type and hour: deliveries and bytes by outcome; attempts and latencies of the delivered ones."""
     outcome = rows.words("outcome")
-    whats = np.array([_OUTCOMES.get(value, Measure.REFUSED) for value in outcome.values], np.int64)
-    ended = grid.key.beside(outcome.codes, outcome.size)
+    whats = np.array([_OUTCOMES.get(value, Measure.REFUSED) for value in outcome.values], np.int64)[outcome.codes]
+    ended = grid.key.beside(whats - Measure.DELIVERED, len(_OUTCOMES))
     keys, n = count(ended)
-    words, hours, code = grid.split(keys, outcome.size)
+    words, hours, ends = grid.split(keys, len(_OUTCOMES))
     size = _sum_by_key(ended, rows.numbers("bytes"), keys)
-    cells.add(whats[code], words, hours, n, total=size)
+    cells.add(ends + Measure.DELIVERED, words, hours, n, total=size)
     if not delivered.any():
         return
     whole = bool(delivered.all())
@@ -306,11 +279,9 @@ def _skew_of(peer: Words, time: Numbers, skews: Mapping[str, HourlySkew]) -> Num
     """Return how far the clock of each row's peer was ahead at the row's `time`, in microseconds."""
     if not len(time) or not any(skews.get(name, HourlySkew((), ())).hours for name in peer.values):
         return np.zeros(len(time), np.int64)
-    hours = time // HOUR
-    first, last = int(hours.min()), int(hours.max())
-    spread = np.arange(first, last + 1)
-    lookup = np.stack([skews.get(name, HourlySkew((), ())).at(spread) for name in peer.values])
-    found: Numbers = lookup[peer.codes, hours - first]
+    hours, places = index(time // HOUR)
+    lookup = np.stack([skews.get(name, HourlySkew((), ())).at(hours) for name in peer.values])
+    found: Numbers = lookup[peer.codes, places]
     return found
 
 
@@ -327,12 +298,12 @@ def _sum_by_key(key: Key, values: Numbers, keys: Numbers) -> Numbers:
     return add_up(key, values, values).total
 
 
-def _add_spans(cells: _Cells, what: Measure, grid: _Grid, key: Key, spans: Numbers) -> None:
+def _add_spans(cells: _Cells, what: Measure, grid: Grid, key: Key, spans: Numbers) -> None:
     _add_histogram(cells, what, grid, key, bins_of(spans), spans, BINS)
 
 
 def _add_histogram(
-    cells: _Cells, what: Measure, grid: _Grid, key: Key, bins: Numbers, values: Numbers, size: int
+    cells: _Cells, what: Measure, grid: Grid, key: Key, bins: Numbers, values: Numbers, size: int
 ) -> None:
     """Add a cell for each key and bin: the number of values in the bin, and the highest value of the key in any bin."""
     keys, n = count(key.beside(bins, size))
@@ -404,8 +375,8 @@ def sum_events(
     hashes = _RowHashes(outline, contents(table, outline, key))
     kept = recorded >= since
     by_slot = {name: table.words(name) for name in ("node", "group", "source")}
-    slots = _Grid.of(by_slot, slot)
-    hours = _Grid.of({**by_slot, "type": table.words("type")}, slot // SLOTS_PER_HOUR)
+    slots = Grid.of(by_slot, slot)
+    hours = Grid.of({**by_slot, "type": table.words("type")}, slot // SLOTS_PER_HOUR)
     _add_held(cells, slots, ~own & kept, hashes, recorded)
     own_kept = own & kept
     _add_counts(cells, Measure.OWN, hours, own_kept, ("",))
@@ -447,7 +418,7 @@ class _RowHashes(NamedTuple):
         return add_up(key.at(rows), self.outline[rows], ranged[rows], self.content[rows])
 
 
-def _add_held(cells: _Cells, grid: _Grid, rows: Mask, hashes: _RowHashes, recorded: Numbers) -> None:
+def _add_held(cells: _Cells, grid: Grid, rows: Mask, hashes: _RowHashes, recorded: Numbers) -> None:
     """Add the cells of the events that a node received; their peer is the node itself."""
     if rows.any():
         sums = hashes.add_up(grid.key, rows, recorded)
@@ -459,7 +430,7 @@ def _add_held(cells: _Cells, grid: _Grid, rows: Mask, hashes: _RowHashes, record
 def _add_due(
     cells: _Cells,
     what: Measure,
-    grid: _Grid,
+    grid: Grid,
     rows: Mask,
     hashes: _RowHashes,
     ranged: Numbers,
@@ -489,7 +460,7 @@ def _for_peer(peer: str, words: Mapping[str, Words]) -> tuple[dict[str, Words], 
     return kept | {"peer": constant(peer, int(others.sum()))}, others
 
 
-def _add_counts(cells: _Cells, what: Measure, grid: _Grid, rows: Mask, peers: tuple[str, ...]) -> None:
+def _add_counts(cells: _Cells, what: Measure, grid: Grid, rows: Mask, peers: tuple[str, ...]) -> None:
     keys, n = count(grid.key.at(rows))
     words, hours, _ = grid.split(keys)
     for peer in peers:

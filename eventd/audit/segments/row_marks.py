@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntFlag
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, constant
+from eventd.audit.arrays.columns import NEVER, Columns, Numbers, constant
+from eventd.audit.arrays.counts import is_among, key_of
 from eventd.audit.arrays.row_hash import OUTLINE, contents, ids_hash, outlines
 from eventd.audit.segments.cells import EVENT_COLUMNS
 from eventd.audit.segments.link_rows import LinkRow, RowSelector
@@ -91,24 +93,23 @@ def candidates(table: Columns, uneven: UnevenSlots) -> Numbers:
     names = [name for name in PairKey._fields if table.has(name)]
     words = [table.words(name) for name in names]
     known = [{text: code for code, text in enumerate(column.values)} for column in words]
-    slot = table.numbers("event_at") // MINUTE
-    first, span = int(slot.min()), int(slot.max() - slot.min()) + 1
-    wanted = np.zeros((*(column.size for column in words), span), bool)
+    present = []
     for pair, slots in uneven.items():
         codes = [place.get(getattr(pair, name), -1) for place, name in zip(known, names, strict=True)]
-        near = slots[(slots >= first) & (slots < first + span)]
-        if min(codes) >= 0 and len(near):
-            at: tuple[Any, ...] = (*codes, near - first)
-            wanted[at] = True
-    places: tuple[Any, ...] = (*(column.codes for column in words), slot - first)
-    return np.flatnonzero(wanted[places])
+        if min(codes) >= 0 and len(slots):
+            present.append((codes, slots))
+    if not present:
+        return np.zeros(0, np.int64)
+    every = np.unique(np.concatenate([slots for _, slots in present]))
 
+    def keys(codes: Sequence[npt.NDArray[np.integer]], slot: Numbers) -> Numbers:
+        ends = [(code, column.size) for code, column in zip(codes, words, strict=True)]
+        return key_of(*ends, (np.searchsorted(every, slot), len(every) + 1)).values
 
-def _inside(slot: Numbers, slots: Numbers) -> Mask:
-    """Return a mask of the rows whose `slot` is one of `slots`, which are ascending."""
-    at = np.searchsorted(slots, slot).clip(0, len(slots) - 1)
-    found: Mask = slots[at] == slot
-    return found
+    wanted = np.concatenate([keys([np.full(len(slots), one) for one in codes], slots) for codes, slots in present])
+    slot = table.numbers("event_at") // MINUTE
+    rows = np.flatnonzero(is_among(slot, every))
+    return rows[is_among(keys([column.codes[rows] for column in words], slot[rows]), np.unique(wanted))]
 
 
 def mark_events(
@@ -136,7 +137,7 @@ def mark_events(
         if link is not None:
             due, ahead = selector.select(link)
             role |= (due & kept) * _DUE | (ahead & kept) * _AHEAD | (ahead & ~kept) * _RESTORED
-        inside = source.where(pair.source.__eq__) & group.where(pair.group.__eq__) & _inside(slot, wanted)
+        inside = source.where(pair.source.__eq__) & group.where(pair.group.__eq__) & is_among(slot, wanted)
         places = np.flatnonzero(inside & (role > 0))
         if len(places):
             ends = {name: constant(text, len(places)).to_arrow() for name, text in pair._asdict().items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from eventd.audit.report.figures import HOUR, NONE, micros, natural, period, short_span
@@ -51,12 +52,20 @@ def timeline(report: Report) -> dict[str, Any] | None:
         return None
     lanes, zone = _lanes(report, last), zone_of(report)
     drawn = [span for spans in lanes.values() for span in spans]
-    ends = [span.until for span in drawn]
-    scale = TimeScale(min([first, *(one.since for one in drawn)]), max([last, *ends, first + 1]), LEFT, RIGHT, zone)
     volume = _volume(report)
+    near = _without_outliers(volume)
+    if left_out := volume.total() - near.total():
+        first, last = min(near), max(near) + HOUR * SECOND
+    else:
+        first = min([first, *(one.since for one in drawn)])
+        last = max([last, *(one.until for one in drawn), first + 1])
+    scale, volume = TimeScale(first, last, LEFT, RIGHT, zone), near
     names = _names(report, lanes)
     top = VOLUME + 14 if volume else 4
     sentence = _summary(report, lanes)
+    if left_out:
+        words = counted(left_out, "expected delivery", "expected deliveries")
+        sentence += f" Not drawn: {words} of events from long before or after all others."
     return {
         "sentence": sentence,
         "label": f"Timeline from {period(report.period.first, report.period.last, zone)}. {sentence}",
@@ -146,6 +155,22 @@ def _volume(report: Report) -> Counter[int]:
         if (at := micros(hour.hour)) is not None:
             expected[at] += hour.expected
     return expected if len(expected) > 1 else Counter()
+
+
+def _without_outliers(volume: Counter[int]) -> Counter[int]:
+    """Return the hours that are drawn: without those far before or after all others, for at most 1 % of the deliveries.
+
+    A node reports the time of an event, and one of the year 9999 would leave a pixel for all others.
+    """
+    kept, budget = sorted(volume), volume.total() // 100
+    while len(kept) > 1:
+        gap, at = max((later - hour, place) for place, (hour, later) in enumerate(pairwise(kept), 1))
+        smaller, larger = sorted((kept[:at], kept[at:]), key=lambda hours: sum(volume[hour] for hour in hours))
+        cost = sum(volume[hour] for hour in smaller)
+        if 2 * gap <= kept[-1] - kept[0] or cost > budget:
+            break
+        kept, budget = larger, budget - cost
+    return Counter({hour: volume[hour] for hour in kept})
 
 
 def _bars(volume: Counter[int], scale: TimeScale) -> list[Bar]:
