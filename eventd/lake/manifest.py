@@ -7,7 +7,7 @@ Times are microseconds since 1970, UTC.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from eventd.lake.schema import SCHEMA_VERSION, Ledger
 from federation.event import FIRST_TIME, LAST_TIME
 
 OUTSIDE: Final = "a time outside of the years 1 to 9999"
+NESTED: Final = "is nested too deeply"
 
 
 class Unreadable(Exception):
@@ -65,12 +66,30 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     lost: tuple[LostRows, ...] = ()
 
 
+class SelectionConditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """The conditions of a selection, as states and `receipts` have them: those of `Selector`, and `relay`.
+
+    With `relay`, a receiver gets the events of other nodes, too.
+    """
+
+    types: tuple[str, ...] = ()
+    subject_prefixes: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    payload: dict[str, str] = {}
+    relay: bool = False
+
+    @property
+    def text(self) -> str:
+        """Return them as JSON; equal conditions give the same text."""
+        return msgspec.json.encode(self, order="sorted").decode()
+
+
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """A peer's selection since `declared_at`; ledger rows refer to it by `version`."""
 
     version: int
     declared_at: int
-    selection: dict[str, Any]
+    selection: SelectionConditions
 
 
 class PeerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,6 +186,8 @@ def decode(text: bytes, kind: type[StructT]) -> StructT:
     """
     try:
         version = msgspec.json.decode(text, type=_Version).schema
+    except RecursionError:
+        raise Unreadable(f"is not valid: it {NESTED}") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise Unreadable("is not JSON, or has no field `schema`") from None
     if version != SCHEMA_VERSION:
@@ -175,9 +196,21 @@ def decode(text: bytes, kind: type[StructT]) -> StructT:
         value = msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Unreadable(f"is not valid: {error}") from None
+    except RecursionError:
+        raise Unreadable(f"is not valid: it {NESTED}") from None
     if any(not FIRST_TIME <= time <= LAST_TIME for time in _times_of(value)):
         raise Unreadable(f"has {OUTSIDE}")
     return value
+
+
+def decode_selection(text: str) -> SelectionConditions:
+    """Parse the selection of a row of `receipts`; an empty text, of an unknown one, selects all. Raises Unreadable."""
+    try:
+        return msgspec.json.decode(text or "{}", type=SelectionConditions)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise Unreadable(f"is not valid: {error}") from None
+    except RecursionError:
+        raise Unreadable(f"is not valid: it {NESTED}") from None
 
 
 def _times_of(value: msgspec.Struct) -> Iterator[int]:

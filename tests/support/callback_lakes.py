@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import convert
+
 from eventd.lake.layout import landing
-from eventd.lake.manifest import GroupState, NodeState, PeerState, SegmentRange, Selection
+from eventd.lake.manifest import GroupState, NodeState, PeerState, SegmentRange, Selection, SelectionConditions
 from eventd.lake.receivers import receiver_of_callback
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, make_lake
@@ -48,7 +49,7 @@ class NodeLedgers:
         self.callbacks[receiver] = PeerState(
             peer=receiver,
             selections=tuple(
-                Selection(version=number, declared_at=NOON, selection=dict(selection))
+                Selection(version=number, declared_at=NOON, selection=convert(selection, SelectionConditions))
                 for number, selection in enumerate(selections or (ALL,), start=version)
             ),
             relay=True,
@@ -79,7 +80,11 @@ class NodeLedgers:
         answer = {
             **dict.fromkeys(unknown),
             **{"link_epoch": self.epoch, "after": position - 1 if after is None else after, "upto": position},
-            **{"selection": json.dumps(known.get(version, ALL)), "sent_at": at, "acked_at": at + 1000},
+            **{
+                "selection": known.get(version, SelectionConditions(relay=True)).text,
+                "sent_at": at,
+                "acked_at": at + 1000,
+            },
             **{"receipt": '{"requests":1}', "exceptions": "[]", "sent": int(outcome == "delivered")},
         }
         self.receipts.append(shared | answer)

@@ -23,6 +23,7 @@ from eventd.audit.report.findings import (
     group_findings,
     in_order,
 )
+from eventd.lake.manifest import SelectionConditions
 from eventd.lake.reader import BadSegment, Survey, TroubleKind, read_segment, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
@@ -143,8 +144,8 @@ def _reached(books: LakeRows) -> dict[tuple[str, str, str], int]:
 def _wanted(row: Row, peer: Any, reached: int) -> bool:
     """Return whether a link ever had to carry an event."""
 
-    def takes(selection: dict[str, Any]) -> bool:
-        return Selector.of(types=selection.get("types", ())).takes_type(row["type"])
+    def takes(selection: SelectionConditions) -> bool:
+        return Selector.of(types=selection.types).takes_type(row["type"])
 
     first, last = peer.selections[0], peer.selections[-1]
     if row["position"] <= reached and takes(first.selection):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from msgspec import convert
 
 from eventd.audit.generate.batch_ledgers import InboundLedger, ReceiptsLedger
 from eventd.audit.generate.batches import Batches
@@ -18,7 +19,7 @@ from eventd.audit.generate.segments import SegmentRows
 from eventd.audit.generate.settings import HOUR
 from eventd.audit.generate.world import Link, World
 from eventd.lake.layout import landing
-from eventd.lake.manifest import GroupState, NodeState, PeerState, SegmentRange, Selection
+from eventd.lake.manifest import GroupState, NodeState, PeerState, SegmentRange, Selection, SelectionConditions
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment, write_segment, write_state
@@ -101,7 +102,11 @@ def _peer(world: World, link: Link, head: int) -> PeerState:
     emitter = world.emitters[link.sender]
     late = np.flatnonzero(emitter.at >= world.settings.end)
     selections = tuple(
-        Selection(version=version, declared_at=terms.since + skew - SECOND, selection=terms.selection)
+        Selection(
+            version=version,
+            declared_at=terms.since + skew - SECOND,
+            selection=convert(terms.selection, SelectionConditions),
+        )
         for version, terms in enumerate(link.terms, 1)
     )
     return PeerState(

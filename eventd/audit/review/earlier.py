@@ -15,6 +15,7 @@ from eventd.audit.report.findings import MOST_EVIDENCE, MOST_IDS, EventEvidence,
 from eventd.audit.report.report import SCHEMA, Lake
 from eventd.errors import Invalid, NotFound
 from eventd.lake.extra import parquet, pyarrow
+from eventd.lake.manifest import NESTED
 from eventd.lake.storage import Storage, connect
 
 _NOUN = "report"
@@ -70,6 +71,8 @@ def parse_report(text: bytes, url: str) -> ReadReport:
         found = msgspec.json.decode(text, type=ReadReport)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Invalid(f"{REPORT} in {url} is not a report: {error}", hint=_HINT) from None
+    except RecursionError:
+        raise Invalid(f"{REPORT} in {url} is not a report: it {NESTED}", hint=_HINT) from None
     if found.schema != SCHEMA:
         raise Invalid(f"{REPORT} in {url} has schema {found.schema}, and this program knows {SCHEMA}", hint=_HINT)
     return found

@@ -16,6 +16,8 @@ from eventd.audit.arrays.row_hash import ODD
 from eventd.audit.receipts.receipt_checks import ReceiptResults
 from eventd.audit.segments.cells import HOUR, Measure, batch_cells
 from eventd.lake.layout import MINUTE
+from eventd.lake.manifest import Unreadable, decode_selection
+from eventd.lake.reader import BadSegment
 from eventd.lake.receivers import is_callback
 from eventd.lake.schema import Ledger
 from federation.digest import fingerprint
@@ -144,7 +146,10 @@ class LedgerSummary(msgspec.Struct):
 
 
 def summarize(book: Ledger, table: Columns, *, limit: int) -> LedgerSummary:
-    """Return the summary of a segment. Rows of `receipts` with a number above `limit` are no progress of links."""
+    """Return the summary of a segment. Rows of `receipts` with a number above `limit` are no progress of links.
+
+    Raises BadSegment for a selection that cannot be read.
+    """
     return _READERS[book](table, limit)
 
 
@@ -262,9 +267,17 @@ def _progress(table: Columns, limit: int) -> Iterator[LinkProgress]:
 
 
 def _texts(selections: Words) -> tuple[str, ...]:
-    """Return some of the different texts, sorted; an empty one stands for an unknown selection."""
-    found = {selections.values[code] for code in np.unique(selections.codes)} - {""}
-    return tuple(sorted(found)[:MOST_TEXTS])
+    """Return some of the different texts, sorted; an empty one stands for an unknown selection.
+
+    Raises BadSegment if one cannot be read.
+    """
+    found = sorted({selections.values[code] for code in np.unique(selections.codes)} - {""})
+    try:
+        for text in found:
+            decode_selection(text)
+    except Unreadable as error:
+        raise BadSegment(f"its rows have a selection that {error}") from None
+    return tuple(found[:MOST_TEXTS])
 
 
 def _changes(version: Numbers, upto: Numbers) -> list[tuple[int, int]]:

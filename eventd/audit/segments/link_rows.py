@@ -7,14 +7,14 @@ does not get them: its selection is not applied to what it has passed, or to wha
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from eventd.audit.arrays.columns import NEVER, Columns, Mask
+from eventd.lake.manifest import decode_selection
 from federation.selector import Selector
 
 ENDLESS: Final = (1 << 63) - 1
@@ -199,11 +199,8 @@ def may_select(text: str, *, type: str, source: str, subjects: Collection[str]) 
 @lru_cache(maxsize=4096)
 def _selector(selection: str) -> tuple[Selector, bool]:
     """Parse a stored selection: its selector, and whether it relays events of other nodes."""
-    stored: Mapping[str, Any] = json.loads(selection or "{}")
+    stored = decode_selection(selection)
     selector = Selector.of(
-        types=stored.get("types", ()),
-        subject_prefixes=stored.get("subjectPrefixes", ()),
-        sources=stored.get("sources", ()),
-        payload=stored.get("payload"),
+        types=stored.types, subject_prefixes=stored.subject_prefixes, sources=stored.sources, payload=stored.payload
     )
-    return selector, bool(stored.get("relay", False))
+    return selector, stored.relay

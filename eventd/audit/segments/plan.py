@@ -5,12 +5,11 @@ The plan is made from the survey of the lake and the summaries of the small ledg
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import astuple
 
@@ -24,7 +23,7 @@ from eventd.audit.segments.ledger_summaries import (
     LinkProgress,
 )
 from eventd.audit.segments.link_rows import ENDLESS, LinkRow, SelectionVersion, distinct_selections
-from eventd.lake.manifest import NodeState, PeerState
+from eventd.lake.manifest import NodeState, PeerState, decode_selection
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.receivers import is_callback
 from eventd.lake.schema import Ledger
@@ -218,9 +217,9 @@ def _texts(declared: PeerState | None, progress: LinkProgress | None) -> dict[in
     """
     found: dict[int, list[str]] = defaultdict(list)
     for one in () if declared is None else declared.selections:
-        found[one.version].append(_one_text(one.selection))
+        found[one.version].append(one.selection.text)
     for version, texts in ({} if progress is None else progress.selections).items():
-        found[version] += [_one_text(json.loads(text)) for text in texts]
+        found[version] += [decode_selection(text).text for text in texts]
     return {version: distinct_selections(texts) for version, texts in found.items()}
 
 
@@ -262,11 +261,6 @@ def _under_way(declared: PeerState | None) -> int | None:
     """Return the position that all running repairs have reached: ENDLESS without any, None for an undeclared link."""
     repairs = getattr(declared, "repairs", None)
     return None if repairs is None else min((after for after, _ in repairs), default=ENDLESS)
-
-
-def _one_text(selection: Mapping[str, Any]) -> str:
-    """Return the selection as JSON; equal selections give the same text."""
-    return json.dumps(selection, sort_keys=True)
 
 
 def _clocks(summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> dict[tuple[str, str], list[ClockOffset]]:

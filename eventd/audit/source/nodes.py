@@ -157,7 +157,7 @@ class _Api:
             raise type(refusal)(f"{address} refuses: {refusal.message}", hint=refusal.hint)
         try:
             return msgspec.json.decode(content)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise EventdError(
                 f"{address} answers, but is not a routerd-eventd node", hint="use the address of a node's API"
             ) from None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from eventd.egress.lake.coverage import LakeCoverage
 from eventd.lake.extract import LedgerSnapshot, LinkSnapshot
-from eventd.lake.manifest import GroupState, NodeState, PeerState, SegmentRange, Selection
+from eventd.lake.manifest import GroupState, NodeState, PeerState, SegmentRange, Selection, SelectionConditions
 from eventd.lake.schema import Ledger
 
 
@@ -69,7 +70,9 @@ def _peer(link: LinkSnapshot) -> PeerState:
     return PeerState(
         peer=link.peer,
         selections=tuple(
-            Selection(version=one.version, declared_at=one.declared_at, selection=dict(one.selection))
+            Selection(
+                version=one.version, declared_at=one.declared_at, selection=convert(one.selection, SelectionConditions)
+            )
             for one in link.selections
         ),
         relay=link.relay,

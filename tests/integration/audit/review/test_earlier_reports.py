@@ -60,7 +60,7 @@ def test_a_report_that_lost_its_table_is_refused_if_it_needs_it(folder: Path) ->
     assert read_earlier(str(folder)).findings == tuple(FINDINGS[1:])
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 1}', "\xff"])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 1}', "\xff", '{"x": ' + "[" * 200_000])
 def test_another_file_is_no_report(tmp_path: Path, text: str) -> None:
     (tmp_path / "report.json").write_text(text, encoding="latin-1")
     with pytest.raises(Invalid, match="is not a report: "):

@@ -11,12 +11,12 @@ from eventd.audit.segments.ledger_summaries import MOST_TEXTS, summarize
 from eventd.audit.segments.link_rows import ENDLESS, LinkRow, RowSelector
 from eventd.audit.segments.plan import LakePlan, NodeEpoch, make_plan
 from eventd.audit.verdicts.selection_verdicts import selection_discrepancies
-from eventd.lake.manifest import GroupState, LakeHead, NodeState, PeerState, Selection
+from eventd.lake.manifest import GroupState, LakeHead, NodeState, PeerState, Selection, decode_selection
 from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
 from tests.support.ledger_rows import Row, columns_of, event_row
 
-ALL, NOTHING = "{}", '{"types": ["nothing"]}'
+ALL, NOTHING = "{}", '{"types":["nothing"]}'
 LINK = (NodeEpoch("a", "e"), "g", "b")
 
 
@@ -29,7 +29,7 @@ def receipt(number: int, version: int = 1, selection: str = ALL, **changes: Any)
 def plan_of(declared: Sequence[tuple[int, int, str]], *segments: Sequence[Row], cursor: int = 9) -> LakePlan:
     """Return the plan of a lake: selections (version, declared_at, text) of the state, and segments of receipts."""
     selections = tuple(
-        Selection(version=version, declared_at=at, selection=json.loads(text)) for version, at, text in declared
+        Selection(version=version, declared_at=at, selection=decode_selection(text)) for version, at, text in declared
     )
     peers = (PeerState(peer="b", selections=selections, cursor=cursor),)
     about: dict[str, Any] = {"instance": "i", "began_at": 0, "as_of": 900, "head": 9, "complete_until": 900}
@@ -108,4 +108,4 @@ def test_a_version_was_declared_before_the_first_batch_by_it_whatever_the_state_
 
 def test_the_last_version_is_in_force_for_all_later_positions_also_if_it_has_several_texts() -> None:
     (version,) = link_of(plan_of([(1, 5, NOTHING)], [receipt(1)])).versions
-    assert (version.upto, version.texts) == (ENDLESS, ('{"types": ["nothing"]}', ALL))
+    assert (version.upto, version.texts) == (ENDLESS, (NOTHING, ALL))
