@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from eventd.audit.coverage.coverage import Coverage
 from eventd.audit.coverage.mentions import Mentions
 from eventd.audit.coverage.receipt_links import LinkKey
+from eventd.audit.coverage.rollbacks import DeletedRange
 from eventd.audit.report.figures import nearest_time
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.objectives import Objectives, judge_pair, objective_of
@@ -57,11 +58,13 @@ class HistoryUse(NamedTuple):
     """Whether what earlier audits had seen of the lake could be used.
 
     `lost_at`: when it was found to be lost (microseconds, 0: it is not), and `lost` why. `cleared`: it was discarded.
+    `deleted`: rows that it shows to have been deleted too early.
     """
 
     lost_at: int = 0
     lost: str = ""
     cleared: bool = False
+    deleted: Sequence[DeletedRange] = ()
 
 
 @dataclass
@@ -353,7 +356,9 @@ def make_totals(results: StageResults, pairs: Sequence[Pair]) -> Totals:
     _count(totals, Counter({name: sum(getattr(pair, name) for pair in pairs) for name in COUNTED}))
     # Where no delivery is expected, nothing is proven: the lake may be another one, or the period one before it.
     sure = totals.expected > 0 and all(pair.completeness is not None for pair in pairs)
-    # A silent node may have had pairs, a rewritten segment anything, and a lost history may have shown either.
-    sure = sure and not (results.coverage.silences or results.rewritten or results.history.lost_at)
+    # A silent node may have had pairs, a rewritten segment or deleted rows anything, and a lost history may have shown
+    # either.
+    history = results.history
+    sure = sure and not (results.coverage.silences or results.rewritten or history.deleted or history.lost_at)
     totals.completeness = completeness_of(totals, sure=sure)
     return totals

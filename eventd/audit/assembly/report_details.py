@@ -10,7 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Final
 
+from msgspec.structs import astuple
+
 from eventd.audit.assembly.assemble import HistoryUse, StageResults
+from eventd.audit.coverage.rollbacks import DeletedRange
 from eventd.audit.coverage.silence import Silence, limitation_of
 from eventd.audit.report.figures import moment, nearest_time
 from eventd.audit.report.file_names import HISTORY
@@ -28,7 +31,7 @@ from eventd.audit.report.report import (
 from eventd.audit.segments.ledger_summaries import KeyRequests, RefusalCount
 from eventd.audit.segments.plan import LOST, declared_gaps, states_by_node
 from eventd.audit.verdicts.pair_figures import runs
-from eventd.lake.layout import MINUTE
+from eventd.lake.layout import MINUTE, LedgerKey, slug
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.receivers import is_callback
 from eventd.runtime.clock import SECOND
@@ -219,6 +222,23 @@ def rewritten(segments: Mapping[str, int]) -> list[Limitation]:
     ]
 
 
+def deleted_rows(survey: Survey, ranges: Iterable[DeletedRange]) -> list[Limitation]:
+    """Return a limitation for each range of rows that were deleted before retention may delete them."""
+    names = {slug(state.node): state.node for state in survey.nodes}
+    return [
+        Limitation(
+            kind="deleted",
+            where=LedgerKey(names.get(ledger.slug, ledger.slug), ledger.epoch, ledger.book).key,
+            message=f"rows {after + 1:,} to {upto:,} were deleted less than a day after an audit had seen that the "
+            "state of the node promises them, and retention waits for a day; "
+            f"this was found on {moment(format_time(at))}",
+            hint="find out who writes to the lake, then accept it as it is: run the audit once with --full, "
+            "and without --from and --to",
+        )
+        for ledger, after, upto, at in map(astuple, ranges)
+    ]
+
+
 def history_limitations(use: HistoryUse) -> list[Limitation]:
     """Return a limitation if what earlier audits had seen of the lake was lost, or discarded as requested."""
     if use.cleared:
@@ -308,12 +328,14 @@ def headline(
 def make_doubts(results: StageResults) -> list[str]:
     """Return sentences about what leaves the whole lake unproven.
 
-    These are silences, nodes without ledgers, rewritten segments, and a lost history.
+    These are silences, nodes without ledgers, rewritten segments, deleted rows, and a lost history.
     """
     doubts = [*_silent(results.coverage.silences), *_without_ledgers(results)]
     if n := len(results.rewritten):
         segments = counted(n, "segment was", "segments were")
         doubts.append(f"Not proven: {segments} rewritten after an audit had read {'it' if n == 1 else 'them'}.")
+    if n := len({one.ledger for one in results.history.deleted}):
+        doubts.append(f"Not proven: rows of {counted(n, 'ledger')} were deleted before retention may delete them.")
     if results.history.lost_at:
         doubts.append("Not proven: what earlier audits had seen of the lake is lost, and could show a rollback.")
     return doubts

@@ -19,6 +19,7 @@ from eventd.audit.coverage.holes import LATEST
 from eventd.audit.report.findings import Finding, rolled_back
 from eventd.audit.segments.ledger_summaries import LedgerSummary
 from eventd.audit.segments.plan import NodeEpoch, declared_gaps, states_by_node
+from eventd.lake.layout import LedgerSlug
 from eventd.lake.manifest import NodeState
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.schema import Ledger
@@ -36,6 +37,18 @@ class Promise(msgspec.Struct, frozen=True):
     epoch: str
     head: int
     ends: dict[str, int]
+    at: int
+
+
+class DeletedRange(msgspec.Struct, frozen=True, array_like=True):
+    """Rows with numbers in (after, upto] that were deleted from a ledger before retention may delete them.
+
+    It was noticed at `at` (microseconds).
+    """
+
+    ledger: LedgerSlug
+    after: int
+    upto: int
     at: int
 
 

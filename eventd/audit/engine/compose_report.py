@@ -74,6 +74,7 @@ def compose_report(
             *report_details.make_limitations(found, request.lake),
             *marked.problems,
             *report_details.rewritten(found.rewritten),
+            *report_details.deleted_rows(found.survey, found.history.deleted),
             *report_details.history_limitations(found.history),
             *report_details.strays(found.survey.strays),
         ),

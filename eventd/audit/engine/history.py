@@ -15,19 +15,24 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from eventd.audit.coverage.rollbacks import Promise
+from eventd.audit.coverage.rollbacks import DeletedRange, Promise
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.engine.state import State, another_lake, open_state
 from eventd.audit.report.file_names import HISTORY, REPORT
 from eventd.audit.segments.row_sums import SUMS, RangeSum
 from eventd.errors import NotFound
+from eventd.lake.compaction import GRACE
 from eventd.lake.coverage import Span, holes
 from eventd.lake.layout import LedgerSlug, parse_name, slug
 from eventd.lake.manifest import LakeHead
 from eventd.lake.reader import Survey
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment
+from eventd.runtime.clock import SECOND
 
+_SOONEST: Final = GRACE - 3600 * SECOND
+"""Time, in microseconds, for which rows stay at least after a state no longer promises them: `GRACE`, less an hour,
+because clocks of programs that apply retention may differ."""
 _HEADER: Final = b"sha256 "
 """Begins the first line of the file, which has the digest (hex) of the rest."""
 
@@ -59,14 +64,26 @@ class SeenRange(msgspec.Struct, frozen=True, array_like=True):
     total: int | None
 
 
+class PromisedRows(msgspec.Struct, frozen=True, array_like=True):
+    """The state of a node promised the rows of a ledger after the number `after`, as an audit saw last at `at`.
+
+    `at` is in microseconds.
+    """
+
+    ledger: LedgerSlug
+    after: int
+    at: int
+
+
 class AuditHistory(msgspec.Struct, kw_only=True):
     """What audits have seen of a lake.
 
     `key`: that of the hashes of rows, see `row_hash`; `sums`: the version of their sums. `segments`: those that were
     read, by name. `ranges`: rows of segments that others have replaced, until they are compared. `rewritten`: segments
     that are not what an earlier audit has read, and the time of discovery (microseconds). `promises`: the most that the
-    states of nodes have promised. `lost_at`: when an earlier history was found to be lost (microseconds, 0: none was),
-    and `lost` why.
+    states of nodes have promised. `promised`: from where on these promised rows in the last day; `deleted`: rows that
+    were deleted sooner than a day after such a promise. `lost_at`: when an earlier history was found to be lost
+    (microseconds, 0: none was), and `lost` why.
     """
 
     lake: str
@@ -76,6 +93,8 @@ class AuditHistory(msgspec.Struct, kw_only=True):
     ranges: list[SeenRange] = []
     rewritten: dict[str, int] = {}
     promises: list[Promise] = []
+    promised: list[PromisedRows] = []
+    deleted: list[DeletedRange] = []
     lost_at: int = 0
     lost: str = ""
 
@@ -89,8 +108,9 @@ class AuditHistory(msgspec.Struct, kw_only=True):
             seen = self.segments.pop(name)
             if (place := parse_name(name)) is not None:
                 self.ranges.append(SeenRange(place.ledger, place.after, place.upto, seen.rows, seen.total))
-        self._forget_expired(survey)
+        self._forget_expired(survey, now)
         self._join_ranges(survey)
+        self._note_promised(survey, now)
 
     def wanted(self, survey: Survey) -> dict[str, tuple[tuple[int, int], ...]]:
         """Return, by name of the segment, the ranges (after, upto] of which the sums are to be compared."""
@@ -135,8 +155,12 @@ class AuditHistory(msgspec.Struct, kw_only=True):
             ledgers[segment.place.ledger].append(segment)
         return [(seen, _segments_with(seen, ledgers[seen.ledger])) for seen in self.ranges]
 
-    def _forget_expired(self, survey: Survey) -> None:
-        """Forget ranges that retention has removed: the state begins after them, or is that of a later epoch."""
+    def _forget_expired(self, survey: Survey, now: int) -> None:
+        """Forget ranges that retention has removed: the state begins after them, or is that of a later epoch.
+
+        Retention first lets the state begin after them, and deletes them a day later: it did not remove those that the
+        state promised in the last day.
+        """
         epochs = {(slug(one.node), one.epoch) for one in survey.nodes}
         nodes = {node for node, _ in epochs}
         begins = {
@@ -144,12 +168,35 @@ class AuditHistory(msgspec.Struct, kw_only=True):
             for one in survey.nodes
             for book, reach in one.segments.items()
         }
-        left = []
+        left, recent = [], self._recent(now)
+        self.ranges.sort(key=lambda one: (one.ledger, one.after))
         for seen, segments in self._replaced(survey):
             past = seen.ledger.slug in nodes and (seen.ledger.slug, seen.ledger.epoch) not in epochs
             if segments or not (past or seen.upto <= begins.get(seen.ledger, -1)):
                 left.append(seen)
+            elif any(one.ledger == seen.ledger and one.after < seen.upto for one in recent):
+                self._note_deleted(seen, now)
         self.ranges = left
+
+    def _note_deleted(self, seen: SeenRange, now: int) -> None:
+        """Note that the rows of a range were deleted too early, together with those before them."""
+        last = self.deleted[-1] if self.deleted else None
+        if last is not None and (last.ledger, last.upto, last.at) == (seen.ledger, seen.after, now):
+            self.deleted[-1] = replace(last, upto=seen.upto)
+        else:
+            self.deleted.append(DeletedRange(seen.ledger, seen.after, seen.upto, now))
+
+    def _recent(self, now: int) -> list[PromisedRows]:
+        return [one for one in self.promised if now - one.at < _SOONEST]
+
+    def _note_promised(self, survey: Survey, now: int) -> None:
+        """Note where the ledgers begin that the states promise; what they promised more than a day ago is forgotten."""
+        found = {(one.ledger, one.after): one for one in self._recent(now)}
+        for state in survey.nodes:
+            for book, reach in state.segments.items():
+                one = PromisedRows(LedgerSlug(slug(state.node), state.epoch, book), reach.after, now)
+                found[one.ledger, one.after] = one
+        self.promised = [found[key] for key in sorted(found)]
 
     def _join_ranges(self, survey: Survey) -> None:
         """Join neighbouring ranges that lie in one segment: an archive replaces thousands of segments."""

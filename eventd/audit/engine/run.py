@@ -157,7 +157,9 @@ def _add_history(found: StageResults, resumed: Resumption, reader: LakeReader) -
     history.compare(reader.survey, reader.sums, reader.now)
     history.promises = promises_of(reader.survey, history.promises)
     found.rewritten = history.rewritten
-    found.history = HistoryUse(lost_at=history.lost_at, lost=history.lost, cleared=resumed.cleared)
+    found.history = HistoryUse(
+        lost_at=history.lost_at, lost=history.lost, cleared=resumed.cleared, deleted=history.deleted
+    )
 
 
 def _read_with_retry(

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from eventd.audit.engine import state as states
 from eventd.audit.engine.history import AuditHistory, keep_history
@@ -31,10 +32,11 @@ from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect, open_lake
 from eventd.lake.writer import Segment
-from eventd.runtime.clock import SECOND
+from eventd.runtime.clock import SECOND, SystemClock
+from eventd.testing import ManualClock
 from tests.support.federations import FullSettings, generate
 from tests.support.local_spark import run_audit
-from tests.support.tampering import cut_ledger, rewrite, segments_of
+from tests.support.tampering import change_state, cut_ledger, rewrite, segments_of
 
 HOUR = 3600 * SECOND
 LEDGERS = FullSettings(nodes=2, events=600, span=2 * HOUR, segment_rows=100)
@@ -63,8 +65,10 @@ def folder(audited_once: Path, tmp_path: Path) -> Path:
     return tmp_path / "audited"
 
 
-def audit(folder: Path, **how: Any) -> Report:
-    return run_audit(AuditRequest(lake=str(folder / "lake"), out=str(folder / "out"), **how))
+def audit(folder: Path, later: int = 0, **how: Any) -> Report:
+    """Audit the lake, by a clock that is `later` microseconds ahead."""
+    clock = ManualClock(SystemClock().now() + later)
+    return run_audit(AuditRequest(lake=str(folder / "lake"), out=str(folder / "out"), **how), clock=clock)
 
 
 def lake_of(folder: Path) -> Storage:
@@ -156,7 +160,7 @@ def test_sums_of_another_version_are_not_compared_but_numbers_of_rows_are(
     (shorter,) = segments_of(storage, B, Ledger.INBOUND)[:1]
     rewrite(storage, shorter, read_segment(storage, shorter).slice(1))
     compact(folder)
-    keep_history(connect(str(folder / "out")), msgspec.structs.replace(history_of(folder), sums=0))
+    keep_history(connect(str(folder / "out")), replace(history_of(folder), sums=0))
     report = audit(folder)
     assert troubles(report, "rewritten") == [archive_of(folder, shorter)]
     assert archive_of(folder, segment) not in troubles(report, "rewritten")
@@ -283,9 +287,65 @@ def test_what_retention_removes_is_forgotten(folder: Path) -> None:
     storage = lake_of(folder)
     for now in (LEDGERS.end + 3 * DAY, LEDGERS.end + 5 * DAY):
         list(retaining(storage, [A, B], now=now, keep=DAY // 24))
-    report = audit(folder)
+    report = audit(folder, later=DAY)
     assert [one.kind for one in report.findings] == []
-    assert (history_of(folder).segments, history_of(folder).ranges) == ({}, [])
+    assert troubles(report, "deleted") == []
+    history = history_of(folder)
+    assert (history.segments, history.ranges, history.deleted) == ({}, [], [])
+
+
+def withdraw(folder: Path, node: str, book: Ledger, segments: int) -> tuple[str, int]:
+    """Delete the first segments of a ledger, with a state that begins after them; return its key and the last row."""
+    storage = lake_of(folder)
+    gone = segments_of(storage, node, book)[:segments]
+    storage.delete(path for one in gone for path in (one.place.manifest, one.place.data))
+    (state,) = (one for one in survey(storage).nodes if one.node == node)
+    upto = gone[-1].place.upto
+    left = replace(state.segments[book], after=upto)
+    change_state(storage, node, segments={**state.segments, book: left})
+    return f"{node}/{state.epoch}/{book.value}", upto
+
+
+def test_a_lake_that_is_emptied_like_by_retention_but_within_a_day_is_unproven(folder: Path) -> None:
+    gone = {
+        withdraw(folder, node, book, 1_000)[0]
+        for node in (A, B)
+        for book in Ledger
+        if segments_of(lake_of(folder), node, book)
+    }
+    for later in (0, 9 * DAY):
+        report = audit(folder, later)
+        assert (report.verdict, report.totals.expected) == ("unproven", 0)
+        assert set(troubles(report, "deleted")) == gone
+        words = f"Not proven: rows of {len(gone)} ledgers were deleted before retention may delete them."
+        assert words in report.headline
+
+
+@pytest.mark.parametrize("book", [Ledger.EVENTS, Ledger.DELIVERIES])
+def test_rows_that_are_deleted_within_a_day_of_their_promise_stay_known_until_a_full_audit(
+    folder: Path, book: Ledger
+) -> None:
+    key, upto = withdraw(folder, A, book, 2)
+    first = audit(folder, 22 * HOUR)
+    later = audit(folder, 9 * DAY)
+    for report in (first, later):
+        assert (report.verdict, report.totals.completeness) == ("unproven", None)
+        (told,) = (one for one in report.troubles if one.kind == "deleted")
+        assert (told.where, told.message.partition(" were")[0]) == (key, f"rows 1 to {upto:,}")
+    assert first.troubles == later.troubles, "the time of discovery is kept"
+    assert [one.kind for one in audit(folder, full=True).troubles] == ["history"]
+    assert troubles(audit(folder), "deleted") == []
+
+
+def test_rows_that_no_state_promised_within_the_last_day_may_be_deleted(folder: Path) -> None:
+    storage = lake_of(folder)
+    (state,) = (one for one in survey(storage).nodes if one.node == A)
+    upto = segments_of(storage, A, Ledger.DELIVERIES)[0].place.upto
+    marked = replace(state.segments[Ledger.DELIVERIES], after=upto)
+    change_state(storage, A, segments={**state.segments, Ledger.DELIVERIES: marked})
+    assert troubles(audit(folder, later=HOUR), "deleted") == []
+    withdraw(folder, A, Ledger.DELIVERIES, 1)
+    assert troubles(audit(folder, later=25 * HOUR), "deleted") == []
 
 
 # --- a history that is lost -----------------------------------------------------------------------------------------

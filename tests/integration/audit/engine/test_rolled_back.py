@@ -14,7 +14,8 @@ from eventd.lake.compaction import DAY, retaining
 from eventd.lake.layout import state_path
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
-from eventd.runtime.clock import SECOND
+from eventd.runtime.clock import SECOND, Clock, SystemClock
+from eventd.testing import ManualClock
 from tests.support.federations import FullSettings, generate
 from tests.support.local_spark import run_audit
 from tests.support.tampering import change_state, cut_ledger, edit, segments_of
@@ -38,8 +39,8 @@ def lake(whole: Path, tmp_path: Path) -> Storage:
     return connect(str(tmp_path / "lake"))
 
 
-def audit(lake: Storage, *, full: bool = False) -> Report:
-    return run_audit(AuditRequest(lake.url, f"{lake.url}-out", full=full))
+def audit(lake: Storage, *, full: bool = False, clock: Clock | None = None) -> Report:
+    return run_audit(AuditRequest(lake.url, f"{lake.url}-out", full=full), clock=clock)
 
 
 def require_rolled_back(report: Report, node: str) -> Finding:
@@ -143,4 +144,6 @@ def test_retention_of_the_lake_rolls_nothing_back(lake: Storage) -> None:
         list(retaining(lake, [A, B, C], now=now, keep=DAY // 24))
         now += 2 * DAY
     assert segments_of(lake, A, Ledger.EVENTS) == []
-    assert [one.kind for one in audit(lake).findings] == []
+    report = audit(lake, clock=ManualClock(SystemClock().now() + DAY))
+    assert [one.kind for one in report.findings] == []
+    assert [one.kind for one in report.troubles if one.kind == "deleted"] == []
