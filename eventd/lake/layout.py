@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from eventd.lake.schema import Ledger
 from eventd.runtime.clock import SECOND
+from federation.ranges import MAX_POSITION
 
 HEAD: Final = "eventd-lake.json"
 """The file that makes a folder a lake."""
@@ -27,6 +28,9 @@ TEMPORARY: Final = ".tmp"
 
 MINUTE: Final = 60 * SECOND
 """Microseconds of a slot: both ends of a link assign an event to the same slot, by its own time."""
+
+LARGEST: Final = MAX_POSITION
+"""The largest row number, position, seq or count in a lake: sums of many of them still have 64 bits."""
 
 _SLUG_CHARACTERS: Final = 40
 _SEGMENT: Final = re.compile(
@@ -123,6 +127,8 @@ def parse_path(path: str) -> SegmentName | None:
     if match is None or match["book"] not in list(Ledger):
         return None
     book, after, upto = Ledger(match["book"]), int(match["after"]), int(match["upto"])
+    if not after <= upto <= LARGEST:
+        return None
     return SegmentName(match["tree"], book, match["day"], match["slug"], match["epoch"], after, upto)
 
 

@@ -7,16 +7,19 @@ Times are microseconds since 1970, UTC.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
-from eventd.lake.layout import MINUTE
+from eventd.lake.layout import LARGEST, MINUTE
 from eventd.lake.schema import SCHEMA_VERSION, Ledger
 from federation.event import FIRST_TIME, LAST_TIME
 
 OUTSIDE: Final = "a time outside of the years 1 to 9999"
 NESTED: Final = "is nested too deeply"
+
+Number = Annotated[int, msgspec.Meta(ge=-1, le=LARGEST)]
+"""A row number, position, seq, count or duration (microseconds) in a file of the lake; -1: not known."""
 
 
 class Unreadable(Exception):
@@ -33,9 +36,9 @@ class LostRows(msgspec.Struct, frozen=True, array_like=True):
     group: str
     peer: str
     epoch: str
-    after: int
-    upto: int
-    count: int
+    after: Number
+    upto: Number
+    count: Number
     reason: str
 
 
@@ -53,10 +56,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     book: Ledger
     node: str
     epoch: str
-    after: int
-    upto: int
-    rows: int
-    bytes: int
+    after: Number
+    upto: Number
+    rows: Number
+    bytes: Number
     sha256: str
     slots: tuple[int, int] | None
     times: tuple[int, int] | None
@@ -87,7 +90,7 @@ class SelectionConditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """A peer's selection since `declared_at`; ledger rows refer to it by `version`."""
 
-    version: int
+    version: Number
     declared_at: int
     selection: SelectionConditions
 
@@ -106,10 +109,10 @@ class PeerState(msgspec.Struct, frozen=True, kw_only=True):
     state: str = "running"
     reason: str = ""
     since: int = 0
-    cursor: int = 0
+    cursor: Number = 0
     created_at: int = 0
-    repairs: tuple[tuple[int, int], ...] = ()
-    begins: int = 0
+    repairs: tuple[tuple[Number, Number], ...] = ()
+    begins: Number = 0
 
 
 class GroupState(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,15 +124,15 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
 
     group: str
     peers: tuple[PeerState, ...] = ()
-    last_seq: int = -1
-    evicted_seq: int = -1
+    last_seq: Number = -1
+    evicted_seq: Number = -1
 
 
 class SegmentRange(msgspec.Struct, frozen=True, kw_only=True):
     """The row numbers (after, upto] that a ledger's segments must cover, by its state; earlier ones have expired."""
 
-    after: int
-    upto: int
+    after: Number
+    upto: Number
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,13 +152,13 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     instance: str
     began_at: int
     as_of: int
-    head: int
+    head: Number
     complete_until: int
-    books: dict[Ledger, int] = {}
+    books: dict[Ledger, Number] = {}
     segments: dict[Ledger, SegmentRange] = {}
     groups: tuple[GroupState, ...] = ()
     payloads: bool = False
-    interval: int = 0
+    interval: Number = 0
     closed_at: int = 0
 
 

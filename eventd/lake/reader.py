@@ -32,6 +32,7 @@ from eventd.lake.layout import (
 )
 from eventd.lake.manifest import LakeHead, Manifest, NodeState, Unreadable, decode
 from eventd.lake.schema import ADDED, Ledger, arrow_schema
+from eventd.lake.segment_checks import manifest_fault, rows_fault
 from eventd.lake.storage import FileReader, Storage, StoredFile, open_lake
 from eventd.lake.writer import Segment
 from eventd.runtime.clock import SECOND
@@ -257,6 +258,8 @@ def _judge(place: SegmentName, text: bytes | None, size: int | None) -> Segment 
         *(place.after, place.upto),
     ):
         return _InvalidSegment(place, "its manifest describes another segment")
+    if (fault := manifest_fault(manifest)) is not None:
+        return _InvalidSegment(place, fault)
     if (name := _beyond(place, manifest.replaces)) is not None:
         return _InvalidSegment(
             place, f"its manifest replaces {name}: only an archive segment may, and only a landing segment in its range"
@@ -356,16 +359,25 @@ class BadSegment(Exception):
 def read_segment(storage: FileReader, segment: Segment, columns: Sequence[str] | None = None) -> pa.Table:
     """Return the rows of a segment, with all columns or with these.
 
-    Raises like `open_segment`, and BadSegment for rows of another node or epoch than the manifest's, if those columns
-    are read: a node must not report for another.
+    Raises like `open_segment`, and BadSegment for rows that contradict the manifest, as far as columns are read: see
+    `rows_fault`, and rows of another node or epoch, because a node must not report for another.
     """
-    table = with_added(open_segment(storage, segment).read(columns), segment.place.book, columns)
+    file = open_segment(storage, segment)
+    if columns is None or "number" in columns:  # before the rest: equal rows take little space in the file only
+        _require_none(rows_fault(segment.manifest, file.read(["number"])))
+    table = with_added(file.read(columns), segment.place.book, columns)
+    _require_none(rows_fault(segment.manifest, table))
     for name, own in (("node", segment.manifest.node), ("epoch", segment.manifest.epoch)):
         chunks = table[name].chunks if name in table.column_names else ()
         for chunk in chunks:
             if chunk.dictionary.to_pylist() != [own] and chunk.unique().to_pylist() not in ([own], []):
                 raise BadSegment(f"its rows are of another {name} than its manifest")
     return table
+
+
+def _require_none(fault: str | None) -> None:
+    if fault is not None:
+        raise BadSegment(fault)
 
 
 def with_added(table: pa.Table, book: Ledger, columns: Sequence[str] | None) -> pa.Table:
@@ -382,6 +394,7 @@ def open_segment(storage: FileReader, segment: Segment) -> parquet_type.ParquetF
     Raises BadSegment and LakeUnavailable.
     """
     place, manifest = segment
+    _require_none(manifest_fault(manifest))
     try:
         data = storage.read(place.data)
     except NotFound:

@@ -42,10 +42,14 @@ class Written(NamedTuple):
 
 
 class FileReader(Protocol):
-    """The interface to files that are only read whole."""
+    """The interface to files that are only read."""
 
     def read(self, path: str) -> bytes:
         """Return the whole content of a file. Raises NotFound."""
+        ...
+
+    def read_end(self, path: str, size: int) -> bytes:
+        """Return the last `size` bytes of a file, or all of a smaller one. Raises NotFound."""
         ...
 
 
@@ -127,6 +131,10 @@ class FileInMemory:
             raise NotFound(f"{path} is not in memory")
         return self._data
 
+    def read_end(self, path: str, size: int) -> bytes:
+        """Return the last `size` bytes. Raises NotFound for another path."""
+        return self.read(path)[-size:]
+
 
 def connect(url: str, noun: str = "lake") -> Storage:
     """Return the storage for a path or an fsspec address, without contacting it; `noun` is what messages call it.
@@ -202,6 +210,15 @@ class _Folder:
         with self._trouble(f"read {path}"):
             try:
                 return (self._root / path).read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                raise NotFound(f"{path} is not in the {self._noun} at {self.url}") from None
+
+    def read_end(self, path: str, size: int) -> bytes:
+        with self._trouble(f"read {path}"):
+            try:
+                with (self._root / path).open("rb") as file:
+                    file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+                    return file.read()
             except (FileNotFoundError, NotADirectoryError):
                 raise NotFound(f"{path} is not in the {self._noun} at {self.url}") from None
 
@@ -298,6 +315,14 @@ class _Remote:
         with self._trouble(f"read {path}"):
             try:
                 return bytes(self._fs.cat_file(self._path(path)))
+            except FileNotFoundError:
+                raise NotFound(f"{path} is not in the {self._noun} at {self.url}") from None
+
+    def read_end(self, path: str, size: int) -> bytes:
+        with self._trouble(f"read {path}"):
+            try:
+                length = int(self._fs.info(self._path(path))["size"])
+                return bytes(self._fs.cat_file(self._path(path), start=max(0, length - size), end=length))
             except FileNotFoundError:
                 raise NotFound(f"{path} is not in the {self._noun} at {self.url}") from None
 

@@ -51,7 +51,8 @@ def numbered(
 ) -> pa.Table:
     """Return rows with these numbers, all of one time."""
     times = {column.name: at for column in COLUMNS[book] if column.type is ColumnType.TIME}
-    return table(book, [{"number": number, "node": node, "epoch": epoch, **times} for number in numbers])
+    rows = [{"number": number, "position": number, "node": node, "epoch": epoch, **times} for number in numbers]
+    return table(book, rows)
 
 
 def ship(

@@ -81,6 +81,11 @@ def make_tables(report: Report, findings: Iterable[Finding], hours: Sequence[Hou
     return {name: _table(rows[name], schema) for name, schema in schemas().items()}
 
 
+def table_path(name: str) -> str:
+    """Return the path of the file of a table in the output."""
+    return f"{TABLES}/{name}/part-0.parquet"
+
+
 def write_tables(out: Storage, tables: Mapping[str, Any]) -> dict[str, str]:
     """Write tables as Parquet instead of those of an earlier run, and return the SHA-256 (hex) of each file by path.
 
@@ -88,7 +93,7 @@ def write_tables(out: Storage, tables: Mapping[str, Any]) -> dict[str, str]:
     """
     digests = {}
     for name, table in tables.items():
-        path = f"{TABLES}/{name}/part-0.parquet"
+        path = table_path(name)
         with out.create(path) as draft:
             parquet().write_table(table, draft, compression="zstd")
         digests[path] = draft.written.sha256

@@ -20,6 +20,7 @@ from eventd.audit.segments.plan import LakePlan, LostRange, NodeEpoch, lost_rang
 from eventd.lake.copies import copies
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_checks import OF_ROWS
 from eventd.runtime.clock import SECOND
 
 _ALWAYS = (EARLIEST, LATEST)
@@ -292,13 +293,13 @@ def _add_beginnings(coverage: Coverage, survey: Survey) -> None:
                 coverage.blind_spots[first.node, book].append(BlindSpot(times=(_ALWAYS[0], min(times))))
 
 
-def _add_troubles(coverage: Coverage, survey: Survey, unreadable: Iterable[str]) -> None:
+def _add_troubles(coverage: Coverage, survey: Survey, unreadable: Mapping[str, str]) -> None:
     manifests = {one.place.name: one.manifest for one in survey.segments}
-    for name in unreadable:
+    for name, reason in unreadable.items():
         manifest = manifests[name]
-        spot = BlindSpot(
-            manifest.slots or _ALWAYS, manifest.times or _ALWAYS, why=_damaged(manifest.node, manifest.book)
-        )
+        # Who edited the rows wrote the manifest, too: it does not show what the rows were.
+        slots, times = (None, None) if reason.startswith(OF_ROWS) else (manifest.slots, manifest.times)
+        spot = BlindSpot(slots or _ALWAYS, times or _ALWAYS, why=_damaged(manifest.node, manifest.book))
         coverage.blind_spots[manifest.node, manifest.book].append(spot)
     slugs = survey.node_names
     for trouble in survey.troubles:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from eventd.audit.arrays.columns import NEVER
 from eventd.audit.coverage.coverage import Coverage
-from eventd.audit.engine.state import State
+from eventd.audit.engine.state import State, ranges_of
 from eventd.audit.receipts.receipt_terms import ReceiptTerms
 from eventd.audit.segments.cell_files import write_cells
 from eventd.audit.segments.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
@@ -22,8 +22,9 @@ from eventd.audit.segments.ledger_summaries import LedgerSummary
 from eventd.audit.segments.plan import LakePlan, NodeEpoch, NumberRanges, owner_of
 from eventd.audit.segments.row_marks import UnevenSlots, concerns
 from eventd.audit.segments.row_sums import RangeSum
-from eventd.audit.segments.segment_jobs import SMALL, CellMaker, DigestCheck, SegmentJob, SegmentJobs
+from eventd.audit.segments.segment_jobs import SMALL, CellMaker, DigestCheck, RangeCheck, SegmentJob, SegmentJobs
 from eventd.audit.segments.seq_runs import SeqRun
+from eventd.audit.segments.spark_ranges import spark_range_faults
 from eventd.audit.segments.spark_tasks import FileShares, group_files, run_on_files
 from eventd.audit.spark.locations import Location
 from eventd.audit.spark.session import cores_of
@@ -97,6 +98,26 @@ class LakeReader:
             else:
                 self.state.entries[job.name] = replace(self.state.entries[job.name], read_at=self.now)
         self.rechecked = len(jobs)
+
+    def check_skipped(self) -> None:
+        """Compare `slots` and `times` of the segments that are not read with their files, once for each segment.
+
+        Otherwise a false manifest would hide rows of the requested hours. Segments with other ranges are unreadable.
+        """
+        skipped = [one for one in self.survey.segments if not (self._is_near(one) or self.state.knows_ranges(one))]
+        jobs = [_job(one) for one in skipped]
+        faults = self._false_ranges(jobs)
+        self.unreadable |= faults
+        self.state.checked |= {job.name: ranges_of(job.manifest) for job in jobs if job.name not in faults}
+
+    def _false_ranges(self, jobs: Sequence[SegmentJob]) -> dict[str, str]:
+        """Return, by name, why segments differ from the ranges of their manifests."""
+        if self.lake.by_spark:
+            return spark_range_faults(self.spark, self.lake, [job.segment for job in jobs])
+        faults: dict[str, str] = {}
+        for text in run_on_files(self.spark, self.shares(jobs), RangeCheck(SegmentJobs(jobs))):
+            faults |= msgspec.msgpack.decode(text, type=dict[str, str])
+        return faults
 
     @property
     def oldest(self) -> int | None:

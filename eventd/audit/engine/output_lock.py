@@ -28,26 +28,39 @@ def hold_output(out: Storage) -> Iterator[None]:
     if "://" in place:
         yield
         return
-    try:
+    with _writing(out):
         Path(place).parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
+    try:
+        with _writing(out):
+            _lock(fd, out)
+        yield
+        with _writing(out):
+            os.ftruncate(fd, 0)
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int, out: Storage) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(fd, 32, 0).decode(errors="replace").strip()
+        who = f"process {holder}" if holder.isdigit() else "another process"
+        raise Conflict(f"{who} writes an audit to {out.url}", hint="let it end, or choose another --out") from None
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+
+
+@contextlib.contextmanager
+def _writing(out: Storage) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # such as a full disk
         reason = error.strerror or error
         raise LakeUnavailable(
             f"cannot write in the output folder at {out.url}: {reason}", hint="choose another --out"
         ) from None
-    with open(fd, "r+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = file.read(32).strip()
-            who = f"process {holder}" if holder.isdigit() else "another process"
-            raise Conflict(f"{who} writes an audit to {out.url}", hint="let it end, or choose another --out") from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        yield
-        file.truncate(0)
 
 
 def hold_location(out: Location) -> contextlib.AbstractContextManager[None]:

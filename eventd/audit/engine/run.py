@@ -251,6 +251,7 @@ def _read(reader: LakeReader, history: AuditHistory, watch: _Stopwatch, recheck:
         summaries = reader.summarize_small()
         plan = make_plan(reader.survey, summaries)
     with watch.stage("cells"):
+        reader.check_skipped()
         jobs = reader.read_large(plan)
         keep(out, reader.state)
         coverage = find_coverage(reader.survey, plan, summaries, reader.unreadable)

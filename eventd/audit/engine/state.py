@@ -22,24 +22,26 @@ from eventd.audit.segments.row_sums import SUMS, RangeSum
 from eventd.audit.segments.segment_jobs import SegmentJob, TaskResult
 from eventd.audit.segments.seq_runs import SeqRun
 from eventd.errors import Conflict, LakeUnavailable, NotFound
-from eventd.lake.manifest import LakeHead
+from eventd.lake.manifest import LakeHead, Manifest
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, Written
+from eventd.lake.writer import Segment
 from eventd.runtime.chance import SYSTEM
 
 INDEX: Final = f"{FOLDER}/index.msgpack"
-VERSION: Final = 19
+VERSION: Final = 20
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
 
 
 class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
     """A segment that was read: its digest, the file with its cells, and their parameters.
 
-    `read_at`: when its bytes were last compared with its digest (microseconds). `runs` and `digests`: those of
-    a segment of `events`. `sums`: see `TaskResult`.
+    `ranges`: see `ranges_of`. `read_at`: when its bytes were last compared with its digest (microseconds). `runs` and
+    `digests`: those of a segment of `events`. `sums`: see `TaskResult`.
     """
 
     sha256: str
+    ranges: str
     rows: int
     file: str
     read_at: int
@@ -55,7 +57,8 @@ class State(msgspec.Struct, kw_only=True):
     """The known segments by name. `cells`: size and digest of the files with cells.
 
     `sums`: the version of the sums of rows, see `row_sums`. `key`: that of the hashes of rows, see `row_hash`; the
-    history has the same.
+    history has the same. `checked`: by name of the segment, the ranges that its file has, if these were compared with
+    its manifest, but its rows not read.
     """
 
     version: int = VERSION
@@ -64,6 +67,7 @@ class State(msgspec.Struct, kw_only=True):
     key: bytes = msgspec.field(default_factory=lambda: SYSTEM.token(16))
     entries: dict[str, KnownSegment] = {}
     cells: dict[str, Written] = {}
+    checked: dict[str, str] = {}
 
     def knows(self, job: SegmentJob, clocks: ClockOffsets) -> bool:
         """Return whether the cells of the job's segment are known and still valid."""
@@ -71,6 +75,7 @@ class State(msgspec.Struct, kw_only=True):
         return (
             entry is not None
             and entry.sha256 == job.manifest.sha256
+            and entry.ranges == ranges_of(job.manifest)
             and entry.links == _basis(job)
             and {(one.after, one.upto) for one in entry.sums}.issuperset(job.ranges)
             and _within_bounds(entry.skews, job.manifest.node, clocks)
@@ -84,6 +89,7 @@ class State(msgspec.Struct, kw_only=True):
             return
         self.entries[job.name] = KnownSegment(
             sha256=job.manifest.sha256,
+            ranges=ranges_of(job.manifest),
             rows=result.rows[job.name],
             file=result.file,
             read_at=now,
@@ -94,6 +100,12 @@ class State(msgspec.Struct, kw_only=True):
             digests=result.digests.get(job.name),
             sums=result.sums[job.name],
         )
+
+    def knows_ranges(self, segment: Segment) -> bool:
+        """Return whether `slots` and `times` of a segment's manifest were compared with its file."""
+        name, ranges = segment.place.name, ranges_of(segment.manifest)
+        entry = self.entries.get(name)
+        return self.checked.get(name) == ranges or (entry is not None and entry.ranges == ranges)
 
     def written(self, file: str) -> Written:
         """Return the size and digest that a file of cells had when it was written; a size of -1 for an unknown file."""
@@ -108,6 +120,7 @@ class State(msgspec.Struct, kw_only=True):
         """Forget all segments but these."""
         kept = frozenset(names)
         self.entries = {name: entry for name, entry in self.entries.items() if name in kept}
+        self.checked = {name: ranges for name, ranges in self.checked.items() if name in kept}
 
     def files(self) -> dict[str, list[str]]:
         """Return the files with cells, and the segments that count in each."""
@@ -115,6 +128,11 @@ class State(msgspec.Struct, kw_only=True):
         for name, entry in sorted(self.entries.items()):
             found.setdefault(entry.file, []).append(name)
         return found
+
+
+def ranges_of(manifest: Manifest) -> str:
+    """Return the `slots` and `times` of a manifest with the digest of its file, as one text to compare."""
+    return f"{manifest.sha256} {manifest.slots} {manifest.times}"
 
 
 def open_state(out: Storage, lake: LakeHead, *, full: bool = False) -> State:

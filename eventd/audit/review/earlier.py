@@ -15,6 +15,7 @@ from eventd.audit.report.findings import MOST_EVIDENCE, MOST_IDS, EventEvidence,
 from eventd.audit.report.report import SCHEMA, Lake
 from eventd.errors import Invalid, NotFound
 from eventd.lake.extra import parquet, pyarrow
+from eventd.lake.layout import LARGEST
 from eventd.lake.manifest import NESTED
 from eventd.lake.storage import Storage, connect
 
@@ -75,6 +76,10 @@ def parse_report(text: bytes, url: str) -> ReadReport:
         raise Invalid(f"{REPORT} in {url} is not a report: it {NESTED}", hint=_HINT) from None
     if found.schema != SCHEMA:
         raise Invalid(f"{REPORT} in {url} has schema {found.schema}, and this program knows {SCHEMA}", hint=_HINT)
+    if wrong := [one.count for one in found.findings if not 0 <= one.count <= LARGEST]:
+        raise Invalid(
+            f"{REPORT} in {url} has a finding with {wrong[0]:,} events, and a lake has at most {LARGEST:,}", hint=_HINT
+        )
     return found
 
 

@@ -32,13 +32,13 @@ from eventd.audit.segments.seq_runs import RUN_COLUMNS, SeqRun, seq_runs
 from eventd.audit.segments.spark_tasks import OpenFile
 from eventd.errors import Invalid
 from eventd.lake.extra import parquet, pyarrow
+from eventd.lake.footers import check_ranges
 from eventd.lake.layout import parse_name
-from eventd.lake.manifest import OUTSIDE, Manifest
+from eventd.lake.manifest import Manifest
 from eventd.lake.reader import BadSegment, open_segment, read_segment
-from eventd.lake.schema import COLUMNS, ColumnType, Ledger
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import FileDraft, FileReader, Written
 from eventd.lake.writer import Segment
-from federation.event import FIRST_TIME, LAST_TIME
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,6 +149,26 @@ class DigestCheck:
         return msgspec.msgpack.encode(changed)
 
 
+@dataclass(frozen=True)
+class RangeCheck:
+    """Called with the files of segments, it returns, encoded, the faults of those whose manifests have other ranges.
+
+    The faults are by name of the segment, see `ranges_fault`. Raises LakeUnavailable.
+    """
+
+    jobs: SegmentJobs
+
+    def __call__(self, files: Iterator[OpenFile]) -> bytes:
+        faults = {}
+        for path, lake in files:
+            job = self.jobs.at(path)
+            try:
+                check_ranges(lake, job.segment)
+            except (BadSegment, pyarrow().ArrowException) as error:
+                faults[job.name] = str(error)
+        return msgspec.msgpack.encode(faults)
+
+
 def _cells(lake: FileReader, job: SegmentJob, terms: ReceiptTerms, result: TaskResult) -> pa.Table:
     segment = job.segment
     book = segment.place.book
@@ -183,14 +203,6 @@ def _sums(job: SegmentJob, rows: Columns) -> list[RangeSum]:
 
 
 def _read(lake: FileReader, segment: Segment, columns: tuple[str, ...]) -> Columns:
-    """Return these columns of a segment, and those that are summed. Raises BadSegment, also for an impossible time."""
-    book = segment.place.book
-    names = dict.fromkeys(("node", "epoch", *columns, *summed_columns(book)))
-    rows = Columns(read_segment(lake, segment, [*names]))
-    for column in COLUMNS[book]:
-        if column.name in names and column.type is ColumnType.TIME and rows.rows:
-            times = rows.numbers(column.name)
-            known = times[times != NEVER] if column.null else times
-            if len(known) and not FIRST_TIME <= known.min() <= known.max() <= LAST_TIME:
-                raise BadSegment(f"its rows have {OUTSIDE}, in the column {column.name}")
-    return rows
+    """Return these columns of a segment, and those that are summed and checked. Raises BadSegment."""
+    names = dict.fromkeys(("node", "epoch", *columns, *summed_columns(segment.place.book)))
+    return Columns(read_segment(lake, segment, [*names]))

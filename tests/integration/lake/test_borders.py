@@ -101,7 +101,9 @@ def test_a_state_speaks_for_the_node_in_whose_folder_it_lies(lake: str) -> None:
     "book", [Ledger.EVENTS, Ledger.DELIVERIES, Ledger.RECEIPTS, Ledger.INBOUND, Ledger.GAPS, Ledger.REFUSALS]
 )
 def test_rows_of_another_node_or_epoch_are_not_counted(lake: str, book: Ledger, column: str, tmp_path: Path) -> None:
-    rows = [{"number": 11, "node": "site-b", "epoch": EPOCH}, {"number": 12, "node": "site-b", "epoch": EPOCH}]
+    rows: list[dict[str, int | str]] = [
+        {"number": number, "position": number, "node": "site-b", "epoch": EPOCH} for number in (11, 12)
+    ]
     rows[1][column] = "site-a"
     place = landing(book, "site-b", EPOCH, 10, 12, at=NOON)
     segment = write_segment(connect(lake), place, table(book, rows), node="site-b", now=NOON)

@@ -96,6 +96,13 @@ def test_a_lake_that_cannot_be_read_is_refused_in_words(any_storage: Storage, te
         open_lake(any_storage)
 
 
+def test_the_end_of_a_file_is_read(any_storage: Storage) -> None:
+    any_storage.put("a/one", b"0123456789")
+    assert [any_storage.read_end("a/one", size) for size in (3, 10, 99)] == [b"789", b"0123456789", b"0123456789"]
+    with pytest.raises(NotFound):
+        any_storage.read_end("a/two", 3)
+
+
 def test_a_half_written_file_is_not_listed(storage: Storage, tmp_path: Path) -> None:
     storage.put("a/one", b"1")
     (tmp_path / "lake/a/.two.77.tmp").write_bytes(b"2")

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from eventd.audit.engine.lake_reader import LakeReader
-from eventd.audit.engine.state import KnownSegment, State
+from eventd.audit.engine.state import KnownSegment, State, ranges_of
 from eventd.audit.spark.locations import Location
 from eventd.lake.layout import MINUTE
 from eventd.lake.reader import survey
@@ -39,7 +39,9 @@ def reader(lake: str, *read_at: int, hours: tuple[int, int] = ALL) -> LakeReader
     """One that knows the segments, each since then."""
     found = survey(connect(lake))
     entries = {
-        segment.place.name: KnownSegment(sha256=segment.manifest.sha256, rows=10, file="f", read_at=time)
+        segment.place.name: KnownSegment(
+            sha256=segment.manifest.sha256, ranges=ranges_of(segment.manifest), rows=10, file="f", read_at=time
+        )
         for segment, time in zip(found.segments, read_at, strict=True)
     }
     spark = cast("SparkSession", LocalSpark())

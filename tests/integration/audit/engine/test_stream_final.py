@@ -104,6 +104,17 @@ def test_a_file_that_is_not_theirs_is_named(tmp_path: Path) -> None:
         opened(tmp_path)
 
 
+def test_a_lock_that_cannot_be_written_is_an_error_of_one_line(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".lock").symlink_to("/dev/full")
+    with (
+        pytest.raises(LakeUnavailable, match="cannot write in") as refused,
+        hold_output(connect(str(tmp_path / "out"))),
+    ):
+        pass
+    assert refused.value.hint == "choose another --out"
+
+
 def test_one_audit_at_a_time_writes_to_a_folder(tmp_path: Path) -> None:
     out = connect(str(tmp_path / "out"))
     with (

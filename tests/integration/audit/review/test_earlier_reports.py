@@ -46,6 +46,14 @@ def test_ids_that_the_report_leaves_out_are_read_from_the_table(folder: Path, na
     assert found.report.lake.url == "s3://audit/lake"
 
 
+def test_a_report_with_more_events_than_a_lake_can_have_is_refused(folder: Path) -> None:
+    whole = json.loads((folder / "report.json").read_text())
+    whole["findings"][1]["count"] = 1 << 62
+    (folder / "report.json").write_text(json.dumps(whole))
+    with pytest.raises(Invalid, match="has a finding with 4,611,686,018,427,387,904 events, and a lake has at most"):
+        read_earlier(str(folder))
+
+
 def test_a_report_that_lost_its_table_is_refused_if_it_needs_it(folder: Path) -> None:
     table = folder / "tables" / "findings" / "part-0.parquet"
     table.write_bytes(b"PAR1")

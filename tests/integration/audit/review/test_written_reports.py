@@ -33,6 +33,18 @@ def write(out: Storage, key: Key | None = AUDITOR) -> None:
     write_output(out, report, report.findings, report.hours, {"nodes/a/b.json": "0" * 64}, key=key)
 
 
+def test_files_that_a_killed_audit_left_half_written_are_deleted(tmp_path: Path) -> None:
+    out = connect(str(tmp_path))
+    write(out)
+    left = [".report.html.41.tmp", ".lake.sha256.41.tmp", "tables/pairs/.part-0.parquet.42.tmp"]
+    others = [".notes.txt.41.tmp", "tables/pairs/.mine.parquet.42.tmp", "report.html.41.tmp"]
+    for name in [*left, *others]:
+        (tmp_path / name).write_bytes(b"half")
+    write(out)
+    assert [name for name in left if (tmp_path / name).exists()] == []
+    assert [name for name in others if (tmp_path / name).exists()] == others
+
+
 class Intruded:
     """A folder in which another program replaces a file as soon as it was written."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.engine.state import INDEX
@@ -15,11 +17,14 @@ from eventd.audit.report.report import Report
 from eventd.audit.spark.access import Access
 from eventd.audit.spark.locations import Location
 from eventd.errors import LakeUnusable, NotFound
+from eventd.lake.manifest import encode
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, Written, connect
 from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, generate
 from tests.support.local_spark import run_audit
 from tests.support.spark_mounts import mount
+from tests.support.tampering import segments_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -125,6 +130,23 @@ def test_spark_reads_and_writes_what_python_does(spark: SparkSession, lake: Path
     again = run_audit(request(str(tmp_path), Access.FSSPEC))
     assert (again.work.segments_read, told(again)) == (0, told(first))
     assert (tmp_path / "out" / "tables" / "findings" / "part-0.parquet").exists()
+
+
+def test_ranges_of_skipped_segments_are_compared(spark: SparkSession, tmp_path: Path) -> None:
+    generate(replace(BOOKS, segment_rows=50, lose=0, forge=0, duplicate=0), str(tmp_path / "lake"))
+    storage = connect(str(tmp_path / "lake"))
+    at, since = mount(spark, tmp_path), BOOKS.start + 5 * 3600 * SECOND
+    asked = dataclasses.replace(request(at), since=since)
+    assert run_audit(asked, spark).verdict == "complete"
+    changed = []
+    for book in (Ledger.EVENTS, Ledger.DELIVERIES):
+        segment = segments_of(storage, "site-01", book)[0]
+        assert segment.manifest.slots is not None
+        changed.append(segment.place.name)
+        false = replace(segment.manifest, slots=(segment.manifest.slots[0] - 9, segment.manifest.slots[1] - 8))
+        storage.put(segment.place.manifest, encode(false))
+    found = run_audit(asked, spark).findings
+    assert [(one.kind, one.ids) for one in found] == [(Kind.CORRUPT, (name,)) for name in sorted(changed)]
 
 
 def test_a_damaged_state_is_made_anew_and_a_damaged_segment_is_corrupt(

@@ -43,6 +43,31 @@ def _miscount(segment: SegmentFile) -> None:
     segment.describe(rows=segment.facts["rows"] - 1)
 
 
+def _move_slots(segment: SegmentFile) -> None:
+    """Say that the events of a segment are of other hours: an audit of their hours would not read it."""
+    segment.describe(slots=[slot - 600 for slot in segment.facts["slots"]])
+
+
+def _move_position(segment: SegmentFile) -> None:
+    """Give an event a position that no link has passed."""
+    first, *others = segment.rows()
+    segment.write([first | {"position": 1 << 49}, *others])
+
+
+def _repeat(segment: SegmentFile) -> None:
+    """Put the first row in the place of the second one."""
+    first, _, *others = segment.rows()
+    segment.write([first, first, *others])
+
+
+def _swapped(scene: Scene) -> None:
+    """Exchange the last row of a segment and the first row of the next one."""
+    one, other = scene.lake.segments("events", "a")[:2]
+    rows, next_rows = one.rows(), other.rows()
+    one.write([*rows[:-1], next_rows[0]])
+    other.write([rows[-1], *next_rows[1:]])
+
+
 def _stranger(scene: Scene) -> None:
     """Put the rows of another node into a segment, and make the manifest fit."""
     mine, theirs = scene.lake.segments("deliveries", "a")[1], scene.lake.segments("deliveries", "b")[1]
@@ -186,6 +211,46 @@ SEGMENTS = (
         "a manifest states fewer rows than its file has",
         "the number of rows in the file",
         _on_middle("events", "a", _miscount),
+        wanted=_corrupt(("events", "a")),
+        unproven=_UNPROVEN,
+    ),
+    Damage(
+        "slots-moved",
+        "a manifest states that the events of its segment are of other hours",
+        "the times of the events in the file",
+        _on_middle("events", "a", _move_slots),
+        wanted=_corrupt(("events", "a")),
+        unproven=_UNPROVEN,
+    ),
+    Damage(
+        "times-gone",
+        "a manifest states no times",
+        "the manifest itself: a segment has rows, and rows have times",
+        _on_middle("events", "a", lambda segment: segment.describe(times=None)),
+        wanted=_corrupt(("events", "a")),
+        unproven=_UNPROVEN,
+    ),
+    Damage(
+        "position-moved",
+        "an event is given a position that no link has passed, with a manifest that fits",
+        "the number of its row, which is its position",
+        _on_middle("events", "a", _move_position),
+        wanted=_corrupt(("events", "a")),
+        unproven=_UNPROVEN,
+    ),
+    Damage(
+        "event-repeated",
+        "an event is in the ledger twice, in place of another one, with a manifest that fits",
+        "the number that two rows share",
+        _on_middle("events", "a", _repeat),
+        wanted=_corrupt(("events", "a")),
+        unproven=_UNPROVEN,
+    ),
+    Damage(
+        "rows-swapped",
+        "rows are exchanged between two segments, with manifests that fit",
+        "the numbers of the rows, which are outside of the ranges of the segments",
+        _swapped,
         wanted=_corrupt(("events", "a")),
         unproven=_UNPROVEN,
     ),
