@@ -136,3 +136,5 @@ CREATE TABLE rm_signing ( identity TEXT NOT NULL, keys TEXT NOT NULL, PRIMARY KE
 CREATE TABLE rm_intervals ( subscriber TEXT NOT NULL, topic TEXT NOT NULL, "after" BIGINT NOT NULL, upto BIGINT,
     PRIMARY KEY (subscriber, topic, "after") );
 CREATE INDEX rm_intervals_topic ON rm_intervals (topic);
+CREATE TABLE console_sessions ( digest TEXT NOT NULL, key_digest TEXT NOT NULL, key_name TEXT NOT NULL, address TEXT
+    NOT NULL, created_at BIGINT NOT NULL, used_at BIGINT NOT NULL, expires_at BIGINT NOT NULL, PRIMARY KEY (digest) );
