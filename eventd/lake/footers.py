@@ -1,7 +1,7 @@
 """Checks the ranges that a manifest gives by the statistics at the end of the Parquet file.
 
-Who selects segments by `slots` or `times` of their manifests reads no row of the others. This shows, without reading
-them, that these have no row that should have been read.
+A reader that selects segments by `slots` or `times` of their manifests reads no row of the others. This shows, without
+reading them, that they have no row that should have been read.
 """
 
 from __future__ import annotations

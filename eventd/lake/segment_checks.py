@@ -1,6 +1,6 @@
 """Checks that a segment can be what its manifest says: readers choose segments, and stop reading, by its ranges.
 
-The writer of a segment keeps these rules. Whoever edits a segment may break them, to hide its rows from readers or to
+Nodes keep these rules when they write a segment. An edited segment may break them, to hide its rows from readers or to
 keep readers busy.
 """
 

@@ -297,7 +297,7 @@ def _add_troubles(coverage: Coverage, survey: Survey, unreadable: Mapping[str, s
     manifests = {one.place.name: one.manifest for one in survey.segments}
     for name, reason in unreadable.items():
         manifest = manifests[name]
-        # Who edited the rows wrote the manifest, too: it does not show what the rows were.
+        # The manifest was edited together with the rows: it does not show what they were.
         slots, times = (None, None) if reason.startswith(OF_ROWS) else (manifest.slots, manifest.times)
         spot = BlindSpot(slots or _ALWAYS, times or _ALWAYS, why=_damaged(manifest.node, manifest.book))
         coverage.blind_spots[manifest.node, manifest.book].append(spot)
