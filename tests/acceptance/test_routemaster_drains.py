@@ -60,7 +60,7 @@ def shop(processes: Processes, drain: StrictDrain) -> Shop:
 
 
 def test_a_request_is_exactly_what_drains_read(shop: Shop, drain: StrictDrain) -> None:
-    shop.subscribe("orders", "users", timeout=200, max=3)
+    shop.subscribe("orders", "users", timeout=60_000, max=3)
     shop.publish(1, timestamp=1795173885369)
     shop.publish(2, topic="users", timestamp=1.5, data={"a": {"b": [1, None]}})
     shop.publish(3, data={})

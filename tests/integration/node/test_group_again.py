@@ -45,7 +45,7 @@ async def pair(sites: MakeSites, urls: list[str]) -> tuple[Site, Site]:
     """Two nodes; only a sends."""
     a, b = sites("a", "b", urls=urls)
     for node in (a, b):
-        await node.start()
+        await node.start(prune_interval="1h")  # retention also deletes the records of deleted topics
         await node.join()
     await a.apply(peer("b", b.port))
     await a.emit("e1", "e2")

@@ -16,7 +16,7 @@ from eventd.lake.storage import connect
 from tests.support.lakes import ship
 
 TASK = """
-import sys
+import os, sys
 sys.path[:0] = sys.argv[2:]
 import eventd.audit.engine.run, eventd.audit.source.databases, eventd.audit.source.nodes, eventd.cli.routerctl, psycopg
 from pyspark_eventd import DefaultSource
@@ -24,7 +24,8 @@ source = DefaultSource({"path": sys.argv[1]})
 reader = source.reader(source.schema())
 print(*(row for piece in reader.partitions() for batch in reader.read(piece) for row in batch["number"].to_pylist()))
 files = [module.__file__ for name, module in sys.modules.items() if name.startswith("eventd")]
-print({file.split(".zip")[0] for file in files if file})
+print({file.split(".zip")[0] for file in files if file}, flush=True)
+os._exit(0)  # as Spark ends its workers; Arrow's threads may abort an orderly exit on a busy machine
 """
 
 
