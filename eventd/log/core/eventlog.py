@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from eventd.errors import EventdError
+from eventd.log.core.accompanied import AccompaniedUnit
 from eventd.log.core.commit import CommitResult, Unit
 from eventd.log.core.durability import DurabilityCache
 from eventd.log.core.head import Recovery, read_head, recover, settle_unsynced, touch_head
@@ -26,6 +27,7 @@ from eventd.log.core.writer_stats import WriterStats
 from eventd.log.cursors.cursors import Postponement, Step
 from eventd.runtime.chance import Chance
 from eventd.runtime.clock import Clock
+from eventd.store.engine.attached import take_attached
 from eventd.store.engine.database import Database
 from eventd.store.engine.head_file import HeadFile, HeadMark
 
@@ -139,8 +141,20 @@ class EventLog:
         return self._appender.waiting
 
     def submit(self, unit: Unit[R]) -> asyncio.Future[R]:
-        """Queue a unit for the writer; the future gets its result or error. Raises `Unavailable` after `close`."""
-        return self._appender.submit(unit)
+        """Queue a unit for the writer; the future gets its result or error. Raises `Unavailable` after `close`.
+
+        The unit's transaction also carries out what is attached to the operation.
+        """
+        attached = take_attached()
+        if attached is None:
+            return self._appender.submit(unit)
+        try:
+            future = self._appender.submit(AccompaniedUnit(unit, attached))
+        except EventdError as error:
+            attached.settle(error)
+            raise
+        future.add_done_callback(lambda done: attached.settle(_error_of(done)))
+        return future
 
     async def settle(self, step: Step, effect: Effect | None = None) -> None:
         """Move a cursor, and write the step's effect. Raises `FenceLost`, and the errors of the effect."""
@@ -246,6 +260,10 @@ class EventLog:
             head = await self.database.write(settle_unsynced)
             self.epoch = head.epoch
             self._acknowledge(head.last)
+
+
+def _error_of(done: asyncio.Future[Any]) -> BaseException | None:
+    return asyncio.CancelledError() if done.cancelled() else done.exception()
 
 
 def _open_head_file(database: Database) -> tuple[HeadFile | None, HeadMark | None]:

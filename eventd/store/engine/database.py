@@ -18,6 +18,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from eventd.runtime.chance import SYSTEM, Chance
 from eventd.runtime.threads import THREADS, ThreadFactory
 from eventd.store.engine.address import SqliteUrl, parse_url
+from eventd.store.engine.attached import take_attached
 from eventd.store.engine.boot import read_boot_id
 from eventd.store.engine.changes import ChangeSource, FileChanges, Notifications
 from eventd.store.engine.claim import DatabaseClaim, read_claims
@@ -145,8 +146,13 @@ class Database:
             return fn(conn)
 
     async def write(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `write_now` on the writer thread."""
-        return await asyncio.wrap_future(self._writer.submit(partial(self.write_now, fn, *args, **kwargs)))
+        """Run `write_now` on the writer thread. The transaction also carries out what is attached to the operation."""
+        attached = take_attached()
+        if attached is None:
+            return await asyncio.wrap_future(self._writer.submit(partial(self.write_now, fn, *args, **kwargs)))
+        with attached.carried():
+            both = attached.around(lambda conn: fn(conn, *args, **kwargs))
+            return await asyncio.wrap_future(self._writer.submit(partial(self.write_now, both)))
 
     async def read(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `read_now` on a reader thread."""

@@ -1,10 +1,10 @@
-"""The tables of the console: the sessions of browsers that signed in."""
+"""The tables of the console: the sessions of browsers that signed in, and the record of actions."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from eventd.store.schema.columns import Micros, metadata
+from eventd.store.schema.columns import Micros, metadata, serial
 
 console_sessions = sa.Table(
     "console_sessions",
@@ -16,4 +16,36 @@ console_sessions = sa.Table(
     sa.Column("created_at", Micros, nullable=False),
     sa.Column("used_at", Micros, nullable=False),  # written at most once a minute
     sa.Column("expires_at", Micros, nullable=False),
+)
+
+# One row for each action, or for several equal ones that were refused.
+actions = sa.Table(
+    "actions",
+    metadata,
+    sa.Column("id", serial, primary_key=True),
+    sa.Column("at", Micros, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),  # of the caller
+    sa.Column("who", sa.Text, nullable=False),
+    sa.Column("address", sa.Text, nullable=False),
+    sa.Column("operation", sa.Text, nullable=False),
+    sa.Column("object", sa.Text, nullable=False),
+    sa.Column("arguments", sa.Text, nullable=False),  # JSON, without payloads and secrets
+    sa.Column("result", sa.Text, nullable=False),  # ok, started, or the code of an error
+    sa.Column("request", sa.Text, nullable=False),  # its id
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Index("actions_at", "at"),
+    sqlite_autoincrement=True,
+)
+
+# Answers to requests with an Idempotency-Key, for as long as these may be repeated.
+action_answers = sa.Table(
+    "action_answers",
+    metadata,
+    sa.Column("caller", sa.Text, primary_key=True),  # a hash of the caller's key
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("fingerprint", sa.Text, nullable=False),  # a hash of the operation and its arguments
+    sa.Column("at", Micros, nullable=False),
+    sa.Column("status", sa.Integer, nullable=False),  # HTTP status; 0: no answer yet
+    sa.Column("answer", sa.LargeBinary),  # compressed; NULL: not kept
+    sa.Index("action_answers_at", "at"),
 )

@@ -138,3 +138,10 @@ CREATE TABLE rm_intervals ( subscriber TEXT NOT NULL, topic TEXT NOT NULL, "afte
 CREATE INDEX rm_intervals_topic ON rm_intervals (topic);
 CREATE TABLE console_sessions ( digest TEXT NOT NULL, key_digest TEXT NOT NULL, key_name TEXT NOT NULL, address TEXT
     NOT NULL, created_at BIGINT NOT NULL, used_at BIGINT NOT NULL, expires_at BIGINT NOT NULL, PRIMARY KEY (digest) );
+CREATE TABLE actions ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, at BIGINT NOT NULL, kind TEXT NOT NULL, who TEXT
+    NOT NULL, address TEXT NOT NULL, operation TEXT NOT NULL, object TEXT NOT NULL, arguments TEXT NOT NULL, result
+    TEXT NOT NULL, request TEXT NOT NULL, count BIGINT NOT NULL );
+CREATE INDEX actions_at ON actions (at);
+CREATE TABLE action_answers ( caller TEXT NOT NULL, "key" TEXT NOT NULL, fingerprint TEXT NOT NULL, at BIGINT NOT
+    NULL, status INTEGER NOT NULL, answer BLOB, PRIMARY KEY (caller, "key") );
+CREATE INDEX action_answers_at ON action_answers (at);

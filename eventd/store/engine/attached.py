@@ -1,0 +1,104 @@
+"""Writes that are attached to an operation: its first write transaction carries them out, too.
+
+So what an operation changes and the row that records the operation are committed together or not at all, and the code
+of the operation need not know of it. Tasks that the operation starts inherit the attachment; it ends with the
+operation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+from eventd.store.engine.connection import DatabaseConnection
+
+T = TypeVar("T")
+
+
+class AttachedWrite(ABC):
+    """A write that the first write transaction of an operation carries out. `is_written`: that was committed.
+
+    If the transaction fails, the next one of the operation carries it out.
+    """
+
+    def __init__(self) -> None:
+        self.is_written = False
+        self._is_taken = False
+        self._is_over = False
+
+    @abstractmethod
+    def begin(self, conn: DatabaseConnection) -> None:
+        """Lock and check, before the transaction writes anything. An error refuses the transaction."""
+
+    @abstractmethod
+    def end(self, conn: DatabaseConnection) -> None:
+        """Write, after all else in the transaction was written."""
+
+    def around(self, fn: Callable[[DatabaseConnection], T]) -> Callable[[DatabaseConnection], T]:
+        """Return a storage function that runs `fn` and carries out this write."""
+
+        def run(conn: DatabaseConnection) -> T:
+            self.begin(conn)
+            result = fn(conn)
+            self.end(conn)
+            return result
+
+        return run
+
+    def settle(self, error: BaseException | None) -> None:
+        """Note how the transaction ended: committed, or failed with `error`.
+
+        After a cancellation that is not known: the transaction may still be committed, with this write.
+        """
+        if error is None:
+            self.is_written = True
+        elif not isinstance(error, asyncio.CancelledError):
+            self._is_taken = False
+
+    @contextmanager
+    def carried(self) -> Iterator[None]:
+        """Note how the block, which runs the transaction, ends."""
+        try:
+            yield
+        except BaseException as error:
+            self.settle(error)
+            raise
+        self.settle(None)
+
+    def take(self) -> bool:
+        """Return whether the caller is to carry it out: no transaction does so or has done so, and it is not over."""
+        if self._is_taken or self._is_over:
+            return False
+        self._is_taken = True
+        return True
+
+    def close(self) -> None:
+        """End the attachment: from now on no transaction takes it."""
+        self._is_over = True
+
+
+_attached: ContextVar[AttachedWrite | None] = ContextVar("attached write", default=None)
+
+
+@contextmanager
+def attach(write: AttachedWrite) -> Iterator[None]:
+    """Attach a write to the operation that runs in the block."""
+    token = _attached.set(write)
+    try:
+        yield
+    finally:
+        _attached.reset(token)
+        write.close()
+
+
+def take_attached() -> AttachedWrite | None:
+    """Return the write that the caller's transaction is to carry out, for most callers None.
+
+    The caller reports the end of the transaction with `settle`.
+    """
+    write = _attached.get()
+    return write if write is not None and write.take() else None
