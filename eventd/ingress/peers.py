@@ -71,7 +71,7 @@ def any_node(_node: str) -> str:
 class IngressMetrics(Protocol):
     """Interface of the metrics of received requests. It also learns which peers are up, or asked for their mark."""
 
-    def accepted(self, group: str, new: int, duplicates: int) -> None: ...
+    def accepted(self, group: str, node: str, new: int, duplicates: int) -> None: ...
 
     def refused(self, group: str, reason: str, count: int = 1) -> None: ...
 
@@ -191,7 +191,7 @@ class PeerIngress:
         if outcome is Outcome.CONFLICT:
             self._count_refusal("id_conflict", self._claimed_sender(event.source_node, key.id))
         new = outcome is Outcome.NEW
-        self._count(int(new), int(not new))
+        self._count(event.source_node, int(new), int(not new))
         fresh = outcome in (Outcome.NEW, Outcome.REFRESH)
         if fresh:
             self._metrics.alive(self.config.name, event.source_node)
@@ -332,7 +332,7 @@ class PeerIngress:
             refused,
         )
         stored = await self._in_order(batch, len(body))
-        self._count(stored.accepted, stored.duplicates)
+        self._count(header.from_node, stored.accepted, stored.duplicates)
         if stored.refused:
             claimed = self._claimed_by(verified)
             for refusal in stored.refused:
@@ -406,10 +406,10 @@ class PeerIngress:
             max_hops=limits.max_hops,
         )
 
-    def _count(self, new: int, duplicates: int) -> None:
+    def _count(self, node: str, new: int, duplicates: int) -> None:
         counts = self.counts
         self.counts = Counts(counts.received + new, counts.duplicate + duplicates, counts.rejected)
-        self._metrics.accepted(self.config.name, new, duplicates)
+        self._metrics.accepted(self.config.name, node, new, duplicates)
 
     def note_refused_request(
         self, reason: str, claimed: ClaimedSender = NO_SENDER, sender: Callable[[], Sender] = Sender, *, code: str = ""

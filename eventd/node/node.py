@@ -16,6 +16,7 @@ from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import ConcurrencyLimits, Limits
 from eventd.api.framework.operations import GROUP, Services
 from eventd.api.framework.worker_peers import WorkerPeers
+from eventd.api.framework.worker_rates import WorkerRates
 from eventd.api.listener.addresses import listen
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.listener.connections import open_site_at
@@ -44,6 +45,7 @@ from eventd.node.due_batches import DueSubscriberBatches
 from eventd.node.garbage import Garbage
 from eventd.node.housekeeping import Housekeeping
 from eventd.node.membership import SHUTDOWN_SECONDS, GroupDependencies, Membership, rings_of
+from eventd.node.rate_sampler import RateSampler
 from eventd.node.reconciler import Reconciler
 from eventd.node.routemaster import SURFACE, RoutemasterListener, SurfaceDependencies
 from eventd.node.schedules import Schedules
@@ -160,6 +162,7 @@ class Node:
             self._workers.check_claim = check.ask
         await asyncio.to_thread(require_current, database)
         self.log = await EventLog.open(database, self._clock, timed=self.metrics.committed)
+        self.rates = RateSampler(self.log, self.metrics.traffic)
         self._housekeeping = Housekeeping(self.log, self.settings, self.metrics, self._share)
         self._started += [self.log.close, self._housekeeping.end]
         await self._housekeeping.begin()
@@ -269,6 +272,7 @@ class Node:
             "subscribers": self.reconciler.follow_subscriptions,
             "effective configuration": self.following.run_for_ever,
             "routers": self.routing.run_for_ever,
+            "rates": self.rates.run_for_ever,
             "garbage": Garbage(self._clock).collect_for_ever,
             "certificates": self.certificates.refresh_for_ever,
             **self.stream_tenants.chores(),
@@ -317,6 +321,7 @@ class Node:
                 self._tester.test,
                 partial(subscriber_limits, settings),
                 self.stream_tenants.keys.states,
+                WorkerRates(self.rates.history, self._workers).read,
             ),
             callers,
             self._workers,

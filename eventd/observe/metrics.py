@@ -11,6 +11,7 @@ from eventd.lake.metrics import LakeFigures
 from eventd.observe.callback_figures import CallbackFigures
 from eventd.observe.routemaster_figures import RoutemasterFigures
 from eventd.observe.stream_figures import StreamMetrics
+from eventd.observe.traffic import Traffic
 
 METRICS_CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 LINK_STATES = ("running", "backing-off", "blocked", "paused", "failed")
@@ -42,6 +43,7 @@ class Metrics:
         self.callbacks = CallbackFigures(self.registry)
         self.routemaster = RoutemasterFigures(self.registry)
         self.streams = StreamMetrics(self.registry)
+        self.traffic = Traffic()
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"routerd_eventd_{name}", text, labels, registry=self.registry)
@@ -86,6 +88,9 @@ class Metrics:
     def _sending(self) -> None:
         self._delivery = self._counter(
             "outbox_delivery_total", "Events that a peer has acknowledged or refused.", "group", "peer", "status"
+        )
+        self._sent = self._counter(
+            "outbox_delivered_bytes_total", "Bytes of the batches that a peer has acknowledged.", "group", "peer"
         )
         self._attempts = self._counter(
             "outbox_delivery_attempts_total", "Attempts to deliver a batch.", "group", "peer"
@@ -146,8 +151,9 @@ class Metrics:
         )
         self._wal = self._gauge("sqlite_wal_bytes", "Size of SQLite's write-ahead log.")
 
-    def accepted(self, group: str, new: int, duplicates: int) -> None:
-        """Count a batch of a peer, or a single event over v1: its new events, and those answered as duplicates."""
+    def accepted(self, group: str, node: str, new: int, duplicates: int) -> None:
+        """Count a batch of the peer `node`, or an event over v1: its new events, and those answered as duplicates."""
+        self.traffic.received(group, node, new)
         self._batches.labels(group).inc()
         self._accepted.labels(group).inc(new)
         self._duplicate.labels(group).inc(duplicates)
@@ -199,13 +205,15 @@ class Metrics:
     def started(self, group: str, node: str) -> None:
         """Do nothing; `NodeMetrics` learns here that a peer asked for its mark, perhaps after a restart."""
 
-    def delivered(self, group: str, peer: str, count: int, lag: float) -> None:
-        """Count an attempt in which a peer acknowledged `count` events.
+    def delivered(self, group: str, peer: str, count: int, size: int, lag: float) -> None:
+        """Count an attempt in which a peer acknowledged `count` events in batches of `size` bytes.
 
         `lag`: the seconds since the oldest event of the batch was recorded at this node.
         """
         self._attempts.labels(group, peer).inc()
         self._delivery.labels(group, peer, "delivered").inc(count)
+        self._sent.labels(group, peer).inc(size)
+        self.traffic.delivered(group, peer, count, size)
         self._lag.labels(group, peer).observe(lag)
 
     def outbox(self, held: Callable[[], int], waiting: Callable[[], int]) -> None:
@@ -236,6 +244,7 @@ class Metrics:
             self._state.labels(group, peer, known).set(known == state)
         self._lag_events.labels(group, peer).set(lag_events)
         self._lag_seconds.labels(group, peer).set(lag_seconds)
+        self.traffic.lag(group, peer, lag_seconds)
 
     def forget_link(self, group: str, peer: str) -> None:
         """Remove the gauges of a peer that is no longer declared, so that an alert on its last state ends."""
@@ -243,6 +252,7 @@ class Metrics:
             self._state.remove(group, peer, known)
         for gauge in (self._lag_events, self._lag_seconds, self._skew):
             gauge.remove(group, peer)
+        self.traffic.lag(group, peer, None)
 
     def ran(self, group: str, subscription: str, status: str, events: int, seconds: float) -> None:
         """Count a run of a subscription's plugin, or a dead letter without one, with its events and seconds."""

@@ -36,7 +36,11 @@ class Share(NamedTuple):
 
     def serves(self, group: str) -> bool:
         """Return whether this process serves the group. Declaring or deleting a group moves no other group."""
-        return crc32(group.encode()) % self.workers == self.worker
+        return self.worker_of(group) == self.worker
+
+    def worker_of(self, group: str) -> int:
+        """Return the number of the process that serves the group."""
+        return crc32(group.encode()) % self.workers
 
 
 ALL = Share()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
     from eventd.net.address_rules import AddressRules
     from eventd.net.local_socket import SocketProblem
     from eventd.observe.metrics import Metrics
+    from eventd.observe.rates import RateFilter, RatePage
     from eventd.resources.callback_configuration import CallbackConfig
     from eventd.resources.configuration import GroupConfig
     from eventd.resources.stream_key_state import TenantKeyState
@@ -52,6 +53,11 @@ async def _no_test(_target: CallbackConfig | SubscriberRow) -> CallbackTestResul
     raise Unavailable("this process sends nothing to callbacks")
 
 
+async def _no_rates(_question: RateFilter) -> tuple[RatePage, bool]:
+    """Refuse: rates are in the memory of a running node. Raises `Unavailable`."""
+    raise Unavailable("rates are counted by a running node", hint="start the node, or name its API with --server")
+
+
 def _no_certificates(_groups: Iterable[GroupConfig]) -> Sequence[CertificateState]:
     return ()
 
@@ -72,7 +78,8 @@ class Services:
     `settings` are those of a running node; a command has none.
     `test_callback` sends a test message to the endpoint of a callback, or of a subscriber of the Routemaster surface.
     `subscriber_limits` returns the limits of requests to these subscribers; None: the defaults. `tenant_keys` returns
-    the states of the key sets of tenants in a running node; a command has none.
+    the states of the key sets of tenants in a running node; a command has none. `rates` returns the rates of all
+    workers of a running node, and whether all of them have answered.
     """
 
     log: EventLog
@@ -90,6 +97,7 @@ class Services:
     test_callback: Callable[[CallbackConfig | SubscriberRow], Awaitable[CallbackTestResult]] = _no_test
     subscriber_limits: Callable[[], SubscriberLimits | None] = lambda: None
     tenant_keys: Callable[[], Sequence[TenantKeyState]] = lambda: ()
+    rates: Callable[[RateFilter], Awaitable[tuple[RatePage, bool]]] = _no_rates
 
     @property
     def effective(self) -> Following:

@@ -11,6 +11,7 @@ import json
 import re
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
@@ -51,8 +52,16 @@ class WorkerPeers:
         self._metrics = metrics
         self.check_claim: Callable[[], Awaitable[str]] | None = None
         """Checks that the node holds its claim on the database: `ok`, or the problem. None if it needs no claim."""
+        self._questions: dict[str, Callable[[bytes], Awaitable[bytes]]] = {}
         self._runner: Runner | None = None
         self._local: LocalListener | None = None
+
+    def answer_with(self, name: str, answer: Callable[[bytes], Awaitable[bytes]]) -> None:
+        """Let the other workers ask this one the question `name`; to be called before `open`.
+
+        `answer` returns the body of the answer to a body.
+        """
+        self._questions[name] = answer
 
     async def open(self, api: Runner, local: LocalListener | None = None) -> None:
         """Open the sockets for the other workers; none if this is the node's only worker."""
@@ -61,6 +70,8 @@ class WorkerPeers:
         app = web.Application()
         app.router.add_get(_CHECKS, self._serve_checks)
         app.router.add_get(_FIGURES, self._serve_metrics)
+        for name, answer in self._questions.items():
+            app.router.add_post(f"/{name}", partial(_serve_question, answer))
         self._runner = Runner(app, api.chance)
         await self._runner.setup()
         places = {what: self._socket(self._share.worker, what) for what in (_STATE, _API, _LOCAL)}
@@ -119,19 +130,41 @@ class WorkerPeers:
         together.register(_MergedMetrics([self._metrics.registry.collect(), *map(_parse, texts)]))
         return together
 
+    async def ask_every(self, name: str, question: bytes) -> list[bytes | None]:
+        """Return the answer of each worker to the question `name`, this one's first.
+
+        None for a worker that does not answer in time.
+        """
+        answers: list[bytes | None] = [await self._questions[name](question)]
+        for index in range(self._share.workers):
+            if index != self._share.worker:
+                answer = await self._ask(index, f"/{name}", question)
+                answers.append(None if answer is None else answer.encode())
+        return answers
+
+    async def ask_worker_of(self, group: str, name: str, question: bytes, *, seconds: float) -> bytes | None:
+        """Return the answer of the worker that serves a group to the question `name`; None if it does not answer."""
+        index = self._share.worker_of(group)
+        if index == self._share.worker:
+            return await self._questions[name](question)
+        answer = await self._ask(index, f"/{name}", question, seconds)
+        return None if answer is None else answer.encode()
+
     async def _ask_all(self, path: str) -> dict[int, str | None]:
         """Return the body of each other worker's response, by index; None for one that does not answer in time."""
         others = [index for index in range(self._share.workers) if index != self._share.worker]
         return {index: await self._ask(index, path) for index in others}
 
-    async def _ask(self, index: int, path: str) -> str | None:
-        place = UnixConnector(str(self._socket(index, _STATE)))
+    async def _ask(
+        self, index: int, path: str, question: bytes | None = None, seconds: float = PATIENCE_SECONDS
+    ) -> str | None:
+        place, method = UnixConnector(str(self._socket(index, _STATE))), "GET" if question is None else "POST"
         try:
             async with (
-                ClientSession(connector=place, timeout=ClientTimeout(PATIENCE_SECONDS)) as session,
-                session.get(f"http://worker{path}") as answer,
+                ClientSession(connector=place, timeout=ClientTimeout(seconds)) as session,
+                session.request(method, f"http://worker{path}", data=question) as answer,
             ):
-                return await answer.text()
+                return await answer.text() if answer.status == 200 else None
         except (ClientError, OSError, TimeoutError):
             return None
 
@@ -180,6 +213,10 @@ class WorkerPeers:
                     if request.transport is not None:
                         request.transport.abort()  # shows the client that the response is incomplete
                 return response
+
+
+async def _serve_question(answer: Callable[[bytes], Awaitable[bytes]], request: web.Request) -> web.Response:
+    return web.Response(body=await answer(await request.read()))
 
 
 def _end_to_end(headers: Mapping[str, str]) -> CIMultiDict[str]:

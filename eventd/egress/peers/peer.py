@@ -27,7 +27,7 @@ from federation.ranges import Mark
 class PeerMetrics(Protocol):
     """Interface of the metrics of deliveries to peers. Times are in seconds."""
 
-    def delivered(self, group: str, peer: str, count: int, lag: float) -> None: ...
+    def delivered(self, group: str, peer: str, count: int, size: int, lag: float) -> None: ...
 
     def rejected(self, group: str, peer: str, count: int) -> None: ...
 
@@ -246,7 +246,8 @@ class PeerSink:
         where = (self._group.name, self._peer.node_name)
         if ack.asked:
             lag = (self._dependencies.clock.now() - outbound.records.oldest) / SECOND
-            self._dependencies.metrics.delivered(*where, sum(batch.events for batch in ack.batches), max(0.0, lag))
+            events, size = sum(batch.events for batch in ack.batches), sum(batch.bytes for batch in ack.batches)
+            self._dependencies.metrics.delivered(*where, events, size, max(0.0, lag))
         if ack.refused:
             self._dependencies.metrics.rejected(*where, len(ack.refused))
         if ack.failure is not None:

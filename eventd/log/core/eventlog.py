@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from eventd.errors import EventdError
 from eventd.log.core.accompanied import AccompaniedUnit
+from eventd.log.core.blocks import Block
 from eventd.log.core.commit import CommitResult, Unit
 from eventd.log.core.durability import DurabilityCache
 from eventd.log.core.head import Recovery, read_head, recover, settle_unsynced, touch_head
@@ -67,6 +68,8 @@ class EventLog:
         self.topic_versions = TopicVersions()
         self.tail = Tail()
         self.flushes = DurabilityCache()
+        self.count_blocks: Callable[[Sequence[Block]], None] | None = None
+        """Called with the blocks that each commit of this process has appended, once they are committed."""
         self._appender = Writer(database, clock, self._committed, timed, lambda: self.wakeups.head)
 
     @classmethod
@@ -98,6 +101,8 @@ class EventLog:
     def _committed(self, done: CommitResult) -> None:
         self._note_epoch(done.head.epoch)
         self._acknowledge(done.last)
+        if self.count_blocks is not None:
+            self.count_blocks(done.blocks)
         self.tail.add(done.head, done.blocks)
         families = done.families() if self.wakeups.needs_families else None
         self.wakeups.appended(done.head.next_position, done.last, done.topics(), families)

@@ -121,6 +121,13 @@ def read_topic_by_id(conn: Connection, topic_id: int) -> TopicRow:
     return TopicRow(*fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE id = ?", (topic_id,))[0])
 
 
+def read_topic_names(conn: Connection, ids: Sequence[int]) -> dict[int, str]:
+    """Return the names of those of these topics that are in use, by their ids."""
+    marks = ", ".join("?" for _ in ids)
+    sql = f"SELECT id, name FROM topics WHERE id IN ({marks}) AND name >= '0'"
+    return dict(fetch(conn, sql, tuple(ids))) if ids else {}
+
+
 def read_group_topics(conn: Connection, *, deleted: bool = False) -> list[TopicRow]:
     """Return the topics of groups, sorted by name; with `deleted`, also the topics of deleted groups.
 

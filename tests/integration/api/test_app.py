@@ -215,8 +215,8 @@ async def test_a_key_for_some_groups_sees_their_figures_alone(start_api: StartAp
     api = await start_api("k::ed,all")
     api.metrics.head(42)
     for group in ("edge", "core", "x-edge"):
-        api.metrics.accepted(group, 3, 0)
-        api.metrics.delivered(group, "b", 1, 0.5)
+        api.metrics.accepted(group, "b", 3, 0)
+        api.metrics.delivered(group, "b", 1, 100, 0.5)
         api.metrics.connections(group, 1)
     status, text, headers = await api.ask("GET", "/metrics", **bearer("k"))
     assert (status, headers["Content-Type"]) == (200, METRICS_CONTENT_TYPE)

@@ -216,12 +216,12 @@ def test_a_client_that_speaks_no_http_is_no_line_but_a_fault_is() -> None:
 
 def told_of_everything() -> Metrics:
     metrics = Metrics()
-    metrics.accepted("g", 5, 2)
+    metrics.accepted("g", "b", 5, 2)
     metrics.refused("g", "bad_signature")
     metrics.refused("g", "own_source", 3)
     metrics.verified("g", "v1")
     metrics.verified("g", "v2")
-    metrics.delivered("g", "b", 10, 0.02)
+    metrics.delivered("g", "b", 10, 1000, 0.02)
     metrics.rejected("g", "b", 1)
     metrics.failed("g", "b", "refused_connection")
     metrics.skewed("g", "b", -1.5)

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 import pytest
 import typer.main
@@ -107,6 +107,8 @@ def _type(annotation: Any) -> str:
         return f"list of {_type(get_args(annotation)[0])}"
     if origin in (Union, UnionType):
         return _type(get_args(annotation)[0])
+    if origin is Literal:
+        return "text"
     names = {str: "text", int: "number", bool: "true or false", Any: "object"}
     if annotation in names:
         return names[annotation]

@@ -1,0 +1,258 @@
+"""The rates of the last 15 minutes of one process, in memory: sampled at fixed times, never stored.
+
+Samples are taken at whole multiples of `INTERVAL_SECONDS` of the wall clock, the ticks, so that the rates of all
+workers of a node can be added up.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import msgspec
+
+from eventd.observe.traffic import TrafficSample
+
+INTERVAL_SECONDS: Final = 5
+POINTS: Final = 180
+"""Number of samples that are kept: 15 minutes."""
+MOST_SERIES: Final = 500
+MOST_COLUMNS: Final = 900
+"""Maximum numbers of series, and of columns of all series: 1 MiB of memory. A link has three columns."""
+MOST_CHANGED: Final = 20
+"""Maximum number of topics that one sample begins to keep in place of less busy ones."""
+_FADING: Final = 0.97
+"""By which the recent activity of a topic fades from sample to sample: to one half in two minutes."""
+
+NODE, GROUP, LINK, INBOUND, TOPIC = "node", "group", "link", "inbound", "topic"
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    NODE: ("appendedPerSecond", "receivedPerSecond", "deliveredPerSecond", "deliveredBytesPerSecond"),
+    GROUP: ("emittedPerSecond", "receivedPerSecond"),
+    LINK: ("eventsPerSecond", "bytesPerSecond", "lagSeconds"),
+    INBOUND: ("eventsPerSecond",),
+    TOPIC: ("recordsPerSecond",),
+}
+"""The columns of each kind of series, kinds in the order of lists."""
+_RANK = {kind: rank for rank, kind in enumerate(COLUMNS)}
+
+
+class SeriesKey(NamedTuple):
+    """What a series is about: `rank` is its kind, `group` and `node` those of a group, a link or a sender."""
+
+    rank: int
+    group: str = ""
+    node: str = ""
+    topic: int = 0
+
+    @property
+    def kind(self) -> str:
+        return [*COLUMNS][self.rank]
+
+
+class RateFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which series to read: up to `limit` after the key `after`, in order, and of how many ticks.
+
+    Empty fields do not restrict the series; `topic` is an id, 0 for all.
+    """
+
+    kind: str = ""
+    group: str = ""
+    node: str = ""
+    topic: int = 0
+    ticks: int = POINTS
+    after: SeriesKey | None = None
+    limit: int = MOST_SERIES
+
+    def takes(self, key: SeriesKey) -> bool:
+        """Return whether the series is one of those to read."""
+        return (
+            (not self.kind or key.kind == self.kind)
+            and (not self.group or key.group == self.group)
+            and (not self.node or key.node == self.node)
+            and (not self.topic or key.topic == self.topic)
+            and (self.after is None or key > self.after)
+        )
+
+
+class RatePage(msgspec.Struct):
+    """Series of one process, or of all: for each key, its columns, with a value for each of the `ticks`.
+
+    A value is None where the series, or the process, was not sampled.
+    """
+
+    ticks: list[int]
+    series: list[tuple[SeriesKey, list[list[float | None]]]]
+
+
+@dataclass(slots=True, eq=False)
+class _Series:
+    columns: tuple[array[float], ...]
+    activity: float = 0.0
+    busy_at: int = 0
+    """The tick of the last value that was not 0."""
+
+
+@dataclass(slots=True)
+class RateHistory:
+    """The series of one process. `add` takes a sample; `read` returns a page of series.
+
+    First come the node, its groups, links and senders; the busiest topics get the room that these leave. A series
+    whose values have been 0 for 15 minutes is dropped.
+    """
+
+    _series: dict[SeriesKey, _Series] = field(default_factory=dict)
+    _columns: int = 0
+    _ticks: array[int] = field(default_factory=lambda: array("q", [0] * POINTS))
+    _next: int = 0
+    _last: int = 0
+
+    def __len__(self) -> int:
+        return len(self._series)
+
+    def add(self, tick: int, seconds: float, sample: TrafficSample, groups: Mapping[int, str]) -> None:
+        """Add a sample of `seconds` that ends at a tick. `groups`: the groups' names by the ids of their topics.
+
+        A tick before the last one means that the clock was set back: all earlier samples are dropped.
+        """
+        if tick <= self._last:
+            self._series.clear()
+            self._columns, self._next, self._ticks = 0, 0, array("q", [0] * POINTS)
+        at, self._last = self._next, tick
+        self._next = (at + 1) % POINTS
+        self._ticks[at] = tick
+        topics: dict[int, int] = {}
+        values = dict(_values(sample, groups, topics, 1 / max(seconds, 0.001)))
+        for key in [*values]:
+            if key not in self._series and not self._begin(key):
+                del values[key]
+        self._choose_topics(topics)
+        for topic, records in topics.items():
+            if (key := SeriesKey(_RANK[TOPIC], topic=topic)) in self._series:
+                values[key] = (records / max(seconds, 0.001),)
+        self._write(at, tick, values)
+
+    def _begin(self, key: SeriesKey) -> bool:
+        """Begin a series if there is room, or room can be made by dropping topics; return whether it exists now."""
+        width = len(COLUMNS[key.kind])
+        while len(self._series) >= MOST_SERIES or self._columns + width > MOST_COLUMNS:
+            topics = [each for each in self._series if each.rank == _RANK[TOPIC]]
+            if not topics or key.rank == _RANK[TOPIC]:
+                return False
+            self._drop(min(topics, key=lambda each: self._series[each].activity))
+        self._series[key] = _Series(tuple(array("f", [math.nan]) * POINTS for _ in range(width)))
+        self._columns += width
+        return True
+
+    def _drop(self, key: SeriesKey) -> None:
+        self._columns -= len(self._series.pop(key).columns)
+
+    def _choose_topics(self, topics: Mapping[int, int]) -> None:
+        """Begin series for the busiest topics that have none, in place of topics that are less busy."""
+        rank = _RANK[TOPIC]
+        new = (topic for topic in topics if SeriesKey(rank, topic=topic) not in self._series)
+        waiting = heapq.nlargest(MOST_CHANGED, new, key=topics.__getitem__)
+        kept: list[tuple[float, SeriesKey]] | None = None
+        for topic in waiting:
+            key = SeriesKey(rank, topic=topic)
+            if self._begin(key):
+                continue
+            if kept is None:
+                known = ((each.activity, name) for name, each in self._series.items() if name.rank == rank)
+                kept = heapq.nsmallest(MOST_CHANGED, known)[::-1]
+            if not kept or kept[-1][0] >= topics[topic]:
+                return
+            self._drop(kept.pop()[1])
+            self._begin(key)
+
+    def _write(self, at: int, tick: int, values: Mapping[SeriesKey, tuple[float, ...]]) -> None:
+        idle: list[SeriesKey] = []
+        for key, series in self._series.items():
+            row = values.get(key)
+            series.activity *= _FADING
+            if row is None:
+                for column in series.columns:
+                    column[at] = 0.0
+            else:
+                series.activity += row[0] * INTERVAL_SECONDS
+                for column, value in zip(series.columns, row, strict=True):
+                    column[at] = value
+                series.busy_at = tick
+            if tick - series.busy_at >= POINTS:
+                idle.append(key)
+        for key in idle:
+            self._drop(key)
+
+    def read(self, question: RateFilter) -> RatePage:
+        """Return the series that pass the filter, in order, with the latest ticks."""
+        places = [(self._next + at) % POINTS for at in range(POINTS)]
+        since = self._last - question.ticks
+        places = [at for at in places if self._ticks[at] > max(since, 0)]
+        keys = heapq.nsmallest(question.limit, filter(question.takes, self._series))
+        return RatePage(
+            [self._ticks[at] for at in places],
+            [(key, [_shown(column, places) for column in self._series[key].columns]) for key in keys],
+        )
+
+    def mean(self, kind: str, group: str, node: str, ticks: int) -> float | None:
+        """Return the mean of the first column of a series over the latest ticks; None if it was not sampled."""
+        series = self._series.get(SeriesKey(_RANK[kind], group, node))
+        if series is None:
+            return None
+        found = [series.columns[0][(self._next - 1 - back) % POINTS] for back in range(min(ticks, POINTS))]
+        known = [value for value in found if not math.isnan(value)]
+        return sum(known) / len(known) if known else None
+
+
+def _values(
+    sample: TrafficSample, groups: Mapping[int, str], topics: dict[int, int], per: float
+) -> Iterator[tuple[SeriesKey, tuple[float, ...]]]:
+    """Yield the values of the node, its groups, links and senders; add the records of other topics to `topics`."""
+    appended = 0
+    of_groups: list[tuple[SeriesKey, tuple[float, ...]]] = []
+    for topic, (own, others) in sample.topics.items():
+        appended += own + others
+        if topic in groups:
+            of_groups.append((SeriesKey(_RANK[GROUP], groups[topic]), (own * per, others * per)))
+        else:
+            topics[topic] = own + others
+    received = sum(sample.inbound.values())
+    delivered = sum(events for events, _ in sample.links.values())
+    size = sum(size for _, size in sample.links.values())
+    yield SeriesKey(_RANK[NODE]), (appended * per, received * per, delivered * per, size * per)
+    yield from of_groups
+    for link in {**sample.links, **sample.lags}:
+        events, size = sample.links.get(link, (0, 0))
+        yield SeriesKey(_RANK[LINK], *link), (events * per, size * per, sample.lags.get(link, 0.0))
+    for sender, events in sample.inbound.items():
+        yield SeriesKey(_RANK[INBOUND], *sender), (events * per,)
+
+
+def _shown(column: Sequence[float], places: Iterable[int]) -> list[float | None]:
+    return [None if math.isnan(value := column[at]) else round(value, 3) for at in places]
+
+
+def add_pages(pages: Sequence[RatePage], limit: int) -> RatePage:
+    """Return the first `limit` series of all workers, added up tick by tick; of lags, the highest."""
+    found = {tick for page in pages for tick in page.ticks}
+    ticks = sorted(tick for tick in found if tick > max(found) - POINTS)
+    index = {tick: at for at, tick in enumerate(ticks)}
+    merged: dict[SeriesKey, list[list[float | None]]] = {}
+    for page in pages:
+        for key, columns in page.series:
+            names = COLUMNS[key.kind]
+            into = merged.setdefault(key, [[None] * len(ticks) for _ in names])
+            for name_of, column, target in zip(names, columns, into, strict=True):
+                for tick, value in zip(page.ticks, column, strict=True):
+                    if value is not None and (at := index.get(tick)) is not None:
+                        target[at] = _join(name_of, target[at], value)
+    return RatePage(ticks, [(key, merged[key]) for key in sorted(merged)[:limit]])
+
+
+def _join(column: str, one: float | None, other: float) -> float:
+    if one is None:
+        return other
+    return max(one, other) if column == "lagSeconds" else round(one + other, 3)

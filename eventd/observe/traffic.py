@@ -1,0 +1,84 @@
+"""Counts the events, records and bytes that pass through one process, from one sample of the rates to the next.
+
+Counting costs one look-up for each batch or block, also while no client reads the rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+GroupAndNode = tuple[str, str]
+"""A group, and the name of a peer or of a sender in it."""
+
+MOST_COUNTED = 2000
+"""Maximum number of senders that are counted between two samples: a member of a group can invent names."""
+
+
+class AppendedBlock(Protocol):
+    """What is counted of a block of the log; `own` is 1 if its records entered the log at this node."""
+
+    @property
+    def topic_id(self) -> int: ...
+
+    @property
+    def records(self) -> int: ...
+
+    @property
+    def own(self) -> int: ...
+
+
+class TrafficSample(NamedTuple):
+    """What passed since the last sample.
+
+    `links`: the events that each peer has acknowledged and the bytes of their batches; `inbound`: the new events of
+    each sender; `topics`: by id, the records that entered the log at this node, and all others. `lags`: the seconds for
+    which the oldest event that waits for each peer has waited, as last measured.
+    """
+
+    links: dict[GroupAndNode, tuple[int, int]]
+    inbound: dict[GroupAndNode, int]
+    topics: dict[int, tuple[int, int]]
+    lags: dict[GroupAndNode, float]
+
+
+class Traffic:
+    """The counts of one process since the last `take`."""
+
+    def __init__(self) -> None:
+        self._links: dict[GroupAndNode, tuple[int, int]] = {}
+        self._inbound: dict[GroupAndNode, int] = {}
+        self._topics: dict[int, tuple[int, int]] = {}
+        self._lags: dict[GroupAndNode, float] = {}
+
+    def delivered(self, group: str, peer: str, events: int, size: int) -> None:
+        """Count events that a peer has acknowledged, and the bytes of their batches."""
+        before = self._links.get((group, peer), (0, 0))
+        self._links[group, peer] = before[0] + events, before[1] + size
+
+    def received(self, group: str, node: str, events: int) -> None:
+        """Count new events that arrived from a node."""
+        if (group, node) in self._inbound or len(self._inbound) < MOST_COUNTED:
+            self._inbound[group, node] = self._inbound.get((group, node), 0) + events
+
+    def appended(self, blocks: Iterable[AppendedBlock]) -> None:
+        """Count the records of blocks that were appended to the log."""
+        for block in blocks:
+            own, others = self._topics.get(block.topic_id, (0, 0))
+            if block.own:
+                self._topics[block.topic_id] = own + block.records, others
+            else:
+                self._topics[block.topic_id] = own, others + block.records
+
+    def lag(self, group: str, peer: str, seconds: float | None) -> None:
+        """Set the lag of the link to a peer; None: the peer is no longer declared."""
+        if seconds is None:
+            self._lags.pop((group, peer), None)
+        else:
+            self._lags[group, peer] = seconds
+
+    def take(self) -> TrafficSample:
+        """Return what passed since the last call, and begin to count anew."""
+        sample = TrafficSample(self._links, self._inbound, self._topics, dict(self._lags))
+        self._links, self._inbound, self._topics = {}, {}, {}
+        return sample
