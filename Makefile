@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-audit demo test lint types collection unit properties suite spark coverage mutants bench chaos spark-zip spark-versions lock clean force
+.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties suite browser spark coverage mutants bench chaos spark-zip spark-versions lock clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -70,13 +70,23 @@ $(VENV)/.audit: requirements-audit.lock $(VENV)/.locked | $(VENV)/.ready
 	@$(BIN)/python -m tests.support.spark_programs archive >/dev/null 2>&1 || echo "that failed: tests with Spark take longer"
 	@touch $@
 
+venv-browser: $(VENV)/.browser ## the same, and Playwright for tests in a browser (160 MB)
+
+# Its wheel contains all it needs but the browser, which is the machine's own.
+$(VENV)/.browser: requirements-browser.lock $(VENV)/.locked | $(VENV)/.ready
+	@echo "installing Playwright"
+	@rm -f $@
+	@$(PIP) install --only-binary :all: --require-hashes -r requirements-browser.lock
+	@touch $@
+
 demo: venv ## three nodes on this machine: federate, cut one off, prove that nothing is lost
 	@$(BIN)/routerd-eventd demo $(ARGS)
 
 # Fast first: a mistake in a pure function should not have to wait for the processes. The first five use one core each.
-test: venv-audit ## everything the CI asks: lint, types, all tests, Postgres and Spark included
+test: venv-audit venv-browser ## everything the CI asks: lint, types, all tests; Postgres, Spark and a browser included
 	@$(MAKE) --no-print-directory --jobs 2 $(filter --output-sync,$(.FEATURES:%=--%)) types lint collection unit properties
 	@$(MAKE) --no-print-directory suite
+	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory spark
 
 lint: venv ## ruff: rules and format
@@ -104,7 +114,12 @@ properties: venv-audit ## the property tests among them, with many examples
 suite: venv-audit ## all other tests, on both databases, WORKERS=4 processes
 	@echo "contract, integration and acceptance tests"
 	@$(WITH_SCRATCH) $(PYTEST) --quiet --numprocesses $(WORKERS) --dist worksteal --hypothesis-profile steady \
-	  -m "not spark" tests --ignore tests/unit --ignore tests/test_architecture.py $(ARGS)
+	  -m "not spark and not browser" tests --ignore tests/unit --ignore tests/test_architecture.py $(ARGS)
+
+# On their own: the browser lives as long as the process of pytest that started it.
+browser: venv-browser ## those in the machine's own Chromium (EVENTD_BROWSER=/path/to/chromium names another)
+	@echo "tests in a browser"
+	@$(WITH_SCRATCH) $(PYTEST) --quiet --numprocesses 2 --dist loadscope -m browser tests/browser $(ARGS)
 
 # On their own: a process that has used Spark keeps a Java, which tests of processes would find. Only files with such
 # tests are collected. Three processes: they wait for half of their time, and each has a Java of its own to start.
@@ -164,6 +179,7 @@ lock: ## resolve the lock files anew after a change of pyproject.toml (needs uv;
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: install it in an environment of its own and name it with make lock UV=/path/to/uv" >&2; exit 1; }
 	$(LOCK) --group dev $(ARGS) --output-file requirements.lock
 	$(LOCK) --extra audit --extra connect --extra delta --constraint requirements.lock $(ARGS) --output-file requirements-audit.lock
+	$(UV) pip compile --quiet --generate-hashes --universal --no-header --no-annotate --group pyproject.toml:browser --constraint requirements.lock $(ARGS) --output-file requirements-browser.lock
 	echo "pyspark==4.1.0" | $(LOCK) - --extra audit --extra connect --extra delta --constraint requirements.lock $(ARGS) --output-file requirements-spark-oldest.lock
 
 clean: ## remove .venv, caches and builds; a node's data stays

@@ -27,6 +27,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 WITH_SPARK = ("postgres", "lake", "audit", "delta")
 OLDEST = "requirements-spark-oldest.lock"
 LOCKS = {"requirements.lock": ("postgres", "dev"), "requirements-audit.lock": WITH_SPARK, OLDEST: WITH_SPARK}
+BROWSER = "requirements-browser.lock"
+"""Holds a group only: it is installed beside requirements.lock."""
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +98,7 @@ def test_one_version_is_told_everywhere() -> None:
     assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
 
 
-@pytest.mark.parametrize("name", LOCKS)
+@pytest.mark.parametrize("name", [*LOCKS, BROWSER])
 def test_a_lock_has_hashes_and_no_addresses(name: str) -> None:
     text = (ROOT / name).read_text()
     assert "://" not in text
@@ -114,9 +116,14 @@ def test_a_lock_satisfies_the_project(name: str) -> None:
         assert requirement.specifier.contains(version), f"{name} has {version}, wanted is {requirement}; run make lock"
 
 
+def test_the_lock_of_the_browser_is_that_of_its_group() -> None:
+    wanted = {canonicalize_name(each.name): str(each.specifier) for each in group("browser")}
+    assert wanted.items() <= {name: pin.removeprefix(name) for name, pin in pins(BROWSER).items()}.items()
+
+
 def test_all_locks_agree_but_for_the_version_of_spark() -> None:
     found: dict[str, set[str]] = {}
-    for pin in (pin for lock in LOCKS for pin in pins(lock).items()):
+    for pin in (pin for lock in (*LOCKS, BROWSER) for pin in pins(lock).items()):
         found.setdefault(pin[0], set()).add(pin[1])
     assert [name for name, versions in found.items() if len(versions) > 1] == ["pyspark"]
 
@@ -225,6 +232,10 @@ def requirements(*groups: str) -> Iterator[Requirement]:
     yield from map(Requirement, sum(chosen, project["dependencies"]))
     if "dev" in groups:  # the project is installed and built without isolation
         yield from map(Requirement, PROJECT["build-system"]["requires"])
+
+
+def group(name: str) -> list[Requirement]:
+    return [Requirement(each) for each in PROJECT["dependency-groups"][name]]
 
 
 def pins(lock: str) -> dict[str, str]:

@@ -1,124 +1,130 @@
-"""A headless browser that opens a file: the machine's own Chromium, driven over its debugging port.
+"""A real browser for tests: finding and starting the machine's Chromium, and the visitors that open pages with it.
 
-The protocol is JSON over a WebSocket. `.ci/run` installs Chromium where it can; elsewhere the tests are skipped without
-it.
+A visitor is one profile: cookies, window size, colours, with or without JavaScript. What its pages report is collected:
+errors and warnings on the console, what a content security policy blocked, and exceptions that no code caught. A test
+with such a report fails, unless it expected it.
 """
 
 from __future__ import annotations
 
-import asyncio
+import importlib
+import os
+import re
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import pytest
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, WebError
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+INSTALL = "apt-get install -y --no-install-recommends chromium"
+WIDTHS = (320, 768, 1280, 1920)
+"""A telephone, or a desk with 400 % zoom; a tablet; a laptop; a desk."""
+STEP_MS = 5_000
 _OPTIONS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
-    *("--remote-debugging-port=0", "--remote-allow-origins=*"),
 )
-_START_SECONDS = 30.0
+_REPORTED = ("error", "warning", "assert")
 
 
 def chromium() -> str:
-    """Return the path of Chromium. Skips the test if it is not installed."""
+    """Return the path of Chromium: EVENTD_BROWSER, or found on the PATH. Skips the test if there is none."""
+    if named := os.environ.get("EVENTD_BROWSER"):
+        assert shutil.which(named), f"EVENTD_BROWSER={named} is not a program"
+        return named
     for name in NAMES:
         if path := shutil.which(name):
             return path
-    pytest.skip(f"no browser is installed (looked for {', '.join(NAMES)})")
+    pytest.skip(f"no browser is installed (looked for {', '.join(NAMES)}): {INSTALL}, or name one with EVENTD_BROWSER")
 
 
-class Tab:
-    """One page. `told` collects what the browser logs: errors, and what the content security policy blocked."""
+@contextmanager
+def running_browser() -> Iterator[Browser]:
+    """Start Chromium, and close it at the end of the block. Skips the test if it or Playwright is not installed."""
+    path = chromium()
+    try:
+        playwright: Any = importlib.import_module("playwright.sync_api")
+    except ImportError:
+        pytest.skip("Playwright is not installed: make browser")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=list(_OPTIONS), timeout=30_000)
+        try:
+            yield browser
+        finally:
+            browser.close()
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        self._socket = socket
-        self._number = 0
-        self.told: list[str] = []
+
+class Visitor:
+    """One profile of the browser, the pages it opens, and what these report."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self.context = context
+        self.reports: list[str] = []
         self.requested: list[str] = []
+        self._expected: list[re.Pattern[str]] = []
+        context.set_default_timeout(STEP_MS)
+        context.on("console", self._note)
+        context.on("weberror", self._note_uncaught)
+        context.on("request", lambda request: self.requested.append(request.url))
+        self.page: Page = context.new_page()
 
-    async def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Send one command of the protocol and return its result."""
-        self._number += 1
-        await self._socket.send_json({"id": self._number, "method": method, "params": params})
-        while True:
-            message = await self._socket.receive_json()
-            if message.get("id") == self._number:
-                assert "error" not in message, message
-                result: dict[str, Any] = message["result"]
-                return result
-            self._note(message)
+    def expect_reports(self, *patterns: str) -> None:
+        """Accept reports that match one of these expressions: a test that breaks something provokes them."""
+        self._expected += map(re.compile, patterns)
 
-    def _note(self, message: dict[str, Any]) -> None:
-        match message["method"]:
-            case "Log.entryAdded":
-                self.told.append(message["params"]["entry"]["text"])
-            case "Runtime.exceptionThrown" | "Runtime.consoleAPICalled":
-                self.told.append(str(message["params"]))
-            case "Network.requestWillBeSent":
-                self.requested.append(message["params"]["request"]["url"])
+    def unexpected(self) -> list[str]:
+        """Return the reports that no test expected, after those on their way have arrived."""
+        for page in self.context.pages:
+            page.title()  # an answer of the page comes after what the page has reported
+        return [text for text in self.reports if not any(each.search(text) for each in self._expected)]
 
-    async def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Open a file in a window of this size and wait until it is loaded."""
-        for domain in ("Log", "Runtime", "Network", "Page"):
-            await self.call(f"{domain}.enable")
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        await self.call("Emulation.setEmulatedMedia", media="", features=[scheme])
-        await self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+    def _note_uncaught(self, raised: WebError) -> None:
+        self.reports.append(f"uncaught: {raised.error.name}: {raised.error.message}")
+
+    def _note(self, message: ConsoleMessage) -> None:
+        if message.type in _REPORTED:
+            self.reports.append(f"{message.type}: {message.text} ({message.location.get('url', '')})")
+
+
+class Visitors:
+    """All visitors of one test."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._all: list[Visitor] = []
+
+    def __call__(
+        self, *, width: int = 1280, height: int = 900, dark: bool = False, javascript: bool = True, **more: Any
+    ) -> Visitor:
+        """Return a new visitor; `more` are the other arguments of `Browser.new_context`."""
+        context = self._browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
+            java_script_enabled=javascript,
+            **more,
         )
-        await self.call("Page.navigate", url=path.as_uri())
-        loaded = "new Promise(r => document.readyState === 'complete' ? r(1) : addEventListener('load', () => r(1)))"
-        await self.eval(loaded)
+        self._all.append(Visitor(context))
+        return self._all[-1]
 
-    async def eval(self, expression: str) -> Any:
-        """Return the value of a JavaScript expression in the page."""
-        answer = await self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in answer, answer
-        return answer["result"].get("value")
+    def photograph(self, folder: Path, name: str) -> list[Path]:
+        """Take a picture of each open page; return the files."""
+        pages = [page for visitor in self._all for page in visitor.context.pages]
+        files = [folder / f"{name}-{number}.png" for number in range(len(pages))]
+        for page, file in zip(pages, files, strict=True):
+            page.screenshot(path=file, full_page=True)
+        return files
 
-
-@asynccontextmanager
-async def tab(directory: Path) -> AsyncIterator[Tab]:
-    """Yield the empty page of a browser that is closed at the end of the block; its files lie below `directory`."""
-    command = (chromium(), *_OPTIONS, f"--user-data-dir={directory / 'browser'}", "about:blank")
-    child = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, start_new_session=True
-    )
-    try:
-        async with asyncio.timeout(_START_SECONDS):
-            port = await _port(child)
-        async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
-                page = next(one for one in await answer.json() if one["type"] == "page")
-            async with session.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0) as socket:
-                yield Tab(socket)
-                await socket.send_json({"id": 0, "method": "Browser.close"})
-    finally:
-        await _end(child)
-
-
-async def _port(child: asyncio.subprocess.Process) -> int:
-    """Return the debugging port that the browser prints."""
-    assert child.stderr is not None
-    told = b""
-    async for line in child.stderr:
-        told += line
-        if b"DevTools listening on ws://" in line:
-            return int(line.split(b"://")[1].split(b"/")[0].rpartition(b":")[2])
-    raise AssertionError(f"the browser did not start: {told.decode(errors='replace')}")
-
-
-async def _end(child: asyncio.subprocess.Process) -> None:
-    """Wait until the browser has closed; kill it if it does not."""
-    try:
-        async with asyncio.timeout(5):
-            await child.communicate()
-    except TimeoutError:
-        child.kill()
-        await child.communicate()
+    def close(self) -> list[str]:
+        """Close all visitors; return the reports that no test expected."""
+        reports = []
+        for visitor in self._all:
+            reports += visitor.unexpected()
+            visitor.context.close()
+        self._all.clear()
+        return reports

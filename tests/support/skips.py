@@ -1,4 +1,4 @@
-"""In CI, the skip of a test marked `postgres` or `spark` is a failure with its reason.
+"""In CI, the skip of a test marked `postgres`, `spark` or `browser` is a failure with its reason.
 
 The same holds for the markers in TESTS_NEED, which `.ci/run` sets.
 """
@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 import pytest
 
-_NEVER_SKIPPED_IN_CI = ("postgres", "spark", *os.environ.get("TESTS_NEED", "").split())
+_NEVER_SKIPPED_IN_CI = ("postgres", "spark", "browser", *os.environ.get("TESTS_NEED", "").split())
 
 
 def in_ci() -> bool:

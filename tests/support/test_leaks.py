@@ -122,6 +122,11 @@ def test_given_up():
     pytest.skip("no Java here")
 
 
+@pytest.mark.browser
+def test_blind():
+    pytest.skip("no browser here")
+
+
 def test_other_skip():
     pytest.skip("only on another system")
 
@@ -216,18 +221,23 @@ def test_what_has_ended_is_no_leak(leaks: dict[str, Inner], name: str) -> None:
     assert leaks[name].outcomes == PASSED
 
 
-def test_a_skipped_postgres_or_spark_test_is_skipped(skips: dict[str, Inner]) -> None:
+def test_a_skipped_test_with_postgres_spark_or_a_browser_is_skipped(skips: dict[str, Inner]) -> None:
     assert skips["test_never_begun"].outcomes == {"setup": "skipped", "teardown": "passed"}
     assert "no server here" in skips["test_never_begun"].told
     assert skips["test_given_up"].outcomes == {**PASSED, "call": "skipped"}
     assert "no Java here" in skips["test_given_up"].told
+    assert skips["test_blind"].outcomes == {**PASSED, "call": "skipped"}
 
 
-def test_a_skipped_postgres_or_spark_test_fails_in_ci_with_its_reason(skips_in_ci: dict[str, Inner]) -> None:
+def test_a_skipped_test_with_postgres_spark_or_a_browser_fails_in_ci_with_its_reason(
+    skips_in_ci: dict[str, Inner],
+) -> None:
     assert skips_in_ci["test_never_begun"].outcomes == {"setup": "failed", "teardown": "passed"}
     assert "no server here" in skips_in_ci["test_never_begun"].told
     assert skips_in_ci["test_given_up"].outcomes == {**PASSED, "call": "failed"}
     assert "no Java here" in skips_in_ci["test_given_up"].told
+    assert skips_in_ci["test_blind"].outcomes == {**PASSED, "call": "failed"}
+    assert "no browser here" in skips_in_ci["test_blind"].told
 
 
 def test_a_missing_server_fails_in_ci_without_a_mark_on_the_test(skips_in_ci: dict[str, Inner]) -> None:
