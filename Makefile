@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties suite browser spark coverage mutants bench chaos spark-zip spark-versions lock clean force
+.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties suite browser spark coverage mutants bench chaos spark-zip spark-versions lock vendor clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -181,6 +181,11 @@ lock: ## resolve the lock files anew after a change of pyproject.toml (needs uv;
 	$(LOCK) --extra audit --extra connect --extra delta --constraint requirements.lock $(ARGS) --output-file requirements-audit.lock
 	$(UV) pip compile --quiet --generate-hashes --universal --no-header --no-annotate --group pyproject.toml:browser --constraint requirements.lock $(ARGS) --output-file requirements-browser.lock
 	echo "pyspark==4.1.0" | $(LOCK) - --extra audit --extra connect --extra delta --constraint requirements.lock $(ARGS) --output-file requirements-spark-oldest.lock
+
+vendor: venv ## fetch the files of others that the console serves, in the versions of VENDOR.toml (needs npm)
+	@command -v npm >/dev/null || { echo "make vendor needs npm, to fetch published packages (Debian, Ubuntu: apt install npm)" >&2; exit 1; }
+	@$(BIN)/python -m tests.support.vendored
+	@git diff --stat -- eventd/console/static/vendor
 
 clean: ## remove .venv, caches and builds; a node's data stays
 	rm -rf $(VENV) $(OLDEST) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

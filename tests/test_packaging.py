@@ -53,6 +53,7 @@ def test_the_wheel_holds_both_packages_and_the_migrations(content: dict[str, byt
     expected = {path for path in shipped if path.startswith(("eventd/", "federation/"))}
     expected |= {f"eventd/{path}" for path in shipped if path.startswith("migrations/")}
     expected |= {path for path in tracked_files() if path.startswith("eventd/audit/report/html/templates/")}
+    expected |= {path for path in tracked_files() if path.startswith("eventd/console/static/")}
     expected |= {"pyspark_eventd/__init__.py"}  # by this name Spark finds the format "eventd"
     assert {"eventd/py.typed", "federation/py.typed"} <= expected
     assert any(path.startswith("eventd/migrations/versions/") for path in expected)
@@ -76,7 +77,10 @@ def test_the_wheel_installs_both_commands_and_carries_the_licence(content: dict[
     (told,) = [content[name].decode() for name in content if name.endswith(".dist-info/entry_points.txt")]
     assert "routerd-eventd = eventd.cli.routerd_eventd:main" in told
     assert "routerctl = eventd.cli.routerctl:main" in told
-    assert [name for name in content if name.endswith(".dist-info/licenses/LICENSE")]
+    licences = [name.partition("/licenses/")[2] for name in content if ".dist-info/licenses/" in name]
+    vendored = [path for path in tracked_files() if path.endswith(".LICENSE")]
+    assert vendored
+    assert sorted(licences) == sorted(["LICENSE", *vendored])
 
 
 def test_the_installed_wheel_works_without_the_project(wheel: Path, tmp_path: Path) -> None:
