@@ -9,16 +9,20 @@ import msgspec
 from aiohttp import web
 
 from eventd.api.admin.effective import EffectiveCall, EffectiveStreams
+from eventd.api.framework.acting import Acting
 from eventd.api.framework.admission import Admission
 from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import ConcurrencyLimits, Limits
 from eventd.api.framework.mount import make_app
 from eventd.api.framework.openapi import describe
 from eventd.api.framework.operations import Services
+from eventd.api.framework.recorder import ActionRecorder
+from eventd.api.framework.repeats import Repeats
+from eventd.api.framework.request_ids import HEADER, RequestIds
 from eventd.api.framework.route import TOPICS, Route
 from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.api.quic.exchange import ExchangeCall, TokenIssuer
-from eventd.api.routes import EXCHANGE, ROUTES
+from eventd.api.routes import EXCHANGE, OPERATION_NAMES, ROUTES
 from eventd.api.system import System, SystemCall
 from eventd.api.topics.calls import V0
 from eventd.api.topics.calls import Call as TopicsCall
@@ -38,11 +42,12 @@ def build_app(
     routes: Iterable[Route] = ROUTES,
     v0: V0 | None = None,
     tokens: TokenIssuer | None = None,
+    recorder: ActionRecorder | None = None,
 ) -> web.Application:
     """Return the application of a node's API; run it with a `Runner` and `KEEPALIVE_SECONDS`.
 
     Without `v0`, no route under /v0 is served, and without `tokens` none that exchanges tokens. `limits` is only used
-    without `v0`, which has its own.
+    without `v0`, which has its own. `recorder`: that of the node, whose caller stores the counts of refused actions.
     """
     clock = services.clock
     limits = v0.limits if v0 is not None else limits or Limits()
@@ -70,8 +75,17 @@ def build_app(
     if tokens is None:
         served = [route for route in served if route is not EXCHANGE]
     admission = Admission(callers, concurrency, limits.max_body_bytes)
-    app = make_app(served, contexts, admission, workers, clock, services.log.chance)
-    app.on_response_prepare.append(_add_headers)
+    ids = RequestIds(services.log.chance)
+    database = services.database
+    recorder = recorder or ActionRecorder(database, clock, services.metrics)
+    acting = Acting(callers, recorder, Repeats(database, clock), ids, OPERATION_NAMES)
+    app = make_app(served, contexts, admission, workers, clock, services.log.chance, acting)
+
+    async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+        response.headers.update(_HEADERS)
+        response.headers[HEADER] = ids.of(request)
+
+    app.on_response_prepare.append(add_headers)
     app.on_startup.append(streams.begin)
     app.on_shutdown.append(streams.end)
     return app
@@ -83,7 +97,3 @@ def _describe(version: str, *, whole: bool) -> bytes:
     title = "API of a routerd-eventd node" if whole else "Topics of a routerd-eventd node"
     routes = [route for route in ROUTES if whole or route.surface is TOPICS]
     return msgspec.json.encode(describe(routes, title, version))
-
-
-async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
-    response.headers.update(_HEADERS)

@@ -74,7 +74,9 @@ OPERATIONS: Final[dict[str, Route]] = {
     ),
     "events.emit": _post(f"{_GROUP}/events", "admin.events:emit", "write", "Emit events", EVENTS),
     "events.list": _get(f"{_GROUP}/events", "admin.events:list_events", "List events"),
-    "events.prune": _post(f"{_GROUP}/prune", "admin.events:prune", "delete", "Apply the retention of the group now"),
+    "events.prune": _post(
+        f"{_GROUP}/prune", "admin.events:prune", "delete", "Apply the retention of the group now"
+    )._replace(outside=True),
     "deliveries.list": _get(
         f"{_GROUP}/deliveries", "admin.deliveries:list_deliveries", "List the state of each event at each peer"
     ),
@@ -106,7 +108,7 @@ OPERATIONS: Final[dict[str, Route]] = {
     "doctor.examine": _get("/doctor", "doctor.operations:examine", "Check the node and propose fixes"),
     "doctor.fix": _post(
         "/doctor/fix", "doctor.operations:fix", "admin", "Check the node and apply the fixes that are safe"
-    ),
+    )._replace(outside=True),
     "subscriptions.list": _get(
         "/subscriptions", "admin.subscriptions:list_subscriptions", "List subscriptions with their state"
     ),
@@ -137,7 +139,7 @@ OPERATIONS: Final[dict[str, Route]] = {
     ),
     "callbacks.test": _post(
         f"{_CALLBACK}/test", "admin.callbacks:test", "admin", "Send a test message to a callback's endpoint"
-    ),
+    )._replace(outside=True),
     "callbacks.pause": _post(f"{_CALLBACK}/pause", "admin.callbacks:pause", "admin", "Pause a callback"),
     "callbacks.resume": _post(f"{_CALLBACK}/resume", "admin.callbacks:resume", "admin", "Resume a callback, at once"),
     "callbacks.reset": _post(
@@ -184,15 +186,17 @@ OPERATIONS: Final[dict[str, Route]] = {
     "plugins.list": _get("/plugins", "admin.plugins:list_plugins", "List applied plugins"),
     "plugins.run": _post(
         "/plugins/{name}/run", "admin.plugins:run_plugin", "admin", "Run a plugin once, without events"
-    ),
+    )._replace(outside=True),
     "plugins.check": _post(
         "/plugins/{name}/check",
         "admin.plugins:check_plugin",
         "admin",
         "Run a plugin with sample requests and check its answers",
-    ),
+    )._replace(outside=True),
     "plugins.runs": _get("/plugin-runs", "admin.plugins:list_runs", "List plugin runs with their results"),
-    "keys.create": _post("/keys", "admin.keys:create", "admin", "Create an API key; the answer shows it once"),
+    "keys.create": _post("/keys", "admin.keys:create", "admin", "Create an API key; the answer shows it once")._replace(
+        secret=True
+    ),
     "keys.list": _get("/keys", "admin.keys:list_keys", "List created API keys, without their secrets", "admin"),
     "keys.revoke": _post("/keys/{name}/revoke", "admin.keys:revoke", "admin", "Revoke an API key at once"),
     "routemaster.topics": _get(
@@ -220,7 +224,7 @@ OPERATIONS: Final[dict[str, Route]] = {
         "admin.routemaster:create_token",
         "admin",
         "Create a token of the Routemaster surface; the answer shows it once",
-    ),
+    )._replace(secret=True),
     "routemaster.tokens": _get(
         "/routemaster/tokens",
         "admin.routemaster:list_tokens",
@@ -232,13 +236,18 @@ OPERATIONS: Final[dict[str, Route]] = {
         "admin.routemaster:rotate_token",
         "admin",
         "Give a client a new token, and end its present ones after a grace period",
-    ),
+    )._replace(secret=True),
     "routemaster.revoke_token": _post(
         "/routemaster/tokens/{handle}/revoke", "admin.routemaster:revoke_token", "admin", "Delete a token at once"
+    ),
+    "actions.list": _get(
+        "/actions", "admin.actions:list_actions", "List the record of actions: who did what, newest first", "admin"
     ),
     "lake.status": _get("/lake", "admin.lake:show_lake", "Show how far each ledger table has been shipped to the lake"),
 }
 """By the name of the operation, which `routerctl` runs over HTTP or in its own process."""
+OPERATION_NAMES: Final = {route: name for name, route in OPERATIONS.items()}
+"""The names of operations, by their routes."""
 
 _ALSO_HEAD = (
     _get("/effective", "admin.effective:show", "Show the effective configuration, with an ETag"),

@@ -151,6 +151,10 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
     "doctor": Leaf(
         "node.doctor.doctor", "Check the node and its links; without --watch, exits with status 4 if a check fails."
     ),
+    "actions": Leaf(
+        "node.actions.actions",
+        "Show the record of actions: who did what, to what, with which result; the newest first.",
+    ),
     "verify": Leaf(
         "federation.verify.verify",
         "Compare a peer's events with this node's delivery ledger; exits with status 4 if they differ.",

@@ -15,6 +15,7 @@ from eventd.api.framework.auth import Keys
 from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import ConcurrencyLimits, Limits
 from eventd.api.framework.operations import GROUP, Services
+from eventd.api.framework.recorder import ActionRecorder
 from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.api.framework.worker_rates import WorkerRates
 from eventd.api.listener.addresses import listen
@@ -164,7 +165,8 @@ class Node:
         self.log = await EventLog.open(database, self._clock, timed=self.metrics.committed)
         self.rates = RateSampler(self.log, self.metrics.traffic)
         self._housekeeping = Housekeeping(self.log, self.settings, self.metrics, self._share)
-        self._started += [self.log.close, self._housekeeping.end]
+        self.recorder = ActionRecorder(database, self._clock, self.metrics)
+        self._started += [self.log.close, self._housekeeping.end, partial(self.recorder.refused.write, ends=True)]
         await self._housekeeping.begin()
         await self._read_keys()
         self.keys.require_any()
@@ -275,6 +277,7 @@ class Node:
             "rates": self.rates.run_for_ever,
             "garbage": Garbage(self._clock).collect_for_ever,
             "certificates": self.certificates.refresh_for_ever,
+            "refused actions": self.recorder.refused.write_for_ever,
             **self.stream_tenants.chores(),
             **self._surface_chores(),
         }
@@ -328,6 +331,7 @@ class Node:
             version=eventd.__version__,
             v0=v0,
             tokens=self.stream_tenants.issuer,
+            recorder=self.recorder,
         )
         runner = Runner(app, self._chance, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()

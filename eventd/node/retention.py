@@ -27,6 +27,7 @@ from eventd.settings.model import Settings
 from eventd.settings.values import entries_of
 from eventd.store.engine.database import Connection
 from eventd.store.parts.parts import delete_old_parts
+from eventd.store.rows.actions import KEY_SECONDS, delete_old_actions, delete_old_answers
 from eventd.store.rows.callback_attempts import delete_old_attempts
 from eventd.store.rows.links import delete_links, stale_links
 from eventd.store.rows.registry import read_resources
@@ -84,6 +85,8 @@ class Retention:
         await self._delete_older(delete_old_runs, self._settings.run_retention, CHUNK)
         await self._delete_older(delete_old_parts, self._settings.part_retention, PARTS)
         await self._delete_older(delete_old_attempts, self._settings.attempt_retention, CHUNK)
+        await self._delete_older(delete_old_actions, self._settings.action_retention, CHUNK)
+        await self._delete_older(delete_old_answers, KEY_SECONDS * SECOND, CHUNK)
         if await self._log.database.read(has_passed):
             await self._log.database.write(_drop_passed)
         await self._delete_tokens()

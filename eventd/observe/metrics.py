@@ -83,6 +83,12 @@ class Metrics:
             "group",
             "reason",
         )
+        self._actions = self._counter(
+            "actions_total",
+            "Requests for actions by result: ok, failed, refused (no valid key, or one without the scope or for other"
+            " names), repeated (answered with the first answer).",
+            "result",
+        )
         self._local = self._gauge("local_socket_connections", "Open connections over the local socket.")
 
     def _sending(self) -> None:
@@ -191,6 +197,10 @@ class Metrics:
     def turned_away(self, group: str, reason: str) -> None:
         """Count a connection that this node refused or aborted; `reason` is a short fixed word."""
         self._turned_away.labels(group, reason).inc()
+
+    def action(self, result: str) -> None:
+        """Count a request for an action; `result` is a short fixed word."""
+        self._actions.labels(result).inc()
 
     def certificate(self, group: str, peer: str, expires: float | None) -> None:
         """Set when a certificate expires, in seconds since 1970; None removes the gauge."""

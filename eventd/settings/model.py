@@ -151,6 +151,7 @@ class Settings(QuicSettings, RoutemasterSettings):
     run_retention: Age = Field(
         7 * DAY, description="How long a plugin's run is kept; the latest of a subscription stays."
     )
+    action_retention: Age = Field(90 * DAY, description="How long a row of the record of actions is kept.")
     attempt_retention: Age = Field(7 * DAY, description="How long a failed attempt of a callback is kept.")
     notices_topic: TopicName = Field(
         "", description="Topic for notices about callbacks that fail, are disabled or recover; empty: none."

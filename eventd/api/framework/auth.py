@@ -395,7 +395,12 @@ def _client(number: int, entry: str) -> tuple[str, ApiKey]:
         raise ValueError(f"entry {number} ends with a colon: scopes or prefixes are missing")
     scopes, _, prefixes = (match[3] or "")[1:].partition(":")
     key = _entry(number, "certificate", scopes if match[3] else None, prefixes or None)
-    return name, key._replace(name=name, digest=hashlib.sha256(f"certificate {name}".encode()).digest())
+    return name, key._replace(name=name, digest=digest_of_client(name))
+
+
+def digest_of_client(name: str) -> bytes:
+    """Return the digest of what client certificates with this name stand for; no key has it."""
+    return hashlib.sha256(f"certificate {name}".encode()).digest()
 
 
 def _from_file(settings: Settings) -> tuple[ApiKey, ...]:

@@ -8,10 +8,12 @@ from typing import Any
 
 from aiohttp import web
 
+from eventd.api.framework.action_callers import ActionCaller, key_caller, socket_caller, unknown_caller
 from eventd.api.framework.auth import OWNER, ApiKey, Keys, require_local_name, require_own_page
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.listener.local_connections import LocalListener
 from eventd.errors import Unauthorized
+from eventd.net.local_socket import SocketUnusable, peer_of
 from eventd.settings.model import Endpoint
 from eventd.tls.transport import client_certificate
 
@@ -40,6 +42,13 @@ class Callers:
     def is_local(self, request: web.Request) -> bool:
         """Return whether the request came over the local socket."""
         return self._local is not None and self._local.holds(request.transport)
+
+    def describe(self, request: web.Request, key: ApiKey | None) -> ActionCaller:
+        """Return the caller for the record of actions. `key`: what `identify` returned; None if it refused."""
+        if self.is_local(request):
+            return socket_caller(_user_of(request))
+        address = request.remote or ""
+        return unknown_caller(address) if key is None else key_caller(key, address)
 
     def recognise(self, request: web.Request) -> ApiKey | None:
         """Return the caller's key, as `identify` does, for a route that needs none; None for an unknown caller."""
@@ -83,6 +92,15 @@ class Callers:
     def using(self, request: web.Request, key: ApiKey) -> AbstractContextManager[None]:
         """Close the connection of the request as soon as the key is revoked or expires while the block runs."""
         return self.keys.using(key, partial(_cut, request))
+
+
+def _user_of(request: web.Request) -> int:
+    """Return the id of the user at the other end of the local socket; -1 if it is not known."""
+    connection = request.transport.get_extra_info("socket") if request.transport else None
+    try:
+        return -1 if connection is None else peer_of(connection).user
+    except SocketUnusable:
+        return -1
 
 
 def _cut(request: web.Request) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,6 +12,8 @@ from aiohttp import web
 
 from eventd.api.errors.faults import Handler, answering
 from eventd.api.errors.problems import success
+from eventd.api.framework.acting import Acting
+from eventd.api.framework.action_terms import arguments_of
 from eventd.api.framework.admission import Admission, admit
 from eventd.api.framework.endpoint import Endpoint, load
 from eventd.api.framework.operations import Params
@@ -31,6 +34,7 @@ def make_app(
     workers: WorkerPeers,
     clock: Clock,
     chance: Chance,
+    acting: Acting,
 ) -> web.Application:
     """Return an application that serves the routes."""
     callers = admission.callers
@@ -45,10 +49,12 @@ def make_app(
     for route in routes:
         endpoint = load(route)
         context = contexts[endpoint.context]
-        if endpoint.params is not None:
+        if endpoint.params is not None and route.recorded:
+            handler = _serve_action(route, endpoint, endpoint.params, context, admission, acting)
+        elif endpoint.params is not None:
             handler = _serve_operation(route, endpoint, endpoint.params, context, admission)
         else:
-            handler = _serve_call(route, endpoint, context, admission, clock)
+            handler = _serve_call(route, endpoint, context, admission, clock, acting)
         app.router.add_route(route.method, re.sub(r"{(\w+)}", r"{\1:[^/]+}", route.path), handler)
     return app
 
@@ -70,7 +76,28 @@ def _serve_operation(
     return serve
 
 
-def _serve_call(route: Route, endpoint: Endpoint, context: Any, admission: Admission, clock: Clock) -> Handler:
+def _serve_action(
+    route: Route, endpoint: Endpoint, model: type[Params], services: Any, admission: Admission, acting: Acting
+) -> Handler:
+    reader = ParamsReader(route, model, admission.max_body_bytes)
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        draft = acting.draft(route, request)
+        async with acting.recorder.recording(draft):
+            key = admission.identify(route, request)
+            draft.caller = acting.callers.describe(request, key)
+            admit(route, request.match_info, key)
+            with admission.limits.bodies.hold(key.digest) as held:
+                params = await reader.read(request, held)
+                key.require_group(getattr(params, "group", None) or None)
+                return await acting.answer(route, request, draft, params, partial(endpoint.run, services, params))
+
+    return serve
+
+
+def _serve_call(
+    route: Route, endpoint: Endpoint, context: Any, admission: Admission, clock: Clock, acting: Acting
+) -> Handler:
     reader = CallReader(route, endpoint, admission.max_body_bytes)
 
     async def serve(request: web.Request) -> web.StreamResponse:
@@ -82,7 +109,19 @@ def _serve_call(route: Route, endpoint: Endpoint, context: Any, admission: Admis
             call = endpoint.context(context, request, key, name, query, body, clock, begun)
             return _answer(route, await endpoint.run(call))
 
-    return serve
+    async def act(request: web.Request) -> web.StreamResponse:
+        begun, draft = clock.monotonic(), acting.draft(route, request)
+        async with acting.recorder.recording(draft):
+            key = admission.identify(route, request)
+            draft.caller = acting.callers.describe(request, key)
+            with admission.under_way(route, request, key), admission.limits.bodies.hold(key.digest) as held:
+                name = admit(route, request.match_info, key)
+                query, body = await reader.read(request, held)
+                draft.arguments = arguments_of(route, query, body)
+                call = endpoint.context(context, request, key, name, query, body, clock, begun)
+                return _answer(route, await acting.recorder.perform(draft, partial(endpoint.run, call)))
+
+    return act if route.recorded else serve
 
 
 def _answer(route: Route, answer: Any) -> web.StreamResponse:

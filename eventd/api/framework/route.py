@@ -8,6 +8,8 @@ from typing import Any, Final, Literal, NamedTuple
 from eventd.api.errors.codes import API_FORM, TOPICS_FORM, ErrorForm
 
 Scope = Literal["read", "write", "delete", "admin"]
+RECORDED: Final[frozenset[Scope]] = frozenset({"delete", "admin"})
+"""The scopes whose use is recorded. Emitting and writing are not: they are frequent, and the log itself shows them."""
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 Handler = Callable[..., Awaitable[Any]]
 
@@ -57,6 +59,10 @@ class Route(NamedTuple):
     `stream`: lasts as long as the client stays, so it counts as a stream, and the key may be sent as `token` in the
     query; with `upgrade` it is a WebSocket, and the key is sent in a header. `refusals`: error statuses, for
     the OpenAPI description, besides the common ones. `unready`: status 503 carries the result itself.
+
+    `outside`: the action changes something outside the database, or in several transactions, so its row in the record
+    of actions is written before it begins. `secret`: the answer holds a secret, so it is not kept for repeated
+    requests.
     """
 
     method: Method
@@ -73,8 +79,15 @@ class Route(NamedTuple):
     unready: bool = False
     probe: bool = False
     refusals: tuple[int, ...] = ()
+    outside: bool = False
+    secret: bool = False
 
     @property
     def surface(self) -> Surface:
         """Return the surface that the route belongs to."""
         return surface_of(self.path)
+
+    @property
+    def recorded(self) -> bool:
+        """Return whether requests are actions: each is a row in the record of actions."""
+        return self.method not in ("GET", "HEAD") and not RECORDED.isdisjoint(self.scopes)

@@ -13,6 +13,7 @@ from eventd.errors import Conflict, NotFound
 from eventd.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
+    from eventd.api.framework.endpoint import Endpoint
     from eventd.api.framework.operations import Params, Services
     from eventd.api.topics.calls import V0
     from eventd.client.connection import Connection, Retry
@@ -75,7 +76,30 @@ class LocalGateway:
         checked = check_params(endpoint.params, params)
         if self._services is None:
             self._services = await self._open()
-        return await endpoint.run(self._services, checked)
+        if not OPERATIONS[operation].recorded:
+            return await endpoint.run(self._services, checked)
+        return await self._act(operation, endpoint, checked)
+
+    async def _act(self, operation: str, endpoint: Endpoint, params: Params) -> Any:
+        """Run an operation, and record it as an action of this command's user."""
+        from eventd.api.framework.action_callers import command_caller
+        from eventd.api.framework.action_terms import arguments_of, object_of
+        from eventd.api.framework.recorder import ActionDraft, ActionRecorder
+        from eventd.api.routes import OPERATIONS
+
+        assert self._services is not None
+        route, database = OPERATIONS[operation], self._services.database
+        path = {name: str(value) for name, value in params.model_dump().items()}
+        draft = ActionDraft(
+            operation,
+            command_caller(),
+            database.chance.token(8).hex(),
+            object_of(route, path, params),
+            arguments_of(route, params),
+            outside=route.outside,
+        )
+        recorder = ActionRecorder(database, self._clock)
+        return await recorder.perform(draft, partial(endpoint.run, self._services, params))
 
     async def connection(self, retry: Retry) -> Connection:
         """Return a connection of `eventd.client` over which this process answers requests to /v0 until `close`."""

@@ -17,12 +17,15 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 
 from eventd.api.errors.codes import TOPICS_FORM
+from eventd.api.framework.action_callers import command_caller
+from eventd.api.framework.action_terms import arguments_of, object_of
 from eventd.api.framework.admission import admit
 from eventd.api.framework.auth import OWNER
 from eventd.api.framework.decoding import decode, read_query
 from eventd.api.framework.endpoint import load
 from eventd.api.framework.limits import Limits
 from eventd.api.framework.operations import Services
+from eventd.api.framework.recorder import ActionDraft, ActionRecorder
 from eventd.api.framework.route import Route
 from eventd.api.routes import TOPIC_ROUTES
 from eventd.api.topics.calls import V0
@@ -76,7 +79,17 @@ class LocalTopics:
         given = read_query(dict(reversed(parse_qsl(query))), endpoint.query)  # the first of equal names counts
         body = None if endpoint.body is None else self._decode(route, content or b"{}", endpoint.body)
         call = endpoint.context(self._v0, _NO_REQUEST, OWNER, name, given, body, clock, begun)
-        return LocalAnswer(200, msgspec.json.encode(await endpoint.run(call)))
+        if not route.recorded:
+            return LocalAnswer(200, msgspec.json.encode(await endpoint.run(call)))
+        draft = ActionDraft(
+            f"{route.method} {route.path}",
+            command_caller(),
+            self._v0.log.chance.token(8).hex(),
+            object_of(route, names),
+            arguments_of(route, given, body),
+        )
+        recorder = ActionRecorder(self._v0.database, clock)
+        return LocalAnswer(200, msgspec.json.encode(await recorder.perform(draft, partial(endpoint.run, call))))
 
     def _decode(self, route: Route, content: bytes, model: Any) -> Any:
         most = min(self._v0.limits.max_body_bytes, route.body.bytes)

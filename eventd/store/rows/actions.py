@@ -16,6 +16,8 @@ from eventd.store.engine.statements import execute, fetch, insert_row, update_ro
 OK: Final = "ok"
 STARTED: Final = "started"
 """The result of an action that has not ended, or whose process ended first."""
+KEY_SECONDS: Final = 120
+"""How long a request may be repeated."""
 MOST_SCANNED: Final = 50_000
 """Maximum number of rows that one page looks at."""
 

@@ -245,7 +245,8 @@ def test_migrate_accepts_every_setting_that_it_accepted_before() -> None:
     """A setting that is added later is not among them."""
     tls = {f"--api-tls-{name}" for name in ("cert-file", "key-file", "client-ca-file", "min-version")}
     addresses = {"--callback-allow", "--callback-deny", "--peer-allow", "--peer-deny"}
-    added_later = {"--local-socket", "--api-clients", "--attempt-retention", "--notices-topic", *tls, *addresses}
+    added_later = {"--local-socket", "--api-clients", "--attempt-retention", "--action-retention", "--notices-topic"}
+    added_later |= tls | addresses
     offered = all_options(command_named("routerd-eventd", "migrate"))
     added_later |= {flag for flag in shared_flags() if flag.startswith(("--routemaster-", "--quic-"))}
     assert {*offered, *UNUSED_OPTIONS["migrate"]} >= set(shared_flags()) - added_later

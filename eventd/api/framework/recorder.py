@@ -1,0 +1,165 @@
+"""The record of actions: who did what, to what, with which result.
+
+The row of an action is written in the action's own transaction (`eventd.store.engine.attached`), so nothing takes
+effect without a row. An action that writes nothing, or fails, gets its row in a transaction of its own afterwards, and
+one that acts outside the database before it begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+from eventd.api.errors.codes import API_FORM, Internal
+from eventd.api.framework.action_callers import ActionCaller
+from eventd.api.framework.refused_actions import RefusedActions
+from eventd.api.framework.repeats import AlreadyDone, require_first
+from eventd.errors import EventdError, Forbidden, Unauthorized
+from eventd.log.core.head import lock_head
+from eventd.runtime.clock import Clock
+from eventd.store.engine.attached import AttachedWrite, attach
+from eventd.store.engine.database import Connection, Database
+from eventd.store.rows.actions import OK, STARTED, ActionRow, RepeatedRequest, add_action, claim_key, set_result
+
+T = TypeVar("T")
+
+logger = logging.getLogger("eventd.actions")
+
+
+class ActionMetrics(Protocol):
+    """The method of the metrics that the record of actions uses."""
+
+    def action(self, result: str) -> None: ...
+
+
+class _NoMetrics:
+    def action(self, result: str) -> None:
+        """Ignore the action: a command has no metrics."""
+
+
+@dataclass(slots=True)
+class ActionDraft:
+    """An action that is being requested; what is not known yet is empty. `request`: the id of the request.
+
+    `outside`: see `Route.outside`. `repeat`: the request, if it may be repeated.
+    """
+
+    operation: str
+    caller: ActionCaller
+    request: str
+    object: str = ""
+    arguments: str = "{}"
+    outside: bool = False
+    repeat: RepeatedRequest | None = None
+    is_begun: bool = False
+
+    def row(self, at: int, result: str) -> ActionRow:
+        """Return the row of the action."""
+        kind, who, address, _ = self.caller
+        return ActionRow(at, kind, who, address, self.operation, self.object, self.arguments, result, self.request)
+
+
+class _ActionWrite(AttachedWrite):
+    """The write of an action's row; where the request may be repeated, also of its key."""
+
+    def __init__(self, row: ActionRow, repeat: RepeatedRequest | None) -> None:
+        super().__init__()
+        self.row = row
+        self.number = 0
+        self._repeat = repeat
+
+    def begin(self, conn: Connection) -> None:
+        lock_head(conn)
+        if self._repeat is not None:
+            require_first(conn, self._repeat, self.row.at)
+
+    def end(self, conn: Connection) -> None:
+        self.number = add_action(conn, self.row)
+        if self._repeat is not None:
+            claim_key(conn, self._repeat, self.row.at)
+
+
+class ActionRecorder:
+    """Records the actions of one process. A failure to record a failed action is logged, and changes no answer."""
+
+    def __init__(self, database: Database, clock: Clock, metrics: ActionMetrics | None = None) -> None:
+        self._database = database
+        self._clock = clock
+        self._metrics: ActionMetrics = metrics or _NoMetrics()
+        self.refused = RefusedActions(database, clock)
+
+    @asynccontextmanager
+    async def recording(self, draft: ActionDraft) -> AsyncIterator[None]:
+        """Record the action if the block refuses it before `perform` begins."""
+        try:
+            yield
+        except EventdError as error:
+            if not draft.is_begun and not isinstance(error, AlreadyDone):
+                await self._fail(draft, error)
+            raise
+
+    async def perform(self, draft: ActionDraft, run: Callable[[], Awaitable[T]]) -> T:
+        """Return what `run` returns, and record it. Raises `AlreadyDone` if the request was done before."""
+        draft.is_begun = True
+        row = draft.row(self._clock.now(), STARTED if draft.outside else OK)
+        write = _ActionWrite(row, draft.repeat)
+        try:
+            with attach(write):
+                if draft.outside:
+                    await self._database.write(_nothing)
+                value = await run()
+        except (AlreadyDone, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            await self._end(draft, write, error)
+            raise
+        await self._end(draft, write, None)
+        return value
+
+    async def _end(self, draft: ActionDraft, write: _ActionWrite, error: Exception | None) -> None:
+        """Record how an action ended. Raises `AlreadyDone`."""
+        if error is not None and not write.is_written:
+            await self._fail(draft, error)
+            return
+        result = OK if error is None else _code_of(error)
+        try:
+            if not write.is_written:
+                await self._database.write(write.around(_nothing))
+            elif write.row.result != result:
+                await self._database.write(set_result, write.number, result)
+        except AlreadyDone:
+            raise
+        except EventdError as problem:
+            logger.warning("recording failed", extra={"error": str(problem)})
+        self._note(replace(write.row, result=result), OK if error is None else "failed")
+
+    async def _fail(self, draft: ActionDraft, error: Exception) -> None:
+        row = draft.row(self._clock.now(), _code_of(error))
+        is_refusal = isinstance(error, Unauthorized | Forbidden)
+        if is_refusal:
+            row = replace(row, object="", arguments="{}")
+        await self.refused.add(row)
+        self._note(row, "refused" if is_refusal else "failed")
+
+    def note_repeated(self) -> None:
+        """Count a request that was answered with the first answer."""
+        self._metrics.action("repeated")
+
+    def _note(self, row: ActionRow, result: str) -> None:
+        self._metrics.action(result)
+        if result == "refused":  # counted, since anyone can cause it
+            return
+        described: dict[str, Any] = {"who": row.who, "operation": row.operation, "object": row.object}
+        logger.info("action", extra={**described, "result": row.result, "request": row.request})
+
+
+def _code_of(error: Exception) -> str:
+    return API_FORM.code(error) if isinstance(error, EventdError) else Internal.code
+
+
+def _nothing(_conn: Connection) -> None:
+    """Write nothing: the transaction is only for what is attached to it."""

@@ -1,0 +1,112 @@
+"""Requests with an Idempotency-Key: done once, and answered alike. On both databases."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from eventd.api.framework import repeats
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.statements import execute
+from eventd.store.rows.actions import KEY_SECONDS
+from tests.support.acting import OPERATOR, Acted, Operator, operating
+
+APPLIED = {
+    "sources": [{"name": "a.yaml", "text": "{apiVersion: net.example/v1, kind: Route, metadata: {name: r}, spec: {}}"}]
+}
+
+
+async def apply(operator: Operator, key: str, body: Any = APPLIED) -> Acted:
+    return await operator.ask("POST", "/api/v1/resources/apply", body, headers={"Idempotency-Key": key})
+
+
+async def test_a_repetition_gets_the_first_answer_and_does_nothing(migrated_url: str) -> None:
+    async with operating(migrated_url) as operator:
+        first, again = await apply(operator, "k1"), await apply(operator, "k1")
+        assert (first.status, first.body) == (again.status, again.body)
+        assert first.body["changes"][0]["action"] == "created"
+        assert "Idempotent-Replayed" not in first.headers
+        assert again.headers["Idempotent-Replayed"] == "true"
+        assert len(await operator.rows()) == 1
+        assert (await apply(operator, "k2")).body["changes"][0]["action"] == "unchanged"
+
+
+async def test_a_key_belongs_to_one_request(migrated_url: str) -> None:
+    async with operating(migrated_url) as operator:
+        await apply(operator, "k1")
+        other = await apply(operator, "k1", APPLIED | {"prune": True})
+        assert (other.status, other.body["error"]["code"]) == (409, "idempotency_key_reused")
+        elsewhere = await operator.ask("POST", "/api/v1/keys", {"name": "ci"}, headers={"Idempotency-Key": "k1"})
+        assert elsewhere.status == 409
+        assert (await operator.ask("GET", "/api/v1/keys")).body == {"keys": []}
+
+
+async def test_keys_of_two_callers_are_apart(migrated_url: str) -> None:
+    async with operating(migrated_url, f"{OPERATOR},another-key") as operator:
+        assert "Idempotent-Replayed" not in (await apply(operator, "k1")).headers
+        other = await operator.ask(
+            "POST", "/api/v1/resources/apply", APPLIED, key="another-key", headers={"Idempotency-Key": "k1"}
+        )
+        assert "Idempotent-Replayed" not in other.headers
+
+
+async def test_two_at_once_are_done_once(migrated_url: str) -> None:
+    async with operating(migrated_url) as operator:
+        answers = await asyncio.gather(*(apply(operator, "k1") for _ in range(8)))
+        assert [each.body["changes"][0]["action"] for each in answers] == ["created"] * 8
+        assert len(await operator.rows()) == 1
+
+
+async def test_a_repetition_after_a_restart_gets_the_first_answer(migrated_url: str) -> None:
+    async with operating(migrated_url) as operator:
+        first = await apply(operator, "k1")
+    async with operating(migrated_url) as operator:
+        again = await apply(operator, "k1")
+        assert (again.body, again.headers["Idempotent-Replayed"]) == (first.body, "true")
+
+
+async def test_a_key_counts_for_two_minutes(migrated_url: str) -> None:
+    async with operating(migrated_url) as operator:
+        await apply(operator, "k1")
+        age = (KEY_SECONDS + 1) * SECOND
+        await operator.server.log.database.write(
+            lambda conn: execute(conn, "UPDATE action_answers SET at = at - ?", (age,))
+        )
+        assert (await apply(operator, "k1")).body["changes"][0]["action"] == "unchanged"
+
+
+async def test_a_request_that_had_no_effect_may_succeed_later(migrated_url: str) -> None:
+    async with operating(migrated_url) as operator:
+        revoke = "POST", "/api/v1/keys/ci/revoke", {}
+        assert (await operator.ask(*revoke, headers={"Idempotency-Key": "k1"})).status == 404
+        await operator.ask("POST", "/api/v1/keys", {"name": "ci"})
+        assert (await operator.ask(*revoke, headers={"Idempotency-Key": "k1"})).status == 200
+
+
+async def test_a_secret_is_answered_once_and_not_kept(migrated_url: str) -> None:
+    async with operating(migrated_url) as operator:
+        create = "POST", "/api/v1/keys", {"name": "ci"}
+        assert "key" in (await operator.ask(*create, headers={"Idempotency-Key": "k1"})).body
+        again = await operator.ask(*create, headers={"Idempotency-Key": "k1"})
+        assert (again.status, again.body["error"]["code"]) == (409, "answer_not_kept")
+
+
+async def test_a_request_whose_node_ended_before_the_answer_is_not_done_again(
+    migrated_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repeats, "WAIT_SECONDS", 0.0)
+    async with operating(migrated_url) as operator:
+        await apply(operator, "k1")
+        await operator.server.log.database.write(
+            lambda conn: execute(conn, "UPDATE action_answers SET status = 0, answer = NULL")
+        )
+        again = await apply(operator, "k1")
+        assert (again.status, again.body["error"]["code"]) == (409, "request_in_progress")
+
+
+async def test_a_bad_key_is_refused(migrated_url: str) -> None:
+    async with operating(migrated_url) as operator:
+        for key in ("x" * 65, "\u00e9"):
+            assert (await apply(operator, key)).status == 400
