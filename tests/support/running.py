@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -82,10 +82,10 @@ class NodeProcess:
         answer."""
         return self.request(method, f"/api/v1{path}" + (f"?{urlencode(query, doseq=True)}" if query else ""), body)
 
-    def request(self, method: str, url: str, body: Any = None) -> Any:
-        """Send a request as `ask` does, with a whole path."""
+    def request(self, method: str, url: str, body: Any = None, others: Mapping[str, str] | None = None) -> Any:
+        """Send a request as `ask` does, with a whole path and with other headers."""
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.process.port, timeout=20)) as connection:
-            headers = {"Content-Type": "application/json", **self.headers}
+            headers = {"Content-Type": "application/json", **self.headers, **(others or {})}
             connection.request(method, url, None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()
             told = json.loads(answer.read())

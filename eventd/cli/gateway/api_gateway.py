@@ -36,7 +36,7 @@ class ApiGateway(ABC):
         Of a body of more than `most` bytes, one byte more than that is returned. Raises `Unavailable`.
         """
 
-    async def call(self, operation: str, **params: Any) -> dict[str, Any]:
+    async def call(self, operation: str, /, **params: Any) -> dict[str, Any]:
         try:
             method, target, body = make_request(OPERATIONS[operation], params)
         except UnicodeEncodeError:

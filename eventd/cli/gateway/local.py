@@ -68,7 +68,7 @@ class LocalGateway:
         self._socket: Path | None = None
         self._held = AsyncExitStack()
 
-    async def call(self, operation: str, **params: Any) -> Any:
+    async def call(self, operation: str, /, **params: Any) -> Any:
         from eventd.api.framework.endpoint import load
         from eventd.api.routes import OPERATIONS
 

@@ -119,7 +119,7 @@ class Session:
     def is_remote(self) -> bool:
         return self.node.is_remote
 
-    async def call(self, operation: str, **params: Any) -> Any:
+    async def call(self, operation: str, /, **params: Any) -> Any:
         """Run an operation of the API on the node; returns its answer.
 
         If the node at the local socket ended after the previous operation, this one runs on the next node, or on the

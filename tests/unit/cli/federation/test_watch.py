@@ -66,7 +66,7 @@ async def test_a_token_has_precedence_over_the_limit() -> None:
 @pytest.mark.parametrize("limit", [0, 5])
 async def test_an_empty_log_shows_nothing(limit: int) -> None:
     class Ended(Log):
-        async def call(self, operation: str, **params: Any) -> dict[str, Any]:
+        async def call(self, operation: str, /, **params: Any) -> dict[str, Any]:
             if len(self.asked) == 2:
                 raise asyncio.CancelledError
             self.asked.append(params["limit"])
