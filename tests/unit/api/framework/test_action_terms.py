@@ -8,6 +8,7 @@ import pytest
 
 from eventd.api.admin.dead_letters import ChooseDeadLetters
 from eventd.api.admin.keys import CreateKey
+from eventd.api.admin.links import Pause
 from eventd.api.admin.resources import Apply, Source
 from eventd.api.admin.routemaster import SignRequests
 from eventd.api.framework.action_terms import MOST_ARGUMENTS, arguments_of, object_of
@@ -47,10 +48,10 @@ def test_a_field_that_may_hold_a_secret_is_left_out() -> None:
 
 
 def test_long_values_and_lists_are_shortened() -> None:
-    drop = ChooseDeadLetters(group="core", ids=list(range(10_000)), peer="p" * 400)
-    text = arguments_of(OPERATIONS["dead_letters.drop"], drop)
-    shown = json.loads(text)
-    assert shown["ids"] == [*range(8), "… 10,000 in all"]
-    assert len(shown["peer"]) == 100
+    drop = ChooseDeadLetters(group="core", ids=list(range(10_000)))
+    shown = json.loads(arguments_of(OPERATIONS["dead_letters.drop"], drop))
+    assert shown == {"ids": [*range(8), "… 10,000 in all"]}
+    pause = Pause(group="core", peer="site-b", by="p" * 200)
+    assert len(json.loads(arguments_of(OPERATIONS["links.pause"], pause))["by"]) == 100
     key = CreateKey(name="n" * 90, scopes=["read" * 30] * 8, prefixes=["é" * 99] * 8)
     assert len(arguments_of(OPERATIONS["keys.create"], key)) <= MOST_ARGUMENTS
