@@ -10,6 +10,7 @@ MessageError                the base of this package's exceptions
 ├── Unauthorized            401  no valid signature of a usable key of the group
 │   └── ClockSkew           401  validly signed, but too long ago or too far ahead, or expired
 ├── Forbidden               403  validly signed, but for another node or group, or from a wrong sender or certificate
+├── NotShared               403  the receiver does not tell of its links
 ├── NotFound                404  no such path
 ├── WrongMethod             405  only POST
 ├── Conflict                409  replayed, or a batch id used for two batches
@@ -120,6 +121,12 @@ class WrongCertificate(Forbidden):
     """The certificate of the connection does not name the sender, or there is none where one is required."""
 
     code = "wrong_certificate"
+
+
+class NotShared(MessageError):
+    """A verified question for links that this node does not tell of."""
+
+    code = "not_shared"
 
 
 class NotFound(MessageError):

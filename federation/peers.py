@@ -31,6 +31,7 @@ MAX_TEXT: Final = 512
 EVENTS_PATH: Final = "/v2/events"
 LINK_PATH: Final = "/v2/link"
 VERIFY_PATH: Final = "/v2/verify"
+STATUS_PATH: Final = "/v2/status"
 BATCH_TYPE: Final = "application/vnd.eventd.batch"
 RUNS_TYPE: Final = "application/vnd.eventd.runs"
 JSON_TYPE: Final = "application/json"
@@ -68,6 +69,7 @@ STATUS: Final = {
     "wrong_group": 403,
     "wrong_sender": 403,
     "wrong_certificate": 403,
+    "not_shared": 403,
     "not_found": 404,
     "method_not_allowed": 405,
     "replayed": 409,

@@ -57,7 +57,7 @@ from federation.structured import (
     parse_dictionary,
     write_value,
 )
-from federation.wire import KINDS, BatchHeader, LinkQuery, VerifyQuery, read_header
+from federation.wire import KINDS, BatchHeader, LinkQuery, StatusQuery, VerifyQuery, read_header
 
 NONCE: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")
 
@@ -76,6 +76,7 @@ _LINK_PARTS: Final = (
 _PARTS: Final[dict[type[LinkQuery], Components]] = {
     LinkQuery: cover(tuple(Item(name, {}) for name in _LINK_PARTS)),
     VerifyQuery: cover(tuple(Item(name, {}) for name in _LINK_PARTS)),
+    StatusQuery: cover(tuple(Item(name, {}) for name in _LINK_PARTS)),
     BatchHeader: cover(tuple(Item(name, {}) for name in (*_LINK_PARTS, BATCH_HEADER.lower(), RANGE_HEADER.lower()))),
 }
 _ANSWER_PARTS: Final = cover(

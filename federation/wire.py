@@ -22,6 +22,7 @@ from federation.peers import (
     NODE_NAME,
     RANGE_HEADER,
     RUNS_TYPE,
+    STATUS_PATH,
     TO_HEADER,
     VERIFY_PATH,
 )
@@ -64,6 +65,12 @@ class VerifyQuery(LinkQuery, frozen=True, kw_only=True):
     path: ClassVar[str] = VERIFY_PATH
 
 
+class StatusQuery(LinkQuery, frozen=True, kw_only=True):
+    """The header of a question for the receiver's links in the group; its body: see `status`."""
+
+    path: ClassVar[str] = STATUS_PATH
+
+
 class BatchHeader(LinkQuery, frozen=True, kw_only=True):
     """The header of a batch. `batch_id` is a UUID version 7.
 
@@ -96,6 +103,7 @@ KINDS: Final[dict[str, type[LinkQuery]]] = {
     LINK_PATH: LinkQuery,
     EVENTS_PATH: BatchHeader,
     VERIFY_PATH: VerifyQuery,
+    STATUS_PATH: StatusQuery,
 }
 """The kind of message at each path."""
 

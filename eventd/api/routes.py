@@ -52,6 +52,7 @@ OPERATIONS: Final[dict[str, Route]] = {
     "groups.status": _get(
         "/status", "admin.groups:show_status", "Show the size of each group, and the states of its links"
     ),
+    "map.show": _get("/map", "admin.map:show_map", "Show the nodes and links of a group that this node knows of"),
     "rates.show": _get("/rates", "admin.rates:show_rates", "Show the rates of the last 15 minutes"),
     "resources.apply": _post(
         "/resources/apply", "admin.resources:apply", "admin", "Apply resources, atomically", RESOURCES

@@ -46,6 +46,9 @@ _FEDERATION: Final = Branch(
             "List links with state, reason, backlog and lag, and up to which of its positions each "
             "peer's events arrived.",
         ),
+        "map": Leaf(
+            "federation.map.show_map", "Show the nodes and links of a group, as both ends of each link report it."
+        ),
         "gaps": Leaf(
             "federation.links.gaps",
             "List gaps: ranges of a sender's positions whose events did not arrive, or are no longer in its log.",

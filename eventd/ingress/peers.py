@@ -1,4 +1,7 @@
-"""Serves the requests of peers: proves the sender, stores events, and answers batches, mark queries and questions."""
+"""Serves the requests of peers: proves the sender, stores events, and answers batches, mark queries and questions.
+
+The last concern the events that this node holds of the sender, or the links of this node.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,7 @@ from eventd.ingress.nonces import Nonces
 from eventd.ingress.questions import Questions
 from eventd.ingress.refusal_counter import RefusalCounter
 from eventd.ingress.reorder_buffer import LinkLife, ReorderBuffer
+from eventd.ingress.status import LinkReporter, StatusQuestions
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
 from eventd.log.core.units import Publish
@@ -36,7 +40,7 @@ from federation.batch import read_batch
 from federation.compare import QUESTION_BYTES
 from federation.errors import Conflict, MessageError, NoSigningKey, TooLarge, V1Refused, WrongCertificate
 from federation.keys import Key, KeyRing
-from federation.peers import ANY, BATCH_TYPE, JSON_TYPE, RUNS_TYPE, STATUS, VERIFY_PATH, Limits
+from federation.peers import ANY, BATCH_TYPE, JSON_TYPE, RUNS_TYPE, STATUS, STATUS_PATH, VERIFY_PATH, Limits
 from federation.ranges import Mark
 from federation.signing import (
     Head,
@@ -47,8 +51,18 @@ from federation.signing import (
     sign_answer,
     verify_head,
 )
+from federation.status import STATUS_QUESTION_BYTES
 from federation.v1 import check_v1, decode_v1, encode_answer_v1
-from federation.wire import BatchHeader, ErrorAnswer, LinkAnswer, LinkQuery, VerifyQuery, answer_to, encode_json
+from federation.wire import (
+    BatchHeader,
+    ErrorAnswer,
+    LinkAnswer,
+    LinkQuery,
+    StatusQuery,
+    VerifyQuery,
+    answer_to,
+    encode_json,
+)
 
 MOST_ASKED = 4096
 """How many undeclared nodes are remembered as having asked for their mark."""
@@ -136,6 +150,7 @@ class PeerIngress:
         ring: Callable[[], KeyRing],
         metrics: IngressMetrics,
         refusals: RefusalCounter,
+        links: LinkReporter,
     ) -> None:
         self.config = config
         self.counts = Counts()
@@ -150,6 +165,7 @@ class PeerIngress:
         self._since = log.clock.now() // SECOND
         self._questions = Questions(topic_id, log)
         self._nonces = Nonces(log)
+        self._status = StatusQuestions(links, log.clock)
 
     # --- v1 ---------------------------------------------------------------------------------------------------
 
@@ -221,7 +237,7 @@ class PeerIngress:
         address: str = "",
         mismatch: Mismatch = any_node,
     ) -> PeerAnswer:
-        """Answer a batch, a mark query or a question.
+        """Answer a batch, a mark query, or a question for events or links.
 
         The answer is signed if head and body are verified, and also if a verified head is refused as replayed or too
         large; otherwise, and without an active key of this node, it is not.
@@ -260,6 +276,8 @@ class PeerIngress:
 
     def most_bytes(self, path: str) -> int:
         """Return the maximum size, in bytes, of a body at this path."""
+        if path == STATUS_PATH:
+            return STATUS_QUESTION_BYTES
         return QUESTION_BYTES if path == VERIFY_PATH else self.config.limits.max_batch_bytes
 
     def _over(self, path: str, declared: int | None) -> TooLarge | None:
@@ -300,6 +318,10 @@ class PeerIngress:
         try:
             if isinstance(header, BatchHeader):
                 told = await self._store(verified, header, body)
+                self._alive(verified)
+                return 200, told
+            if isinstance(header, StatusQuery):
+                told = await self._status.answer(verified, header, body, self.config, self._peers())
                 self._alive(verified)
                 return 200, told
             await self._nonces.keep(verified)

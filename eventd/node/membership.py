@@ -23,6 +23,7 @@ from eventd.egress.loop.active import Consumers
 from eventd.egress.loop.consumer import Consumer
 from eventd.egress.peers.budget import Budget
 from eventd.egress.peers.peer import PeerDependencies, PeerMetrics, PeerSink
+from eventd.egress.peers.status import StatusMetrics
 from eventd.egress.transport.transport import Transport
 from eventd.errors import EventdError
 from eventd.ingress.claimed_sender import Sender
@@ -32,6 +33,8 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.wire_page import WirePage
 from eventd.log.cursors.cursors import Cursor
 from eventd.net.address_rules import AddressRules
+from eventd.node.peer_reports import PeerReports, ReportDependencies
+from eventd.observe.rates import RateHistory
 from eventd.resources.configuration import GroupConfig, ListenConfig, PeerConfig
 from eventd.resources.keyring import load_ring
 from eventd.runtime.supervisor import Supervisor
@@ -49,8 +52,8 @@ LINGER_SECONDS = 2.0
 """Seconds that the rest of a refused body is read, so that its sender receives the answer."""
 
 
-class GroupMetrics(IngressMetrics, PeerMetrics, ConnectionMetrics, Protocol):
-    """Interface of the metrics that a group's ingress, links and listener update."""
+class GroupMetrics(IngressMetrics, PeerMetrics, ConnectionMetrics, StatusMetrics, Protocol):
+    """Interface of the metrics that a group's ingress, links, listener and map update."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class GroupDependencies:
     """Dependencies shared by all groups of a process.
 
     `credentials` is the folder of the service manager's secrets; `max_connections` applies to each listener;
-    `peer_rules` judge the addresses of peers.
+    `peer_rules` judge the addresses of peers; `rates` are those of this process.
     """
 
     log: EventLog
@@ -71,6 +74,11 @@ class GroupDependencies:
     budget: Budget
     parsing: ParsingTime
     peer_rules: AddressRules | None
+    rates: RateHistory
+
+    def reports(self) -> ReportDependencies:
+        """Return those that the reports of peers need."""
+        return ReportDependencies(self.log, self.transport, self.peer_rules, self.supervisor, self.rates, self.metrics)
 
 
 class Membership:
@@ -93,6 +101,7 @@ class Membership:
         """The TLS of the listener; None without one, or for plain HTTP."""
         self._links: Consumers[PeerConfig] = Consumers(dependencies.supervisor.keep, self._start)
         self.address: tuple[str, int] | None = None
+        self.reports = PeerReports(lambda: self.config, self.ring, dependencies.reports())
         self.ingress = self._make_ingress()
 
     @property
@@ -105,7 +114,13 @@ class Membership:
     def _make_ingress(self) -> PeerIngress:
         dependencies = self._dependencies
         return PeerIngress(
-            self.config, self.topic_id, dependencies.log, self.ring, dependencies.metrics, dependencies.refusals
+            self.config,
+            self.topic_id,
+            dependencies.log,
+            self.ring,
+            dependencies.metrics,
+            dependencies.refusals,
+            self.reports,
         )
 
     # --- keys -------------------------------------------------------------------------------------------------
@@ -238,6 +253,7 @@ class Membership:
     async def stop(self, seconds: float) -> None:
         """Stop listening, give every consumer up to `seconds` to settle the work under way, then end it."""
         await self.stop_listening()
+        await self.reports.stop()
         await self._links.end(self._links.names, seconds)
 
     async def leave(self) -> None:
@@ -245,6 +261,7 @@ class Membership:
 
         Requests under way store nothing, because the group's topic is deleted.
         """
+        await self.reports.stop()
         await self._links.end(self._links.names, 0.0)
         await self.stop_listening()
 

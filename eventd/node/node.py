@@ -44,6 +44,7 @@ from eventd.node.certificates import Certificates
 from eventd.node.change_follower import ChangeFollower
 from eventd.node.due_batches import DueSubscriberBatches
 from eventd.node.garbage import Garbage
+from eventd.node.group_views import VIEW, answer_view, read_view
 from eventd.node.housekeeping import Housekeeping
 from eventd.node.membership import SHUTDOWN_SECONDS, GroupDependencies, Membership, rings_of
 from eventd.node.rate_sampler import RateSampler
@@ -187,6 +188,7 @@ class Node:
             self.outbox,
             ParsingTime(),
             self.settings.peer_rules,
+            self.rates.history,
         )
         self._started.append(self._stop_groups)
         self.reconciler = Reconciler(self.settings, self._share, self.log, self.groups, self._declared_anew)
@@ -306,6 +308,7 @@ class Node:
         )
         local = self._make_local_listener()
         callers = Callers(self.keys, limiter, local)
+        self._workers.answer_with(VIEW, partial(answer_view, self.groups))
         v0 = self._make_v0(callers)
         app = build_app(
             Services(
@@ -325,6 +328,7 @@ class Node:
                 partial(subscriber_limits, settings),
                 self.stream_tenants.keys.states,
                 WorkerRates(self.rates.history, self._workers).read,
+                partial(read_view, self._workers.ask_worker_of),
             ),
             callers,
             self._workers,

@@ -121,6 +121,12 @@ class Metrics:
         )
         self._held = self._gauge("outbox_held_bytes", "Bytes of outbound batches in memory.")
         self._waiting = self._gauge("outbox_waiting_links", "Links that wait for memory for a batch.")
+        self._status = self._counter(
+            "status_queries_total",
+            "Questions to peers for their links, by how they ended.",
+            "group",
+            "result",
+        )
         self._skew = self._gauge("peer_clock_skew_seconds", "The peer's clock minus this node's.", "group", "peer")
 
     def _deriving(self) -> None:
@@ -243,6 +249,10 @@ class Metrics:
     def not_opened(self, group: str, peer: str, reason: str) -> None:
         """Count a failed attempt to open a link, before any delivery; `reason` is a short fixed word."""
         self._failures.labels(group, peer, reason).inc()
+
+    def status_asked(self, group: str, result: str) -> None:
+        """Count a question to a peer for its links; `result` is a short fixed word."""
+        self._status.labels(group, result).inc()
 
     def skewed(self, group: str, peer: str, seconds: float) -> None:
         """Set by how many seconds a peer's clock is ahead of this node's."""

@@ -197,6 +197,10 @@ class RateHistory:
             [(key, [_shown(column, places) for column in self._series[key].columns]) for key in keys],
         )
 
+    def nodes(self, kind: str, group: str) -> list[str]:
+        """Return the nodes of a group that have a series of this kind."""
+        return [key.node for key in self._series if key.kind == kind and key.group == group]
+
     def mean(self, kind: str, group: str, node: str, ticks: int) -> float | None:
         """Return the mean of the first column of a series over the latest ticks; None if it was not sampled."""
         series = self._series.get(SeriesKey(_RANK[kind], group, node))

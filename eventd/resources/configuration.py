@@ -110,6 +110,8 @@ class PeerConfig:
     """Seconds."""
     backoff: Backoff
     tls: ClientTlsConfig = SYSTEM_CAS
+    console: str = ""
+    """The URL of the peer's console; empty if none is declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class GroupConfig:
     """A group that this node is a member of.
 
     `replay_window` in microseconds; `secret_file` is empty if there is none. `listen` is None if this node only sends.
-    `peers` are by the name of their EventPeer.
+    `peers` are by the name of their EventPeer. `shares_links`: whether members that ask get the state of its links.
     """
 
     name: str
@@ -130,6 +132,7 @@ class GroupConfig:
     retention: RetentionConfig
     limits: LimitsConfig
     peers: Mapping[str, PeerConfig] = field(default_factory=dict)
+    shares_links: bool = True
 
     def same_but_peers(self, other: GroupConfig) -> bool:
         """Return whether both are equal apart from their peers."""
@@ -250,6 +253,7 @@ def _group(name: str, spec: EventGroupSpec, peers: Mapping[str, EventPeerSpec]) 
         retention=_retention(spec),
         limits=_limits(spec),
         peers={peer: _peer(peer, of, spec) for peer, of in peers.items() if of.group_ref == name},
+        shares_links=spec.status.share == "links",
     )
 
 
@@ -415,6 +419,7 @@ def _peer(name: str, spec: EventPeerSpec, group: EventGroupSpec) -> PeerConfig:
         timeout=spec.limits.timeout / SECOND,
         backoff=Backoff(base=retry.base_backoff / SECOND, cap=retry.max_backoff / SECOND),
         tls=_connect(spec.tls),
+        console=spec.console,
     )
 
 

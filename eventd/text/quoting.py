@@ -15,6 +15,7 @@ _SECRETIVE: Final = (
     "auth",
     "endpoint",
     "url",
+    "console",
     "headers",
     "keyfile",
     "database",

@@ -138,6 +138,22 @@ def test_whatever_process_is_asked_answers_for_all(node: NodeProcess) -> None:
             assert answer.fp.readline()
 
 
+def test_a_map_is_the_same_whichever_process_is_asked(processes: Processes) -> None:
+    a, b = (NodeProcess(processes, name, EVENTD_WORKERS=str(WORKERS)) for name in ("a", "b"))
+    wait_whole(a), wait_whole(b)
+    a.join(), b.join()
+    a.join(b), b.join(a)
+
+    def mapped() -> bool:
+        told = [json.loads(a.process.get("/api/v1/map?group=edge&wait=5")[1]) for _ in range(8)]
+        answers = [{node["node"]: node["answer"] for node in one["nodes"]} for one in told]
+        return all(one == {"a": "self", "b": "answered"} for one in answers)
+
+    wait_for(mapped, "every process to show what b reports")
+    asked = [line for line in a.process.get("/metrics")[1].decode().splitlines() if "status_queries_total{" in line]
+    assert sum(float(line.split()[-1]) for line in asked) <= 5, "one process asks for all"
+
+
 def test_a_process_that_hangs_is_told_and_started_again(processes: Processes) -> None:
     """Both a serving process and one that is not ready yet."""
     node = NodeProcess(processes, "a", program=IMPATIENT, EVENTD_WORKERS=str(WORKERS))

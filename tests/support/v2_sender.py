@@ -12,8 +12,8 @@ from federation.batch import encode_batch
 from federation.event import encode, new_event_id
 from federation.keys import Key, KeyRing
 from federation.ranges import Range
-from federation.signing import sign_request
-from federation.wire import BatchHeader, LinkQuery, VerifyQuery
+from federation.signing import SignedRequest, sign_request
+from federation.wire import BatchHeader, LinkQuery, StatusQuery, VerifyQuery
 from tests.support.v1_node import Reply, read_reply
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -71,11 +71,20 @@ class V2Sender:
         header = VerifyQuery(from_node=self.node, to_node=to or self.to, group=group or self.group)
         return self._sign(header, question, skew)
 
-    def _sign(self, header: LinkQuery, body: bytes, skew: int) -> bytes:
+    def ask_links(self, body: bytes = b"{}", *, to: str = "", group: str = "", skew: int = 0) -> bytes:
+        """Return a signed question for the node's links."""
+        header = StatusQuery(from_node=self.node, to_node=to or self.to, group=group or self.group)
+        return self._sign(header, body, skew)
+
+    def signed(self, header: LinkQuery, body: bytes, skew: int = 0) -> tuple[SignedRequest, bytes]:
+        """Return a request with this header, and as on the wire."""
         now = time.time_ns() // 1000 + skew * 1_000_000
         key = self.key or self.ring.signer(self.node)
         signed = sign_request(header, body, key, now=now, nonce=os.urandom(16).hex())
-        return raw(header.path, signed.headers, body, self.port)
+        return signed, raw(header.path, signed.headers, body, self.port)
+
+    def _sign(self, header: LinkQuery, body: bytes, skew: int) -> bytes:
+        return self.signed(header, body, skew)[1]
 
     def send(self, request: bytes, *, port: int = 0, seconds: float = 10.0) -> Reply:
         """Send these bytes to the node, or to another one; return its answer."""

@@ -101,6 +101,12 @@ def comparisons() -> Iterator[Vector]:
     ):
         asked = request(json.dumps(question, separators=(",", ":")), path="/v2/verify")
         yield vector(f"accept_verify_{name}", words, asked, {"status": 200, "reply": reply}, events=held)
+    for name, words, body, hops in (
+        ("empty", "What are your links?", "{}", 0),
+        ("hops", "What are your links, and those of your peers?", '{"hops":1,"more":true}', 1),
+    ):
+        asked = request(body, path="/v2/status")
+        yield vector(f"accept_status_{name}", words, asked, {"status": 200, "hops": hops})
 
 
 def forms() -> Iterator[Vector]:

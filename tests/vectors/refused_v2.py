@@ -63,6 +63,12 @@ def malformed_questions() -> Iterator[Vector]:
     ):
         asked = request(question, path="/v2/verify")
         yield vector(f"malformed_question_{name}", words, asked, refused(400, "malformed"))
+    for name, words, question in (
+        ("hops", "More hops than one", '{"hops":2}'),
+        ("array", "A question is an object", "[]"),
+    ):
+        asked = request(question, path="/v2/status")
+        yield vector(f"malformed_status_{name}", words, asked, refused(400, "malformed"))
 
 
 def refused_early() -> Iterator[Vector]:

@@ -58,6 +58,11 @@ async def _no_rates(_question: RateFilter) -> tuple[RatePage, bool]:
     raise Unavailable("rates are counted by a running node", hint="start the node, or name its API with --server")
 
 
+async def _no_view(_group: str, _wait: float) -> bytes | None:
+    """Return None: no node runs in this process, so no peer is asked."""
+    return None
+
+
 def _no_certificates(_groups: Iterable[GroupConfig]) -> Sequence[CertificateState]:
     return ()
 
@@ -79,7 +84,9 @@ class Services:
     `test_callback` sends a test message to the endpoint of a callback, or of a subscriber of the Routemaster surface.
     `subscriber_limits` returns the limits of requests to these subscribers; None: the defaults. `tenant_keys` returns
     the states of the key sets of tenants in a running node; a command has none. `rates` returns the rates of all
-    workers of a running node, and whether all of them have answered.
+    workers of a running node, and whether all of them have answered. `view` returns, encoded, what the node knows of a
+    group, and waits up to some seconds for its peers (see `groups.group_map`); None if no node runs. It raises
+    `Unavailable`.
     """
 
     log: EventLog
@@ -98,6 +105,7 @@ class Services:
     subscriber_limits: Callable[[], SubscriberLimits | None] = lambda: None
     tenant_keys: Callable[[], Sequence[TenantKeyState]] = lambda: ()
     rates: Callable[[RateFilter], Awaitable[tuple[RatePage, bool]]] = _no_rates
+    view: Callable[[str, float], Awaitable[bytes | None]] = _no_view
 
     @property
     def effective(self) -> Following:

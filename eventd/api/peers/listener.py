@@ -23,6 +23,7 @@ from federation.peers import (
     LINK_PATH,
     PROTOCOL_V1,
     PROTOCOL_V2,
+    STATUS_PATH,
     V1_EVENTS_PATH,
     V1_MAX_BODY,
     V1_SIGNATURE_HEADER,
@@ -55,6 +56,7 @@ def build_listener(ingress: Callable[[], PeerIngress], limiter: ConnectionLimite
         EVENTS_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, limiter)),
         LINK_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, limiter)),
         VERIFY_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, limiter)),
+        STATUS_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, limiter)),
     }
     proven, unproven = ArrivingBodies(READING_BYTES), ArrivingBodies(READING_BYTES_V1)
 

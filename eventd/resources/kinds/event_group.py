@@ -250,6 +250,16 @@ class GroupLimits(Spec):
             yield Finding(("maxWaitingBytes",), "must not be less than maxBatchBytes: the largest batch could not wait")
 
 
+class StatusSharing(Spec):
+    """What this node reports to the group's members about its links, for their maps."""
+
+    share: Literal["links", "none"] = Field(
+        default="links",
+        description="links: names, states, lags and rates of its links in this group, to members that ask; none:"
+        " nothing.",
+    )
+
+
 class EventGroupSpec(Spec):
     """The spec of an EventGroup."""
 
@@ -274,6 +284,7 @@ class EventGroupSpec(Spec):
     )
     retention: Retention = Field(default_factory=Retention, description="How many events are kept.")
     limits: GroupLimits = Field(default_factory=GroupLimits, description="Limits of what is accepted from other nodes.")
+    status: StatusSharing = Field(default_factory=StatusSharing, description="What this node reports about its links.")
 
     def findings(self) -> Iterator[Finding]:
         """Yield the problems of keys that depend on whether a key is this node's own."""

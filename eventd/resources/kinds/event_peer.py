@@ -15,6 +15,7 @@ from eventd.resources.kinds.fields import (
     GroupName,
     HostName,
     NodeName,
+    OptionalLink,
     Pin,
     SecretPath,
     Size,
@@ -92,6 +93,9 @@ class EventPeerSpec(Spec):
     group_ref: GroupName = Field(description="The name of the EventGroup.")
     node_name: NodeName = Field(description="The peer's name in the group, as in its own EventGroup.")
     endpoint: Endpoint = Field(description="Base URL of the peer's listener; paths are added to it.")
+    console: OptionalLink = Field(
+        default="", description="URL of the peer's console, to which this node's map links; sent to no other node."
+    )
     direction: Annotated[Literal["", "push"], AfterValidator(lambda value: value or "push")] = Field(
         default="push", description="Only push; empty means the same."
     )

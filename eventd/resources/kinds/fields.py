@@ -25,6 +25,7 @@ RESOURCE_NAME = GROUP_NAME.pattern
 """Every resource name follows the rules of group names."""
 KEY_ID = r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,126}"
 LONGEST_URL = 8192
+LONGEST_LINK = 2048
 
 _SECRET_PATH = "^(?:/.*[^/]|credential:.+)?$"
 _ENDPOINT = "^https?://[^?#@]+$"
@@ -201,6 +202,15 @@ def _check_url(value: str) -> str:
     return f"{parts.scheme}://{parts.netloc.lower()}{rest[len(parts.netloc) :]}"
 
 
+def _check_link(value: str) -> str:
+    """Return the URL of a page for a browser as it is written, with scheme and host in lower case."""
+    if len(value) > LONGEST_LINK:
+        raise wrong(f"must not be longer than {LONGEST_LINK} characters")
+    parts = _url_parts(value, "https://cloud.example:8780/console/", "leave it out: the console asks for a key")
+    _, _, rest = value.partition("//")
+    return f"{parts.scheme}://{parts.netloc.lower()}{rest[len(parts.netloc) :]}"
+
+
 def _url_parts(value: str, example: str, no_user: str) -> SplitResult:
     """Return the parts of an http or https URL with a host and without a user name; `no_user` says what replaces it."""
     if not value.strip():
@@ -318,6 +328,13 @@ OptionalUrl = Annotated[
     AfterValidator(_or_blank(_check_url)),
     WithJsonSchema({"type": "string", "pattern": f"^(?:{_URL[1:-1]})?$", "maxLength": LONGEST_URL}),
 ]
+
+OptionalLink = Annotated[
+    str,
+    AfterValidator(_or_blank(_check_link)),
+    WithJsonSchema({"type": "string", "pattern": "^(?:https?://.+)?$", "maxLength": LONGEST_LINK}),
+]
+"""The URL of a page that a browser is sent to; blank becomes empty."""
 
 TopicName = Annotated[
     str, AfterValidator(_or_blank(_check_topic)), WithJsonSchema({"type": "string", "pattern": f"^(?:{TOPIC_NAME})?$"})

@@ -35,7 +35,8 @@ from federation.keys import Key, KeyRing
 from federation.peers import SECOND, Limits
 from federation.ranges import Mark, follow
 from federation.signing import Receiver, Request, VerifiedRequest, verify_request
-from federation.wire import BatchHeader, Refusal, VerifyQuery
+from federation.status import read_status_question
+from federation.wire import BatchHeader, Refusal, StatusQuery, VerifyQuery
 
 
 def read_key(data: dict[str, Any]) -> Key:
@@ -79,6 +80,8 @@ def _receive(vector: dict[str, Any]) -> dict[str, Any]:
     mark = msgspec.convert(state["mark"], Mark) if state["mark"] else None
     if isinstance(verified.header, VerifyQuery):
         return {"status": 200, "reply": _reply(read_question(read_body(vector["request"])), state["events"])}
+    if isinstance(verified.header, StatusQuery):
+        return {"status": 200, "hops": read_status_question(read_body(vector["request"])).hops}
     if not isinstance(verified.header, BatchHeader):
         return {"status": 200, "mark": state["mark"]}
     batch = read_batch(read_body(vector["request"]), verified.header, verified.key, receiver.limits)

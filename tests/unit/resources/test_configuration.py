@@ -15,7 +15,7 @@ from eventd.resources.configuration import (
 from eventd.runtime.backoff import Backoff
 from eventd.store.rows.registry import StoredResource
 from federation.selector import Selector
-from tests.unit.resources.samples import EVERYTHING, FEDERATION, GROUP, PEER, group, peer, rows
+from tests.unit.resources.samples import EVERYTHING, FEDERATION, GROUP, PEER, group, peer, problems, rows
 
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE
@@ -148,3 +148,21 @@ def test_the_same_meaning_in_other_words_is_equal() -> None:
 def test_a_row_that_cannot_be_read_is_named() -> None:
     with pytest.raises(Invalid, match=r"the stored EventGroup/edge cannot be used: spec\.nodeName is required"):
         effective([StoredResource(FEDERATION, "EventGroup", "edge", {}, {}, 1, 1, 1)])
+
+
+def test_what_is_told_of_links_and_where_a_console_is_take_effect() -> None:
+    assert config(GROUP).shares_links
+    assert not config(group("status: {share: none}")).shares_links
+    found = config(f"{GROUP}---\n{peer('console: HTTPS://Cloud.example:8780/Console/?a=b')}").peers["cloud"]
+    assert found.console == "https://cloud.example:8780/Console/?a=b"
+
+
+@pytest.mark.parametrize(
+    "console",
+    ["javascript:alert(1)", "https://me:hunter2@cloud.example/", "//cloud.example/", f"https://c.example/{'a' * 2048}"],
+)
+def test_a_console_is_an_address_of_the_web_without_a_user(console: str) -> None:
+    found = problems(f"{GROUP}---\n{peer(f'console: {console}')}")
+    assert len(found) == 1
+    assert "console" in found[0]
+    assert "hunter2" not in found[0]

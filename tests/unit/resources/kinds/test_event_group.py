@@ -32,6 +32,7 @@ def test_the_smallest_group_has_every_default() -> None:
             "maxHops": 8,
             "maxWaitingBytes": "64MiB",
         },
+        "status": {"share": "links"},
     }
 
 
@@ -130,7 +131,7 @@ ADDRESS_RULE = "must be an IP address or a host name"
         (
             "zebra: 1",
             "spec.zebra: unknown field "
-            "(known in spec: nodeName, listen, auth, protocols, replayWindow, retention, limits)",
+            "(known in spec: nodeName, listen, auth, protocols, replayWindow, retention, limits, status)",
         ),
         (
             "peersFrom:\n- resource: SAMNodeSet/x",
@@ -175,6 +176,7 @@ ADDRESS_RULE = "must be an IP address or a host name"
         ("limits: {maxBatchBytes: 2GiB}", "spec.limits.maxBatchBytes: must be between 1KiB and 1GiB, not '2GiB'"),
         ("limits: {maxBatchEvents: 0}", "spec.limits.maxBatchEvents: must be at least 1, not 0"),
         ("limits: {maxBatchEvents: 100001}", "spec.limits.maxBatchEvents: must be at most 100000, not 100001"),
+        ("status: {share: some}", "spec.status.share: must be links or none, not 'some'"),
         ("limits: {maxHops: 65}", "spec.limits.maxHops: must be at most 64, not 65"),
         ("limits: {maxWaitingBytes: 1B}", "spec.limits.maxWaitingBytes: must be between 1KiB and 16GiB, not '1B'"),
         (

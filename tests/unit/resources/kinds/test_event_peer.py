@@ -28,6 +28,7 @@ def test_the_smallest_peer_has_every_default() -> None:
         "types": [],
         "subjectPrefixes": [],
         "tls": {"caFile": "", "certFile": "", "keyFile": "", "serverName": "", "pins": []},
+        "console": "",
         "relay": False,
         "limits": {"inFlight": 4, "batchEvents": 2500, "batchBytes": "1MiB", "timeout": "30s"},
         "retry": {"baseBackoff": "200ms", "maxBackoff": "30s"},

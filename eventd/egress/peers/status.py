@@ -1,0 +1,102 @@
+"""Asks a peer for its links: one signed question, one verified answer, and no retry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from eventd.egress.loop.sink import LinkError
+from eventd.egress.peers.answers import is_of_an_api
+from eventd.egress.transport.transport import Transport
+from eventd.errors import EventdError
+from eventd.net.address_rules import AddressRules
+from eventd.net.exchange import Answer
+from eventd.resources.configuration import GroupConfig, PeerConfig
+from eventd.runtime.clock import Clock
+from federation.errors import BadAnswer, NoSigningKey
+from federation.keys import KeyRing
+from federation.peers import PROTOCOL_V1
+from federation.signing import sign_request, verify_answer
+from federation.status import (
+    STATUS_ANSWER_BYTES,
+    StatusAnswer,
+    StatusQuestion,
+    encode_status_question,
+    read_status_answer,
+)
+from federation.wire import StatusQuery, read_error
+
+ANSWER_SECONDS: Final = 3.0
+"""How long a peer may take to answer: its links are read in a few milliseconds."""
+OLDER, NOT_SHARED, UNREACHABLE, INVALID = "older", "not-shared", "unreachable", "invalid"
+
+
+class StatusMetrics(Protocol):
+    """Interface of the metrics of questions for links."""
+
+    def status_asked(self, group: str, result: str) -> None: ...
+
+
+class LinksUntold(Exception):
+    """The peer did not tell of its links; `reason` is one of the four words above."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class StatusAsker:
+    """Asks the peers of a group on behalf of this node.
+
+    `ring` returns the current keys, `random` random bytes; `rules` judge the peers' addresses.
+    """
+
+    transport: Transport
+    ring: Callable[[], KeyRing]
+    clock: Clock
+    random: Callable[[int], bytes]
+    rules: AddressRules | None
+
+    async def ask(self, group: GroupConfig, peer: PeerConfig, question: StatusQuestion) -> StatusAnswer:
+        """Return the peer's answer. Raises `LinksUntold`."""
+        if peer.protocol == PROTOCOL_V1:
+            raise LinksUntold(OLDER)
+        query = StatusQuery(from_node=group.node_name, to_node=peer.node_name, group=group.name)
+        body = encode_status_question(question)
+        try:
+            ring = self.ring()
+            key = ring.signer(group.node_name)
+            now, nonce = self.clock.now(), self.random(16).hex()
+            signed = sign_request(query, body, key, now=now, nonce=nonce, window=group.replay_window)
+            answer = await self.transport.post(
+                peer.endpoint + query.path,
+                body,
+                signed.headers | {"Accept-Encoding": "identity"},
+                seconds=ANSWER_SECONDS,
+                most=STATUS_ANSWER_BYTES,
+                tls=peer.tls,
+                node=peer.node_name,
+                rules=self.rules,
+            )
+            if answer.status != 200:
+                raise LinksUntold(_judge(answer))
+            verify_answer(signed, answer.status, answer.headers, answer.body, ring)
+            return read_status_answer(answer.body, query)
+        except BadAnswer:
+            raise LinksUntold(INVALID) from None
+        except LinkError as held:
+            raise LinksUntold(INVALID if held.reason == "answer_too_large" else UNREACHABLE) from None
+        except (EventdError, NoSigningKey):
+            raise LinksUntold(UNREACHABLE) from None
+
+
+def _judge(answer: Answer) -> str:
+    """Return what a refusal means. An unsigned one is believed: the worst that it can do is to hide links."""
+    error = read_error(answer.body)
+    if error is not None and error.code == "not_shared":
+        return NOT_SHARED
+    if answer.status in (404, 405) and not is_of_an_api(answer):
+        return OLDER
+    return UNREACHABLE

@@ -1,0 +1,193 @@
+"""The map of a group: the nodes and links that this node knows of, and where the two ends of a link disagree. Pure.
+
+A link has two ends, and each reports on its own: the sender its state, lag and rate, the receiver what arrived. A node
+is believed about its own links only, and its own answer counts before one that another node passes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import msgspec
+
+from federation.status import OUT, LinkReport, NodeReport
+
+SELF, ANSWERED, RELAYED = "self", "answered", "relayed"
+UNASKED: Final = "unasked"
+"""What is known of a node's links; the other words come from the questions: `pending`, `older` (its program does not
+know the question), `not-shared`, `unreachable`, `invalid`."""
+MOST_MAP_LINKS: Final = 2000
+"""Maximum number of links of a map."""
+FRESH_SECONDS: Final = 30.0
+"""The two ends of a link are compared only while both reports are at most this old."""
+SILENT_SECONDS: Final = 60.0
+"""A link that runs and has something to send does not stay silent for this long."""
+
+
+class PeerReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a declared peer answered; for `answer` see `UNASKED`.
+
+    `report` and `others` arrived `age_seconds` ago; both may be older than the latest question.
+    """
+
+    node: str
+    answer: str
+    age_seconds: float | None = None
+    report: NodeReport | None = None
+    others: tuple[NodeReport, ...] = ()
+
+
+class GroupView(msgspec.Struct, frozen=True, kw_only=True):
+    """What one node knows of a group: its own report, and what each declared peer answered."""
+
+    own: NodeReport
+    peers: tuple[PeerReport, ...] = ()
+
+
+class LinkEnd(NamedTuple):
+    """What one end reported about a link. `via`: the node that passed the report on; empty for the end itself."""
+
+    link: LinkReport
+    age: float
+    via: str
+
+    @property
+    def silent_seconds(self) -> float | None:
+        """Return how long ago the link last made progress at this end; None if it never did."""
+        return None if self.link.last_seconds is None else self.link.last_seconds + self.age
+
+    @property
+    def is_fresh(self) -> bool:
+        return self.age <= FRESH_SECONDS
+
+
+@dataclass(slots=True)
+class MapNode:
+    """A node of the map. `answer` says what is known of its links; `age` and `via` are those of its report."""
+
+    node: str
+    answer: str = UNASKED
+    age: float | None = None
+    via: str = ""
+    left_out: int = 0
+
+
+@dataclass(slots=True)
+class MapLink:
+    """A link from `source` to `target`, with the reports of its two ends."""
+
+    source: str
+    target: str
+    sender: LinkEnd | None = None
+    receiver: LinkEnd | None = None
+    findings: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class GroupMap:
+    """All nodes by name, and links by both names; `left_out`: how many links are not shown."""
+
+    nodes: dict[str, MapNode]
+    links: dict[tuple[str, str], MapLink]
+    left_out: int = 0
+
+
+class _Told(NamedTuple):
+    report: NodeReport
+    age: float
+    via: str
+
+
+def make_map(view: GroupView) -> GroupMap:
+    """Return the map of what a node knows."""
+    found = GroupMap({}, {})
+    own = view.own.node
+    found.nodes[own] = MapNode(own, SELF, view.own.age_seconds)
+    told: dict[str, _Told] = {own: _Told(view.own, view.own.age_seconds, "")}
+    for peer in view.peers:
+        found.nodes[peer.node] = MapNode(peer.node, peer.answer, peer.age_seconds)
+        if peer.report is not None:
+            told[peer.node] = _Told(peer.report, (peer.age_seconds or 0.0) + peer.report.age_seconds, "")
+    for passed in _passed_on(view.peers, told):
+        told[passed.report.node] = passed
+        node = found.nodes.setdefault(passed.report.node, MapNode(passed.report.node))
+        node.answer = RELAYED if node.answer == UNASKED else node.answer
+        node.age, node.via = passed.age, passed.via
+    for node_name, one in told.items():
+        found.nodes[node_name].left_out = one.report.left_out
+        found.left_out += one.report.left_out
+        _add_links(found, one)
+    for link in found.links.values():
+        link.findings = [*_compare(link, told)]
+    return found
+
+
+def _passed_on(peers: Iterable[PeerReport], told: Mapping[str, _Told]) -> Iterator[_Told]:
+    """Yield the newest report that was passed on about each node which has not answered itself."""
+    newest: dict[str, _Told] = {}
+    for peer in peers:
+        for other in peer.others:
+            one = _Told(other, (peer.age_seconds or 0.0) + other.age_seconds, peer.node)
+            if other.node not in told and (other.node not in newest or one.age < newest[other.node].age):
+                newest[other.node] = one
+    yield from newest.values()
+
+
+def _add_links(found: GroupMap, told: _Told) -> None:
+    for link in told.report.links:
+        ends = (told.report.node, link.peer) if link.direction == OUT else (link.peer, told.report.node)
+        if ends not in found.links:
+            if len(found.links) >= MOST_MAP_LINKS:
+                found.left_out += 1
+                continue
+            found.links[ends] = MapLink(*ends)
+            found.nodes.setdefault(link.peer, MapNode(link.peer))
+        end = LinkEnd(link, told.age, told.via)
+        if link.direction == OUT:
+            found.links[ends].sender = end
+        else:
+            found.links[ends].receiver = end
+
+
+def _compare(link: MapLink, told: Mapping[str, _Told]) -> Iterator[str]:
+    """Yield how the reports of the two ends contradict each other; nothing unless both are fresh."""
+    sender, receiver = link.sender, link.receiver
+    if not (_is_fresh(link.source, told) and _is_fresh(link.target, told)):
+        return
+    if sender is not None and sender.link.state == "running" and _has_to_send(sender.link):
+        if receiver is None and _is_complete(link.target, told) and (sender.link.events_per_second or 0) > 0:
+            yield f"running at {link.source}, and unknown at {link.target}"
+        silent = None if receiver is None else receiver.silent_seconds
+        if silent is not None and silent > SILENT_SECONDS and not (receiver and receiver.link.events_per_second):
+            yield f"running at {link.source}, and nothing received at {link.target} for {_span(silent)}"
+    receives = receiver is not None and (receiver.link.events_per_second or 0) > 0
+    if receives and sender is None and _is_complete(link.source, told):
+        yield f"{link.target} receives events, and {link.source} has no link to it"
+
+
+def _has_to_send(link: LinkReport) -> bool:
+    return bool(link.events_per_second) or (link.lag_events > 0 and link.lag_seconds > SILENT_SECONDS)
+
+
+def _is_fresh(node: str, told: Mapping[str, _Told]) -> bool:
+    return node in told and told[node].age <= FRESH_SECONDS
+
+
+def _is_complete(node: str, told: Mapping[str, _Told]) -> bool:
+    return not told[node].report.left_out
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
+
+
+def in_order(links: Iterable[MapLink]) -> Sequence[MapLink]:
+    """Return the links, those with a problem first, then by the names of their ends."""
+
+    def rank(link: MapLink) -> tuple[bool, bool, str, str]:
+        runs = link.sender is None or link.sender.link.state == "running"
+        return not link.findings, runs, link.source, link.target
+
+    return sorted(links, key=rank)

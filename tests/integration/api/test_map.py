@@ -1,0 +1,151 @@
+"""The map of a group among real nodes: what they tell each other, and what a node shows of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import pytest
+
+from eventd.testing import until
+from tests.integration.conftest import MakeSites
+from tests.support.declared import group, peer
+from tests.support.sites import Site
+
+
+async def show(site: Site, **query: str) -> Any:
+    assert site.running.api_address is not None
+    host, port = site.running.api_address
+    params = {"group": "edge"} | query
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{host}:{port}/api/v1/map", params=params) as answer,
+    ):
+        told = await answer.json()
+        assert answer.status == 200, told
+        return told
+
+
+def answers(told: Any) -> dict[str, str]:
+    return {node["node"]: node["answer"] for node in told["nodes"]}
+
+
+def links(told: Any) -> dict[tuple[str, str], Any]:
+    return {(link["from"], link["to"]): link for link in told["links"]}
+
+
+async def joined(sites: MakeSites, *names: str) -> list[Site]:
+    """Running nodes, each with all others as its peers."""
+    made = sites(*names)
+    for site in made:
+        await site.start()
+    for site in made:
+        await site.join(*(other for other in made if other is not site))
+    return made
+
+
+async def test_a_map_shows_both_ends_of_a_link(sites: MakeSites) -> None:
+    a, b = await joined(sites, "a", "b")
+    await a.emit("e1")
+    await b.holds("e1")
+    await a.caught_up("b")
+    told = await show(a, wait="5")
+    assert answers(told) == {"a": "self", "b": "answered"}
+    link = links(told)["a", "b"]
+    assert link["sender"]["state"] == "running"
+    assert link["sender"]["lagEvents"] == 0
+    assert link["receiver"]["silentSeconds"] < 30
+    assert link["findings"] == []
+    assert set(links(told)) == {("a", "b"), ("b", "a")}
+    assert links(told)["b", "a"]["sender"]["via"] == ""
+    text = str(told)
+    assert "127.0.0.1" not in text, "no addresses"
+
+
+async def test_a_map_reaches_two_hops(sites: MakeSites) -> None:
+    a, b, c = sites("a", "b", "c")
+    for site in (a, b, c):
+        await site.start()
+    await a.join(b)
+    await b.join(a, c)
+    await c.join(b)
+    await show(a, wait="5")
+
+    async def told_by_b() -> bool:
+        a.running.groups["edge"].reports._peers["b"].due = 0
+        return answers(await show(a)).get("c") == "relayed"
+
+    await until(told_by_b, "b to pass on what c told", seconds=25)
+    told = await show(a)
+    assert links(told)["c", "b"]["sender"]["via"] == "b"
+    [node] = [node for node in told["nodes"] if node["node"] == "c"]
+    assert node["via"] == "b"
+    assert node["console"] == ""
+
+
+async def test_a_node_that_does_not_share_is_not_told_and_says_so(sites: MakeSites) -> None:
+    a, b = sites("a", "b")
+    await a.start()
+    await b.start()
+    await a.join(b)
+    await b.apply(
+        group("b", port=b.port, secret=b.secret, name="edge", status={"share": "none"}), peer("a", a.port, group="edge")
+    )
+    told = await show(a, wait="5")
+    assert answers(told) == {"a": "self", "b": "not-shared"}
+    assert set(links(told)) == {("a", "b")}
+
+
+async def test_a_node_that_is_down_delays_no_map_and_keeps_its_last_answer(sites: MakeSites) -> None:
+    a, b = await joined(sites, "a", "b")
+    await show(a, wait="5")
+    await b.stop()
+    a.running.groups["edge"].reports._peers["b"].due = 0
+
+    async def down() -> bool:
+        return answers(await show(a))["b"] == "unreachable"
+
+    await until(down, "a to notice that b is down", seconds=25)
+    assert links(await show(a))["b", "a"]["sender"] is not None
+
+
+async def test_only_its_own_operator_gets_the_address_of_a_console(sites: MakeSites) -> None:
+    a, b = sites("a", "b")
+    await a.start()
+    await b.start()
+    declared = peer("b", b.port, group="edge")
+    declared["spec"]["console"] = "https://b.example/console/"
+    await a.apply(group("a", port=a.port, secret=a.secret, name="edge"), declared)
+    await b.join(a)
+    assert [node["console"] for node in (await show(a, wait="5"))["nodes"]] == ["", "https://b.example/console/"]
+    assert "example" not in str(await show(b, wait="5"))
+
+
+async def test_nobody_is_asked_while_no_map_is_open(sites: MakeSites) -> None:
+    a, b = await joined(sites, "a", "b")
+    await a.emit("e1")
+    await b.holds("e1")
+    assert not a.running.groups["edge"].reports._peers
+    assert "status_queries_total{" not in a.running.metrics.render().decode()
+
+
+async def test_all_maps_share_one_answer(sites: MakeSites) -> None:
+    a, _ = await joined(sites, "a", "b")
+    await asyncio.gather(*(show(a, wait="5") for _ in range(20)))
+    [line] = [line for line in a.running.metrics.render().decode().splitlines() if "status_queries_total{" in line]
+    assert line.endswith('result="answered"} 1.0')
+
+
+async def test_a_command_on_the_database_shows_the_nodes_own_links(sites: MakeSites) -> None:
+    a, _ = await joined(sites, "a", "b")
+    told = await a.ask("map.show", group="edge")
+    assert answers(told) == {"a": "self", "b": "unasked"}
+    assert links(told)["a", "b"]["receiver"] is None
+
+
+@pytest.mark.parametrize("wait", ["-1", "6"])
+async def test_a_wait_is_bounded(sites: MakeSites, wait: str) -> None:
+    [a] = await joined(sites, "a")
+    with pytest.raises(AssertionError):
+        await show(a, wait=wait)
