@@ -23,8 +23,10 @@ POINTS: Final = 180
 MOST_SERIES: Final = 500
 MOST_COLUMNS: Final = 900
 """Maximum numbers of series, and of columns of all series: 1 MiB of memory. A link has three columns."""
+MOST_INBOUND: Final = 128
+"""Maximum number of senders with a series, the busiest: a member of a group can invent names."""
 MOST_CHANGED: Final = 20
-"""Maximum number of topics that one sample begins to keep in place of less busy ones."""
+"""Maximum number of topics, and of senders, that one sample begins to keep."""
 _FADING: Final = 0.97
 """By which the recent activity of a topic fades from sample to sample: to one half in two minutes."""
 
@@ -38,6 +40,7 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The columns of each kind of series, kinds in the order of lists."""
 _RANK = {kind: rank for rank, kind in enumerate(COLUMNS)}
+_OF_NODE, _OF_GROUP, _OF_LINK, _OF_INBOUND, _OF_TOPIC = _RANK.values()
 
 
 class SeriesKey(NamedTuple):
@@ -51,6 +54,11 @@ class SeriesKey(NamedTuple):
     @property
     def kind(self) -> str:
         return [*COLUMNS][self.rank]
+
+    @property
+    def competes(self) -> bool:
+        """Return whether series of this kind compete for the room: those of senders and of topics."""
+        return self.rank >= _OF_INBOUND
 
 
 class RateFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +99,8 @@ class RatePage(msgspec.Struct):
 @dataclass(slots=True, eq=False)
 class _Series:
     columns: tuple[array[float], ...]
+    competes: bool
+    """Whether its place may be given to a busier one."""
     activity: float = 0.0
     busy_at: int = 0
     """The tick of the last value that was not 0."""
@@ -105,6 +115,7 @@ class RateHistory:
     """
 
     _series: dict[SeriesKey, _Series] = field(default_factory=dict)
+    _counts: list[int] = field(default_factory=lambda: [0] * len(COLUMNS))
     _columns: int = 0
     _ticks: array[int] = field(default_factory=lambda: array("q", [0] * POINTS))
     _next: int = 0
@@ -120,67 +131,73 @@ class RateHistory:
         """
         if tick <= self._last:
             self._series.clear()
-            self._columns, self._next, self._ticks = 0, 0, array("q", [0] * POINTS)
+            self._counts, self._columns = [0] * len(COLUMNS), 0
+            self._next, self._ticks = 0, array("q", [0] * POINTS)
         at, self._last = self._next, tick
         self._next = (at + 1) % POINTS
         self._ticks[at] = tick
-        topics: dict[int, int] = {}
-        values = dict(_values(sample, groups, topics, 1 / max(seconds, 0.001)))
-        for key in [*values]:
-            if key not in self._series and not self._begin(key):
-                del values[key]
-        self._choose_topics(topics)
+        per, topics = 1 / max(seconds, 0.001), dict[int, int]()
+        values: dict[tuple[int, str, str, int], tuple[float, ...]] = {}
+        values.update(_values(sample, groups, topics, per))
+        for key in [key for key in values if key not in self._series]:
+            self._begin(SeriesKey(*key))
+        self._choose(_OF_INBOUND, {(_OF_INBOUND, *sender, 0): events for sender, events in sample.inbound.items()})
+        values |= {(_OF_INBOUND, *sender, 0): (events * per,) for sender, events in sample.inbound.items()}
+        self._choose(_OF_TOPIC, {(_OF_TOPIC, "", "", topic): records for topic, records in topics.items()})
         for topic, records in topics.items():
-            if (key := SeriesKey(_RANK[TOPIC], topic=topic)) in self._series:
-                values[key] = (records / max(seconds, 0.001),)
+            values[_OF_TOPIC, "", "", topic] = (records * per,)
         self._write(at, tick, values)
 
     def _begin(self, key: SeriesKey) -> bool:
-        """Begin a series if there is room, or room can be made by dropping topics; return whether it exists now."""
+        """Begin a series if there is room; a series that is not a topic's takes that of the least busy topic."""
+        if key.rank == _OF_INBOUND and self._counts[_OF_INBOUND] >= MOST_INBOUND:
+            return False
         width = len(COLUMNS[key.kind])
         while len(self._series) >= MOST_SERIES or self._columns + width > MOST_COLUMNS:
-            topics = [each for each in self._series if each.rank == _RANK[TOPIC]]
-            if not topics or key.rank == _RANK[TOPIC]:
+            if key.rank == _OF_TOPIC or not self._counts[_OF_TOPIC]:
                 return False
-            self._drop(min(topics, key=lambda each: self._series[each].activity))
-        self._series[key] = _Series(tuple(array("f", [math.nan]) * POINTS for _ in range(width)))
+            self._drop(self._least_busy(_OF_TOPIC, 1)[0][1])
+        self._series[key] = _Series(tuple(array("f", [math.nan]) * POINTS for _ in range(width)), competes=key.competes)
         self._columns += width
+        self._counts[key.rank] += 1
         return True
+
+    def _least_busy(self, rank: int, count: int) -> list[tuple[float, SeriesKey]]:
+        known = ((series.activity, key) for key, series in self._series.items() if key.rank == rank)
+        return heapq.nsmallest(count, known)
 
     def _drop(self, key: SeriesKey) -> None:
         self._columns -= len(self._series.pop(key).columns)
+        self._counts[key.rank] -= 1
 
-    def _choose_topics(self, topics: Mapping[int, int]) -> None:
-        """Begin series for the busiest topics that have none, in place of topics that are less busy."""
-        rank = _RANK[TOPIC]
-        new = (topic for topic in topics if SeriesKey(rank, topic=topic) not in self._series)
-        waiting = heapq.nlargest(MOST_CHANGED, new, key=topics.__getitem__)
+    def _choose(self, rank: int, counts: Mapping[tuple[int, str, str, int], int]) -> None:
+        """Begin series for the busiest senders or topics that have none, in place of ones that are less busy."""
+        new = [key for key in counts if key not in self._series]
         kept: list[tuple[float, SeriesKey]] | None = None
-        for topic in waiting:
-            key = SeriesKey(rank, topic=topic)
+        for name in heapq.nlargest(MOST_CHANGED, new, key=counts.__getitem__):
+            key = SeriesKey(*name)
             if self._begin(key):
                 continue
             if kept is None:
-                known = ((each.activity, name) for name, each in self._series.items() if name.rank == rank)
-                kept = heapq.nsmallest(MOST_CHANGED, known)[::-1]
-            if not kept or kept[-1][0] >= topics[topic]:
+                kept = self._least_busy(rank, MOST_CHANGED)[::-1]
+            if not kept or kept[-1][0] >= counts[name]:
                 return
             self._drop(kept.pop()[1])
             self._begin(key)
 
-    def _write(self, at: int, tick: int, values: Mapping[SeriesKey, tuple[float, ...]]) -> None:
+    def _write(self, at: int, tick: int, values: Mapping[tuple[int, str, str, int], tuple[float, ...]]) -> None:
         idle: list[SeriesKey] = []
         for key, series in self._series.items():
             row = values.get(key)
-            series.activity *= _FADING
-            if row is None:
-                for column in series.columns:
-                    column[at] = 0.0
-            else:
-                series.activity += row[0] * INTERVAL_SECONDS
+            if series.competes:
+                series.activity = series.activity * _FADING + (row[0] * INTERVAL_SECONDS if row else 0.0)
+            if row is not None:
+                series.busy_at = tick
                 for column, value in zip(series.columns, row, strict=True):
                     column[at] = value
-                series.busy_at = tick
+                continue
+            for column in series.columns:
+                column[at] = 0.0
             if tick - series.busy_at >= POINTS:
                 idle.append(key)
         for key in idle:
@@ -213,26 +230,25 @@ class RateHistory:
 
 def _values(
     sample: TrafficSample, groups: Mapping[int, str], topics: dict[int, int], per: float
-) -> Iterator[tuple[SeriesKey, tuple[float, ...]]]:
-    """Yield the values of the node, its groups, links and senders; add the records of other topics to `topics`."""
+) -> Iterator[tuple[tuple[int, str, str, int], tuple[float, ...]]]:
+    """Yield the values of the node, its groups and links; add the records of other topics to `topics`."""
     appended = 0
-    of_groups: list[tuple[SeriesKey, tuple[float, ...]]] = []
+    of_groups: list[tuple[str, int, int]] = []
     for topic, (own, others) in sample.topics.items():
         appended += own + others
         if topic in groups:
-            of_groups.append((SeriesKey(_RANK[GROUP], groups[topic]), (own * per, others * per)))
+            of_groups.append((groups[topic], own, others))
         else:
             topics[topic] = own + others
     received = sum(sample.inbound.values())
     delivered = sum(events for events, _ in sample.links.values())
     size = sum(size for _, size in sample.links.values())
-    yield SeriesKey(_RANK[NODE]), (appended * per, received * per, delivered * per, size * per)
-    yield from of_groups
-    for link in {**sample.links, **sample.lags}:
-        events, size = sample.links.get(link, (0, 0))
-        yield SeriesKey(_RANK[LINK], *link), (events * per, size * per, sample.lags.get(link, 0.0))
-    for sender, events in sample.inbound.items():
-        yield SeriesKey(_RANK[INBOUND], *sender), (events * per,)
+    yield (_OF_NODE, "", "", 0), (appended * per, received * per, delivered * per, size * per)
+    for group, own, others in of_groups:
+        yield (_OF_GROUP, group, "", 0), (own * per, others * per)
+    for group, peer in {**sample.links, **sample.lags}:
+        events, size = sample.links.get((group, peer), (0, 0))
+        yield (_OF_LINK, group, peer, 0), (events * per, size * per, sample.lags.get((group, peer), 0.0))
 
 
 def _shown(column: Sequence[float], places: Iterable[int]) -> list[float | None]:

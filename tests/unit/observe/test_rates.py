@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import tracemalloc
 
@@ -13,6 +14,7 @@ from eventd.observe.rates import (
     INBOUND,
     LINK,
     MOST_COLUMNS,
+    MOST_INBOUND,
     MOST_SERIES,
     NODE,
     POINTS,
@@ -105,6 +107,18 @@ def test_the_busiest_topics_get_the_room_that_links_leave() -> None:
     assert 3 * len(of(history.read(RateFilter()), LINK)) <= MOST_COLUMNS
 
 
+def test_invented_senders_leave_room_for_links_and_busy_senders() -> None:
+    history = RateHistory()
+    for tick in range(1, 10):
+        invented = {("edge", f"invented{tick}-{number}"): 1 for number in range(500)}
+        made = sample(links=10)._replace(inbound=invented | {("edge", "real"): 100})
+        history.add(tick, 5.0, made, GROUPS)
+    found = history.read(RateFilter(kind=INBOUND)).series
+    assert len(found) == MOST_INBOUND
+    assert "real" in [key.node for key, _ in found]
+    assert len(history.read(RateFilter(kind=LINK)).series) == 10
+
+
 def test_the_senders_of_one_sample_are_bounded() -> None:
     traffic = Traffic()
     for number in range(MOST_COUNTED + 5):
@@ -138,10 +152,12 @@ def test_series_are_read_page_by_page_in_order() -> None:
 
 def test_a_full_history_takes_less_than_a_mebibyte() -> None:
     tracemalloc.start()
+    gc.collect()
     before = tracemalloc.get_traced_memory()[0]
     history = RateHistory()
     for tick in range(1, 20):
         history.add(tick, 5.0, sample({topic: 1 for topic in range(10, 2000)}, links=250), GROUPS)
+    gc.collect()  # and the lists of free tuples, which are not the history's
     used = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert len(history) == MOST_SERIES or history._columns > MOST_COLUMNS - 3
