@@ -212,14 +212,26 @@ class Keys:
         digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
         # A token is looked up by its digest, of which a caller cannot choose even the first byte: the duration tells
         # nothing about another token. All keys of the API are compared.
-        found = self._tokens.get(digest) if surface == ROUTEMASTER else None
-        for key in (*self._said, *self._made) if surface == API else ():
-            if hmac.compare_digest(key.digest, digest):
-                found = found or key
+        found = self._tokens.get(digest) if surface == ROUTEMASTER else self._of_api(digest)
         if found is None:
             raise Unauthorized("this key is not known")
         if self._has_expired(found):
             raise Unauthorized("this key has expired")
+        return found
+
+    def by_digest(self, digest: bytes) -> ApiKey | None:
+        """Return the valid key of the API with this digest, with its present permissions.
+
+        None if it is unknown, revoked or expired. Tokens and client certificates have no such key.
+        """
+        found = self._of_api(digest)
+        return None if found is None or self._has_expired(found) else found
+
+    def _of_api(self, digest: bytes) -> ApiKey | None:
+        found = None
+        for key in (*self._said, *self._made):
+            if hmac.compare_digest(key.digest, digest):
+                found = found or key
         return found
 
     def holds(self, key: ApiKey) -> bool:

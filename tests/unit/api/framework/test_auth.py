@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eventd.api.framework.auth import ANYONE, LONGEST_WAIT, SCOPES, ApiKey, Keys, parse_keys, require_local_name
+from eventd.api.framework.auth import ANYONE, LONGEST_WAIT, OWNER, SCOPES, ApiKey, Keys, parse_keys, require_local_name
 from eventd.errors import Forbidden, SettingsError, Unauthorized
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import load
@@ -244,6 +244,47 @@ def test_an_expired_key_is_told_so() -> None:
     assert not found.holds(key)
     with pytest.raises(Unauthorized, match="this key has expired"):
         found.identify("Bearer one")
+
+
+def digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def test_the_digest_of_a_key_finds_it_with_its_present_permissions() -> None:
+    settings = ["one:r"]
+    found = Keys(lambda: parse_keys(settings[0]))
+    found.reload_from([line("made", scopes=("read",))])
+    assert (found.by_digest(digest("one")), found.by_digest(digest("made"))) == (found.find("one"), found.find("made"))
+    settings[0] = "one:w:edge-"
+    found.reload()
+    found.reload_from([line("made", scopes=("write",))])
+    one, made = found.by_digest(digest("one")), found.by_digest(digest("made"))
+    assert one
+    assert made
+    assert (one.scopes, one.prefixes, made.scopes) == ({"write"}, ("edge-",), {"write"})
+    settings[0] = "two"
+    found.reload()
+    assert found.by_digest(digest("one")) is None
+
+
+def test_the_digest_of_a_key_that_is_revoked_deleted_or_expired_finds_none() -> None:
+    clock = ManualClock()
+    found = Keys(tuple, clock=clock)
+    found.reload_from([line("one"), line("two"), line("short", expires_at=NOW + SECOND)])
+    assert all(found.by_digest(digest(secret)) for secret in ("one", "two", "short"))
+    found.reload_from([line("one", revoked_at=NOW), line("short", expires_at=NOW + SECOND)])
+    assert [found.by_digest(digest(secret)) is None for secret in ("one", "two", "short")] == [True, True, False]
+    clock.advance(1)
+    assert found.by_digest(digest("short")) is None
+
+
+def test_a_digest_finds_keys_of_the_api_alone() -> None:
+    client = only("one")._replace(digest=digest("certificate"))
+    found = Keys(lambda: parse_keys("one"), clients={"ops.example": client})
+    found.reload_from([token("two")])
+    for wrong in (digest("two"), client.digest, ANYONE.digest, OWNER.digest, b""):
+        assert found.by_digest(wrong) is None
+    assert found.by_digest(digest("one")) == found.find("one")
 
 
 def token(secret: str, **given: Any) -> KeyRow:
