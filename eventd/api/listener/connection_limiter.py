@@ -17,7 +17,7 @@ from eventd.api.listener.parsing_time import ParsingTime
 SHARE = 2
 """A key, or an address, may have one in this number of a listener's slots for trusted connections."""
 _SITE_BITS = 64
-"""An IPv6 address counts as its network of this prefix length: one host can have any number of addresses."""
+"""An IPv6 address counts as its network of this prefix length."""
 _READ_BYTES = 256 << 10
 """Bytes read at once from a trusted connection."""
 
@@ -35,12 +35,20 @@ def address_of(transport: asyncio.BaseTransport | None) -> str:
     peer = transport.get_extra_info("peername") if transport is not None else None
     if not isinstance(peer, tuple):
         return ""
-    host = str(peer[0]).partition("%")[0]
-    if ":" not in host:
+    return network_of(str(peer[0]))
+
+
+def network_of(address: str) -> str:
+    """Return an IPv4 address as it is, or the network of an IPv6 address: one host can have any number of the latter.
+
+    A text that is neither, such as a network that this function returned, is returned as it is.
+    """
+    host = address.partition("%")[0]
+    try:
+        v6 = ipaddress.IPv6Address(host)
+    except ValueError:
         return host
-    network = ipaddress.IPv6Network((host, _SITE_BITS), strict=False)
-    mapped = ipaddress.IPv6Address(host).ipv4_mapped
-    return str(mapped or network)
+    return str(v6.ipv4_mapped or ipaddress.IPv6Network((v6, _SITE_BITS), strict=False))
 
 
 class LimitedConnection(Protocol):

@@ -1,0 +1,47 @@
+"""Limits failed sign-ins, so that nobody can try keys at length."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from eventd.api.listener.connection_limiter import network_of
+from eventd.runtime.clock import Clock
+
+FAILURES_PER_ADDRESS: Final = 10
+FAILURES: Final = 60
+WINDOW_SECONDS: Final = 60.0
+_LONGEST_ADDRESS: Final = 64
+
+
+class SignInLimiter:
+    """Allows `FAILURES_PER_ADDRESS` failed sign-ins of an address in a window, and `FAILURES` of all together.
+
+    An IPv6 address counts as its network of 64 bits. The limits are those of one process. It remembers the newest
+    `FAILURES` failures, which takes the same memory however many addresses try. A sign-in that succeeds counts nothing.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._failures: deque[tuple[float, str]] = deque(maxlen=FAILURES)  # when, by monotonic time, and from where
+
+    def allow(self, address: str) -> float:
+        """Return the seconds to wait before a sign-in from this address may be tried; 0: now.
+
+        Await nothing between this call and that of `failed`: sign-ins in between would not be counted yet.
+        """
+        now, place = self._clock.monotonic(), _place(address)
+        while self._failures and self._failures[0][0] + WINDOW_SECONDS <= now:
+            self._failures.popleft()
+        own = [at for at, each in self._failures if each == place]
+        full = [self._failures[0][0]] if len(self._failures) == FAILURES else []
+        full += own[-FAILURES_PER_ADDRESS:][:1] if len(own) >= FAILURES_PER_ADDRESS else []
+        return max((at + WINDOW_SECONDS - now for at in full), default=0.0)
+
+    def failed(self, address: str) -> None:
+        """Count a failed sign-in from this address."""
+        self._failures.append((self._clock.monotonic(), _place(address)))
+
+
+def _place(address: str) -> str:
+    return network_of(address)[:_LONGEST_ADDRESS]
