@@ -29,7 +29,7 @@ from eventd.api.topics.calls import Call as TopicsCall
 
 KEEPALIVE_SECONDS = 75.0
 """How long the application's runner should keep an idle connection: longer than proxies do."""
-_HEADERS = {"Server": "routerd-eventd", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_HEADERS = {"Server": "routerd-eventd", "X-Content-Type-Options": "nosniff"}
 
 
 def build_app(
@@ -83,6 +83,7 @@ def build_app(
 
     async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(_HEADERS)
+        response.headers.setdefault("Cache-Control", "no-store")
         response.headers[HEADER] = ids.of(request)
 
     app.on_response_prepare.append(add_headers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from eventd.api.listener.local_socket import LocalSocket
 from eventd.api.listener.parsing_time import ParsingTime
 from eventd.api.listener.runner import Runner
 from eventd.api.topics.calls import V0, Serving
+from eventd.console.mount import mount_console
 from eventd.dynamic.effective import Following
 from eventd.egress.callbacks.sink import CallbackDependencies
 from eventd.egress.callbacks.tester import CallbackTester
@@ -46,6 +47,7 @@ from eventd.node.due_batches import DueSubscriberBatches
 from eventd.node.garbage import Garbage
 from eventd.node.group_views import VIEW, answer_view, read_view
 from eventd.node.housekeeping import Housekeeping
+from eventd.node.link_wakeups import NodeMetrics
 from eventd.node.membership import SHUTDOWN_SECONDS, GroupDependencies, Membership, rings_of
 from eventd.node.rate_sampler import RateSampler
 from eventd.node.reconciler import Reconciler
@@ -56,7 +58,6 @@ from eventd.node.streams import NodeStreams
 from eventd.node.subscriptions import Subscribers
 from eventd.node.surface_log import SurfaceLog
 from eventd.node.topic_changes import TopicChanges
-from eventd.observe.metrics import Metrics
 from eventd.plugins.run.context import context_of
 from eventd.plugins.run.plugins import Plugins
 from eventd.resources.callback_secret_files import CallbackSecretFiles
@@ -82,22 +83,6 @@ logger = logging.getLogger("eventd.node")
 MOST_UNTRUSTED = 2048
 """Maximum number of the API's connections that are untrusted, unless `max_connections` is higher: the room for streams
 must not be memory for handshakes that never end. Clients that come at once are untrusted until they have asked."""
-
-
-class NodeMetrics(Metrics):
-    """`Metrics` that also wake the links to a peer that sent a request, and reopen them after its mark query."""
-
-    def __init__(self, groups: Mapping[str, Membership]) -> None:
-        super().__init__()
-        self._groups = groups
-
-    def alive(self, group: str, node: str) -> None:
-        if group in self._groups:
-            self._groups[group].wake(node)
-
-    def started(self, group: str, node: str) -> None:
-        if group in self._groups:
-            self._groups[group].reopen(node)
 
 
 class Node:
@@ -310,26 +295,9 @@ class Node:
         callers = Callers(self.keys, limiter, local)
         self._workers.answer_with(VIEW, partial(answer_view, self.groups))
         v0 = self._make_v0(callers)
+        services = self._make_services(local)
         app = build_app(
-            Services(
-                self.log,
-                self._take_over_now,
-                self.metrics,
-                self.following,
-                rings_of(self.groups, self._dependencies),
-                self._workers.readiness,
-                settings.credentials_directory,
-                self.certificates.read,
-                local.local.look if local else lambda: None,
-                settings.peer_rules,
-                settings.callback_rules,
-                settings,
-                self._tester.test,
-                partial(subscriber_limits, settings),
-                self.stream_tenants.keys.states,
-                WorkerRates(self.rates.history, self._workers).read,
-                partial(read_view, self._workers.ask_worker_of),
-            ),
+            services,
             callers,
             self._workers,
             version=eventd.__version__,
@@ -337,6 +305,7 @@ class Node:
             tokens=self.stream_tenants.issuer,
             recorder=self.recorder,
         )
+        mount_console(app, services, v0, callers, self.recorder, settings, eventd.__version__)
         runner = Runner(app, self._chance, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         self._started.append(runner.cleanup)
@@ -351,6 +320,28 @@ class Node:
             self.supervisor.keep(partial(self._local.keep_publishing, self._clock.sleep), "local socket")
         await self._serve_routemaster(v0.serving.concurrency)
         await self._serve_streams(v0)
+
+    def _make_services(self, local: LocalListener | None) -> Services:
+        settings = self.settings
+        return Services(
+            self.log,
+            self._take_over_now,
+            self.metrics,
+            self.following,
+            rings_of(self.groups, self._dependencies),
+            self._workers.readiness,
+            settings.credentials_directory,
+            self.certificates.read,
+            local.local.look if local else lambda: None,
+            settings.peer_rules,
+            settings.callback_rules,
+            settings,
+            self._tester.test,
+            partial(subscriber_limits, settings),
+            self.stream_tenants.keys.states,
+            WorkerRates(self.rates.history, self._workers).read,
+            partial(read_view, self._workers.ask_worker_of),
+        )
 
     async def _serve_routemaster(self, limits: ConcurrencyLimits) -> None:
         """Open the Routemaster surface, if it is on: its one listener is in the node's first process."""

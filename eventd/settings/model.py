@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
 from eventd.net.address_rules import AddressRules
+from eventd.settings.console import ConsoleSettings
 from eventd.settings.environment import DATA_DIR, DATABASE_FILE
 from eventd.settings.problems import BadSettings, SettingProblem, SettingRow
 from eventd.settings.quic import QuicSettings
@@ -80,7 +81,7 @@ _NOT_SETTINGS = (
 reads."""
 
 
-class Settings(QuicSettings, RoutemasterSettings):
+class Settings(QuicSettings, RoutemasterSettings, ConsoleSettings):
     """Every setting with its default, made by `load`. `Age` and `AgeOrNone` are microseconds, `Seconds` are seconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -303,11 +304,11 @@ class Settings(QuicSettings, RoutemasterSettings):
         return [SettingRow(name, show(name, getattr(self, name)), self.origin(name)) for name in NAMES]
 
 
-_SURFACES: Final = (RoutemasterSettings, QuicSettings)
+_SURFACES: Final = (ConsoleSettings, RoutemasterSettings, QuicSettings)
 NAMES: Final = tuple(
     sorted(Settings.model_fields, key=lambda name: [name in surface.model_fields for surface in _SURFACES[::-1]])
 )
-"""The names of all settings, those of the Routemaster surface and then of the QUIC listener last."""
+"""The names of all settings; last those of the console, of the Routemaster surface, and of the QUIC listener."""
 
 
 def flag_of(name: str) -> str:

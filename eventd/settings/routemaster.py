@@ -41,7 +41,8 @@ def _read_public_url(value: Any) -> str:
     return text
 
 
-def _read_networks(value: Any) -> str:
+def read_networks(value: Any) -> str:
+    """Return the text of a setting with addresses and networks. Raises ValueError, which names the wrong entry."""
     text = read_entries(value)
     networks_of(text)
     return text
@@ -83,7 +84,7 @@ class RoutemasterSettings(BaseModel):
     routemaster_public_url: Annotated[str, BeforeValidator(_read_public_url)] = Field(
         "", description="`https://HOST[:PORT]` to redirect to; by default the host that the request names."
     )
-    routemaster_trusted_proxies: Annotated[str, BeforeValidator(_read_networks)] = Field(
+    routemaster_trusted_proxies: Annotated[str, BeforeValidator(read_networks)] = Field(
         "",
         description="Addresses and networks of proxies whose `X-Forwarded-Proto` counts, separated by commas; loopback"
         " addresses always do.",

@@ -75,10 +75,13 @@ class Callers:
             return OWNER
         authorization = request.headers.get("Authorization", "") or (f"Bearer {token}" if token else "")
         key = self._find_key(request, authorization)
-        self._limiter.trust(
-            request.transport, key.digest.hex(), by_address=False
-        )  # a proxy has one connection for all callers
+        self.trust(request, key)
         return key
+
+    def trust(self, request: web.Request, key: ApiKey) -> None:
+        """Treat the connection of a request as that of a caller with this key."""
+        # a proxy has one connection for all callers
+        self._limiter.trust(request.transport, key.digest.hex(), by_address=False)
 
     def _find_key(self, request: web.Request, authorization: str) -> ApiKey:
         """Return the key of an `Authorization` header; without one, what the client certificate stands for.

@@ -1,4 +1,4 @@
-"""Limits failed sign-ins, so that nobody can try keys at length."""
+"""Limits failed sign-ins, so that a caller cannot try keys at length."""
 
 from __future__ import annotations
 

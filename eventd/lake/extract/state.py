@@ -9,6 +9,7 @@ from eventd.lake.extract.batches import shown_selection
 from eventd.lake.extract.ledgers import table_of
 from eventd.lake.extract.scope import Scope, read_groups, read_scope
 from eventd.lake.schema import Ledger
+from eventd.log.core.head import read_instance
 from eventd.log.core.topic_row import read_group_topics
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.log.cursors.trimmed import read_forgotten
@@ -89,7 +90,7 @@ class LedgerSnapshot(NamedTuple):
 def read_state(conn: Connection) -> LedgerSnapshot:
     """Read what the ledgers cover, as the open transaction sees it."""
     places = read_scope(conn, None)
-    ((instance,),) = fetch(conn, "SELECT instance FROM log_heads WHERE id = 1")
+    instance = read_instance(conn)
     books = {book: _span(conn, book, places) for book in Ledger}
     return LedgerSnapshot(places.epoch, instance, places.last, books, _read_groups(conn, places))
 

@@ -81,6 +81,12 @@ class Recovery(NamedTuple):
     reason: str
 
 
+def read_instance(conn: Connection) -> str:
+    """Return the random name of the database, which a copy of it shares."""
+    ((instance,),) = fetch(conn, "SELECT instance FROM log_heads WHERE id = 1")
+    return str(instance)
+
+
 def recover(conn: Connection, acknowledged: HeadMark | None) -> Recovery:
     """Return the `Recovery` of a log that is opened; first begin a new epoch if commits are, or may be, lacking.
 
@@ -89,8 +95,7 @@ def recover(conn: Connection, acknowledged: HeadMark | None) -> Recovery:
     Postgres server, ended before it had flushed all of them. A killed node loses nothing: the operating system writes
     its data.
     """
-    head = read_head(conn)
-    ((instance,),) = fetch(conn, "SELECT instance FROM log_heads WHERE id = 1")
+    head, instance = read_head(conn), read_instance(conn)
     reason = ""
     if head.unsynced and head.unsynced != run_of_system(conn):
         reason = "this machine, or the Postgres server, ended before all commits were known to be on the disk"

@@ -248,7 +248,8 @@ def test_migrate_accepts_every_setting_that_it_accepted_before() -> None:
     added_later = {"--local-socket", "--api-clients", "--attempt-retention", "--action-retention", "--notices-topic"}
     added_later |= tls | addresses
     offered = all_options(command_named("routerd-eventd", "migrate"))
-    added_later |= {flag for flag in shared_flags() if flag.startswith(("--routemaster-", "--quic-"))}
+    added_later |= {flag for flag in shared_flags() if flag.startswith(("--routemaster-", "--quic-", "--console"))}
+    added_later |= {"--max-console-streams"}
     assert {*offered, *UNUSED_OPTIONS["migrate"]} >= set(shared_flags()) - added_later
 
 

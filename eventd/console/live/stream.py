@@ -1,0 +1,88 @@
+"""One stream of server-sent events: a view, whole, each time it changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final
+
+from aiohttp import web
+
+from eventd.console.live.hub import Hub, LiveView, Render
+from eventd.log.topics.errors import Throttled
+from eventd.runtime.clock import Clock
+
+HEARTBEAT_SECONDS: Final = 15.0
+CHECK_SECONDS: Final = 1.0
+"""How often a stream checks that its session has not ended."""
+_HEADERS: Final = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+async def follow_view(
+    request: web.Request,
+    hub: Hub,
+    key: Hashable,
+    render: Render,
+    most: int,
+    has_ended: Callable[[], Awaitable[bool]],
+    clock: Clock,
+) -> web.StreamResponse:
+    """Stream a view until the browser leaves, the session ends or the node stops. Raises `Throttled`.
+
+    Each event is the whole view, so that nothing is missed after a gap; `last` in the query names what the browser has.
+    """
+    if hub.viewers >= most:
+        raise Throttled(f"{most} pages are kept up to date already: this one is not")
+    view = hub.enter(key, render)
+    try:
+        response = web.StreamResponse(headers=_HEADERS)
+        await response.prepare(request)
+        await _send(response, hub, view, request.query.get("last", ""), has_ended, clock)
+    except ConnectionError:
+        pass  # the browser left
+    finally:
+        hub.leave(view)
+    return response
+
+
+async def _send(
+    response: web.StreamResponse,
+    hub: Hub,
+    view: LiveView,
+    last: str,
+    has_ended: Callable[[], Awaitable[bool]],
+    clock: Clock,
+) -> None:
+    quiet, problem = 0.0, ""
+    while not hub.closed:
+        changed = view.changed
+        if view.problem and view.problem != problem:
+            await response.write(_event("trouble", "", view.problem.encode()))
+        elif view.content is not None and view.id != last and not view.problem:
+            last, quiet = view.id, 0.0
+            await response.write(_event("view", last, view.content))
+        problem = view.problem
+        timer = clock.timer(CHECK_SECONDS)
+        try:
+            await asyncio.wait({timer, changed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+        if await has_ended():
+            await response.write(_event("ended", "", b"the session has ended"))
+            return
+        quiet += CHECK_SECONDS
+        if quiet >= HEARTBEAT_SECONDS:
+            quiet = 0.0
+            await response.write(b": still here\n\n")
+
+
+def _event(name: str, number: str, data: bytes) -> bytes:
+    """Return one event; each line of the data becomes a line of its own."""
+    lines = b"".join(b"data: " + line + b"\n" for line in data.split(b"\n"))
+    return f"event: {name}\n".encode() + (f"id: {number}\n".encode() if number else b"") + lines + b"\n"

@@ -1,0 +1,55 @@
+"""Actions: the operations that pages offer as buttons and forms, and what they ask first.
+
+An action is a form that is posted to `/console/do/OPERATION`, with the parameters of the operation as its fields. What
+ends or drops something asks first, on a page of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from eventd.console.pages.visit import Visit
+
+SURE_FROM: Final = 100
+"""More objects than that are only changed after their number was typed."""
+
+
+class FormField(NamedTuple):
+    """A field of a question's form. `hint`: below it. `choices`: it is a selection of these."""
+
+    name: str
+    label: str
+    hint: str = ""
+    choices: tuple[str, ...] = ()
+    required: bool = False
+    long: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a page asks before an action. `count`: how many objects change; None if it is one or not known.
+
+    `lines`: what happens, in sentences. `fields`: what the visitor can choose.
+    """
+
+    title: str
+    lines: tuple[str, ...]
+    count: int | None = None
+    fields: tuple[FormField, ...] = ()
+
+
+class PageAction(NamedTuple):
+    """An operation as an action. `label`: of its button. `done`: the sentence that the next page shows.
+
+    `ask` returns what is asked first, from the parameters that are known; None: the action is done at once. `danger`:
+    it ends or drops something. `lists`, `switches`: parameters that are lists, and that a checkbox sets.
+    """
+
+    label: str
+    done: str
+    ask: Callable[[Visit, dict[str, Any]], Awaitable[Question]] | None = None
+    danger: bool = False
+    lists: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()

@@ -1,0 +1,81 @@
+"""Links: all of the node, and one in detail."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from eventd.console.pages.actions import FormField, PageAction, Question
+from eventd.console.pages.visit import ShownPage, Visit
+from eventd.errors import NotFound
+
+_GAPS = 10
+"""Maximum number of gaps that the page of a link shows."""
+
+
+async def show_links(visit: Visit) -> ShownPage:
+    """Show the links of all groups, or of `group` in the query, and of one `state`."""
+    groups = [group["group"] for group in await visit.groups()]
+    chosen = [group for group in groups if visit.asked("group") in ("", group)]
+    found = [await visit.view.call("links.status", group=group) for group in chosen]
+    outbound = [link for links in found for link in links["outbound"]]
+    states = sorted({link["state"] for link in outbound})
+    state, text = visit.asked("state"), visit.asked("q").casefold()
+    shown = [
+        link
+        for link in outbound
+        if state in ("", link["state"]) and text in f"{link['group']} {link['peer']}".casefold()
+    ]
+    senders = [sender for links in found for sender in links["inbound"] if text in sender["node"].casefold()]
+    data = {
+        "groups": groups,
+        "states": states,
+        "outbound": sorted(shown, key=_urgency),
+        "inbound": senders,
+        "all": len(outbound),
+    }
+    return ShownPage("Links", "links.html", data)
+
+
+def _urgency(link: dict[str, Any]) -> tuple[int, str, str]:
+    """Return the sort key of a link: those that need attention first."""
+    order = ("blocked", "failed", "backing-off", "paused", "running")
+    rank = order.index(link["state"]) if link["state"] in order else len(order)
+    return rank, link["group"], link["peer"]
+
+
+async def show_link(visit: Visit) -> ShownPage:
+    """Show one link in both directions. Raises NotFound."""
+    group, peer = visit.names["group"], visit.names["peer"]
+    links = await visit.view.call("links.status", group=group, peer=peer)
+    gaps = await visit.view.call("links.gaps", group=group, node=peer, newest=True, limit=_GAPS)
+    if not links["outbound"] and not links["inbound"]:
+        raise NotFound(f"group {group} has no peer {peer}", hint="the page Links shows all of them")
+    data = {
+        "group": group,
+        "peer": peer,
+        "link": links["outbound"][0] if links["outbound"] else None,
+        "sender": links["inbound"][0] if links["inbound"] else None,
+        "gaps": gaps["gaps"],
+    }
+    return ShownPage(f"Link to {peer}", "link.html", data)
+
+
+async def ask_pause(visit: Visit, params: dict[str, Any]) -> Question:
+    """Ask before a link is paused."""
+    links = await visit.view.call("links.status", group=params["group"], peer=params["peer"])
+    waiting = sum(link["lagEvents"] for link in links["outbound"])
+    lines = (
+        f"The node sends nothing more to {params['peer']} in group {params['group']} until the link is resumed.",
+        f"Now {waiting:,} events wait for it. Nothing is lost: the link continues where it stopped.",
+    )
+    return Question(
+        f"Pause the link to {params['peer']}?",
+        lines,
+        fields=(FormField("by", "Reason", "Shown with the link, such as your name or a ticket."),),
+    )
+
+
+ACTIONS: Final = {
+    "links.pause": PageAction("Pause", "The link is paused.", ask_pause, danger=True),
+    "links.resume": PageAction("Resume", "The link resumes at once."),
+}

@@ -1,0 +1,61 @@
+"""The tables of all pages and of all actions: to add one, add an entry, and write its function and its template."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from eventd.console.pages import links, overview
+from eventd.console.pages.actions import PageAction
+from eventd.console.pages.visit import ShownPage, Visit
+
+ShowPage = Callable[[Visit], Awaitable[ShownPage]]
+
+
+class PageRoute(NamedTuple):
+    """A page: its path below /console, its function, and the operation that a visitor must be allowed to use.
+
+    `title`: in the navigation, empty for pages that are reached from others; `key`: the letter that follows `g` to go
+    to it. `section`: the name of the page in the navigation that it belongs to.
+    """
+
+    path: str
+    show: ShowPage
+    needs: str
+    section: str
+    title: str = ""
+    key: str = ""
+
+
+PAGES: Final = (
+    PageRoute("/", overview.show_overview, "groups.status", "overview", "Overview", "o"),
+    PageRoute("/links", links.show_links, "links.status", "links", "Links", "l"),
+    PageRoute("/links/{group}/{peer}", links.show_link, "links.status", "links"),
+)
+"""In the order of the navigation. A path is looked up in this order, too."""
+
+ACTIONS: Final[dict[str, PageAction]] = {**links.ACTIONS}
+"""By operation of /api/v1."""
+
+
+class FoundPage(NamedTuple):
+    """A page and the names in its path."""
+
+    route: PageRoute
+    names: dict[str, str]
+
+
+def find_page(path: str) -> FoundPage | None:
+    """Return the page of a path below /console, still quoted; None if there is none."""
+    for route, pattern in _patterns():
+        if found := pattern.fullmatch(path):
+            return FoundPage(route, {name: unquote(text) for name, text in found.groupdict().items()})
+    return None
+
+
+@cache
+def _patterns() -> list[tuple[PageRoute, re.Pattern[str]]]:
+    return [(route, re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", route.path))) for route in PAGES]

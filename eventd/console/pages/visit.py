@@ -1,0 +1,60 @@
+"""A visit to a page: who looks, at what, and how values are written; and what the page answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from eventd.console.rendering.formats import TimeStyle
+from eventd.console.rendering.urls import Urls, changed
+from eventd.console.view.node_view import NodeView
+
+PAGE_SIZE, MOST_ROWS = 50, 200
+"""The default and the largest number of rows of a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One visit. `names`: the values in the path of the page; `query`: the first value of each field of the query.
+
+    `path`: of the URL. `visitor`: what the page calls the visitor, such as `key ci`.
+    """
+
+    view: NodeView
+    urls: Urls
+    path: str
+    names: Mapping[str, str]
+    query: Mapping[str, str]
+    style: TimeStyle
+    visitor: str = ""
+
+    def asked(self, name: str, default: str = "") -> str:
+        """Return a value of the query without the blanks around it; `default` if there is none."""
+        return self.query.get(name, "").strip() or default
+
+    @property
+    def limit(self) -> int:
+        """Return the number of rows of a list: `limit` of the query, within bounds."""
+        text = self.asked("limit")
+        return max(1, min(MOST_ROWS, int(text))) if text.isascii() and text.isdigit() and len(text) < 9 else PAGE_SIZE
+
+    def here(self, **changes: Any) -> str:
+        """Return the URL of this page with other values of the query."""
+        return changed(self.path, {name: text for name, text in self.query.items() if name != "done"}, **changes)
+
+    async def groups(self) -> list[dict[str, Any]]:
+        """Return the status of the groups that the visitor may see, by name."""
+        status = await self.view.call("groups.status")
+        return [group for group in status["groups"] if self.view.sees(group["group"])]
+
+
+class ShownPage(NamedTuple):
+    """What a page shows: its title, its template and the template's values. `live`: it is kept up to date."""
+
+    title: str
+    template: str
+    data: Mapping[str, Any] = MappingProxyType({})
+    live: bool = True
+    status: int = 200

@@ -1,0 +1,4 @@
+"""Renders pages: templates, formats of values, URLs.
+
+May import: text.
+"""

@@ -1,0 +1,43 @@
+"""The templates of pages.
+
+Names, subjects, ids and payloads come from others. Each value that a template prints, unless it is Markup, is escaped,
+and characters that are invisible or change the direction of text are spelled out; the environment below does both.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup
+
+from eventd.console.rendering import formats
+from eventd.text.invisible import printable
+from eventd.text.plural import counted
+
+
+def _shown(value: object) -> object:
+    return value if isinstance(value, Markup) else printable(str(value))
+
+
+@pass_context
+def _moment(context: Context, text: str | None) -> Markup | str:
+    return formats.moment(text, context["time_style"])
+
+
+@cache
+def templates() -> Environment:
+    """Return the templates of all pages, compiled when they are first used."""
+    found = Environment(
+        loader=PackageLoader("eventd.console.rendering"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    plain: tuple[Any, ...] = (formats.duration, formats.whole, formats.size, formats.rate, counted)
+    found.filters |= {one.__name__: one for one in plain} | {"moment": _moment}
+    return found

@@ -1,0 +1,98 @@
+"""How pages write times, durations, sizes and numbers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, tzinfo
+from typing import Final, Literal, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from markupsafe import Markup
+
+from eventd.text.invisible import printable
+
+Times = Literal["relative", "utc", "local"]
+TIMES: Final[tuple[Times, ...]] = ("relative", "utc", "local")
+NONE: Final = "–"
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+
+
+class TimeStyle(NamedTuple):
+    """How times are written: relative to `now`, in UTC, or in the time `zone` of the browser."""
+
+    times: Times
+    zone: tzinfo
+    now: datetime
+
+
+def zone_named(name: str) -> tzinfo:
+    """Return the time zone of this name; UTC for an unknown one."""
+    try:
+        return ZoneInfo(name) if name else UTC
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return UTC
+
+
+def parse(text: str) -> datetime:
+    """Return a time of an answer of the API. Raises ValueError."""
+    return datetime.fromisoformat(text)
+
+
+def moment(text: str | None, style: TimeStyle) -> Markup | str:
+    """Return a time as an element with the full UTC in its title; a dash for None."""
+    if not text:
+        return NONE
+    try:
+        at = parse(text)
+    except ValueError:
+        return printable(text)
+    full = at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(text, full, _shown(at, style))
+
+
+def _shown(at: datetime, style: TimeStyle) -> str:
+    if style.times == "relative":
+        seconds = (style.now - at).total_seconds()
+        return "now" if abs(seconds) < 1 else f"{duration(seconds)} ago" if seconds > 0 else f"in {duration(-seconds)}"
+    zone = UTC if style.times == "utc" else style.zone
+    own, today = at.astimezone(zone), style.now.astimezone(zone)
+    return own.strftime("%H:%M:%S" if own.date() == today.date() else "%Y-%m-%d %H:%M")
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration in its largest fitting unit, such as `12 s`, `3 min` or `4.2 d`; a dash for None."""
+    if seconds is None:
+        return NONE
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    for unit, length, most in (("s", 1, 2 * _MINUTE), ("min", _MINUTE, 2 * _HOUR), ("h", _HOUR, 2 * _DAY)):
+        if seconds < most:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds / _DAY:.0f} d"
+
+
+def whole(number: int | None) -> str:
+    """Return a whole number with commas between thousands; a dash for None."""
+    return NONE if number is None else f"{number:,}"
+
+
+def size(count: int | None) -> str:
+    """Return a number of bytes in its largest fitting unit, such as `1.4 MB`; a dash for None."""
+    if count is None:
+        return NONE
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            return f"{count:,} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    raise AssertionError
+
+
+def rate(per_second: float | None) -> str:
+    """Return a rate, such as `12/s`, `0.4/s` or `3/min`; a dash for None."""
+    if per_second is None:
+        return NONE
+    if per_second == 0:
+        return "0/s"
+    if per_second >= 10:
+        return f"{per_second:,.0f}/s"
+    return f"{per_second:.1f}/s" if per_second >= 0.1 else f"{per_second * 60:.1f}/min"

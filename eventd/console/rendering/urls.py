@@ -1,0 +1,42 @@
+"""The one builder of the console's URLs: every link and form of a page is made here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+ROOT: Final = "/console"
+
+
+class Urls:
+    """URLs below a `prefix`, which is empty or the path before /console/ that a proxy serves."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self._base = f"{prefix}{ROOT}"
+
+    @property
+    def base(self) -> str:
+        """Return the path of the console, without a slash at its end."""
+        return self._base
+
+    def to(self, *parts: object, **query: Any) -> str:
+        """Return the URL of a page: its path by parts, each quoted, with the values of a query that are not empty.
+
+        Lists become repeated fields.
+        """
+        path = "/".join([self._base, *(quote(str(part), safe="") for part in parts)]) or "/"
+        path = path if parts else f"{path}/"
+        given = {name: value for name, value in query.items() if value not in (None, "", (), [])}
+        return f"{path}?{urlencode(given, doseq=True)}" if given else path
+
+    def own(self, target: str) -> str | None:
+        """Return a target if it is a page of this console; None for any other, such as one on another host."""
+        inside = target == self._base or target.startswith((f"{self._base}/", f"{self._base}?"))
+        return target if inside and "\\" not in target and "\n" not in target and "\r" not in target else None
+
+
+def changed(path: str, query: Mapping[str, str], **changes: Any) -> str:
+    """Return the URL of the same page with other values of the query; empty ones are left out."""
+    given = {name: value for name, value in {**query, **changes}.items() if value not in (None, "")}
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path

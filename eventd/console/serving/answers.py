@@ -1,0 +1,53 @@
+"""Responses of the console, with the headers that keep pages from running, loading or being framed by anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import web
+
+POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types console",
+    )
+)
+"""The content security policy of all pages: no inline script, style or handler counts."""
+HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_HTTPS_ONLY: Final = "max-age=31536000"
+_COMPRESSED_FROM: Final = 1024
+"""Smaller pages, in bytes, are not worth compressing."""
+
+
+def html(text: str, status: int = 200) -> web.Response:
+    """Return a page."""
+    response = web.Response(text=text, status=status, content_type="text/html", headers=HEADERS)
+    if len(text) > _COMPRESSED_FROM:
+        response.enable_compression()
+    return response
+
+
+def see(url: str) -> web.Response:
+    """Return the answer that sends the browser to another page."""
+    return web.Response(status=303, headers={**HEADERS, "Location": url})
+
+
+def keep_to_https(response: web.StreamResponse) -> None:
+    """Tell the browser to use HTTPS from now on: only for a node with TLS of its own."""
+    response.headers["Strict-Transport-Security"] = _HTTPS_ONLY

@@ -1,0 +1,23 @@
+"""What the console of a node is built from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eventd.api.framework.callers import Callers
+from eventd.api.framework.operations import Services
+from eventd.api.framework.recorder import ActionRecorder
+from eventd.api.topics.calls import V0
+from eventd.settings.model import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleDependencies:
+    """What the console of a node is built from. `version`: of the program."""
+
+    services: Services
+    v0: V0
+    callers: Callers
+    recorder: ActionRecorder
+    settings: Settings
+    version: str

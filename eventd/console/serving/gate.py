@@ -1,0 +1,120 @@
+"""Who may look, and which forms count: only those that a page of this console sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Final, NamedTuple
+
+from aiohttp import web
+
+from eventd.api.framework.action_callers import ActionCaller, session_caller
+from eventd.api.framework.auth import ANYONE, OWNER, ApiKey, require_local_name
+from eventd.api.framework.callers import Callers
+from eventd.console.serving.sessions import ConsoleSession, ConsoleSessions
+from eventd.errors import Forbidden
+from eventd.tls.transport import TlsTransport
+
+_WAY_OUT: Final = "use https://, or open the console from your own machine with `routerctl console`"
+
+
+class Visitor(NamedTuple):
+    """The key of a visitor, who the record of actions says it is, and its session; None where callers need no key."""
+
+    key: ApiKey
+    caller: ActionCaller
+    session: ConsoleSession | None = None
+
+    @property
+    def name(self) -> str:
+        """Return what pages call the visitor."""
+        if self.key is OWNER:
+            return "local socket"
+        return "anyone" if self.key is ANYONE else f"key {self.key.name}" if self.key.name else "a key of the settings"
+
+
+class Gate:
+    """Identifies visitors of the console. `proxies`: whose headers about the original request count."""
+
+    def __init__(
+        self, callers: Callers, sessions: ConsoleSessions, proxies: Sequence[IPv4Network | IPv6Network]
+    ) -> None:
+        self._callers = callers
+        self._sessions = sessions
+        self._proxies = proxies
+
+    async def identify(self, request: web.Request) -> Visitor | None:
+        """Return the visitor; None for one that has to sign in. Raises `Forbidden` for pages of other origins.
+
+        The cookie counts here alone, and no key in a header does.
+        """
+        if self._callers.is_local(request) or not self._callers.keys:
+            key = self._callers.identify(request)
+            return Visitor(key, self._callers.describe(request, key))
+        session = await self._sessions.find(request)
+        if session is None:
+            return None
+        self._callers.trust(request, session.key)
+        return Visitor(session.key, session_caller(session.key, self.address(request)), session)
+
+    def require_own_form(self, request: web.Request) -> None:
+        """Raises `Forbidden` for a POST that no page of this console sent.
+
+        Browsers say where a request comes from. Another port of this host is the same site, and its pages may send
+        our cookie along, so only the same origin counts.
+        """
+        site = request.headers.get("Sec-Fetch-Site", "")
+        origin = request.headers.get("Origin", "")
+        host = request.headers.get("Host", "")
+        own = site == "same-origin" if site else bool(origin)
+        if own and origin:
+            own = origin.partition("://")[2].lower() == host.lower()
+        if not own:
+            raise Forbidden("this form was not sent by a page of this console", hint="reload the page and try again")
+
+    def require_private(self, request: web.Request) -> None:
+        """Raises `Forbidden` if a key would be sent over an open connection: without TLS, not on this machine."""
+        if not self.is_secure(request) and not self._is_on_this_machine(request):
+            raise Forbidden("the console takes no key over a connection without TLS", hint=_WAY_OUT)
+
+    def is_secure(self, request: web.Request) -> bool:
+        """Return whether the request arrived over TLS, here or at a proxy of the settings."""
+        if isinstance(request.transport, TlsTransport):
+            return True
+        return self._is_proxy(request) and request.headers.get("X-Forwarded-Proto", "").split(",")[0] == "https"
+
+    def address(self, request: web.Request) -> str:
+        """Return the address of the browser: what a proxy of the settings says, else the other end's."""
+        if self._is_proxy(request):
+            said = request.headers.get("X-Forwarded-For", "").split(",")[-1].strip()
+            try:
+                return str(ip_address(said))
+            except ValueError:
+                pass
+        return _peer(request.transport) or "local"
+
+    def _is_proxy(self, request: web.Request) -> bool:
+        peer = _peer(request.transport)
+        return bool(peer) and any(ip_address(peer) in network for network in self._proxies)
+
+    def _is_on_this_machine(self, request: web.Request) -> bool:
+        peer = _peer(request.transport)
+        if not peer or not ip_address(peer).is_loopback:
+            return False
+        try:
+            require_local_name(request.headers.get("Host", ""))
+        except Forbidden:  # a proxy on this machine: the browser is elsewhere
+            return False
+        return True
+
+
+def _peer(transport: asyncio.BaseTransport | None) -> str:
+    """Return the address of the other end; empty over a socket without addresses."""
+    peer = transport.get_extra_info("peername") if transport is not None else None
+    if not isinstance(peer, tuple):
+        return ""
+    address = ip_address(str(peer[0]).partition("%")[0])
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(address)

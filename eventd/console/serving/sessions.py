@@ -1,0 +1,84 @@
+"""ConsoleSessions: a cookie with a random value, of which the database holds the digest, stands for an API key."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final, NamedTuple
+
+from aiohttp import web
+
+from eventd.api.framework.auth import ApiKey, Keys
+from eventd.log.core.head import read_instance
+from eventd.runtime.chance import Chance
+from eventd.runtime.clock import SECOND, Clock
+from eventd.store.engine.database import Database
+from eventd.store.rows.console_sessions import SessionRow, create_session, end_sessions, find_session, touch_session
+
+LONGEST: Final = 12 * 3600 * SECOND
+"""How long a session lasts at most, in microseconds."""
+IDLE: Final = 3600 * SECOND
+"""How long a session lasts without a request, in microseconds."""
+_TOUCH: Final = 60 * SECOND
+_TOKEN_BYTES: Final = 32
+
+
+class ConsoleSession(NamedTuple):
+    """A valid session and the key that it stands for."""
+
+    row: SessionRow
+    key: ApiKey
+
+
+class ConsoleSessions:
+    """The sessions of a node's console, which all its processes share."""
+
+    def __init__(self, database: Database, keys: Keys, clock: Clock, chance: Chance) -> None:
+        self._database = database
+        self._keys = keys
+        self._clock = clock
+        self._chance = chance
+        self._cookie = ""
+
+    async def cookie(self) -> str:
+        """Return the name of the cookie: nodes on other ports of one host, which share cookies, have another one."""
+        if not self._cookie:
+            instance = await self._database.read(read_instance)
+            self._cookie = f"__Host-eventd-{hashlib.sha256(instance.encode()).hexdigest()[:8]}"
+        return self._cookie
+
+    async def begin(self, key: ApiKey, address: str) -> str:
+        """Begin a session of a key, and return the value of its cookie."""
+        token, now = self._chance.token(_TOKEN_BYTES).hex(), self._clock.now()
+        row = SessionRow(_digest(token), key.digest.hex(), key.name, address, now, now, now + LONGEST)
+        await self._database.write(create_session, row)
+        return token
+
+    async def find(self, request: web.Request) -> ConsoleSession | None:
+        """Return the session of a request whose key is still valid; None without one."""
+        token = request.cookies.get(await self.cookie(), "")
+        if len(token) != 2 * _TOKEN_BYTES:
+            return None
+        row = await self._database.read(find_session, _digest(token))
+        return None if row is None else await self._checked(row)
+
+    async def renewed(self, session: ConsoleSession) -> ConsoleSession | None:
+        """Return a session as it is now; None if it has ended, also with its key."""
+        row = await self._database.read(find_session, session.row.digest)
+        return None if row is None else await self._checked(row, used=False)
+
+    async def _checked(self, row: SessionRow, *, used: bool = True) -> ConsoleSession | None:
+        now = self._clock.now()
+        key = self._keys.by_digest(bytes.fromhex(row.key_digest))
+        if key is None or now >= row.expires_at or now - row.used_at >= IDLE:
+            return None
+        if used and now - row.used_at >= _TOUCH:
+            await self._database.write(touch_session, row.digest, now)
+        return ConsoleSession(row, key)
+
+    async def end(self, session: ConsoleSession) -> None:
+        """End a session: its cookie stands for nothing any more."""
+        await self._database.write(end_sessions, session.row.digest)
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode(errors="surrogateescape")).hexdigest()

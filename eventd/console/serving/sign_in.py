@@ -1,0 +1,81 @@
+"""Signing in with an API key, and signing out."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from eventd.api.framework.auth import Keys
+from eventd.api.framework.sign_in_limiter import SignInLimiter
+from eventd.console.pages.visit import ShownPage
+from eventd.console.rendering.urls import Urls
+from eventd.console.serving.answers import html, see
+from eventd.console.serving.forms import read_form
+from eventd.console.serving.gate import Gate, Visitor
+from eventd.console.serving.layout import Layout
+from eventd.console.serving.preferences import Preferences
+from eventd.console.serving.sessions import LONGEST, ConsoleSessions
+from eventd.errors import Unauthorized
+from eventd.log.topics.errors import Throttled
+from eventd.runtime.clock import SECOND
+
+
+class SignIn:
+    """The page to sign in."""
+
+    def __init__(
+        self, gate: Gate, sessions: ConsoleSessions, keys: Keys, limiter: SignInLimiter, layout: Layout, urls: Urls
+    ) -> None:
+        self._gate = gate
+        self._sessions = sessions
+        self._keys = keys
+        self._limiter = limiter
+        self._layout = layout
+        self._urls = urls
+
+    async def serve(self, request: web.Request, preferences: Preferences) -> web.Response:
+        """Show the form, or begin a session with the key that it has."""
+        target = self._urls.own(request.query.get("next", "")) or self._urls.to()
+        if request.method != "POST":
+            if await self._gate.identify(request) is not None:
+                return see(target)
+            self._gate.require_private(request)
+            return self._form(target, preferences)
+        self._gate.require_own_form(request)
+        self._gate.require_private(request)
+        form = await read_form(request)
+        target = self._urls.own(str(form.get("next", ""))) or self._urls.to()
+        address = self._gate.address(request)
+        wait = self._limiter.allow(address)
+        if wait:
+            raise Throttled(f"too many failed sign-ins: wait {wait:.0f} s")
+        try:
+            key = self._keys.find(str(form.get("key", "")).strip())
+        except Unauthorized as error:
+            self._limiter.failed(address)
+            return self._form(target, preferences, problem=str(error), status=401)
+        token = await self._sessions.begin(key, address)
+        response = see(target)
+        response.set_cookie(
+            await self._sessions.cookie(),
+            token,
+            max_age=LONGEST // SECOND,
+            path="/",
+            secure=True,
+            httponly=True,
+            samesite="Lax",
+        )
+        return response
+
+    async def sign_out(self, visitor: Visitor) -> web.Response:
+        """End the session of a visitor."""
+        response = see(self._urls.to("sign-in"))
+        if visitor.session is not None:
+            await self._sessions.end(visitor.session)
+            response.set_cookie(
+                await self._sessions.cookie(), "", max_age=0, path="/", secure=True, httponly=True, samesite="Lax"
+            )
+        return response
+
+    def _form(self, target: str, preferences: Preferences, *, problem: str = "", status: int = 200) -> web.Response:
+        page = ShownPage("Sign in", "sign_in.html", {"next": target, "problem": problem}, live=False, status=status)
+        return html(self._layout.alone(page, None, preferences, 0), status)

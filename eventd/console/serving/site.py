@@ -1,0 +1,199 @@
+"""The console of one process: finds what a request asks for, and answers with a page in any case."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from aiohttp import web
+
+from eventd.api.errors.codes import API_FORM, NoSuchRoute, internal
+from eventd.api.framework.request_ids import RequestIds
+from eventd.api.framework.sign_in_limiter import SignInLimiter
+from eventd.console.live.hub import Hub
+from eventd.console.live.stream import follow_view
+from eventd.console.pages.table import ACTIONS, FoundPage, find_page
+from eventd.console.pages.visit import ShownPage, Visit
+from eventd.console.rendering.urls import Urls
+from eventd.console.serving.action_pages import ActionPages
+from eventd.console.serving.answers import html, keep_to_https, see
+from eventd.console.serving.dependencies import ConsoleDependencies
+from eventd.console.serving.forms import read_form
+from eventd.console.serving.gate import Gate, Visitor
+from eventd.console.serving.layout import Layout
+from eventd.console.serving.preferences import Preferences, set_preferences
+from eventd.console.serving.sessions import ConsoleSessions
+from eventd.console.serving.sign_in import SignIn
+from eventd.console.serving.static_files import serve_static
+from eventd.console.view.in_process import InProcessView
+from eventd.errors import EventdError, Forbidden, Unauthorized
+from eventd.settings.routemaster import networks_of
+from eventd.settings.values import split_entries
+from eventd.tls.transport import TlsTransport
+
+logger = logging.getLogger("eventd.console")
+
+
+class Site:
+    """Serves all below /console/."""
+
+    def __init__(self, dependencies: ConsoleDependencies) -> None:
+        self._dependencies = dependencies
+        services, settings, callers = dependencies.services, dependencies.settings, dependencies.callers
+        self._clock, self._chance = services.clock, services.log.chance
+        self._urls = Urls(settings.console_prefix)
+        sessions = ConsoleSessions(services.database, callers.keys, self._clock, self._chance)
+        self._gate = Gate(callers, sessions, networks_of("\n".join(split_entries([settings.console_trusted_proxies]))))
+        self._layout = Layout(self._urls, dependencies.version)
+        limiter = SignInLimiter(self._clock)
+        self._sign_in = SignIn(self._gate, sessions, callers.keys, limiter, self._layout, self._urls)
+        self._actions = ActionPages(self._urls, self._layout)
+        self._sessions = sessions
+        self._ids = RequestIds(self._chance)
+        self._hub = Hub(self._clock, dependencies.v0.supervisor.spawn)
+
+    async def close(self) -> None:
+        """End all streams."""
+        self._hub.close()
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request below /console; errors are pages, too."""
+        try:
+            response = await self._serve(request)
+        except EventdError as error:
+            response = await self._error_page(request, error)
+        except (web.HTTPException, ConnectionError):
+            raise
+        except Exception:
+            incident = self._chance.token(4).hex()
+            logger.exception("request failed", extra={"route": f"{request.method} /console", "incident": incident})
+            response = await self._error_page(request, internal(incident))
+        if isinstance(request.transport, TlsTransport) and not response.prepared:
+            keep_to_https(response)
+        return response
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        path = f"/{request.match_info['tail']}"
+        if not request.match_info["slash"]:
+            if path != "/":
+                raise NoSuchRoute(f"nothing is served at {request.path}")
+            return see(self._urls.to())
+        # what is served without a key
+        if path.startswith("/static/") and request.method in ("GET", "HEAD"):
+            return serve_static(request, path.removeprefix("/static/"))
+        if path == "/sign-in":
+            return await self._sign_in.serve(request, Preferences.of(request))
+        visitor = await self._gate.identify(request)
+        if request.method == "POST":
+            self._gate.require_own_form(request)
+        if path == "/preferences" and request.method == "POST":
+            return await self._prefer(request)
+        if visitor is None:
+            if request.method != "GET" or path == "/stream":
+                raise Unauthorized("you are not signed in, or your session has ended", hint="sign in again")
+            return see(self._urls.to("sign-in", next=request.path_qs))
+        return await self._serve_visitor(request, path, visitor)
+
+    async def _serve_visitor(self, request: web.Request, path: str, visitor: Visitor) -> web.StreamResponse:
+        if path == "/sign-out" and request.method == "POST":
+            return await self._sign_in.sign_out(visitor)
+        if path == "/stream" and request.method == "GET":
+            return await self._stream(request, visitor)
+        if path.startswith("/do/"):
+            operation = path.removeprefix("/do/")
+            if operation not in ACTIONS:
+                raise NoSuchRoute(f"the console has no action {operation[:60]!r}")
+            preferences, own = Preferences.of(request), self._ids.of(request)
+            visit = self._visit(request.path, dict(request.query), {}, visitor, preferences, own)
+            return await self._actions.serve(request, operation, visit, preferences)
+        found = find_page(f"/{request.rel_url.raw_path.partition('/console/')[2]}")
+        if found is None:
+            raise NoSuchRoute(f"the console has no page at {request.path}")
+        if request.method not in ("GET", "HEAD"):
+            raise Forbidden("a page is only read", hint="use its buttons")
+        return await self._page(request, found, visitor)
+
+    async def _page(self, request: web.Request, found: FoundPage, visitor: Visitor) -> web.StreamResponse:
+        preferences = Preferences.of(request)
+        visit = self._visit(request.path, dict(request.query), found.names, visitor, preferences)
+        page = await self._show(found, visit)
+        return html(self._layout.whole(page, visit, found.route.section, preferences), page.status)
+
+    async def _show(self, found: FoundPage, visit: Visit) -> ShownPage:
+        if not visit.view.may(found.route.needs):
+            raise Forbidden(f"this page needs a key that may use {found.route.needs}")
+        return await found.route.show(visit)
+
+    def _visit(
+        self,
+        path: str,
+        query: dict[str, str],
+        names: dict[str, str],
+        visitor: Visitor,
+        preferences: Preferences,
+        request_id: str = "",
+    ) -> Visit:
+        services = self._dependencies.services
+        settings = self._dependencies.settings
+        view = InProcessView(
+            services, visitor.key, str(settings.api_listen), self._dependencies.recorder, visitor.caller, request_id
+        )
+        return Visit(view, self._urls, path, names, query, preferences.style(self._clock.now()), visitor.name)
+
+    # --- live pages ---------------------------------------------------------------------------------------------
+
+    async def _stream(self, request: web.Request, visitor: Visitor) -> web.StreamResponse:
+        target = self._urls.own(request.query.get("view", ""))
+        path, _, text = (target or "").partition("?")
+        found = find_page(path.removeprefix(self._urls.base) or "/")
+        if target is None or found is None:
+            raise NoSuchRoute("the console has no page of this address to follow")
+        query = dict(request.rel_url.with_query(text).query)
+        preferences = Preferences.of(request)
+        key = (target, visitor.key.scopes, visitor.key.prefixes, visitor.name, preferences)
+
+        async def render() -> bytes:
+            visit = self._visit(path, query, found.names, visitor, preferences)
+            page = await self._show(found, visit)
+            return self._layout.fragment(page, visit).encode()
+
+        most = self._dependencies.settings.max_console_streams
+        with self._dependencies.callers.using(request, visitor.key):
+            ended = partial(self._has_ended, visitor)
+            return await follow_view(request, self._hub, key, render, most, ended, self._clock)
+
+    async def _has_ended(self, visitor: Visitor) -> bool:
+        return visitor.session is not None and await self._sessions.renewed(visitor.session) is None
+
+    # --- the rest -----------------------------------------------------------------------------------------------
+
+    async def _prefer(self, request: web.Request) -> web.Response:
+        form = await read_form(request)
+        response = see(self._urls.own(form.get("back", "")) or self._urls.to())
+        set_preferences(response, form, secure=self._gate.is_secure(request))
+        return response
+
+    async def _error_page(self, request: web.Request, error: EventdError) -> web.StreamResponse:
+        status = API_FORM.status(error)
+        if status >= 500:
+            logger.warning("request failed", extra={"route": f"{request.method} /console", "code": error.code})
+        page = ShownPage(_HEADINGS.get(status, "That did not work"), "error.html", {"error": error}, False, status)
+        visitor = None
+        with suppress(EventdError):
+            visitor = await self._gate.identify(request)
+        preferences = Preferences.of(request)
+        visit = None
+        if visitor is not None:
+            visit = self._visit(request.path, {}, {}, visitor, preferences)
+        return html(self._layout.alone(page, visit, preferences, self._clock.now()), status)
+
+
+_HEADINGS: Final = {
+    401: "Sign in again",
+    403: "Not allowed",
+    404: "Not found",
+    429: "Too many requests",
+    503: "Not available",
+}

@@ -1,0 +1,51 @@
+"""The settings of the console."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+from eventd.settings.routemaster import read_networks
+from eventd.settings.values import Switch
+from eventd.text.quoting import quoted
+
+_PREFIX: Final = re.compile(r"(/[A-Za-z0-9._~-]+)+")
+
+
+def _read_prefix(value: Any) -> str:
+    text = str(value).strip().rstrip("/")
+    if text and not _PREFIX.fullmatch(text):
+        raise ValueError(f"{quoted(value)} is not a path such as /site-a")
+    return text
+
+
+def _read_metrics_url(value: Any) -> str:
+    text = str(value).strip()
+    parts = urlsplit(text)
+    if text and (parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc):
+        raise ValueError(f"{quoted(value)} is not http://HOST/… or https://HOST/… without a user name")
+    return text
+
+
+class ConsoleSettings(BaseModel):
+    """The settings of the console, each with its default."""
+
+    console: Switch = Field(True, description="Serve the console under /console/ of the API's listener.")
+    console_prefix: Annotated[str, BeforeValidator(_read_prefix)] = Field(
+        "", description="Path before /console/ at which a proxy serves the console, such as `/site-a`."
+    )
+    console_trusted_proxies: Annotated[str, BeforeValidator(read_networks)] = Field(
+        "",
+        description="Addresses and networks of proxies whose `X-Forwarded-Proto` and `X-Forwarded-For` count for the"
+        " console, separated by commas.",
+    )
+    console_metrics_url: Annotated[str, BeforeValidator(_read_metrics_url)] = Field(
+        "",
+        description="URL of longer histories, to which charts link; `{group}` and `{peer}` in it are replaced.",
+    )
+    max_console_streams: int = Field(
+        100, ge=0, le=10_000, description="Maximum pages of the console that a process keeps up to date by streams."
+    )

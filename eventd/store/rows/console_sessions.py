@@ -1,0 +1,69 @@
+"""Sessions of the console: browsers that signed in with an API key. Neither the key nor the cookie is stored."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch, insert_row, update_rows
+
+MOST_SESSIONS: Final = 1000
+"""Maximum number of sessions: a new one then ends the one that was used longest ago."""
+
+
+class SessionRow(NamedTuple):
+    """A session. `digest`: SHA-256 of the cookie's value; `key_digest`: that of the API key; both in hexadecimal.
+
+    `key_name` is empty for a key of the settings. Times are microseconds.
+    """
+
+    digest: str
+    key_digest: str
+    key_name: str
+    address: str
+    created_at: int
+    used_at: int
+    expires_at: int
+
+
+_COLUMNS: Final = ", ".join(SessionRow._fields)
+
+
+def create_session(conn: Connection, row: SessionRow) -> None:
+    """Insert a session, and end those that are used longest ago beyond `MOST_SESSIONS`."""
+    insert_row(conn, "console_sessions", row._asdict())
+    count = int(fetch(conn, "SELECT count(*) FROM console_sessions")[0][0])
+    if count > MOST_SESSIONS:
+        oldest = "SELECT digest FROM console_sessions ORDER BY used_at, digest LIMIT ?"
+        execute(conn, f"DELETE FROM console_sessions WHERE digest IN ({oldest})", (count - MOST_SESSIONS,))
+
+
+def find_session(conn: Connection, digest: str) -> SessionRow | None:
+    """Return the session of a cookie, also an expired one; None without one."""
+    rows = fetch(conn, f"SELECT {_COLUMNS} FROM console_sessions WHERE digest = ?", (digest,))
+    return SessionRow(*rows[0]) if rows else None
+
+
+def read_sessions(conn: Connection) -> list[SessionRow]:
+    """Return all sessions, also expired ones, the one that was used last first."""
+    rows = fetch(conn, f"SELECT {_COLUMNS} FROM console_sessions ORDER BY used_at DESC, digest")
+    return [SessionRow(*row) for row in rows]
+
+
+def touch_session(conn: Connection, digest: str, now: int) -> None:
+    """Note that a session is used."""
+    update_rows(conn, "console_sessions", {"used_at": now}, {"digest": digest})
+
+
+def end_sessions(conn: Connection, digest_prefix: str) -> int:
+    """Delete the sessions whose digests begin with a prefix, and return their number."""
+    found = [row.digest for row in read_sessions(conn) if row.digest.startswith(digest_prefix)]
+    for digest in found:
+        execute(conn, "DELETE FROM console_sessions WHERE digest = ?", (digest,))
+    return len(found)
+
+
+def delete_ended_sessions(conn: Connection, now: int, idle_since: int) -> int:
+    """Delete the sessions that have expired, or were last used before `idle_since`; return their number."""
+    sql = "DELETE FROM console_sessions WHERE expires_at <= ? OR used_at < ?"
+    return execute(conn, sql, (now, idle_since))
