@@ -16,6 +16,7 @@ from eventd.api.admin.subscription_runs import show_run
 from eventd.api.admin.subscription_states import ListSubscriptions, read_states
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
+from eventd.api.framework.recorder import name_objects
 from eventd.egress.cursors import link_name, reconcile, subscription_name
 from eventd.errors import Conflict, EventdError, NotFound
 from eventd.groups.lookup import read_group_topic
@@ -94,6 +95,7 @@ class Apply(Sources):
 
 async def apply(services: Services, params: Apply) -> dict[str, Any]:
     loaded, now = await asyncio.to_thread(params.load), services.clock.now()
+    _name(draft.identity for draft in loaded.drafts if draft.identity)
     run = services.database.read if params.dry_run else services.database.write
     planned, events = await run(_apply_now, loaded, params, now, services.callback_rules)
     await _take_over(services, planned, dry_run=params.dry_run)
@@ -347,7 +349,13 @@ async def delete_sources(services: Services, params: DeleteResources) -> dict[st
     return await _delete_all(services, doomed, dry_run=params.dry_run)
 
 
+def _name(identities: Iterable[Identity]) -> None:
+    """Name the resources in the record of actions."""
+    name_objects([f"{each.kind} {each.name}" for each in identities])
+
+
 async def _delete_all(services: Services, doomed: list[Identity], *, dry_run: bool) -> dict[str, Any]:
+    _name(doomed)
     run = services.database.read if dry_run else services.database.write
     planned, events = await run(_delete_now, doomed, services.clock.now(), dry_run=dry_run)
     await _take_over(services, planned, dry_run=dry_run)

@@ -71,6 +71,11 @@ def arguments_of(route: Route, *given: Any) -> str:
     return _encode({name: _bound(value) for name, value in values.items() if name not in named})
 
 
+def add_argument(arguments: str, name: str, value: Any) -> str:
+    """Return arguments with another one, bounded again."""
+    return _encode(msgspec.json.decode(arguments, type=dict[str, Any]) | {name: _bound(value)})
+
+
 def _of_params(model: BaseModel) -> dict[str, Any]:
     shown = {name: getattr(model, name) for name in model.model_fields_set if name in SHOWN}
     named = {name: [getattr(each, "name", each) for each in value] for name, value in shown.items() if _is_list(value)}

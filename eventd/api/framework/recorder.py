@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from eventd.api.errors.codes import API_FORM, Internal
 from eventd.api.framework.action_callers import ActionCaller
+from eventd.api.framework.action_terms import MOST_OBJECT, add_argument
 from eventd.api.framework.refused_actions import RefusedActions
 from eventd.api.framework.repeats import AlreadyDone, require_first
 from eventd.errors import EventdError, Forbidden, Unauthorized
 from eventd.log.core.head import lock_head
 from eventd.runtime.clock import Clock
-from eventd.store.engine.attached import AttachedWrite, attach
+from eventd.store.engine.attached import AttachedWrite, attach, attached
 from eventd.store.engine.database import Connection, Database
 from eventd.store.rows.actions import OK, STARTED, ActionRow, RepeatedRequest, add_action, claim_key, set_result
 
@@ -123,6 +124,7 @@ class ActionRecorder:
     async def _end(self, draft: ActionDraft, write: _ActionWrite, error: Exception | None) -> None:
         """Record how an action ended. Raises `AlreadyDone`."""
         if error is not None and not write.is_written:
+            draft.object, draft.arguments = write.row.object, write.row.arguments
             await self._fail(draft, error)
             return
         result = OK if error is None else _code_of(error)
@@ -155,6 +157,20 @@ class ActionRecorder:
             return
         described: dict[str, Any] = {"who": row.who, "operation": row.operation, "object": row.object}
         logger.info("action", extra={**described, "result": row.result, "request": row.request})
+
+
+def name_objects(names: Sequence[str]) -> None:
+    """Name the objects of the action that runs, before it writes: one is its object, several the argument `objects`.
+
+    For operations whose objects are not named by path or parameters. Does nothing where no action is recorded.
+    """
+    write = attached()
+    if not isinstance(write, _ActionWrite) or not names:
+        return
+    if len(names) == 1:
+        write.row = replace(write.row, object=names[0][:MOST_OBJECT])
+    else:
+        write.row = replace(write.row, arguments=add_argument(write.row.arguments, "objects", list(names)))
 
 
 def _code_of(error: Exception) -> str:

@@ -95,6 +95,11 @@ def attach(write: AttachedWrite) -> Iterator[None]:
         write.close()
 
 
+def attached() -> AttachedWrite | None:
+    """Return what is attached to the operation that runs; None if nothing is."""
+    return _attached.get()
+
+
 def take_attached() -> AttachedWrite | None:
     """Return the write that the caller's transaction is to carry out, for most callers None.
 

@@ -128,6 +128,29 @@ async def test_an_action_that_fails_is_recorded_with_its_code(migrated_url: str)
     ]
 
 
+async def test_applied_and_deleted_resources_are_named(migrated_url: str) -> None:
+    def files(*names: str) -> dict[str, object]:
+        head = "apiVersion: net.example/v1, kind: Route, spec: {password: hidden}"
+        return {
+            "sources": [{"name": f"{name}.yaml", "text": f"{{{head}, metadata: {{name: {name}}}}}"} for name in names]
+        }
+
+    async with operating(migrated_url) as operator:
+        await operator.ask("POST", "/api/v1/resources/apply", files("a"))
+        await operator.ask("POST", "/api/v1/resources/apply", files("a", "b"))
+        await operator.ask("DELETE", "/api/v1/resources/Route.v1.net.example/a")
+        await operator.ask("POST", "/api/v1/resources/delete", files("a"))
+        rows = (await operator.rows())[::-1]
+    assert [described(row) for row in rows] == [
+        ("resources.apply", "Route a", "ok"),
+        ("resources.apply", "", "ok"),
+        ("resources.delete", "Route a", "ok"),
+        ("resources.delete_sources", "Route a", "not_found"),
+    ]
+    both = json.loads(rows[1].arguments)
+    assert both == {"sources": ["a.yaml", "b.yaml"], "objects": ["Route a", "Route b"]}
+
+
 async def test_refusals_are_counted_and_stored_once_a_minute(migrated_url: str) -> None:
     async with operating(migrated_url) as operator:
         for name in ("a", "b", "c"):
