@@ -306,6 +306,7 @@ TOPIC_ROUTES: Final = (
         "topics.records:delete",
         _BODY,
         refusals=(409,),
+        frequent=True,
     ),
     Route(
         "POST",

@@ -43,6 +43,7 @@ class Acting(NamedTuple):
             self.ids.of(request),
             object_of(route, request.match_info),
             outside=route.outside,
+            frequent=route.frequent,
         )
 
     async def answer(

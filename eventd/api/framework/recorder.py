@@ -17,14 +17,24 @@ from typing import Any, Protocol, TypeVar
 from eventd.api.errors.codes import API_FORM, Internal
 from eventd.api.framework.action_callers import ActionCaller
 from eventd.api.framework.action_terms import MOST_OBJECT, add_argument
-from eventd.api.framework.refused_actions import RefusedActions
+from eventd.api.framework.refused_actions import ROW_SECONDS, RefusedActions
 from eventd.api.framework.repeats import AlreadyDone, require_first
 from eventd.errors import EventdError, Forbidden, Unauthorized
 from eventd.log.core.head import lock_head
-from eventd.runtime.clock import Clock
+from eventd.runtime.clock import SECOND, Clock
 from eventd.store.engine.attached import AttachedWrite, attach, attached
 from eventd.store.engine.database import Connection, Database
-from eventd.store.rows.actions import OK, STARTED, ActionRow, RepeatedRequest, add_action, claim_key, set_result
+from eventd.store.rows.actions import (
+    OK,
+    STARTED,
+    ActionRow,
+    RepeatedRequest,
+    add_action,
+    claim_key,
+    count_action,
+    find_similar,
+    set_result,
+)
 
 T = TypeVar("T")
 
@@ -46,7 +56,7 @@ class _NoMetrics:
 class ActionDraft:
     """An action that is being requested; what is not known yet is empty. `request`: the id of the request.
 
-    `outside`: see `Route.outside`. `repeat`: the request, if it may be repeated.
+    `outside`, `frequent`: see `Route`. `repeat`: the request, if it may be repeated.
     """
 
     operation: str
@@ -55,6 +65,7 @@ class ActionDraft:
     object: str = ""
     arguments: str = "{}"
     outside: bool = False
+    frequent: bool = False
     repeat: RepeatedRequest | None = None
     is_begun: bool = False
 
@@ -65,13 +76,19 @@ class ActionDraft:
 
 
 class _ActionWrite(AttachedWrite):
-    """The write of an action's row; where the request may be repeated, also of its key."""
+    """The write of an action's row; where the request may be repeated, also of its key.
 
-    def __init__(self, row: ActionRow, repeat: RepeatedRequest | None) -> None:
+    `is_counted`: the action was counted in the row of an equal one; otherwise `number` is that of its own row.
+    """
+
+    def __init__(self, row: ActionRow, repeat: RepeatedRequest | None, *, is_frequent: bool) -> None:
+        """`is_frequent`: see `Route.frequent`."""
         super().__init__()
         self.row = row
         self.number = 0
+        self.is_counted = False
         self._repeat = repeat
+        self._is_frequent = is_frequent
 
     def begin(self, conn: Connection) -> None:
         lock_head(conn)
@@ -79,7 +96,12 @@ class _ActionWrite(AttachedWrite):
             require_first(conn, self._repeat, self.row.at)
 
     def end(self, conn: Connection) -> None:
-        self.number = add_action(conn, self.row)
+        known = find_similar(conn, self.row, self.row.at - ROW_SECONDS * SECOND) if self._is_frequent else None
+        self.is_counted = known is not None
+        if known is not None:
+            count_action(conn, known, self.row)
+        else:
+            self.number = add_action(conn, self.row)
         if self._repeat is not None:
             claim_key(conn, self._repeat, self.row.at)
 
@@ -107,7 +129,7 @@ class ActionRecorder:
         """Return what `run` returns, and record it. Raises `AlreadyDone` if the request was done before."""
         draft.is_begun = True
         row = draft.row(self._clock.now(), STARTED if draft.outside else OK)
-        write = _ActionWrite(row, draft.repeat)
+        write = _ActionWrite(row, draft.repeat, is_frequent=draft.frequent)
         try:
             with attach(write):
                 if draft.outside:
@@ -123,7 +145,7 @@ class ActionRecorder:
 
     async def _end(self, draft: ActionDraft, write: _ActionWrite, error: Exception | None) -> None:
         """Record how an action ended. Raises `AlreadyDone`."""
-        if error is not None and not write.is_written:
+        if error is not None and (write.is_counted or not write.is_written):
             draft.object, draft.arguments = write.row.object, write.row.arguments
             await self._fail(draft, error)
             return
@@ -137,7 +159,7 @@ class ActionRecorder:
             raise
         except EventdError as problem:
             logger.warning("recording failed", extra={"error": str(problem)})
-        self._note(replace(write.row, result=result), OK if error is None else "failed")
+        self._note(replace(write.row, result=result), OK if error is None else "failed", is_new=not write.is_counted)
 
     async def _fail(self, draft: ActionDraft, error: Exception) -> None:
         row = draft.row(self._clock.now(), _code_of(error))
@@ -151,9 +173,9 @@ class ActionRecorder:
         """Count a request that was answered with the first answer."""
         self._metrics.action("repeated")
 
-    def _note(self, row: ActionRow, result: str) -> None:
+    def _note(self, row: ActionRow, result: str, *, is_new: bool = True) -> None:
         self._metrics.action(result)
-        if result == "refused":  # counted, since anyone can cause it
+        if result == "refused" or not is_new:  # only counted, since they may be many
             return
         described: dict[str, Any] = {"who": row.who, "operation": row.operation, "object": row.object}
         logger.info("action", extra={**described, "result": row.result, "request": row.request})

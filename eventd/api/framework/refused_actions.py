@@ -15,7 +15,7 @@ from eventd.errors import EventdError
 from eventd.log.core.head import lock_head
 from eventd.runtime.clock import SECOND, Clock
 from eventd.store.engine.database import Connection, Database
-from eventd.store.rows.actions import ActionRow, add_action, has_similar
+from eventd.store.rows.actions import ActionRow, add_action, find_similar
 
 ROW_SECONDS: Final = 60
 """Seconds between two rows of one kind."""
@@ -94,7 +94,7 @@ def _store(conn: Connection, rows: Sequence[ActionRow], after: int | None) -> li
     lock_head(conn)
     left = []
     for row in rows:
-        if after is not None and has_similar(conn, row, after):
+        if after is not None and find_similar(conn, row, after) is not None:
             left.append(row)
         else:
             add_action(conn, row)

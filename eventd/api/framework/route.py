@@ -62,7 +62,7 @@ class Route(NamedTuple):
 
     `outside`: the action changes something outside the database, or in several transactions, so its row in the record
     of actions is written before it begins. `secret`: the answer holds a secret, so it is not kept for repeated
-    requests.
+    requests. `frequent`: programs do it all the time, so equal actions of one minute share a row.
     """
 
     method: Method
@@ -81,6 +81,7 @@ class Route(NamedTuple):
     refusals: tuple[int, ...] = ()
     outside: bool = False
     secret: bool = False
+    frequent: bool = False
 
     @property
     def surface(self) -> Surface:

@@ -97,6 +97,7 @@ class LocalGateway:
             object_of(route, path, params),
             arguments_of(route, params),
             outside=route.outside,
+            frequent=route.frequent,
         )
         recorder = ActionRecorder(database, self._clock)
         return await recorder.perform(draft, partial(endpoint.run, self._services, params))

@@ -87,6 +87,7 @@ class LocalTopics:
             self._v0.log.chance.token(8).hex(),
             object_of(route, names),
             arguments_of(route, given, body),
+            frequent=route.frequent,
         )
         recorder = ActionRecorder(self._v0.database, clock)
         return LocalAnswer(200, msgspec.json.encode(await recorder.perform(draft, partial(endpoint.run, call))))

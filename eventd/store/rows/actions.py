@@ -24,7 +24,7 @@ MOST_SCANNED: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class ActionRow:
-    """One action, or `count` equal refused or failed ones, of which the last was `at` (microseconds).
+    """One action, or `count` equal ones: of refused or failed ones the last was `at` (microseconds), else the first.
 
     `kind` and `who` name the caller, `address` its network address. `object` and `arguments` (JSON) hold no payload and
     no secret. `result`: `OK`, `STARTED` or the code of an error. `number` is 0 until the row is stored.
@@ -59,12 +59,19 @@ def set_result(conn: Connection, number: int, result: str) -> None:
     update_rows(conn, "actions", {"result": result}, {"id": number})
 
 
-def has_similar(conn: Connection, row: ActionRow, after: int) -> bool:
-    """Return whether a row later than `after` has the same caller, operation, object and result."""
+def find_similar(conn: Connection, row: ActionRow, after: int) -> int | None:
+    """Return the number of a row later than `after` with the same caller, operation, object and result; else None."""
     same = ("kind", "who", "operation", "object", "result")
     where = " AND ".join(f"{name} = ?" for name in same)
     values = [getattr(row, name) for name in same]
-    return bool(fetch(conn, f"SELECT 1 FROM actions WHERE at > ? AND {where} LIMIT 1", (after, *values)))
+    found = fetch(conn, f"SELECT id FROM actions WHERE at > ? AND {where} LIMIT 1", (after, *values))
+    return found[0][0] if found else None
+
+
+def count_action(conn: Connection, number: int, row: ActionRow) -> None:
+    """Count an action in the row of an equal one, which gets its arguments and the id of its request."""
+    sql = "UPDATE actions SET count = count + ?, arguments = ?, request = ? WHERE id = ?"
+    execute(conn, sql, (row.count, row.arguments, row.request, number))
 
 
 class ActionFilter(NamedTuple):

@@ -82,6 +82,18 @@ async def test_what_is_done_to_topics_and_routers_is_recorded(migrated_url: str)
     ]
 
 
+async def test_a_program_that_trims_a_topic_shares_a_row_for_a_minute(migrated_url: str) -> None:
+    async with operating(migrated_url) as operator:
+        for seq in range(20):
+            await operator.ask("POST", "/v0/topics/orders", {"records": [{"data": seq}]})
+            await operator.ask("POST", "/v0/topics/orders/delete", {"before_seq": seq})
+        await operator.ask("POST", "/v0/topics/none/delete", {"before_seq": 1})
+        failed, row = await operator.rows()
+    assert (described(row), row.count) == (("POST /v0/topics/{topic}/delete", "topic orders", "ok"), 20)
+    assert json.loads(row.arguments) == {"before_seq": 19}
+    assert (failed.object, failed.result, failed.count) == ("topic none", "topic_not_found", 1)
+
+
 async def test_reading_emitting_and_writing_leave_no_row(migrated_url: str) -> None:
     routes = [*OPERATIONS.values(), *TOPIC_ROUTES]
     assert not [route for route in routes if route.recorded and {*route.scopes} & {"read", "write"}]
