@@ -75,6 +75,20 @@ OPERATIONS: Final[dict[str, Route]] = {
     ),
     "events.emit": _post(f"{_GROUP}/events", "admin.events:emit", "write", "Emit events", EVENTS),
     "events.list": _get(f"{_GROUP}/events", "admin.events:list_events", "List events"),
+    "events.search": _get(
+        f"{_GROUP}/search", "admin.event_search:search", "Search the events of a group, the newest first"
+    ),
+    "events.find": _get("/events/{id}", "admin.event_search:find", "Find an event by its id in all groups"),
+    "events.describe": _get(
+        f"{_GROUP}/events/{{id}}",
+        "admin.event_description:describe",
+        "Show an event with its deliveries, runs, parts and dead letters",
+    ),
+    "events.payload": _get(
+        f"{_GROUP}/events/{{id}}/payload",
+        "admin.event_description:download_payload",
+        "Download the payload of an event as the bytes that are stored",
+    )._replace(media="application/octet-stream"),
     "events.prune": _post(
         f"{_GROUP}/prune", "admin.events:prune", "delete", "Apply the retention of the group now"
     )._replace(outside=True),

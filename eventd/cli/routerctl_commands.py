@@ -70,6 +70,12 @@ _FEDERATION: Final = Branch(
                 "list": Leaf(
                     "federation.events.list_events", "List the newest events, one row per id; the newest comes last."
                 ),
+                "search": Leaf("federation.event_search.search", "Search the events of a group, the newest first."),
+                "find": Leaf("federation.event_search.find", "Find an event by its id in all groups."),
+                "describe": Leaf(
+                    "federation.event_search.describe",
+                    "Show an event with its payload, deliveries, runs, parts and dead letters.",
+                ),
                 "deliveries": Leaf(
                     "federation.events.deliveries",
                     "List deliveries of the newest events: the state of each event at each peer; the newest come last.",

@@ -51,3 +51,5 @@ def upgrade() -> None:
         sa.Column("answer", sa.LargeBinary()),
     )
     op.create_index("action_answers_at", "action_answers", ["at"])
+    op.create_index("dead_letters_event", "dead_letters", ["topic_id", "event_id"])
+    op.create_index("dead_letters_reason", "dead_letters", ["cursor", "reason"])

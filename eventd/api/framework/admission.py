@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eventd.api.framework.auth import ANYONE, ApiKey
@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # commands admit calls without the server
     from aiohttp import web
 
     from eventd.api.framework.callers import Callers
+    from eventd.api.framework.operations import Params, Services
 
 NAMED = ("topic", "router")
 """Parameters of paths, besides `group`, whose values the key must be allowed to access."""
@@ -69,3 +70,16 @@ def admit(route: Route, path: Mapping[str, str], key: ApiKey) -> str:
     if name:
         key.require_names(name)
     return name
+
+
+def services_for(services: Services, params: Params, key: ApiKey) -> Services:
+    """Return the services for an operation with these parameters that a key asks for.
+
+    Raises `Forbidden` unless the key may access the group, or, if there is none, all groups; an operation that narrows
+    its answer gets a service that tells what the key may access.
+    """
+    group = getattr(params, "group", None) or None
+    if params.narrows and group is None:
+        return replace(services, sees=key.sees)
+    key.require_group(group)
+    return services

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
@@ -14,9 +15,9 @@ from eventd.api.errors.faults import Handler, answering
 from eventd.api.errors.problems import success
 from eventd.api.framework.acting import Acting
 from eventd.api.framework.action_terms import arguments_of
-from eventd.api.framework.admission import Admission, admit
+from eventd.api.framework.admission import Admission, admit, services_for
 from eventd.api.framework.endpoint import Endpoint, load
-from eventd.api.framework.operations import Params
+from eventd.api.framework.operations import Download, Params
 from eventd.api.framework.reading import CallReader, ParamsReader
 from eventd.api.framework.route import Route, surface_of
 from eventd.api.framework.worker_peers import WorkerPeers
@@ -70,10 +71,18 @@ def _serve_operation(
         admit(route, request.match_info, key)
         with admission.limits.bodies.hold(key.digest) as held:
             params = await reader.read(request, held)
-            key.require_group(getattr(params, "group", None) or None)
-            return success(await endpoint.run(services, params))
+            return _result(await endpoint.run(services_for(services, params, key), params))
 
     return serve
+
+
+def _result(value: Any) -> web.Response:
+    """Return the response with the result of an operation: JSON, or a file that a browser saves and never shows."""
+    if not isinstance(value, Download):
+        return success(value)
+    name = quote(value.name, safe="")
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}", "X-Content-Type-Options": "nosniff"}
+    return web.Response(body=value.content, content_type="application/octet-stream", headers=headers)
 
 
 def _serve_action(

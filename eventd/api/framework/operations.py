@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, field_validator
 from pydantic.alias_generators import to_camel
@@ -35,6 +35,10 @@ if TYPE_CHECKING:  # a command loads only what it needs
 
 GROUP = "group "
 """Prefix of the name of a readiness check for one group."""
+
+
+def _every_name(_name: str) -> bool:
+    return True
 
 
 async def _nothing() -> None:
@@ -88,7 +92,8 @@ class Services:
     the states of the key sets of tenants in a running node; a command has none. `rates` returns the rates of all
     workers of a running node, and whether all of them have answered. `view` returns, encoded, what the node knows of a
     group, and waits up to some seconds for its peers (see `groups.group_map`); None if no node runs. It raises
-    `Unavailable`.
+    `Unavailable`. `sees` returns whether the caller's key may access the group or topic of a name, for operations whose
+    parameters say `narrows`.
     """
 
     log: EventLog
@@ -108,6 +113,7 @@ class Services:
     tenant_keys: Callable[[], Sequence[TenantKeyState]] = lambda: ()
     rates: Callable[[RateFilter], Awaitable[tuple[RatePage, bool]]] = _no_rates
     view: Callable[[str, float], Awaitable[bytes | None]] = _no_view
+    sees: Callable[[str], bool] = _every_name
 
     @property
     def effective(self) -> Following:
@@ -125,12 +131,22 @@ class Services:
         return self.log.clock
 
 
+class Download(NamedTuple):
+    """The result of an operation whose answer is a file: its content as it is stored, under a name."""
+
+    name: str
+    content: bytes
+
+
 class Params(BaseModel):
     """Base of the parameters of an operation. In JSON and queries the names are camelCase; unknown names are refused.
 
     A field called `group` names an EventGroup, which the caller's key must be allowed to access. If it is missing or
-    empty, the key must not be limited to prefixes.
+    empty, the key must not be limited to prefixes, unless the operation answers only with what `Services.sees` allows.
     """
+
+    narrows: ClassVar[bool] = False
+    """Whether the operation leaves out what the caller's key may not access."""
 
     model_config = ConfigDict(
         extra="forbid",

@@ -10,8 +10,9 @@ import typer
 from eventd.cli.federation.links import user
 from eventd.cli.gateway.selecting import GroupsOption
 from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
-from eventd.cli.resources.describe import pairs, show_waiting, table, waiting_events
+from eventd.cli.resources.describe import show_waiting, waiting_events
 from eventd.cli.terminal.output import Column, moment, note, show_moment, show_span, span, text
+from eventd.cli.terminal.sections import pairs, table
 from eventd.errors import CheckFailed
 from eventd.text.plural import counted
 from eventd.text.size import format_size

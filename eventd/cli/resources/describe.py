@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from eventd.cli.federation.links_table import INBOUND, OUTBOUND
 from eventd.cli.terminal.output import Column, Output, show_moment, show_span, text
+from eventd.cli.terminal.sections import pairs, table
 from eventd.text.invisible import printable
 from eventd.text.plural import counted
 
@@ -67,13 +68,6 @@ def describe_resource(out: Output, answer: Mapping[str, Any]) -> None:
         table(out, "Recent runs", RUNS, status["recentRuns"])
     elif "problem" in status:
         out.line(f"\nProblem:     {status['problem']}")
-
-
-def pairs(out: Output, values: Mapping[str, Any]) -> None:
-    """Print names and values, one pair a line."""
-    width = max(12, *(len(name) + 2 for name in values))
-    for name, value in values.items():
-        out.line(printable(f"{name + ':':<{width}} {value if value not in ('', None) else '-'}"))
 
 
 def _section(out: Output, title: str, value: Mapping[str, Any]) -> None:
@@ -177,10 +171,3 @@ def _group(out: Output, status: Mapping[str, Any]) -> None:
     pairs(out, {f"  {title}": status[name] for name, title in names.items()})
     table(out, "Links", OUTBOUND, status["links"]["outbound"])
     table(out, "Received from", INBOUND, status["links"]["inbound"])
-
-
-def table(out: Output, title: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table below a title; nothing without rows."""
-    if rows:
-        out.line(f"\n{title}:")
-        out.table(columns, rows)

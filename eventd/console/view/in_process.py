@@ -10,7 +10,7 @@ from typing import Any, Final
 from eventd.api.framework.acting import describe
 from eventd.api.framework.action_callers import ActionCaller
 from eventd.api.framework.action_terms import object_of
-from eventd.api.framework.admission import admit
+from eventd.api.framework.admission import admit, services_for
 from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.endpoint import load
 from eventd.api.framework.operations import Services
@@ -73,8 +73,7 @@ class InProcessView:
         endpoint = load(route)
         assert endpoint.params is not None
         checked = read_params(endpoint.params, params)
-        self._key.require_group(getattr(checked, "group", None) or None)
-        run = partial(endpoint.run, self._services, checked)
+        run = partial(endpoint.run, services_for(self._services, checked, self._key), checked)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 if draft is None:

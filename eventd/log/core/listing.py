@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from eventd.log.core.blocks import Block, names, unpack
 from eventd.log.core.head import read_head
 from eventd.log.core.pages import LOOKED_AT, PASSED_OVER, UNREAD, cost_of
 from eventd.log.core.scan import outlines, outlines_back, read_block, scan, scan_back
 from eventd.log.core.values import Record
+from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch, fetch_in
-from federation.event import is_alive, written
+from federation.event import DECODER, is_alive, written
 
 OUTLINES = 32
 """How many blocks are read together, without their lines, when most of them may be skipped."""
@@ -23,7 +25,9 @@ OUTLINES = 32
 class EventQuery:
     """Which events to list. Times in microseconds; `None` and empty mean any.
 
-    `since` and `until` bound the time of observation, inclusive. With `now`, events that have expired by that time are
+    A type may be one of `types`, or begin with one of `type_prefixes`. `payload` are members of the payload with their
+    values. `since` and `until` bound the time of observation, inclusive; `stored_since` and `stored_until` the time at
+    which this node stored the record. With `now`, events that have expired by that time are
     left out. `after` and `before` are positions for paging, exclusive. A page holds at most `limit` records and
     `max_bytes` of their bodies, which the first record may exceed. `newest`: from the last position to the first.
     """
@@ -41,39 +45,69 @@ class EventQuery:
     newest: bool = False
     limit: int = 100
     max_bytes: int = 8 << 20
+    type_prefixes: tuple[str, ...] = ()
+    payload: Sequence[tuple[str, str]] = ()
+    stored_since: int | None = None
+    stored_until: int | None = None
 
     def fits(self, record: Record) -> bool:
         """Return whether a record passes the filters; whether it is the latest record of its id is not checked here."""
         return (
             (not self.event_id or record.event_id == self.event_id)
-            and (not self.types or record.tag in self.types)
+            and self.takes_type(record.tag)
             and record.subject.startswith(self.subject_prefix)
             and (not self.source or record.node == self.source)
             and (self.since is None or record.ts >= self.since)
             and (self.until is None or record.ts <= self.until)
             and (self.now is None or is_alive(record.expires_at, self.now))
+            and self._stored_in_time(record.recorded_at)
+            and self._has_payload(record)
         )
+
+    def takes_type(self, name: str) -> bool:
+        """Return whether a record of this type may be listed."""
+        return not self.names_types or name in self.types or name.startswith(self.type_prefixes)
+
+    @property
+    def names_types(self) -> bool:
+        """Return whether only some types are listed."""
+        return bool(self.types or self.type_prefixes)
+
+    def _stored_in_time(self, time: int) -> bool:
+        return (self.stored_since is None or time >= self.stored_since) and (
+            self.stored_until is None or time <= self.stored_until
+        )
+
+    def _has_payload(self, record: Record) -> bool:
+        if not self.payload:
+            return True
+        payload = DECODER.decode(record.body).payload
+        return all(payload.get(key) == value for key, value in self.payload)
 
     def rules_out(self, block: Block) -> bool:
         """Return whether the columns and the undecoded text of a block prove that none of its records is listed."""
-        return self.rules_out_by_names(block) or self._subject not in block.text
+        return self.rules_out_by_names(block) or not all(text in block.text for text in self._texts)
 
     def rules_out_by_names(self, block: Block) -> bool:
-        """Return whether the types and sources that the block names prove that none of its records is listed."""
+        """Return whether the types, sources and time of the block prove that none of its records is listed."""
         types, sources = names(block.types), names(block.sources)
-        return bool(self.types and types is not None and types.isdisjoint(self.types)) or bool(
-            self.source and sources is not None and self.source not in sources
+        return (
+            bool(self.names_types and types is not None and not any(map(self.takes_type, types)))
+            or bool(self.source and sources is not None and self.source not in sources)
+            or not self._stored_in_time(block.recorded_at)
         )
 
     @property
-    def _subject(self) -> str:
-        """Return text that the body of every listed record contains; empty for any."""
-        return f'"subject":{written(self.subject_prefix)[:-1]}' if self.subject_prefix else ""
+    def _texts(self) -> list[str]:
+        """Return texts that the body of every listed record contains."""
+        subject = [f'"subject":{written(self.subject_prefix)[:-1]}'] if self.subject_prefix else []
+        return subject + [f"{written(key)}:{written(value)}" for key, value in self.payload]
 
     def sieve(self) -> Callable[[str], bool]:
         """Return a test of bodies, False only if the text excludes the record: a search costs less than decoding."""
-        subject, types = self._subject, [f'"type":{written(name)}' for name in self.types]
-        return lambda line: subject in line and (not types or any(name in line for name in types))
+        texts, types = self._texts, [f'"type":{written(name)}' for name in self.types]
+        types += [f'"type":{written(prefix)[:-1]}' for prefix in self.type_prefixes]
+        return lambda line: all(text in line for text in texts) and (not types or any(name in line for name in types))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +172,7 @@ def _blocks(conn: Connection, ask: EventQuery) -> Iterator[Block]:
         for place in places:
             yield from scan(conn, ask.topic_id, place - 1, place)
         return
-    if ask.types or ask.source:
+    if ask.names_types or ask.source:
         yield from _named(conn, ask, end)
     elif ask.newest:
         yield from scan_back(conn, ask.topic_id, ask.after, end)
@@ -178,3 +212,52 @@ def refreshed_span(conn: Connection, topic_id: int) -> tuple[int, int]:
     """
     [(first, end)] = fetch(conn, f"SELECT min(first_position), max(position) {_REFRESHED}", (topic_id,))
     return (first, end) if first is not None else (0, 0)
+
+
+class IdPlace(NamedTuple):
+    """Where the latest record of an event is, or was if it is `gone_at`: evicted. Times in microseconds.
+
+    `expires_at` is known of an evicted one only.
+    """
+
+    topic_id: int
+    position: int
+    gone_at: int | None
+    expires_at: int | None
+
+
+def read_id_places(conn: Connection, event_id: str, topic_ids: Sequence[int]) -> list[IdPlace]:
+    """Return the places of an event in those of the topics that know its id."""
+    sql = "SELECT topic_id, position, gone_at, expires_at FROM event_ids WHERE event_id = ? AND topic_id {in}"
+    return [IdPlace(*row) for row in fetch_in(conn, sql, (event_id,), topic_ids)]
+
+
+SLACK = 10 * 60 * SECOND
+"""How far the clock of a node may have been put back between two records, for `place_at` to find the first of them."""
+
+
+def place_at(conn: Connection, topic_id: int, time: int, end: int) -> int:
+    """Return a position before `end` that no record of the topic stored at `time` (microseconds) or later precedes.
+
+    It is found in a few steps, since records are stored in the order of time but for a clock that was put back.
+    """
+    low, high = 0, end  # everything before `low` was stored earlier, everything from `high` on may be later
+    early = time - SLACK
+    sql = "SELECT position, records, recorded_at FROM blocks WHERE topic_id = ? AND position < ?"
+    while low < high:
+        middle = (low + high + 1) // 2
+        rows = fetch(conn, f"{sql} ORDER BY position DESC LIMIT 1", (topic_id, middle))
+        if rows and rows[0][0] >= low and rows[0][2] >= early:
+            high = rows[0][0]
+        elif rows and rows[0][0] + rows[0][1] > middle:
+            low = min(high, rows[0][0] + rows[0][1])
+        else:
+            low = middle
+    return low
+
+
+def stored_at_or_before(conn: Connection, topic_id: int, position: int) -> int | None:
+    """Return when the record at a position, or the last stored one before it, was stored; None if there is none."""
+    sql = "SELECT recorded_at FROM blocks WHERE topic_id = ? AND position <= ? ORDER BY position DESC LIMIT 1"
+    rows = fetch(conn, sql, (topic_id, position))
+    return int(rows[0][0]) if rows else None

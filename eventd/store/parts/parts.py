@@ -413,6 +413,18 @@ def read_parts(
     return sorted(found, key=lambda part: (-part.observed_at, part.source))
 
 
+def read_part_ids(conn: Connection, owner: str, subject: str, *, limit: int) -> list[int]:
+    """Return the ids of up to `limit` parts of an owner, the newest ones, from events about a subject.
+
+    With an empty subject, those from any events.
+    """
+    if subject:
+        sql = "SELECT part_id FROM part_subjects WHERE owner = ? AND subject = ? ORDER BY part_id DESC LIMIT ?"
+        return [int(id) for (id,) in fetch(conn, sql, (owner, subject, limit))]
+    rows = fetch(conn, "SELECT id FROM parts WHERE owner = ? ORDER BY id DESC LIMIT ?", (owner, limit))
+    return [int(id) for (id,) in rows]
+
+
 def _read_claims(conn: Connection, ids: Sequence[int] | None) -> dict[int, dict[ResourceKey, ClaimSpan]]:
     sql = "SELECT part_id, api_version, kind, name, since, ends_at FROM part_claims"
     rows = fetch(conn, sql) if ids is None else fetch_in(conn, f"{sql} WHERE part_id {{in}}", (), ids)

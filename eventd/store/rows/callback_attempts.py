@@ -114,6 +114,14 @@ def read_attempts(
     return [_attempt(row) for row in fetch(conn, sql, (cursor, *given.values(), limit))]
 
 
+def read_attempts_at(conn: Connection, cursor: str, position: int, *, limit: int) -> list[CallbackAttempt]:
+    """Return up to `limit` rows of a cursor whose message covered a position, newest first."""
+    sql = f"SELECT {_COLUMNS} FROM callback_attempts WHERE cursor = ? AND after < ? AND upto >= ?"
+    return [
+        _attempt(row) for row in fetch(conn, f"{sql} ORDER BY id DESC LIMIT ?", (cursor, position, position, limit))
+    ]
+
+
 def _attempt(row: Sequence[Any]) -> CallbackAttempt:
     values = dict(zip([*_FIELDS, "id"], row, strict=True))
     values["omitted"] = tuple(json.loads(values["omitted"])) if values["omitted"] else ()

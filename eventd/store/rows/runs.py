@@ -133,9 +133,12 @@ def read_runs(
     event_id: str = "",
     statuses: Sequence[RunStatus] = (),
     before: int | None = None,
+    above: int = 0,
     limit: int = 100,
 ) -> list[Run]:
     """Return up to `limit` runs with an id below `before` (None: all), newest first; an empty condition selects all.
+
+    Only runs with an id over `above`.
 
     `event_id`: only runs that got this event, or for which a later event replaced it.
     """
@@ -148,7 +151,24 @@ def read_runs(
         conditions[f"status IN ({', '.join('?' * len(statuses))})"] = [str(status) for status in statuses]
     if before is not None:
         conditions["id < ?"] = (before,)
+    if above:
+        conditions["id > ?"] = (above,)
     return _newest(conn, conditions, limit)
+
+
+MOST_SEARCHED = 50_000
+"""How many of the newest runs are searched for one event: they have no index of their events."""
+
+
+def search_runs(conn: Connection, group: str, event_id: str, *, limit: int) -> tuple[list[Run], bool]:
+    """Return up to `limit` runs of a group that got an event, or for which a later event replaced it, newest first.
+
+    Also returns whether all runs were searched; otherwise, only the newest `MOST_SEARCHED` were.
+    """
+    [(oldest, newest)] = fetch(conn, "SELECT min(id), max(id) FROM plugin_runs")
+    above = (newest or 0) - MOST_SEARCHED
+    runs = read_runs(conn, group=group, event_id=event_id, above=max(0, above), limit=limit)
+    return runs, oldest is None or oldest > above
 
 
 def read_newest(conn: Connection, subscriptions: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Run]:
