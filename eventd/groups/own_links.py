@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from eventd.groups.links import LinkStatus, read_link_statuses
 from eventd.groups.lookup import peers_of, read_group_topic
@@ -15,29 +15,19 @@ from federation.peers import NODE_NAME
 from federation.status import IN, MOST_LINKS, OUT, STATES, LinkReport, NodeReport
 
 
-class LinkRates(Protocol):
-    """Interface of the events per second of a group's links, as means of the last minute; None if not known."""
+@dataclass(frozen=True, slots=True)
+class LinkRates:
+    """The events per second of a group's links as means of the last minute, by the other node, as far as known.
 
-    def sent(self, node: str) -> float | None: ...
+    The senders in `received` include those over v1, which have no mark.
+    """
 
-    def received(self, node: str) -> float | None: ...
-
-    def senders(self) -> Iterable[str]:
-        """Return the nodes from which events arrived lately, also over v1."""
-        ...
+    sent: Mapping[str, float]
+    received: Mapping[str, float]
 
 
-class NoRates:
-    """The rates where no node runs in this process."""
-
-    def sent(self, _node: str) -> float | None:
-        return None
-
-    def received(self, _node: str) -> float | None:
-        return None
-
-    def senders(self) -> Iterable[str]:
-        return ()
+NO_RATES = LinkRates({}, {})
+"""The rates where no node runs in this process."""
 
 
 def read_own_links(conn: Connection, group: GroupConfig, now: int, rates: LinkRates) -> NodeReport:
@@ -48,7 +38,7 @@ def read_own_links(conn: Connection, group: GroupConfig, now: int, rates: LinkRa
     topic, peers = read_group_topic(conn, group.name), peers_of(group)
     outbound = [_out(link, now, rates) for link in read_link_statuses(conn, topic, peers[:MOST_LINKS], now)]
     heard = {link.node: link.updated_at for link in read_inbound_links(conn, topic.id)}
-    for node in rates.senders():
+    for node in rates.received:
         if node != group.node_name and NODE_NAME.fullmatch(node):
             heard.setdefault(node, 0)  # over v1, which has no marks
     declared = {peer.node_name for peer in peers}
@@ -57,7 +47,7 @@ def read_own_links(conn: Connection, group: GroupConfig, now: int, rates: LinkRa
         LinkReport(
             peer=node,
             direction=IN,
-            events_per_second=_rounded(rates.received(node)),
+            events_per_second=_rounded(rates.received.get(node)),
             last_seconds=_age(at, now) if at else None,
         )
         for node, at in found[:MOST_LINKS]
@@ -75,7 +65,7 @@ def _out(link: LinkStatus, now: int, rates: LinkRates) -> LinkReport:
         state=state if state in STATES else "unknown",
         lag_events=link.backlog.events,
         lag_seconds=_seconds(link.backlog.lag(now)),
-        events_per_second=_rounded(rates.sent(node)),
+        events_per_second=_rounded(rates.sent.get(node)),
         last_seconds=None if succeeded is None else _age(succeeded, now),
     )
 

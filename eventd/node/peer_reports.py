@@ -7,7 +7,7 @@ it does not answer; without one, no peer is asked. One answer serves all maps.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +17,7 @@ from eventd.egress.peers.status import OLDER, UNREACHABLE, LinksUntold, StatusAs
 from eventd.egress.transport.transport import Transport
 from eventd.groups.group_map import ANSWERED, GroupView, PeerReport
 from eventd.groups.lookup import peers_of
-from eventd.groups.own_links import read_own_links
+from eventd.groups.own_links import LinkRates, read_own_links
 from eventd.log.core.eventlog import EventLog
 from eventd.net.address_rules import AddressRules
 from eventd.observe.rates import INBOUND, LINK, RateHistory
@@ -71,23 +71,6 @@ class _Peer:
     at: float = 0.0
     due: float = 0.0
     failures: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _GroupRates:
-    """The rates of one group's links, as means of the last minute."""
-
-    history: RateHistory
-    group: str
-
-    def sent(self, node: str) -> float | None:
-        return self.history.mean(LINK, self.group, node, MINUTE_TICKS)
-
-    def received(self, node: str) -> float | None:
-        return self.history.mean(INBOUND, self.group, node, MINUTE_TICKS)
-
-    def senders(self) -> Iterable[str]:
-        return self.history.nodes(INBOUND, self.group)
 
 
 class PeerReports:
@@ -153,7 +136,8 @@ class PeerReports:
             now = self._clock.monotonic()
             if self._own is None or now >= self._own_until:
                 config = self._config()
-                rates = _GroupRates(self._dependencies.rates, config.name)
+                history = self._dependencies.rates
+                rates = LinkRates(*(history.means(kind, config.name, MINUTE_TICKS) for kind in (LINK, INBOUND)))
                 read = self._dependencies.log.database.read
                 self._own = await read(read_own_links, config, self._clock.now(), rates)
                 self._own_at = self._clock.monotonic()
@@ -188,9 +172,11 @@ class PeerReports:
         config, now = self._config(), self._clock.monotonic()
         peers = peers_of(config)[:MOST_ASKED]
         self._peers = {peer.node_name: self._peers.get(peer.node_name, _Peer()) for peer in peers}
-        due = iter([peer for peer in peers if self._peers[peer.node_name].due <= now])
-        spawn = self._dependencies.supervisor.spawn
-        asking = [spawn(self._ask_in_turn(config, due, question), "a question") for _ in range(ASKED_AT_ONCE)]
+        due = [peer for peer in peers if self._peers[peer.node_name].due <= now]
+        if not due:
+            return
+        spawn, rest = self._dependencies.supervisor.spawn, iter(due)
+        asking = [spawn(self._ask_in_turn(config, rest, question), "a question") for _ in due[:ASKED_AT_ONCE]]
         try:
             await asyncio.wait(asking)
         finally:

@@ -39,6 +39,7 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     TOPIC: ("recordsPerSecond",),
 }
 """The columns of each kind of series, kinds in the order of lists."""
+_KINDS = tuple(COLUMNS)
 _RANK = {kind: rank for rank, kind in enumerate(COLUMNS)}
 _OF_NODE, _OF_GROUP, _OF_LINK, _OF_INBOUND, _OF_TOPIC = _RANK.values()
 
@@ -53,7 +54,7 @@ class SeriesKey(NamedTuple):
 
     @property
     def kind(self) -> str:
-        return [*COLUMNS][self.rank]
+        return _KINDS[self.rank]
 
     @property
     def competes(self) -> bool:
@@ -214,18 +215,16 @@ class RateHistory:
             [(key, [_shown(column, places) for column in self._series[key].columns]) for key in keys],
         )
 
-    def nodes(self, kind: str, group: str) -> list[str]:
-        """Return the nodes of a group that have a series of this kind."""
-        return [key.node for key in self._series if key.kind == kind and key.group == group]
-
-    def mean(self, kind: str, group: str, node: str, ticks: int) -> float | None:
-        """Return the mean of the first column of a series over the latest ticks; None if it was not sampled."""
-        series = self._series.get(SeriesKey(_RANK[kind], group, node))
-        if series is None:
-            return None
-        found = [series.columns[0][(self._next - 1 - back) % POINTS] for back in range(min(ticks, POINTS))]
-        known = [value for value in found if not math.isnan(value)]
-        return sum(known) / len(known) if known else None
+    def means(self, kind: str, group: str, ticks: int) -> dict[str, float]:
+        """Return the means of the first column over the latest ticks, by node, of a group's series of a kind."""
+        places = [(self._next - 1 - back) % POINTS for back in range(min(ticks, POINTS))]
+        found: dict[str, float] = {}
+        for key, series in self._series.items():
+            if key.kind == kind and key.group == group:
+                known = [value for at in places if not math.isnan(value := series.columns[0][at])]
+                if known:
+                    found[key.node] = sum(known) / len(known)
+        return found
 
 
 def _values(

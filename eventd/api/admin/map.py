@@ -20,7 +20,7 @@ from eventd.groups.group_map import (
     make_map,
 )
 from eventd.groups.lookup import find_group, peers_of
-from eventd.groups.own_links import NoRates, read_own_links
+from eventd.groups.own_links import NO_RATES, read_own_links
 from eventd.resources.configuration import GroupConfig
 from eventd.store.engine.database import Connection
 
@@ -53,7 +53,7 @@ async def show_map(services: Services, params: ShowMap) -> dict[str, Any]:
 
 def _read_view(conn: Connection, group: GroupConfig, now: int) -> GroupView:
     """Return what is in the database: the links of this node."""
-    own = read_own_links(conn, group, now, NoRates())
+    own = read_own_links(conn, group, now, NO_RATES)
     return GroupView(own=own, peers=tuple(PeerReport(node=peer.node_name, answer=UNASKED) for peer in peers_of(group)))
 
 

@@ -144,6 +144,42 @@ async def test_a_command_on_the_database_shows_the_nodes_own_links(sites: MakeSi
     assert links(told)["a", "b"]["receiver"] is None
 
 
+async def test_a_node_without_peers_is_a_map_of_one_node(sites: MakeSites) -> None:
+    [a] = await joined(sites, "a")
+    told = await show(a, wait="5")
+    assert (answers(told), told["links"], told["leftOut"]) == ({"a": "self"}, [], 0)
+
+
+async def test_a_sender_over_v1_is_on_the_map(sites: MakeSites) -> None:
+    a, b = sites("a", "b")
+    await a.start()
+    await b.start()
+    await b.join()
+    await a.apply(group("a", port=a.port, secret=a.secret, name="edge"), peer("b", b.port, protocol="v1"))
+    await a.emit("e1")
+    await b.holds("e1")
+    await b.running.rates._sample(1, 5.0)
+    link = links(await show(b))["a", "b"]
+    assert link["receiver"]["eventsPerSecond"] == 0.2
+    assert link["receiver"]["silentSeconds"] is None
+    assert answers(await show(a, wait="5")) == {"a": "self", "b": "older"}
+
+
+async def test_a_key_for_some_names_sees_the_maps_and_rates_of_these_groups_alone(sites: MakeSites) -> None:
+    [a] = sites("a")
+    await a.start(api_keys="reader-of-one-group:r:edge")
+    assert a.running.api_address is not None
+    host, port = a.running.api_address
+    await a.join()
+    await a.apply(group("a", port=a.port + 1, secret=a.secret, name="other"))
+    found = {}
+    async with aiohttp.ClientSession(headers={"Authorization": "Bearer reader-of-one-group"}) as session:
+        for path in ("map?group=edge", "map?group=other", "rates?group=edge", "rates?group=other", "rates"):
+            async with session.get(f"http://{host}:{port}/api/v1/{path}") as answer:
+                found[path] = answer.status
+    assert [*found.values()] == [200, 403, 200, 403, 403]
+
+
 @pytest.mark.parametrize("wait", ["-1", "6"])
 async def test_a_wait_is_bounded(sites: MakeSites, wait: str) -> None:
     [a] = await joined(sites, "a")

@@ -58,8 +58,8 @@ def test_counts_become_rates_of_node_group_link_sender_and_topic() -> None:
     assert of(page, LINK) == [[[4.0], [400.0], [1.5]]]
     assert of(page, INBOUND) == [[[1.0]]]
     assert of(page, TOPIC) == [[[3.0]]]
-    assert history.mean(LINK, "edge", "b", 12) == 4.0
-    assert history.mean(LINK, "edge", "nobody", 12) is None
+    assert history.means(LINK, "edge", 12) == {"b": 4.0}
+    assert history.means(LINK, "other", 12) == {}
     assert traffic.take().links == {}, "each sample counts anew"
 
 
