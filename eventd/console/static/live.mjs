@@ -56,6 +56,7 @@ function show(text) {
     ignoreActiveValue: true,
     callbacks: {
       beforeAttributeUpdated: (name, node) => !(name === "open" && node.matches("details, dialog")),
+      beforeNodeRemoved: (old) => !(old.nodeType === 1 && old.dataset.keep !== undefined),
       beforeNodeMorphed: (old) => !(old.nodeType === 1 && old.dataset.keep !== undefined),
     },
   });
