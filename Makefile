@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties suite browser spark coverage mutants bench chaos spark-zip spark-versions lock vendor clean force
+.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties suite browser pictures spark coverage mutants bench chaos spark-zip spark-versions lock vendor clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -120,6 +120,9 @@ suite: venv-audit ## all other tests, on both databases, WORKERS=4 processes
 browser: venv-browser ## those in the machine's own Chromium (EVENTD_BROWSER=/path/to/chromium names another)
 	@echo "tests in a browser"
 	@$(WITH_SCRATCH) $(PYTEST) --quiet --numprocesses 2 --dist loadscope -m browser tests/browser $(ARGS)
+
+pictures: venv-browser ## pictures of all pages of the console, in build/pictures (ARGS="full --width 320")
+	@$(BIN)/python -m tests.support.console_pictures build/pictures $(ARGS)
 
 # On their own: a process that has used Spark keeps a Java, which tests of processes would find. Only files with such
 # tests are collected. Three processes: they wait for half of their time, and each has a Java of its own to start.

@@ -53,7 +53,8 @@ def test_the_wheel_holds_both_packages_and_the_migrations(content: dict[str, byt
     expected = {path for path in shipped if path.startswith(("eventd/", "federation/"))}
     expected |= {f"eventd/{path}" for path in shipped if path.startswith("migrations/")}
     expected |= {path for path in tracked_files() if path.startswith("eventd/audit/report/html/templates/")}
-    expected |= {path for path in tracked_files() if path.startswith("eventd/console/static/")}
+    console = ("eventd/console/static/", "eventd/console/rendering/templates/")
+    expected |= {path for path in tracked_files() if path.startswith(console)}
     expected |= {"pyspark_eventd/__init__.py"}  # by this name Spark finds the format "eventd"
     assert {"eventd/py.typed", "federation/py.typed"} <= expected
     assert any(path.startswith("eventd/migrations/versions/") for path in expected)

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.browser import Visitor, Visitors, running_browser
+from tests.support.console import ConsoleNode
+from tests.support.console_worlds import make_broken, make_empty, make_full
+from tests.support.processes import Processes
 from tests.support.source import ROOT
 
 if TYPE_CHECKING:
@@ -35,6 +38,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def visitors(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visitors]:
     """Makes visitors. What their pages report fails the test, and a test that failed leaves pictures of them."""
+    if "processes" in request.fixturenames:
+        request.getfixturevalue("processes")  # its nodes outlive the pages, which would report that they are gone
     made = Visitors(browser)
     yield made
     if request.node.stash.get(_FAILED, False):
@@ -49,3 +54,34 @@ def visitors(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visit
 def visitor(visitors: Visitors) -> Visitor:
     """One visitor with a window of 1280×900, light colours and JavaScript."""
     return visitors()
+
+
+@pytest.fixture(scope="package")
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ConsoleNode]]:
+    """Nodes that all tests of this package share. Tests that change or kill a node start their own."""
+    processes = Processes(tmp_path_factory.mktemp("nodes"))
+    try:
+        yield {"empty": make_empty(processes), "full": make_full(processes), "broken": make_broken(processes)}
+    finally:
+        processes.close()
+
+
+@pytest.fixture
+def empty(worlds: dict[str, ConsoleNode]) -> ConsoleNode:
+    return worlds["empty"]
+
+
+@pytest.fixture
+def full(worlds: dict[str, ConsoleNode]) -> ConsoleNode:
+    return worlds["full"]
+
+
+@pytest.fixture
+def broken(worlds: dict[str, ConsoleNode]) -> ConsoleNode:
+    return worlds["broken"]
+
+
+@pytest.fixture(params=["empty", "full", "broken"])
+def world(worlds: dict[str, ConsoleNode], request: pytest.FixtureRequest) -> ConsoleNode:
+    """A node with nothing, one with everything, and one where everything fails."""
+    return worlds[request.param]

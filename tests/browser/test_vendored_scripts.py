@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from eventd.console.serving.answers import POLICY
 from tests.support.browser import Visitor
 from tests.support.vendored import FOLDER
 
@@ -13,9 +14,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Route
 
 pytestmark = pytest.mark.browser
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; require-trusted-types-for 'script'; trusted-types console"
-)
 HOST = "http://console.test"
 PAGE = """<!doctype html><title>vendored</title><link rel=stylesheet href=/uplot.css>
 <main id=main><label>Name <input id=name></label><details id=more><summary>More</summary><p id=text>before</p></details>

@@ -30,6 +30,8 @@ _OPTIONS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
 )
+REBOUND = "rebound.test"
+"""A name that leads to this machine, as that of a hostile page may do once its address has changed."""
 _REPORTED = ("error", "warning", "assert")
 
 
@@ -53,7 +55,9 @@ def running_browser() -> Iterator[Browser]:
     except ImportError:
         pytest.skip("Playwright is not installed: make browser")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=list(_OPTIONS), timeout=30_000)
+        browser = driver.chromium.launch(
+            executable_path=path, args=[*_OPTIONS, f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1"], timeout=30_000
+        )
         try:
             yield browser
         finally:

@@ -1,0 +1,81 @@
+"""Each page of the console, with nothing to show, with everything, and where everything fails: it fits all windows, has
+no fault that axe finds, works by keyboard alone, and is whole without JavaScript."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventd.console.pages.table import find_page
+from tests.support.browser import WIDTHS, Visitor, Visitors
+from tests.support.console import ConsoleNode, find_pages, sign_in
+from tests.support.console_worlds import HOSTILE
+from tests.support.page_checks import find_small, find_violations, find_wide, walk_by_tab
+
+pytestmark = pytest.mark.browser
+LARGEST_HTML = 2 * 25_000
+
+
+def test_no_page_breaks_a_rule_of_wcag_in_light_or_dark_colours(visitors: Visitors, world: ConsoleNode) -> None:
+    visitor = sign_in(visitors(bypass_csp=True), world)
+    found = {}
+    for path in find_pages(visitor, world):
+        visitor.page.emulate_media(color_scheme="light")
+        visitor.page.goto(world.url(path))
+        found[path, "light"] = find_violations(visitor.page)
+        visitor.page.emulate_media(color_scheme="dark")
+        found[path, "dark"] = find_violations(visitor.page, only=["color-contrast"])
+    assert {place: faults for place, faults in found.items() if faults} == {}
+
+
+def test_each_page_fits_a_telephone_a_tablet_and_a_desk(visitor: Visitor, world: ConsoleNode) -> None:
+    sign_in(visitor, world)
+    found = {}
+    for path in find_pages(visitor, world):
+        visitor.page.goto(world.url(path))
+        for width in WIDTHS:
+            visitor.page.set_viewport_size({"width": width, "height": 900})
+            found[path, width] = find_wide(visitor.page)
+        found[path, "targets"] = find_small(visitor.page)
+    assert {place: faults for place, faults in found.items() if faults} == {}
+
+
+def test_the_tab_key_reaches_all_of_each_page_in_sight_and_marked(visitor: Visitor, full: ConsoleNode) -> None:
+    sign_in(visitor, full)
+    found = {}
+    for path in find_pages(visitor, full):
+        visitor.page.goto(full.url(path))
+        walk = walk_by_tab(visitor.page)
+        assert walk.reached[0].startswith('<a class="skip"'), path
+        found[path] = {name: faults for name, faults in walk._asdict().items() if faults and name != "reached"}
+    assert {path: faults for path, faults in found.items() if faults} == {}
+
+
+def test_each_page_is_whole_without_javascript(visitors: Visitors, world: ConsoleNode) -> None:
+    with_scripts, without = sign_in(visitors(), world), sign_in(visitors(javascript=False), world)
+    for path in find_pages(without, world):
+        texts = []
+        for visitor in (with_scripts, without):
+            answer = visitor.page.goto(world.url(path))
+            assert answer is not None
+            assert answer.status == 200
+            assert len(answer.body()) <= LARGEST_HTML, path
+            texts.append(visitor.page.locator("main h1, main h2, main thead").all_inner_texts())
+        assert texts[0] == texts[1], path
+        if without.page.locator("#live[data-live=yes]").count():
+            assert without.page.locator("#live").get_by_role("link", name="Reload").is_visible(), path
+
+
+def test_nothing_that_a_name_or_a_payload_says_is_done(visitors: Visitors, broken: ConsoleNode) -> None:
+    visitor = sign_in(visitors(), broken)
+    visitor.page.on("dialog", lambda dialog: visitor.reports.append(f"a page opened a dialog: {dialog.message}"))
+    shown = ""
+    for path in find_pages(visitor, broken, of_each=2):
+        visitor.page.goto(broken.url(path))
+        strange = visitor.page.locator("main script, main img, main [onerror], main [onfocus], main [href^=javascript]")
+        assert strange.count() == 0, path
+        text = visitor.page.locator("main").inner_text()
+        assert "\u202e" not in text, path
+        assert "49" not in text or "{{ 7 * 7 }}" in text, path
+        shown += text
+    if find_page("/events"):
+        assert HOSTILE["markup"] in shown
