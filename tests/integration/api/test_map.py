@@ -130,6 +130,30 @@ async def test_nobody_is_asked_while_no_map_is_open(sites: MakeSites) -> None:
     assert "status_queries_total{" not in a.running.metrics.render().decode()
 
 
+async def test_an_open_map_lets_its_peers_ask_theirs_and_no_further(sites: MakeSites) -> None:
+    a, b = await joined(sites, "a", "b")
+    await show(a, wait="5")
+    here, there = (site.running.groups["edge"].reports for site in (a, b))
+
+    async def asked_back() -> bool:
+        return "a" in there._peers and there._peers["a"].report is not None
+
+    await until(asked_back, "b to ask a")
+    assert there._until[0] > 0 == there._until[1], "b asks for the map of a, and has none of its own"
+    assert here._until[0] == 0, "a question without hops is no lease, or two nodes would ask each other for ever"
+
+
+async def test_nodes_ask_no_more_when_the_lease_is_over(sites: MakeSites) -> None:
+    a, _ = await joined(sites, "a", "b")
+    await show(a, wait="5")
+    reports = a.running.groups["edge"].reports
+    asking, reports._until = reports._task, [0.0, 0.0]
+    assert asking is not None
+    await asyncio.wait_for(asking, 15)
+    assert answers(await show(a)) == {"a": "self", "b": "answered"}, "what is known stays, with its age"
+    assert reports._task is not asking, "the next look asks again"
+
+
 async def test_all_maps_share_one_answer(sites: MakeSites) -> None:
     a, _ = await joined(sites, "a", "b")
     await asyncio.gather(*(show(a, wait="5") for _ in range(20)))
