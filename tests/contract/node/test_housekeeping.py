@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import lock_head
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.log.routemaster.subscriptions import PutSubscriber, SubscriptionSettings
 from eventd.log.routemaster.surface_topic import surface_topic_config
@@ -30,6 +31,15 @@ from eventd.settings.model import Settings, load
 from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import fetch
 from eventd.store.rows import links
+from eventd.store.rows.actions import (
+    KEY_SECONDS,
+    ActionFilter,
+    ActionRow,
+    RepeatedRequest,
+    add_action,
+    claim_key,
+    read_actions,
+)
 from eventd.store.rows.links import StoredMark, delete_links, read_inbound_links, write_mark
 from eventd.store.rows.routemaster import SigningKey, read_subscribers, signing_of
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run, read_runs
@@ -145,6 +155,23 @@ async def test_the_runs_of_plugins_are_forgotten_but_for_what_is_still_of_use(
         async with pruning(log, settings, []):
             assert len(await database.read(read_runs)) == left
     assert [run.plugin for run in await database.read(read_runs)] == ["now", "newest"]
+
+
+async def test_the_record_of_actions_is_kept_for_its_retention_and_answers_for_two_minutes(
+    log: EventLog, database: Database, clock: ManualClock, settings: Settings
+) -> None:
+    def act(conn: Connection) -> None:
+        lock_head(conn)
+        add_action(conn, ActionRow(clock.now(), "key", "ci", "", "keys.create", "key a", "{}", "ok", "r"))
+        claim_key(conn, request, clock.now())
+
+    request = RepeatedRequest("caller", "key", "content")
+    await database.write(act)
+    for seconds, rows, answers in ((KEY_SECONDS, 1, 1), (1, 1, 0), (settings.action_retention / SECOND, 0, 0)):
+        clock.advance(seconds)
+        async with pruning(log, settings, []):
+            assert len((await database.read(read_actions, ActionFilter(), None, 9)).rows) == rows
+            assert len(await database.read(lambda conn: fetch(conn, "SELECT 1 FROM action_answers"))) == answers
 
 
 async def test_a_fault_in_a_chore_is_logged_and_does_not_end_the_node(
