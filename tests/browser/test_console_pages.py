@@ -15,8 +15,10 @@ pytestmark = pytest.mark.browser
 LARGEST_HTML = 2 * 25_000
 
 
-def test_no_page_breaks_a_rule_of_wcag_in_light_or_dark_colours(visitors: Visitors, world: ConsoleNode) -> None:
-    visitor = sign_in(visitors(bypass_csp=True), world)
+def test_each_page_fits_all_windows_and_breaks_no_rule_of_wcag_in_light_or_dark_colours(
+    visitors: Visitors, world: ConsoleNode
+) -> None:
+    visitor = sign_in(visitors(bypass_csp=True), world)  # axe is text that is evaluated
     found = {}
     for path in find_pages(visitor, world):
         visitor.page.emulate_media(color_scheme="light")
@@ -24,14 +26,6 @@ def test_no_page_breaks_a_rule_of_wcag_in_light_or_dark_colours(visitors: Visito
         found[path, "light"] = find_violations(visitor.page)
         visitor.page.emulate_media(color_scheme="dark")
         found[path, "dark"] = find_violations(visitor.page, only=["color-contrast"])
-    assert {place: faults for place, faults in found.items() if faults} == {}
-
-
-def test_each_page_fits_a_telephone_a_tablet_and_a_desk(visitor: Visitor, world: ConsoleNode) -> None:
-    sign_in(visitor, world)
-    found = {}
-    for path in find_pages(visitor, world):
-        visitor.page.goto(world.url(path))
         for width in WIDTHS:
             visitor.page.set_viewport_size({"width": width, "height": 900})
             found[path, width] = find_wide(visitor.page)
@@ -50,12 +44,12 @@ def test_the_tab_key_reaches_all_of_each_page_in_sight_and_marked(visitor: Visit
     assert {path: faults for path, faults in found.items() if faults} == {}
 
 
-def test_each_page_is_whole_without_javascript(visitors: Visitors, world: ConsoleNode) -> None:
-    with_scripts, without = sign_in(visitors(), world), sign_in(visitors(javascript=False), world)
-    for path in find_pages(without, world):
+def test_each_page_is_whole_without_javascript(visitors: Visitors, full: ConsoleNode) -> None:
+    with_scripts, without = sign_in(visitors(), full), sign_in(visitors(javascript=False), full)
+    for path in find_pages(without, full):
         texts = []
         for visitor in (with_scripts, without):
-            answer = visitor.page.goto(world.url(path))
+            answer = visitor.page.goto(full.url(path))
             assert answer is not None
             assert answer.status == 200
             assert len(answer.body()) <= LARGEST_HTML, path
@@ -75,7 +69,7 @@ def test_nothing_that_a_name_or_a_payload_says_is_done(visitors: Visitors, broke
         assert strange.count() == 0, path
         text = visitor.page.locator("main").inner_text()
         assert "\u202e" not in text, path
-        assert "49" not in text or "{{ 7 * 7 }}" in text, path
+        assert str(7654321 * 3) not in text, path
         shown += text
     if find_page("/events"):
         assert HOSTILE["markup"] in shown

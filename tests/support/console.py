@@ -47,10 +47,12 @@ def sign_in(visitor: Visitor, node: ConsoleNode, role: str = "admin", *, key: st
     return visitor
 
 
-def find_links(visitor: Visitor, node: ConsoleNode, path: str) -> list[str]:
-    """Return the paths below the console that a page links to, with their queries, and check that the page is there."""
+def find_links(visitor: Visitor, node: ConsoleNode, path: str) -> list[str] | None:
+    """Return the paths below the console that a page links to, with their queries; None for a download."""
     answer = visitor.context.request.get(node.url(path))
     assert answer.ok, f"{path}: {answer.status}"
+    if not answer.headers["content-type"].startswith("text/html"):
+        return None
     found = {urljoin(answer.url, unescape(link)) for link in _LINK.findall(answer.text())}
     own = [urlsplit(url)._replace(fragment="") for url in found if url.startswith(node.url("/"))]
     return sorted(f"{url.path.removeprefix('/console')}{'?' if url.query else ''}{url.query}" for url in own)
@@ -64,8 +66,9 @@ def find_pages(visitor: Visitor, node: ConsoleNode, *, of_each: int = 1) -> list
         path = waiting.pop(0)
         plain = path.partition("?")[0]
         route = find_page(plain)
-        kind = route.route if route else re.sub(r"^(/do/[^/]+).*", r"\1", plain)
-        if len(seen.setdefault(kind, [])) < of_each and path not in seen[kind]:
-            seen[kind].append(path)
-            waiting += find_links(visitor, node, path)
+        paths = seen.setdefault(route.route if route else re.sub(r"^(/do/[^/]+).*", r"\1", plain), [])
+        if len(paths) < of_each and path not in paths:
+            links = find_links(visitor, node, path)
+            paths += [] if links is None else [path]
+            waiting += links or []
     return [path for paths in seen.values() for path in paths]

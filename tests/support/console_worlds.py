@@ -22,7 +22,7 @@ print(json.dumps({"apiVersion": "plugin.routerd.net/v1alpha1", "kind": "PluginRe
 HOSTILE = {
     "markup": "<img src=x onerror=alert(1)><script>alert(2)</script>",
     "quotes": "\"' autofocus onfocus=alert(3) x='",
-    "template": "{{ 7 * 7 }}{% raw %}",
+    "template": "{{ 7654321 * 3 }}{% raw %}",
     "right to left": "abc\u202egnp.exe",
     "long": "x" * 253,
     "emoji": "👩‍👩‍👧‍👦 ☠️ é",
