@@ -6,40 +6,29 @@ Streams need one: `local_api` serves them. Loading the server takes longer than 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from types import MappingProxyType, SimpleNamespace
-from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, unquote
+from typing import Final, NamedTuple
 
 import msgspec
 
+from eventd.api.direct import DirectCaller, find_topic_route, run_topic_route
 from eventd.api.errors.codes import TOPICS_FORM
 from eventd.api.framework.action_callers import command_caller
-from eventd.api.framework.action_terms import arguments_of, object_of
-from eventd.api.framework.admission import admit
 from eventd.api.framework.auth import OWNER
-from eventd.api.framework.decoding import decode, read_query
-from eventd.api.framework.endpoint import load
 from eventd.api.framework.limits import Limits
 from eventd.api.framework.operations import Services
-from eventd.api.framework.recorder import ActionDraft, ActionRecorder
-from eventd.api.framework.route import Route
-from eventd.api.routes import TOPIC_ROUTES
+from eventd.api.framework.recorder import ActionRecorder
 from eventd.api.topics.calls import V0
 from eventd.egress.routers.pump import Routing
-from eventd.errors import EventdError, TooLarge
+from eventd.errors import EventdError
 from eventd.resources.configuration import effective
 from eventd.runtime.supervisor import Supervisor
 from eventd.settings.model import Settings
 from eventd.store.rows.registry import read_resources
 
 BROKEN_SECONDS: Final = 1.0
-_ROOMS: Final = ("topics.topics:", "topics.records:", "topics.routers:")
-"""Where the handlers are that need no connection."""
-_NO_REQUEST: Final[Any] = SimpleNamespace(headers=MappingProxyType({}))
 
 
 class LocalAnswer(NamedTuple):
@@ -54,49 +43,20 @@ class LocalTopics:
 
     def __init__(self, v0: V0) -> None:
         self._v0 = v0
-        self._routes = [
-            (route, re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", route.path)))
-            for route in TOPIC_ROUTES
-            if str(route.handler).startswith(_ROOMS)
-        ]
 
     async def answer(self, method: str, target: str, content: bytes | None) -> LocalAnswer | None:
         """Return the answer to one request; None if only a server can answer it. `target`: path and query."""
         path, _, query = target.partition("?")
-        for route, pattern in self._routes:
-            if route.method == method and (found := pattern.fullmatch(path)):
-                names = {name: unquote(value) for name, value in found.groupdict().items()}
-                try:
-                    return await self._run(route, names, query, content or b"")
-                except EventdError as error:
-                    return LocalAnswer(TOPICS_FORM.status(error), msgspec.json.encode(TOPICS_FORM.body(error)))
-        return None
-
-    async def _run(self, route: Route, names: Mapping[str, str], query: str, content: bytes) -> LocalAnswer:
-        endpoint, clock = load(route), self._v0.clock
-        begun = clock.monotonic()
-        name = admit(route, names, OWNER)
-        given = read_query(dict(reversed(parse_qsl(query))), endpoint.query)  # the first of equal names counts
-        body = None if endpoint.body is None else self._decode(route, content or b"{}", endpoint.body)
-        call = endpoint.context(self._v0, _NO_REQUEST, OWNER, name, given, body, clock, begun)
-        if not route.recorded:
-            return LocalAnswer(200, msgspec.json.encode(await endpoint.run(call)))
-        draft = ActionDraft(
-            f"{route.method} {route.path}",
-            command_caller(),
-            self._v0.log.chance.token(8).hex(),
-            object_of(route, names),
-            arguments_of(route, given, body),
-            frequent=route.frequent,
-        )
-        recorder = ActionRecorder(self._v0.database, clock)
-        return LocalAnswer(200, msgspec.json.encode(await recorder.perform(draft, partial(endpoint.run, call))))
-
-    def _decode(self, route: Route, content: bytes, model: Any) -> Any:
-        most = min(self._v0.limits.max_body_bytes, route.body.bytes)
-        if len(content) > most:
-            raise TooLarge(f"the request has {len(content)} bytes, more than {most}", hint="send smaller requests")
-        return decode(content, model)
+        found = find_topic_route(method, path)
+        if found is None:
+            return None
+        by = DirectCaller(OWNER, command_caller(), self._v0.log.chance.token(8).hex())
+        recorder = ActionRecorder(self._v0.database, self._v0.clock)
+        try:
+            answer = await run_topic_route(self._v0, recorder, by, found, query, content or b"")
+        except EventdError as error:
+            return LocalAnswer(TOPICS_FORM.status(error), msgspec.json.encode(TOPICS_FORM.body(error)))
+        return LocalAnswer(200, msgspec.json.encode(answer))
 
 
 @asynccontextmanager

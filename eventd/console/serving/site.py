@@ -9,6 +9,7 @@ from typing import Final
 
 from aiohttp import web
 
+from eventd.api.direct import DirectCaller
 from eventd.api.errors.codes import API_FORM, NoSuchRoute, internal
 from eventd.api.framework.request_ids import RequestIds
 from eventd.api.framework.sign_in_limiter import SignInLimiter
@@ -137,9 +138,9 @@ class Site:
     ) -> Visit:
         services = self._dependencies.services
         settings = self._dependencies.settings
-        view = InProcessView(
-            services, visitor.key, str(settings.api_listen), self._dependencies.recorder, visitor.caller, request_id
-        )
+        by = DirectCaller(visitor.key, visitor.caller, request_id)
+        name = str(settings.api_listen)
+        view = InProcessView(services, self._dependencies.v0, self._dependencies.recorder, by, name)
         return Visit(view, self._urls, path, names, query, preferences.style(self._clock.now()), visitor.name)
 
     # --- live pages ---------------------------------------------------------------------------------------------

@@ -1,45 +1,35 @@
-"""A node seen from its own process: operations run without HTTP, with the checks that HTTP requests pass."""
+"""A node seen from its own process: the API runs without HTTP, with the checks that HTTP requests pass."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-from functools import partial
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from eventd.api.framework.acting import describe
-from eventd.api.framework.action_callers import ActionCaller
-from eventd.api.framework.action_terms import object_of
-from eventd.api.framework.admission import admit, services_for
-from eventd.api.framework.auth import ApiKey
-from eventd.api.framework.endpoint import load
+import msgspec
+
+from eventd.api.direct import DirectCaller, find_topic_route, run_operation, run_topic_route
 from eventd.api.framework.operations import Services
-from eventd.api.framework.params import read_params
-from eventd.api.framework.recorder import ActionDraft, ActionRecorder
-from eventd.api.framework.route import Route
+from eventd.api.framework.recorder import ActionRecorder
 from eventd.api.routes import OPERATIONS
-from eventd.errors import Unavailable
+from eventd.api.topics.calls import V0
+from eventd.console.view.node_view import target_of
+from eventd.errors import NotFound, Unavailable
 
 PATIENCE_SECONDS: Final = 30.0
 """Maximum duration of one operation: those that ask a peer or run a plugin take longest."""
-_NAMES: Final = re.compile(r"{(\w+)}")
 
 
 class InProcessView:
-    """The node of this process, with the permissions of a key.
+    """The node of this process, with the permissions of a caller, whose actions `recorder` records."""
 
-    What `caller` changes is recorded by `recorder`, under the id of the `request`.
-    """
-
-    def __init__(
-        self, services: Services, key: ApiKey, name: str, recorder: ActionRecorder, caller: ActionCaller, request: str
-    ) -> None:
+    def __init__(self, services: Services, v0: V0, recorder: ActionRecorder, by: DirectCaller, name: str) -> None:
         self._services = services
-        self._key = key
-        self._name = name
+        self._v0 = v0
         self._recorder = recorder
-        self._caller = caller
-        self._request = request
+        self._by = by
+        self._name = name
 
     @property
     def name(self) -> str:
@@ -47,38 +37,38 @@ class InProcessView:
 
     def may(self, operation: str, group: str = "") -> bool:
         route = OPERATIONS[operation]
-        return self._key.scopes.issuperset(route.scopes) and (not group or self._key.sees(group))
+        return self._by.key.scopes.issuperset(route.scopes) and (not group or self.sees(group))
+
+    def may_ask(self, method: str, *path: str) -> bool:
+        found = find_topic_route(method, target_of(path))
+        return (
+            found is not None
+            and self._by.key.scopes.issuperset(found.route.scopes)
+            and all(map(self.sees, found.names.values()))
+        )
 
     def sees(self, name: str) -> bool:
-        return self._key.sees(name)
+        return self._by.key.sees(name)
 
     async def call(self, operation: str, **params: Any) -> Any:
-        route = OPERATIONS[operation]
-        names = {name: str(params.get(name, "")) for name in _NAMES.findall(route.path)}
-        if not route.recorded:
-            return await self._run(operation, route, names, params)
-        draft = ActionDraft(operation, self._caller, self._request, object_of(route, names), outside=route.outside)
-        async with self._recorder.recording(draft):
-            return await self._run(operation, route, names, params, draft)
+        async with _within_patience(operation):
+            return await run_operation(self._services, self._recorder, self._by, operation, params)
 
-    async def _run(
-        self,
-        operation: str,
-        route: Route,
-        names: dict[str, str],
-        params: dict[str, Any],
-        draft: ActionDraft | None = None,
-    ) -> Any:
-        admit(route, names, self._key)
-        endpoint = load(route)
-        assert endpoint.params is not None
-        checked = read_params(endpoint.params, params)
-        run = partial(endpoint.run, services_for(self._services, checked, self._key), checked)
-        try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                if draft is None:
-                    return await run()
-                describe(draft, route, names, checked)
-                return await self._recorder.perform(draft, run)
-        except TimeoutError:
-            raise Unavailable(f"{operation} took longer than {PATIENCE_SECONDS:.0f} s", hint="try again") from None
+    async def ask(self, method: str, *path: str, body: Any = None, **query: Any) -> Any:
+        target, _, text = target_of(path, query).partition("?")
+        found = find_topic_route(method, target)
+        if found is None:
+            raise NotFound(f"{method} {target} cannot be asked without a connection")
+        content = b"" if body is None else msgspec.json.encode(body)
+        async with _within_patience(f"{method} {found.route.path}"):
+            answer = await run_topic_route(self._v0, self._recorder, self._by, found, text, content)
+        return msgspec.to_builtins(answer)
+
+
+@asynccontextmanager
+async def _within_patience(what: str) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            yield
+    except TimeoutError:
+        raise Unavailable(f"{what} took longer than {PATIENCE_SECONDS:.0f} s", hint="try again") from None
