@@ -113,6 +113,9 @@ OPERATIONS: Final[dict[str, Route]] = {
         f"{_PEER}/verify", "verify.operations:verify", "read", "Compare what a peer holds with the delivery ledger"
     ),
     "dead_letters.list": _get(_LETTERS, "admin.dead_letters:list_letters", "List dead letters"),
+    "dead_letters.all": _get(
+        "/dead-letters", "admin.all_dead_letters:list_all", "List the dead letters of all owners, grouped by reason"
+    ),
     "dead_letters.retry": _post(
         f"{_LETTERS}/retry", "admin.dead_letters:retry", "admin", "Send dead letters once more"
     ),

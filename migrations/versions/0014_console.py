@@ -52,4 +52,4 @@ def upgrade() -> None:
     )
     op.create_index("action_answers_at", "action_answers", ["at"])
     op.create_index("dead_letters_event", "dead_letters", ["topic_id", "event_id"])
-    op.create_index("dead_letters_reason", "dead_letters", ["cursor", "reason"])
+    op.create_index("dead_letters_reason", "dead_letters", ["cursor", "reason", "id"])

@@ -76,6 +76,21 @@ def read_leases(conn: Connection, topic_id: int, seqs: Sequence[int]) -> dict[in
     return {row[0]: Lease(*row) for row in fetch_in(conn, sql, (topic_id,), seqs)}
 
 
+MOST_QUEUES = 200
+"""Maximum number of queues with dead letters that are read."""
+
+
+def read_dead_lettering(conn: Connection, limit: int) -> list[tuple[str, str]]:
+    """Return the names of up to `limit` queues that have had dead letters, each with the topic of its dead letters."""
+    sql = (
+        "SELECT t.name, t.config FROM queues q JOIN topics t ON t.id = q.topic_id"
+        " WHERE q.dead_lettered > 0 AND t.name >= '0' ORDER BY t.name LIMIT ?"
+    )
+    rows = fetch(conn, sql, (limit,))
+    found = [(name, msgspec.json.decode(config).get("dead_letter")) for name, config in rows]
+    return [(str(name), letters) for name, letters in found if letters]
+
+
 def count_jobs(conn: Connection, topic_id: int, live: int, now: int) -> JobCounts:
     """Count the jobs of a queue with `live` records; a job whose lease or delay has ended counts as ready."""
     rows = fetch(conn, "SELECT held, delayed, dead_lettered FROM queues WHERE topic_id = ?", (topic_id,))

@@ -146,4 +146,4 @@ CREATE TABLE action_answers ( caller TEXT NOT NULL, "key" TEXT NOT NULL, fingerp
     NULL, status INTEGER NOT NULL, answer BLOB, PRIMARY KEY (caller, "key") );
 CREATE INDEX action_answers_at ON action_answers (at);
 CREATE INDEX dead_letters_event ON dead_letters (topic_id, event_id);
-CREATE INDEX dead_letters_reason ON dead_letters (cursor, reason);
+CREATE INDEX dead_letters_reason ON dead_letters (cursor, reason, id);
