@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eventd.lake.extra import pyarrow
 from eventd.lake.layout import LARGEST, slot_of
+from eventd.lake.losses import parse_loss
 from eventd.lake.manifest import OUTSIDE, Manifest
 from eventd.lake.schema import COLUMNS, OWN_TIME, SLOTTED, Column, ColumnType, Ledger
 from federation.event import FIRST_TIME, LAST_TIME
@@ -44,7 +45,8 @@ def manifest_fault(manifest: Manifest) -> str | None:
             return f"its manifest {'has no' if needed else 'must not have'} `{name}`"
         if bounds is not None and bounds[0] > bounds[1]:
             return f"its manifest has `{name}` that end before they begin: {bounds[0]} to {bounds[1]}"
-    return None
+    unknown = next((lost.reason for lost in manifest.lost if parse_loss(lost.reason) is None), None)
+    return None if unknown is None else f"its manifest declares a loss with the reason {unknown!r}, which no node has"
 
 
 def rows_fault(manifest: Manifest, table: pa.Table) -> str | None:

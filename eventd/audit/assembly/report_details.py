@@ -29,9 +29,10 @@ from eventd.audit.report.report import (
     Totals,
 )
 from eventd.audit.segments.ledger_summaries import KeyRequests, RefusalCount
-from eventd.audit.segments.plan import LOST, declared_gaps, states_by_node
+from eventd.audit.segments.plan import declared_gaps, states_by_node
 from eventd.audit.verdicts.pair_figures import runs
 from eventd.lake.layout import MINUTE, LedgerKey, slug
+from eventd.lake.losses import parse_loss
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.receivers import is_callback
 from eventd.runtime.clock import SECOND
@@ -106,7 +107,10 @@ def make_gaps(results: StageResults) -> list[LostSpan]:
     for owner, gap in declared_gaps(results.survey, results.summaries):
         at = format_time(gap.recorded_at)
         source, peer = (gap.peer, owner.node) if gap.peer else (owner.node, "")
-        if gap.reason.endswith(LOST):  # the node evicted its own events; a peer is the one that should get them
+        loss = parse_loss(gap.reason)
+        if (
+            loss is not None and not loss.by_number
+        ):  # the node evicted its own events; a peer is the one that should get them
             source, peer = owner.node, gap.peer
         events = gap.upto - gap.after
         gaps.append(

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from eventd.audit.segments.ledger_summaries import DeclaredGap, LedgerSummary
 from eventd.audit.segments.plan import NodeEpoch, declared_gaps, owner_of, states_by_node
 from eventd.audit.segments.seq_runs import SeqRun
+from eventd.lake.losses import parse_loss
 from eventd.lake.manifest import GroupState, NodeState
 from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
@@ -68,7 +69,8 @@ def find_holes(
             segments[owner_of(one)].append(one)
     gaps: defaultdict[tuple[str, str], list[DeclaredGap]] = defaultdict(list)
     for owner, gap in declared_gaps(survey, summaries):
-        if gap.reason.startswith(Ledger.EVENTS):
+        loss = parse_loss(gap.reason)
+        if loss is not None and loss.book is Ledger.EVENTS:
             gaps[owner.node, gap.gap_epoch].append(gap)
     first = {each[0].node: each[0].epoch for each in states_by_node(survey)}
     found: list[Hole] = []

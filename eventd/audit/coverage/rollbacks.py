@@ -20,6 +20,7 @@ from eventd.audit.report.findings import Finding, rolled_back
 from eventd.audit.segments.ledger_summaries import LedgerSummary
 from eventd.audit.segments.plan import NodeEpoch, declared_gaps, states_by_node
 from eventd.lake.layout import LedgerSlug
+from eventd.lake.losses import parse_loss
 from eventd.lake.manifest import NodeState
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.schema import Ledger
@@ -226,7 +227,8 @@ def _last_losses(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSu
     """Return when each node last declared a loss of events, in microseconds; nodes without a loss are left out."""
     last: defaultdict[NodeEpoch, int] = defaultdict(int)
     for owner, gap in declared_gaps(survey, summaries):
-        if gap.reason.startswith(Ledger.EVENTS):
+        loss = parse_loss(gap.reason)
+        if loss is not None and loss.book is Ledger.EVENTS:
             last[owner] = max(gap.recorded_at, last[owner])
     return last
 

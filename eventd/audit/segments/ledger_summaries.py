@@ -16,6 +16,7 @@ from eventd.audit.arrays.row_hash import ODD
 from eventd.audit.receipts.receipt_checks import ReceiptResults
 from eventd.audit.segments.cells import HOUR, Measure, batch_cells
 from eventd.lake.layout import MINUTE
+from eventd.lake.losses import parse_loss
 from eventd.lake.manifest import Unreadable, decode_selection
 from eventd.lake.reader import BadSegment
 from eventd.lake.receivers import is_callback
@@ -362,6 +363,10 @@ def _reached(table: Columns) -> Iterator[LinkReach]:
 
 def _gaps(table: Columns, limit: int) -> LedgerSummary:
     group, peer, epoch, reason = (table.words(name) for name in ("group", "peer", "gap_epoch", "reason"))
+    own = reason.at(peer.where("".__eq__))  # a sender reports gaps for reasons of its own
+    unknown = next((one for one, rows in _counted(own).items() if rows and parse_loss(one) is None), None)
+    if unknown is not None:
+        raise BadSegment(f"its rows declare a loss with the reason {unknown!r}, which no node has")
     after, upto, at = (table.numbers(name) for name in ("after", "upto", "recorded_at"))
     return LedgerSummary(
         gaps=[

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import astuple
 
@@ -23,17 +23,12 @@ from eventd.audit.segments.ledger_summaries import (
     LinkProgress,
 )
 from eventd.audit.segments.link_rows import ENDLESS, LinkRow, SelectionVersion, distinct_selections
+from eventd.lake.losses import parse_loss
 from eventd.lake.manifest import NodeState, PeerState, decode_selection
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.receivers import is_callback
 from eventd.lake.schema import Ledger
 from eventd.lake.writer import Segment
-
-LOST: Final = "_lost"
-"""The suffix of a gap's reason, after the name of a ledger: the events of its rows were evicted before they were
-shipped."""
-FORGOTTEN: Final = "_forgotten"
-"""The suffix of a gap's reason, after the name of a ledger whose rows were deleted before they were shipped."""
 
 
 class NodeEpoch(NamedTuple):
@@ -342,8 +337,5 @@ class LostRange(NamedTuple):
 def lost_ranges(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> Iterator[LostRange]:
     """Yield the ranges of rows that nodes could not ship, as they declare them."""
     for owner, gap in declared_gaps(survey, summaries):
-        for suffix in (LOST, FORGOTTEN):
-            book = gap.reason.removesuffix(suffix)
-            if gap.reason.endswith(suffix) and book in set(Ledger):
-                at = gap.after, gap.upto, gap.recorded_at
-                yield LostRange(owner, Ledger(book), *at, by_number=suffix == FORGOTTEN)
+        if (loss := parse_loss(gap.reason)) is not None:
+            yield LostRange(owner, loss.book, gap.after, gap.upto, gap.recorded_at, by_number=loss.by_number)

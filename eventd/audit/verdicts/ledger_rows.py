@@ -14,7 +14,8 @@ import numpy as np
 from eventd.audit.arrays.columns import Columns, Numbers
 from eventd.audit.report.findings import NO_DELIVERIES, NO_RECEIPT
 from eventd.audit.segments.ledger_summaries import LedgerSummary
-from eventd.audit.segments.plan import FORGOTTEN, LOST, NodeEpoch, declared_gaps, owner_of
+from eventd.audit.segments.plan import NodeEpoch, declared_gaps, owner_of
+from eventd.lake.losses import parse_loss
 from eventd.lake.reader import Survey
 from eventd.lake.schema import OWN_TIME, Ledger
 from eventd.lake.writer import Segment
@@ -93,18 +94,18 @@ class DeclaredLosses:
         self._batches: set[tuple[object, ...]] = set()
         self._numbers: defaultdict[tuple[object, ...], list[tuple[int, int]]] = defaultdict(list)
         for owner, gap in declared_gaps(survey, summaries):
-            if gap.reason == Ledger.DELIVERIES + LOST:
+            loss = parse_loss(gap.reason)
+            if loss is not None and loss.by_number:
+                self._numbers[owner.node, gap.gap_epoch, gap.group, loss.book].append((gap.after, gap.upto))
+            elif loss is not None and loss.book is Ledger.DELIVERIES:
                 self._batches.add((owner.node, gap.gap_epoch, gap.group, gap.peer, gap.after, gap.upto))
-            elif gap.reason.endswith(FORGOTTEN):
-                book = gap.reason.removesuffix(FORGOTTEN)
-                self._numbers[owner.node, gap.gap_epoch, gap.group, book].append((gap.after, gap.upto))
 
     def explain(self, owner: NodeEpoch, detail: str, row: Mapping[str, Any]) -> bool:
         """Return whether a loss explains that rows of a batch are missing. `row`: of its receipt or a delivery."""
         book = {NO_DELIVERIES: Ledger.DELIVERIES, NO_RECEIPT: Ledger.RECEIPTS}.get(detail)
         if book is None:
             return False
-        spans = self._numbers.get((*owner, row["group"], book.value), ())
+        spans = self._numbers.get((*owner, row["group"], book), ())
         if any(after < row["number"] <= upto for after, upto in spans):
             return True
         ends = (row.get("link_epoch"), row["group"], row["peer"], row.get("after"), row.get("upto"))

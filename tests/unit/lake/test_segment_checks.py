@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from eventd.lake.layout import LARGEST
-from eventd.lake.manifest import Manifest
+from eventd.lake.manifest import LostRows, Manifest
 from eventd.lake.schema import Ledger, arrow_schema
 from eventd.lake.segment_checks import MOST_ROWS, manifest_fault, rows_fault
 
@@ -52,6 +52,11 @@ def table(book: Ledger, **columns: list[Any]) -> pa.Table:
         (replace(EVENTS, slots=None), "its manifest has no `slots`"),
         (replace(EVENTS, slots=(3, 1)), "its manifest has `slots` that end before they begin: 3 to 1"),
         (replace(GAPS, slots=(1, 3)), "its manifest must not have `slots`"),
+        (replace(EVENTS, lost=(LostRows("g", "", "e", 0, 9, 0, "events_forgotten"),)), None),
+        (
+            replace(EVENTS, lost=(LostRows("g", "", "e", 0, 9, 0, "events_x"),)),
+            "its manifest declares a loss with the reason 'events_x', which no node has",
+        ),
     ],
 )
 def test_a_manifest_has_the_ranges_of_its_ledger(manifest: Manifest, fault: str | None) -> None:

@@ -84,6 +84,22 @@ def test_a_loss_that_the_node_declared_earlier_excuses_no_later_event(lake: Stor
     assert report.totals.completeness is None
 
 
+@pytest.mark.parametrize("reason", ["events_x", "events", "eventslost"])
+def test_a_loss_with_a_reason_that_no_node_gives_excuses_nothing(lake: Storage, reason: str) -> None:
+    place = cut_ledger(lake, A, Ledger.EVENTS).segment.place
+    lost = {
+        "peer": "",
+        "gap_epoch": place.epoch,
+        "after": 0,
+        "upto": place.upto,
+        "recorded_at": BOOKS.start + BOOKS.span,
+    }
+    edit(lake, A, Ledger.GAPS, lambda row: True, **lost, reason=reason)
+    found = {one.kind: one for one in audit(lake).findings}
+    assert {*found} == {Kind.ROLLED_BACK, Kind.CORRUPT}
+    assert repr(reason) in found[Kind.CORRUPT].detail
+
+
 def test_batches_that_senders_have_receipts_of_are_missed_at_the_end_of_the_ledger(lake: Storage) -> None:
     cut_ledger(lake, A, Ledger.EVENTS)
     cut = cut_ledger(lake, A, Ledger.INBOUND)

@@ -79,6 +79,15 @@ def _events_called_evicted(scene: Scene) -> None:
         scene.lake.set_state(node, evict)
 
 
+def _events_called_lost(scene: Scene) -> None:
+    """Do the same, and declare in manifests that the node has lost any events, for a reason that no node gives."""
+    _events_called_evicted(scene)
+    for node in ("a", "b", "c"):
+        epoch = scene.lake.state(node)["epoch"]
+        lost = [[group, "", epoch, 0, 1_000_000, 0, "events_x"] for group in ("edge", "line")]
+        scene.lake.segments("events", node)[-1].describe(lost=lost)
+
+
 def _first_events(scene: Scene) -> None:
     scene.lake.remove("events", "a", lambda row: row["group"] == "edge" and row["seq"] <= 3)
 
@@ -213,6 +222,14 @@ ABSENCE = (
         "the holes in the seqs: no node declares a gap there",
         _events_called_evicted,
         wanted=BOUNDS_OF_HOLES,
+    ),
+    Damage(
+        "events-called-lost",
+        "the same, and manifests declare the loss of any events, for a reason that no node gives",
+        "the reason itself: such a manifest is not valid; the holes in the seqs",
+        _events_called_lost,
+        wanted="SELECT 'corrupt', unnest(['a', 'b', 'c']), '*'",
+        allowed=BOUNDS_OF_HOLES,
     ),
     Damage(
         "first-events-gone",
