@@ -1,0 +1,86 @@
+"""Every page and every action with every role, and every link under a prefix: computed from the tables, over HTTP."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from urllib.parse import urlencode
+
+import pytest
+
+from eventd.api.framework.route import Scope
+from eventd.api.routes import OPERATIONS
+from eventd.console.pages.table import ACTIONS, PAGES
+from tests.integration.console.conftest import MakeBrowser
+from tests.support.console import ROLES
+from tests.support.declared import peer
+from tests.support.sites import Site
+
+KEYS = {role: f"{role}-key-of-this-test" for role in ROLES}
+API_KEYS = ",".join(f"{KEYS[role]}:{'+'.join(scopes)}" for role, scopes in ROLES.items())
+NAMES = {"group": "edge", "peer": "b"}
+
+
+@pytest.fixture
+async def kept(site: Site) -> Site:
+    """A node with a key for each role, and a link."""
+    await site.apply(peer("b", 1))
+    await site.stop()
+    return await site.start(api_keys=API_KEYS)
+
+
+def lacks(role: str, operation: str) -> bool:
+    """Return whether the role lacks a scope of the operation."""
+    scopes: tuple[Scope, ...] = OPERATIONS[operation].scopes
+    return not set(scopes) <= set(ROLES[role]) and not ("look" in scopes and "read" in ROLES[role])
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_an_action_is_refused_exactly_to_those_who_lack_its_scope(
+    kept: Site, browser: MakeBrowser, role: str
+) -> None:
+    one = browser(kept)
+    await one.sign_in(KEYS[role])
+    for operation in ACTIONS:
+        asked = await one.get(f"/console/do/{operation}?{urlencode(NAMES)}")
+        done = await one.post(f"/console/do/{operation}", **NAMES, asked="yes", follow=False)
+        refused = [answer.status == 403 for answer in (asked, done)]
+        assert refused == [lacks(role, operation)] * 2, (operation, asked.status, done.status)
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_a_page_is_refused_exactly_to_those_who_lack_the_scope_of_what_it_shows(
+    kept: Site, browser: MakeBrowser, role: str
+) -> None:
+    one = browser(kept)
+    await one.sign_in(KEYS[role])
+    for page in PAGES:
+        path = re.sub(r"{(\w+)(:\w+)?}", lambda found: NAMES.get(found[1], "x"), page.path)
+        answer = await one.get(f"/console{path}")
+        assert answer.status < 500, path
+        assert (answer.status == 403) == lacks(role, page.needs), (path, answer.status)
+
+
+async def test_each_link_and_form_of_each_page_stays_under_the_prefix_and_is_served(
+    kept: Site, browser: MakeBrowser
+) -> None:
+    await kept.stop()
+    await kept.start(api_keys=API_KEYS, console_prefix="/site-a")
+    one = browser(kept)
+    await one.post("/site-a/console/sign-in", key=KEYS["admin"])
+    seen: set[str] = set()
+    waiting = ["/site-a/console/"]
+    while waiting:
+        path = waiting.pop()
+        seen.add(path)
+        answer = await one.get(path)
+        assert answer.status == 200, path
+        if not answer.headers["Content-Type"].startswith("text/html"):
+            continue
+        links = re.findall(r'(?:href|src|action|data-base)="([^"]*)"', answer.text)
+        assert links
+        for link in map(unescape, links):
+            assert link.startswith(("/site-a/console", "#", "?", "http")), (path, link)
+        ways = {unescape(link).partition("#")[0] for link in re.findall(r'<a\s[^>]*href="(/[^"]*)"', answer.text)}
+        waiting += sorted(ways - seen - set(waiting))
+    assert len(seen) >= len([page for page in PAGES if page.title])
