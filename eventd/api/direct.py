@@ -23,6 +23,7 @@ from eventd.api.framework.operations import Services
 from eventd.api.framework.params import read_params
 from eventd.api.framework.recorder import ActionDraft, ActionRecorder
 from eventd.api.framework.route import Route
+from eventd.api.framework.withholding import run_for
 from eventd.api.routes import OPERATIONS, TOPIC_ROUTES
 from eventd.api.topics.calls import V0
 from eventd.errors import TooLarge
@@ -77,7 +78,8 @@ async def run_operation(
         endpoint = load(route)
         assert endpoint.params is not None
         checked = read_params(endpoint.params, params)
-        call = partial(endpoint.run, services_for(services, checked, by.key), checked)
+        run = partial(endpoint.run, services_for(services, checked, by.key), checked)
+        call = partial(run_for, by.key, route, run)
         if draft is None:
             return await call()
         describe(draft, route, names, checked)

@@ -40,6 +40,11 @@ def _get(path: str, handler: str, summary: str, scope: Scope = "read") -> Route:
     return Route("GET", f"/api/v1{path}", (scope,), summary, handler)
 
 
+def _look(path: str, handler: str, summary: str, *withheld: str) -> Route:
+    """Return a route that shows states, counts and names; the members `withheld` only to keys with `read`."""
+    return Route("GET", f"/api/v1{path}", ("look",), summary, handler, withheld=withheld)
+
+
 def _post(path: str, handler: str, scope: Scope, summary: str, body: BodyLimits = _PARAMS) -> Route:
     return Route("POST", f"/api/v1{path}", (scope,), summary, handler, body)
 
@@ -49,11 +54,14 @@ def _delete(path: str, handler: str, summary: str) -> Route:
 
 
 OPERATIONS: Final[dict[str, Route]] = {
-    "groups.status": _get(
-        "/status", "admin.groups:show_status", "Show the size of each group, and the states of its links"
+    "groups.status": _look(
+        "/status",
+        "admin.groups:show_status",
+        "Show the size of each group, and the states of its links",
+        "listen",
     ),
-    "map.show": _get("/map", "admin.map:show_map", "Show the nodes and links of a group that this node knows of"),
-    "rates.show": _get("/rates", "admin.rates:show_rates", "Show the rates of the last 15 minutes"),
+    "map.show": _look("/map", "admin.map:show_map", "Show the nodes and links of a group that this node knows of"),
+    "rates.show": _look("/rates", "admin.rates:show_rates", "Show the rates of the last 15 minutes"),
     "resources.apply": _post(
         "/resources/apply", "admin.resources:apply", "admin", "Apply resources, atomically", RESOURCES
     ),
@@ -95,18 +103,20 @@ OPERATIONS: Final[dict[str, Route]] = {
     "deliveries.list": _get(
         f"{_GROUP}/deliveries", "admin.deliveries:list_deliveries", "List the state of each event at each peer"
     ),
-    "deliveries.summary": _get(
+    "deliveries.summary": _look(
         f"{_GROUP}/deliveries/summary", "admin.deliveries:summarise", "Count the deliveries to each peer by state"
     ),
     "deliveries.redeliver": _post(
         f"{_PEER}/redeliver", "admin.redelivery:redeliver", "admin", "Send events to a peer again"
     ),
-    "links.status": _get(
+    "links.status": _look(
         f"{_GROUP}/links",
         "admin.links:show_links",
         "Show the links in both directions, with the lag of those to peers",
+        "endpoint",
+        "lastError",
     ),
-    "links.gaps": _get(f"{_GROUP}/gaps", "admin.links:list_gaps", "List the ranges that senders lost or took back"),
+    "links.gaps": _look(f"{_GROUP}/gaps", "admin.links:list_gaps", "List the ranges that senders lost or took back"),
     "links.pause": _post(f"{_PEER}/pause", "admin.links:pause", "admin", "Pause the link to a peer"),
     "links.resume": _post(f"{_PEER}/resume", "admin.links:resume", "admin", "Resume the link to a peer, at once"),
     "links.verify": _post(
@@ -123,12 +133,23 @@ OPERATIONS: Final[dict[str, Route]] = {
     # In paths and answers, "book" is the name of a ledger table.
     "books.list": _get("/books", "admin.export:list_books", "List the ledger tables and how far each reaches"),
     "books.read": _get("/books/{book}", "admin.export:read_rows", "Read rows of a ledger table as columns"),
-    "doctor.examine": _get("/doctor", "doctor.operations:examine", "Check the node and propose fixes"),
+    "doctor.examine": _look(
+        "/doctor",
+        "doctor.operations:examine",
+        "Check the node and propose fixes",
+        "detail",
+        "remedy",
+        "reason",
+    ),
     "doctor.fix": _post(
         "/doctor/fix", "doctor.operations:fix", "admin", "Check the node and apply the fixes that are safe"
     )._replace(outside=True),
-    "subscriptions.list": _get(
-        "/subscriptions", "admin.subscriptions:list_subscriptions", "List subscriptions with their state"
+    "subscriptions.list": _look(
+        "/subscriptions",
+        "admin.subscriptions:list_subscriptions",
+        "List subscriptions with their state",
+        "lastError",
+        "lastRun",
     ),
     "subscriptions.runs": _get(
         f"{_SUBSCRIPTION}/runs", "admin.subscription_runs:list_runs", "List a subscription's runs, event by event"
@@ -148,7 +169,13 @@ OPERATIONS: Final[dict[str, Route]] = {
     "subscriptions.resume": _post(
         f"{_SUBSCRIPTION}/resume", "admin.subscriptions:resume", "admin", "Resume a subscription, at once"
     ),
-    "callbacks.list": _get("/callbacks", "admin.callbacks:list_callbacks", "List callbacks with their state"),
+    "callbacks.list": _look(
+        "/callbacks",
+        "admin.callbacks:list_callbacks",
+        "List callbacks with their state",
+        "url",
+        "lastError",
+    ),
     "callbacks.describe": _get(
         _CALLBACK, "admin.callbacks:describe", "Show a callback with its limits, keys and newest attempts"
     ),
@@ -217,7 +244,7 @@ OPERATIONS: Final[dict[str, Route]] = {
     ),
     "keys.list": _get("/keys", "admin.keys:list_keys", "List created API keys, without their secrets", "admin"),
     "keys.revoke": _post("/keys/{name}/revoke", "admin.keys:revoke", "admin", "Revoke an API key at once"),
-    "routemaster.topics": _get(
+    "routemaster.topics": _look(
         "/routemaster/topics", "admin.routemaster:list_topics", "List the topics of the Routemaster surface"
     ),
     "routemaster.claim": _post(
@@ -226,10 +253,12 @@ OPERATIONS: Final[dict[str, Route]] = {
         "admin",
         "Hand the claim of a topic over to another client, or release it",
     ),
-    "routemaster.subscribers": _get(
+    "routemaster.subscribers": _look(
         "/routemaster/subscribers",
         "admin.routemaster:list_subscribers",
         "List the subscribers of the Routemaster surface, and how many events wait for each",
+        "callback",
+        "keyIds",
     ),
     "routemaster.sign": _post(
         "/routemaster/subscribers/{client}/keys",
@@ -261,7 +290,13 @@ OPERATIONS: Final[dict[str, Route]] = {
     "actions.list": _get(
         "/actions", "admin.actions:list_actions", "List the record of actions: who did what, newest first", "admin"
     ),
-    "lake.status": _get("/lake", "admin.lake:show_lake", "Show how far each ledger table has been shipped to the lake"),
+    "lake.status": _look(
+        "/lake",
+        "admin.lake:show_lake",
+        "Show how far each ledger table has been shipped to the lake",
+        "lake",
+        "lastError",
+    ),
 }
 """By the name of the operation, which `routerctl` runs over HTTP or in its own process."""
 OPERATION_NAMES: Final = {route: name for name, route in OPERATIONS.items()}
@@ -276,13 +311,14 @@ _ALSO_HEAD = (
     )._replace(media=_SSE),
     Route("GET", "/healthz", (), "Show whether the process answers", "system:show_health", probe=True),
     Route("GET", "/readyz", (), "Show whether the node is ready", "system:show_ready", probe=True, unready=True),
-    Route("GET", "/metrics", ("read",), "Metrics for Prometheus", "system:show_metrics", media="text/plain"),
-    Route("GET", "/openapi.json", ("read",), "Describe the whole API as OpenAPI 3.1", "system:describe_all"),
+    Route("GET", "/metrics", ("look",), "Metrics for Prometheus", "system:show_metrics", media="text/plain"),
+    Route("GET", "/openapi.json", ("look",), "Describe the whole API as OpenAPI 3.1", "system:describe_all"),
 )
 SYSTEM: Final = (*_ALSO_HEAD, *(route._replace(method="HEAD") for route in _ALSO_HEAD))
 """The routes outside `OPERATIONS` and `TOPIC_ROUTES`, each for GET and for HEAD, which some load balancers send."""
 
 
+_LOOK: Final[tuple[Scope, ...]] = ("look",)
 _READ: Final[tuple[Scope, ...]] = ("read",)
 _WRITE: Final[tuple[Scope, ...]] = ("write",)
 _DELETE: Final[tuple[Scope, ...]] = ("delete",)
@@ -348,7 +384,7 @@ TOPIC_ROUTES: Final = (
         stream=True,
         refusals=(404, 406, 409, 429),
     ),
-    Route("GET", "/v0/topics", _READ, "List topics.", "topics.topics:list_topics"),
+    Route("GET", "/v0/topics", _LOOK, "List topics.", "topics.topics:list_topics"),
     Route(
         "PUT",
         _TOPIC,
@@ -369,7 +405,7 @@ TOPIC_ROUTES: Final = (
         _BODY,
         refusals=(409,),
     ),
-    Route("GET", _TOPIC, _READ, "Show the state of a topic.", "topics.topics:show"),
+    Route("GET", _TOPIC, _LOOK, "Show the state of a topic.", "topics.topics:show"),
     Route(
         "DELETE",
         _TOPIC,
@@ -422,7 +458,7 @@ TOPIC_ROUTES: Final = (
     ),
     Route("GET", "/v0/health", (), "Show whether the process answers.", "system:show_v0_health", probe=True),
     Route("GET", "/v0/ready", (), "Show whether the node is ready.", "system:show_v0_ready", probe=True, unready=True),
-    Route("GET", "/v0/metrics", _READ, "Metrics of topics.", "topics.metrics:show_metrics", media="text/plain"),
+    Route("GET", "/v0/metrics", _LOOK, "Metrics of topics.", "topics.metrics:show_metrics", media="text/plain"),
     Route("GET", "/v0/openapi.json", (), "Describe /v0 as OpenAPI 3.1.", "system:describe_topics"),
 )
 """The routes that are called most often come first: a path is looked up in this order."""

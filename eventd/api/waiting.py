@@ -39,7 +39,7 @@ def build_waiting(
         return success({"status": "standing by", "checks": checks}, ready=ready)
 
     async def show_metrics(request: web.Request) -> web.Response:
-        keys.identify(request.headers.get("Authorization", "")).require_scope("read")
+        keys.identify(request.headers.get("Authorization", "")).require_scope("look")
         return web.Response(body=metrics.render(), headers={"Content-Type": METRICS_CONTENT_TYPE})
 
     async def refuse(request: web.Request) -> web.Response:

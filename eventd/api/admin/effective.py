@@ -63,8 +63,8 @@ async def stream(call: EffectiveCall) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
     await response.prepare(request)
     transport = request.transport
-    if transport is None:
-        return response  # the client disconnected
+    if transport is None or request.method == "HEAD":
+        return response  # the client disconnected, or wants no body
     streams.connections[transport] = None
     try:
         last = request.headers.get("Last-Event-ID", "")

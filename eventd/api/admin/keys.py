@@ -32,7 +32,8 @@ class CreateKey(Params):
 
     name: str = Field(description="The name of the key; names are unique.")
     scopes: list[str] = Field(
-        default=[], description="Any of `read`, `write`, `delete`, `admin`; `rw` is `read` and `write`. Left out: all."
+        default=[],
+        description="Any of `look`, `read`, `write`, `delete`, `admin`; `rw` is `read` and `write`. Left out: all.",
     )
     prefixes: list[str] = Field(
         default=[], description="Limit the key to groups, topics and routers with one of these name prefixes."

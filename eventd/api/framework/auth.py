@@ -26,6 +26,8 @@ from eventd.store.rows.keys import API, ROUTEMASTER, KeyRow, KeySurface
 from eventd.tls.certificate import Certificate
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
+EVERY_SCOPE: frozenset[Scope] = frozenset(SCOPES) - {"look"}
+"""The scopes of a key without limits: `read` includes `look`."""
 _WORDS: dict[str, tuple[Scope, ...]] = {
     **{word: (scope,) for scope in SCOPES for word in (scope, scope[0])},
     "del": ("delete",),
@@ -63,9 +65,13 @@ class ApiKey(NamedTuple):
         scopes = frozenset(scope for scope in SCOPES if scope in line.scopes)
         return cls(bytes.fromhex(line.digest), scopes, line.prefixes, line.name, line.expires_at, line.identity)
 
+    def may(self, scope: Scope) -> bool:
+        """Return whether the key has the scope, or another one that includes it."""
+        return scope in self.scopes or (scope == "look" and "read" in self.scopes)
+
     def require_scope(self, scope: Scope) -> None:
-        """Raises `Forbidden` unless the key has the scope."""
-        if scope not in self.scopes:
+        """Raises `Forbidden` unless the key has the scope, or another one that includes it."""
+        if not self.may(scope):
             raise Forbidden(
                 f"this key lacks the scope {scope}",
                 hint=f"use a key with this scope; this one has {', '.join(sorted(self.scopes))}",
@@ -92,8 +98,8 @@ class ApiKey(NamedTuple):
             raise Forbidden(f"this key is not for the group {group!r}")
 
 
-ANYONE = ApiKey(b"", frozenset(SCOPES), ())
-OWNER = ApiKey(b"local socket", frozenset(SCOPES), (), name="local socket")
+ANYONE = ApiKey(b"", EVERY_SCOPE, ())
+OWNER = ApiKey(b"local socket", EVERY_SCOPE, (), name="local socket")
 """The caller over the local socket, which only the owner of the node's folder and root can use."""
 
 
@@ -359,7 +365,7 @@ def read_scopes(texts: Iterable[str]) -> frozenset[Scope]:
             raise ValueError(f"scope {place} is empty: name it, or leave all scopes out to allow everything")
         if word not in _WORDS:
             raise ValueError(f"scope {place} is not one of {', '.join(SCOPES)} and rw")
-    return frozenset(scope for word in words for scope in _WORDS[word]) or frozenset(SCOPES)
+    return frozenset(scope for word in words for scope in _WORDS[word]) or EVERY_SCOPE
 
 
 def _from_settings(settings: Settings) -> list[ApiKey]:

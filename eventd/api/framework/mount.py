@@ -20,6 +20,7 @@ from eventd.api.framework.endpoint import Endpoint, load
 from eventd.api.framework.operations import Download, Params
 from eventd.api.framework.reading import CallReader, ParamsReader
 from eventd.api.framework.route import Route, surface_of
+from eventd.api.framework.withholding import run_for
 from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.runtime.chance import Chance
 from eventd.runtime.clock import Clock
@@ -71,7 +72,8 @@ def _serve_operation(
         admit(route, request.match_info, key)
         with admission.limits.bodies.hold(key.digest) as held:
             params = await reader.read(request, held)
-            return _result(await endpoint.run(services_for(services, params, key), params))
+            run = partial(endpoint.run, services_for(services, params, key), params)
+            return _result(await run_for(key, route, run))
 
     return serve
 
@@ -99,7 +101,8 @@ def _serve_action(
             with admission.limits.bodies.hold(key.digest) as held:
                 params = await reader.read(request, held)
                 key.require_group(getattr(params, "group", None) or None)
-                return await acting.answer(route, request, draft, params, partial(endpoint.run, services, params))
+                run = partial(run_for, key, route, partial(endpoint.run, services, params))
+                return await acting.answer(route, request, draft, params, run)
 
     return serve
 

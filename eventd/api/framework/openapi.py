@@ -132,6 +132,8 @@ def _operation(route: Route, endpoint: Endpoint, schemas: _Schemas) -> Json:
     if route.scopes:
         described["security"] = [{"key": []}]
         described["description"] = f"Needs the scope {' and '.join(route.scopes)}."
+        if route.withheld:
+            described["description"] += f" For a key without read, these are empty: {', '.join(route.withheld)}."
     return described
 
 

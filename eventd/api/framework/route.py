@@ -7,7 +7,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 from eventd.api.errors.codes import API_FORM, TOPICS_FORM, ErrorForm
 
-Scope = Literal["read", "write", "delete", "admin"]
+Scope = Literal["look", "read", "write", "delete", "admin"]
+"""`read` includes `look`; otherwise no scope includes another."""
 RECORDED: Final[frozenset[Scope]] = frozenset({"delete", "admin"})
 """The scopes whose use is recorded. Emitting and writing are not: they are frequent, and the log itself shows them."""
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
@@ -60,6 +61,9 @@ class Route(NamedTuple):
     query; with `upgrade` it is a WebSocket, and the key is sent in a header. `refusals`: error statuses, for
     the OpenAPI description, besides the common ones. `unready`: status 503 carries the result itself.
 
+    `withheld`: the members, at any depth of the answer of an operation, that are empty for a key without `read`: they
+    may hold addresses, or texts that quote events.
+
     `outside`: the action changes something outside the database, or in several transactions, so its row in the record
     of actions is written before it begins. `secret`: the answer holds a secret, so it is not kept for repeated
     requests. `frequent`: programs do it all the time, so equal actions of one minute share a row.
@@ -79,6 +83,7 @@ class Route(NamedTuple):
     unready: bool = False
     probe: bool = False
     refusals: tuple[int, ...] = ()
+    withheld: tuple[str, ...] = ()
     outside: bool = False
     secret: bool = False
     frequent: bool = False

@@ -197,7 +197,7 @@ async def show(call: Call[Touch, None]) -> TopicShown:
     state = await v0.database.read(read_state, call.name, at)
     if state is None:
         raise TopicNotFound(call.name)
-    if call.query.touch:
+    if call.query.touch and call.key.may("read"):
         v0.recency.touch(state.line.id, at.wall)
     return _shown(v0, state, at.wall, call)
 
@@ -239,7 +239,7 @@ async def list_topics(call: Call[TopicPage, None]) -> TopicList:
             limit=query.limit,
             at=at,
         )
-    if query.touch:
+    if query.touch and call.key.may("read"):
         for state in states:
             v0.recency.touch(state.line.id, at.wall)
     listed = [_listed(v0, state, at.wall) for state in states]

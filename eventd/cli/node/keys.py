@@ -31,7 +31,9 @@ async def create(
     scope: Annotated[
         list[str] | None,
         typer.Option(
-            "--scope", metavar="SCOPE", help="`read`, `write`, `delete`, `admin` or `rw`; repeatable (default: all)."
+            "--scope",
+            metavar="SCOPE",
+            help="`look`, `read`, `write`, `delete`, `admin` or `rw`; repeatable (default: all).",
         ),
     ] = None,
     prefix: Annotated[

@@ -37,13 +37,13 @@ class InProcessView:
 
     def may(self, operation: str, group: str = "") -> bool:
         route = OPERATIONS[operation]
-        return self._by.key.scopes.issuperset(route.scopes) and (not group or self.sees(group))
+        return all(map(self._by.key.may, route.scopes)) and (not group or self.sees(group))
 
     def may_ask(self, method: str, *path: str) -> bool:
         found = find_topic_route(method, target_of(path))
         return (
             found is not None
-            and self._by.key.scopes.issuperset(found.route.scopes)
+            and all(map(self._by.key.may, found.route.scopes))
             and all(map(self.sees, found.names.values()))
         )
 

@@ -65,7 +65,7 @@ def test_making_the_first_key_makes_the_database(control: Control, tmp_path: Pat
         (
             ("create", "ci", "--scope", "reed"),
             1,
-            "error: scopes: scope 1 is not one of read, write, delete, admin and rw",
+            "error: scopes: scope 1 is not one of look, read, write, delete, admin and rw",
         ),
         (("create", "ci", "--expires", "soon"), 1, "error: expires: 'soon' is neither a duration nor a time"),
         (("create", "ci", "--prefix", ""), 2, "error: invalid value for '--prefix': must not be empty"),

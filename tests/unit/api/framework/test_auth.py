@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eventd.api.framework.auth import ANYONE, LONGEST_WAIT, OWNER, SCOPES, ApiKey, Keys, parse_keys, require_local_name
+from eventd.api.framework.auth import ANYONE, LONGEST_WAIT, OWNER, ApiKey, Keys, parse_keys, require_local_name
 from eventd.errors import Forbidden, SettingsError, Unauthorized
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import load
@@ -25,7 +25,7 @@ def keys(text: str) -> Keys:
 def line(secret: str, **given: Any) -> KeyRow:
     """A key of the database, of every scope unless `given` says otherwise."""
     digest = hashlib.sha256(secret.encode()).hexdigest()
-    return KeyRow(f"key-{secret}", digest, tuple(SCOPES), (), NOW, None, None)._replace(**given)
+    return KeyRow(f"key-{secret}", digest, tuple(sorted(ALL)), (), NOW, None, None)._replace(**given)
 
 
 def only(text: str) -> ApiKey:
@@ -42,6 +42,8 @@ def only(text: str) -> ApiKey:
         ("k:rw", {"read", "write"}, ()),
         ("k:del+d", {"delete"}, ()),
         ("k:A", {"admin"}, ()),
+        ("k:look", {"look"}, ()),
+        ("k:l+w", {"look", "write"}, ()),
         ("k::edge-|core", ALL, ("edge-", "core")),
         ("k:r:a:b", {"read"}, ("a:b",)),
         ("k: :edge-", ALL, ("edge-",)),
@@ -59,7 +61,7 @@ def test_entries_are_parted_by_commas_and_lines_and_comments_are_left_out() -> N
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("geheim:reed", "entry 1: scope 1 is not one of read, write, delete, admin and rw"),
+        ("geheim:reed", "entry 1: scope 1 is not one of look, read, write, delete, admin and rw"),
         ("a,geheim:r+geheim", "entry 2: scope 2 is not one of"),
         ("a,:r", "entry 2 begins with a colon"),
         ("", "contains no key"),
@@ -118,6 +120,13 @@ def test_a_scope_that_is_missing_is_named() -> None:
     with pytest.raises(Forbidden, match="lacks the scope delete") as caught:
         only("k:rw").require_scope("delete")
     assert caught.value.hint == "use a key with this scope; this one has read, write"
+
+
+@pytest.mark.parametrize(("scopes", "looks"), [("look", True), ("read", True), ("write+delete+admin", False)])
+def test_read_alone_includes_look(scopes: str, looks: bool) -> None:
+    key = only(f"k:{scopes}")
+    assert key.may("look") is looks
+    assert not only("k:look").may("read")
 
 
 def test_a_key_for_some_groups_is_held_to_them() -> None:

@@ -1,0 +1,34 @@
+"""Roles: the sets of scopes that people usually have."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from eventd.api.framework.auth import EVERY_SCOPE, ApiKey
+from eventd.api.framework.route import Scope
+
+
+class Role(NamedTuple):
+    """A named set of scopes."""
+
+    name: str
+    scopes: frozenset[Scope]
+    summary: str
+
+
+ROLES: Final = (
+    Role("look", frozenset({"look"}), "Sees states, counts and names, and no content."),
+    Role("read", frozenset({"read"}), "Also sees events, records, attempts and the output of plugins."),
+    Role(
+        "operator",
+        frozenset({"read", "write", "delete"}),
+        "Also emits and writes, works on queues, and deletes records and dead letters.",
+    ),
+    Role("admin", EVERY_SCOPE, "Does everything: also applies resources, pauses, sends again and makes keys."),
+)
+"""The lowest first; each includes those before it."""
+
+
+def role_of(key: ApiKey) -> Role | None:
+    """Return the highest role whose scopes the key has; None if it has those of none."""
+    return next((role for role in reversed(ROLES) if all(map(key.may, role.scopes))), None)
