@@ -64,3 +64,9 @@ def has_field(route: Route, name: str) -> bool:
     """Return whether the route is an operation with this field."""
     params = load(route).params
     return params is not None and name in params.model_fields
+
+
+def narrows(route: Route) -> bool:
+    """Return whether the route is an operation that answers a key with prefixes for the groups that it sees."""
+    params = load(route).params
+    return params is not None and params.narrows

@@ -19,6 +19,7 @@ from tests.support.every_route import SERVED, has_field, name_of, send
 from tests.support.v0 import Server, serving
 
 MINE, THEIRS = "mine-1", "zz-foreign"
+UNKNOWN = (f"{THEIRS}-event", "no-such-event")
 KEYS = "operator,limited::mine-,limited-look:look:mine-"
 
 
@@ -26,7 +27,7 @@ def own(name: str) -> dict[str, str]:
     """Return the names of one party's objects, by their places in paths and their fields."""
     return {
         "group": name, "topic": name, "router": name, "subscription": f"{name}-sub", "callback": f"{name}-hook",
-        "peer": f"{name}-peer", "book": "batches", "kind": "EventGroup", "name": name,
+        "peer": f"{name}-peer", "book": "batches", "kind": "EventGroup", "name": name, "id": f"{name}-event",
     }  # fmt: skip
 
 
@@ -120,6 +121,13 @@ async def test_an_object_of_others_is_as_unknown_as_one_that_is_not_there(server
             answer = await send(server, route, "limited", names, fields)
             answers.append((answer.status, answer.text.replace(value, "VALUE")))
         assert answers[0] == answers[1], name_of(route)
+
+
+async def test_an_event_of_others_is_not_found_by_its_id(server: Server) -> None:
+    find = OPERATIONS["events.find"]
+    mine, theirs, missing = [await send(server, find, "limited", {"id": id}) for id in (f"{MINE}-event", *UNKNOWN)]
+    assert (mine.status, f"{MINE}-event" in mine.text) == (200, True)
+    assert (theirs.status, theirs.text.replace(*UNKNOWN)) == (missing.status, missing.text)
 
 
 async def test_the_hint_of_a_missing_group_names_none_to_a_limited_key(server: Server) -> None:
