@@ -78,8 +78,8 @@ async def run_operation(
         endpoint = load(route)
         assert endpoint.params is not None
         checked = read_params(endpoint.params, params)
-        run = partial(endpoint.run, services_for(services, checked, by.key), checked)
-        call = partial(run_for, by.key, route, run)
+        operate = partial(endpoint.run, services_for(services, checked, by.key), checked)
+        call = partial(run_for, by.key, route, operate)
         if draft is None:
             return await call()
         describe(draft, route, names, checked)
