@@ -33,6 +33,7 @@ from eventd.lake.layout import (
 from eventd.lake.manifest import Manifest, NodeState, SegmentRange, Unreadable, decode, encode
 from eventd.lake.reader import BadSegment, read_segment, read_state, state_files
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_checks import manifest_fault
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment, write_segment, write_state
 from eventd.runtime.clock import SECOND
@@ -220,14 +221,14 @@ def _remove_archived(storage: Storage, files: _Files, before: int) -> Iterator[D
     """Delete the landing segments in the range of an archive file written at `before` (microseconds) or earlier.
 
     The manifest of that file then names no replaced segments any more. If its rows cannot be read, it is itself deleted
-    instead.
+    instead; one whose manifest is not that of a segment is left as it is, so that the cause can be found.
     """
     for whole in files.archive:
         parts = [place for place in files.landing if whole.after <= place.after and place.upto <= whole.upto]
         if not parts:
             continue
         found = _read_manifests(storage, [whole])
-        if not found or found[0].manifest.written_at > before:
+        if not found or manifest_fault(found[0].manifest) is not None or found[0].manifest.written_at > before:
             continue
         try:
             read_segment(storage, found[0], ["number"])

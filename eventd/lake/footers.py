@@ -1,4 +1,4 @@
-"""Checks the ranges that a manifest gives by the statistics at the end of the Parquet file.
+"""Checks the ranges that manifests give by the statistics at the end of the Parquet files.
 
 A reader that selects segments by `slots` or `times` of their manifests reads no row of the others. This shows, without
 reading them, that they have no row that should have been read.
@@ -6,54 +6,72 @@ reading them, that they have no row that should have been read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from eventd.errors import NotFound
 from eventd.lake.extra import parquet, pyarrow
-from eventd.lake.reader import BadSegment, read_segment
+from eventd.lake.footer_statistics import decode_footer, time_bounds
+from eventd.lake.reader import BadSegment, contents_fault, parsing, read_segment
 from eventd.lake.schema import OWN_TIME, SLOTTED
-from eventd.lake.segment_checks import ranges_fault
-from eventd.lake.storage import FileReader
+from eventd.lake.segment_checks import Bounds, ranges_fault
+from eventd.lake.storage import EndReader, StoredFile
 from eventd.lake.writer import Segment
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as parquet_type
 
 _FOOTER: Final = 1 << 16
 """Bytes at the end of a Parquet file that have its statistics, unless it has very many row groups."""
+_TAIL: Final = 8
+"""Bytes at the very end: the length of the footer before them, and the mark of a Parquet file."""
 
 
-def check_ranges(storage: FileReader, segment: Segment) -> None:
-    """Compare `slots` and `times` of a manifest with the statistics of the segment's file.
+def false_ranges(storage: EndReader, segments: Sequence[Segment]) -> dict[str, str]:
+    """Return, by name, why segments are not what their manifests say, as far as the ends of their files show it.
 
-    The rest of the file is read only if it has no statistics; otherwise its digest is not verified. Raises BadSegment,
-    Arrow's errors for a file that is not Parquet, and LakeUnavailable.
+    These are columns, number of rows, `slots` and `times`. The rest of a file is read only if it has no statistics;
+    otherwise its digest is not verified. The ends are read with one request each. Raises LakeUnavailable.
     """
+    ends = storage.read_ends([_file_of(one) for one in segments], _FOOTER)
+    long = [one for one in segments if (end := ends.get(one.place.data)) is not None and _length(end) > len(end)]
+    for one in long:  # of very many row groups; a damaged length leads no further than to the begin of the file
+        ends |= storage.read_ends([_file_of(one)], min(_length(ends[one.place.data]), one.manifest.bytes))
+    return dict(_faults(storage, segments, ends))
+
+
+def _file_of(segment: Segment) -> StoredFile:
+    return StoredFile(segment.place.data, segment.manifest.bytes)
+
+
+def _length(end: bytes) -> int:
+    return int.from_bytes(end[-_TAIL:-4], "little") + _TAIL
+
+
+def _faults(storage: EndReader, segments: Sequence[Segment], ends: dict[str, bytes]) -> Iterator[tuple[str, str]]:
+    for one in segments:
+        try:
+            if (end := ends.get(one.place.data)) is None:
+                raise BadSegment("its file is missing")
+            _check(storage, one, end)
+        except BadSegment as error:
+            yield one.place.name, str(error)
+
+
+def _check(storage: EndReader, segment: Segment, end: bytes) -> None:
+    """Compare a manifest with the end of the segment's file. Raises BadSegment and LakeUnavailable."""
     place, manifest = segment
-    try:
-        data = storage.read_end(place.data, _FOOTER)
-        length = int.from_bytes(data[-8:-4], "little") + 8
-        data = data if length <= len(data) else storage.read_end(place.data, length)
-    except NotFound:
-        raise BadSegment("its file is missing") from None
-    found = parquet().read_metadata(pyarrow().BufferReader(data))
-    if found.num_rows != manifest.rows:
-        raise BadSegment(f"its file has {found.num_rows} rows, and its manifest says {manifest.rows}")
-    names = (OWN_TIME[place.book], *(["event_at"] if place.book in SLOTTED else []))
-    times, *events = (_bounds(found, name) for name in names)
-    if times is None or None in events:
+    with parsing():
+        found = parquet().read_metadata(pyarrow().BufferReader(end))
+        fault = contents_fault(manifest, found.schema.to_arrow_schema(), found.num_rows)
+        names = (OWN_TIME[place.book], *(["event_at"] if place.book in SLOTTED else []))
+        bounds = [_bounds(end, name) for name in names]
+    if fault is None and None in bounds:
         read_segment(storage, segment, names)
-    elif (fault := ranges_fault(manifest, times, *events)) is not None:
+    elif fault is not None or (fault := ranges_fault(manifest, *bounds)) is not None:
         raise BadSegment(fault)
 
 
-def _bounds(metadata: parquet_type.FileMetaData, name: str) -> tuple[int, int] | None:
-    """Return the lowest and highest value of a column of times (microseconds); None if a row group does not say."""
-    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
-    bounds = []
-    for column in (group.column(at) for group in groups for at in range(group.num_columns)):
-        if column.path_in_schema == name:
-            if column.statistics is None or not column.statistics.has_min_max:
-                return None
-            bounds.append((column.statistics.min_raw, column.statistics.max_raw))
-    return (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else None
+def _bounds(end: bytes, name: str) -> Bounds | None:
+    """Return the first and last time in a column (microseconds); None if the footer does not say."""
+    try:
+        found = time_bounds(decode_footer(end), name)
+    except ValueError as error:
+        raise BadSegment(str(error)) from None
+    return None if found is None else Bounds(*found)

@@ -30,7 +30,7 @@ MINUTE: Final = 60 * SECOND
 """Microseconds of a slot: both ends of a link assign an event to the same slot, by its own time."""
 
 LARGEST: Final = MAX_POSITION
-"""The largest row number, position, seq or count in a lake: sums of many of them still have 64 bits."""
+"""The largest row number, position, seq or count in a lake. Sums of up to 9,000 of them have 64 bits."""
 
 _SLUG_CHARACTERS: Final = 40
 _SEGMENT: Final = re.compile(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import pairwise
@@ -32,7 +33,7 @@ from eventd.lake.layout import (
 )
 from eventd.lake.manifest import LakeHead, Manifest, NodeState, Unreadable, decode
 from eventd.lake.schema import ADDED, Ledger, arrow_schema
-from eventd.lake.segment_checks import manifest_fault, rows_fault
+from eventd.lake.segment_checks import manifest_fault, numbers_fault, rows_fault
 from eventd.lake.storage import FileReader, Storage, StoredFile, open_lake
 from eventd.lake.writer import Segment
 from eventd.runtime.clock import SECOND
@@ -363,16 +364,43 @@ def read_segment(storage: FileReader, segment: Segment, columns: Sequence[str] |
     `rows_fault`, and rows of another node or epoch, because a node must not report for another.
     """
     file = open_segment(storage, segment)
-    if columns is None or "number" in columns:  # before the rest: equal rows take little space in the file only
-        _require_none(rows_fault(segment.manifest, file.read(["number"])))
-    table = with_added(file.read(columns), segment.place.book, columns)
-    _require_none(rows_fault(segment.manifest, table))
-    for name, own in (("node", segment.manifest.node), ("epoch", segment.manifest.epoch)):
-        chunks = table[name].chunks if name in table.column_names else ()
-        for chunk in chunks:
-            if chunk.dictionary.to_pylist() != [own] and chunk.unique().to_pylist() not in ([own], []):
-                raise BadSegment(f"its rows are of another {name} than its manifest")
+    wanted = [*file.schema_arrow.names] if columns is None else [*columns]
+    with parsing():
+        table = _with_numbers(file, segment, wanted) if "number" in wanted else file.read(wanted)
+        table = with_added(table, segment.place.book, columns)
+        _require_none(rows_fault(segment.manifest, table))
+        for name, own in (("node", segment.manifest.node), ("epoch", segment.manifest.epoch)):
+            chunks = table[name].chunks if name in table.column_names else ()
+            for chunk in chunks:
+                if chunk.dictionary.to_pylist() != [own] and chunk.unique().to_pylist() not in ([own], []):
+                    raise BadSegment(f"its rows are of another {name} than its manifest")
     return table
+
+
+def _with_numbers(file: parquet_type.ParquetFile, segment: Segment, wanted: Sequence[str]) -> pa.Table:
+    """Return these columns, of which one is `number`, which is read and checked before the rest.
+
+    The rows of a small file may be millions of equal ones.
+    """
+    numbers = file.read(["number"])
+    _require_none(numbers_fault(segment.manifest, numbers["number"]))
+    others = [name for name in wanted if name != "number"]
+    if not others:
+        return numbers
+    at = min(wanted.index("number"), (rest := file.read(others)).num_columns)
+    return rest.add_column(at, numbers.schema.field("number"), numbers["number"])
+
+
+@contextmanager
+def parsing() -> Iterator[None]:
+    """Raise BadSegment for what Arrow raises while it parses a segment, whose file may be damaged in any way.
+
+    Arrow's own errors have no common base class: a damaged footer or page header is a plain OSError.
+    """
+    try:
+        yield
+    except (pyarrow().ArrowException, OSError, UnicodeDecodeError) as error:
+        raise BadSegment(f"its file cannot be read: {error}") from None
 
 
 def _require_none(fault: str | None) -> None:
@@ -403,10 +431,17 @@ def open_segment(storage: FileReader, segment: Segment) -> parquet_type.ParquetF
         raise BadSegment(f"its file has {size} bytes, and had {manifest.bytes} when it was written")
     if hashlib.sha256(data).hexdigest() != manifest.sha256:
         raise BadSegment("its file was changed after it was written")
-    file = parquet().ParquetFile(pyarrow().BufferReader(data))
-    schema, found = arrow_schema(place.book), file.schema_arrow
-    if not (found.equals(schema) or (place.book in ADDED and found.equals(schema.remove(len(schema) - 1)))):
-        raise BadSegment("its file has other columns than the ledger")
-    if (rows := file.metadata.num_rows) != manifest.rows:
-        raise BadSegment(f"its file has {rows} rows, and its manifest says {manifest.rows}")
+    with parsing():
+        file = parquet().ParquetFile(pyarrow().BufferReader(data))
+        _require_none(contents_fault(manifest, file.schema_arrow, file.metadata.num_rows))
     return file
+
+
+def contents_fault(manifest: Manifest, found: pa.Schema, rows: int) -> str | None:
+    """Return why a file with these columns and so many rows is not that of the segment; None if it is."""
+    schema = arrow_schema(manifest.book)
+    if not (found.equals(schema) or (manifest.book in ADDED and found.equals(schema.remove(len(schema) - 1)))):
+        return "its file has other columns than the ledger"
+    if rows != manifest.rows:
+        return f"its file has {rows} rows, and its manifest says {manifest.rows}"
+    return None

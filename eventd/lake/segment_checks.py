@@ -6,28 +6,36 @@ keep readers busy.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eventd.lake.extra import pyarrow
-from eventd.lake.layout import LARGEST, slot_of
+from eventd.lake.layout import LARGEST, MINUTE, slot_of
 from eventd.lake.losses import parse_loss
 from eventd.lake.manifest import OUTSIDE, Manifest
 from eventd.lake.schema import COLUMNS, OWN_TIME, SLOTTED, Column, ColumnType, Ledger
-from federation.event import FIRST_TIME, LAST_TIME
+from federation.event import FIRST_TIME, LAST_TIME, format_time
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_ROWS: Final = 4_000_000
 """Maximum number of rows of a segment: a node ships at most about 2,000,000 in one, and the archive joins as many."""
-OF_ROWS: Final = "its rows "
-"""Begins a fault of rows, which were edited together with the manifest: its `times` and `slots` may be false, too."""
 _REPEATING: Final = frozenset({Ledger.DELIVERIES, Ledger.RECEIPTS})
 """Ledgers in which rows may share a number: the deliveries of a batch do, and a second receipt is judged as such."""
 _ANY: Final = frozenset({"fingerprint", "incarnation"})
 """Columns of whole numbers that are compared only, and may have any value."""
 _LEAST: Final = -1
 """The lowest number, position, seq or count; it stands for an unknown one."""
+_WHOLE: Final = (ColumnType.INT64, ColumnType.INT32, ColumnType.INT16)
+"""The types of columns of whole numbers: no row has one that is lower than `_LEAST`."""
+
+
+class Bounds(NamedTuple):
+    """The lowest and the highest value of a column of whole numbers, or of times in microseconds."""
+
+    low: int
+    high: int
 
 
 def manifest_fault(manifest: Manifest) -> str | None:
@@ -57,69 +65,82 @@ def rows_fault(manifest: Manifest, table: pa.Table) -> str | None:
     names = frozenset(table.column_names)
     if not table.num_rows:
         return None
-    times, slots = (_bounds(table[name]) if name in names else None for name in (OWN_TIME[manifest.book], "event_at"))
+    checked = [one for one in COLUMNS[manifest.book] if one.name in names and one.type in (ColumnType.TIME, *_WHOLE)]
+    bounds = {one.name: found for one in checked if (found := column_bounds(table[one.name])) is not None}
     return (
-        (_numbers_fault(manifest, table["number"]) if "number" in names else None)
+        (numbers_fault(manifest, table["number"]) if "number" in names else None)
         or (_positions_fault(table) if manifest.book is Ledger.EVENTS and names >= {"number", "position"} else None)
-        or next((fault for column in COLUMNS[manifest.book] if (fault := _values_fault(column, table))), None)
-        or ranges_fault(manifest, times, slots)
+        or next((fault for one in checked if (fault := _values_fault(one, bounds)) is not None), None)
+        or ranges_fault(manifest, bounds.get(OWN_TIME[manifest.book]), bounds.get("event_at"))
     )
 
 
-def ranges_fault(
-    manifest: Manifest, times: tuple[int, int] | None, event_times: tuple[int, int] | None = None
-) -> str | None:
+def ranges_fault(manifest: Manifest, times: Bounds | None, event_times: Bounds | None = None) -> str | None:
     """Return in which range the rows of a segment differ from its manifest; None if in none.
 
-    `times` and `event_times` are the first and last time of the rows and of their events, in microseconds; None if
-    that is not known.
+    `times` and `event_times` are those of the rows and of their events; None if they are not known.
     """
-    if times is not None and times != manifest.times:
-        return f"{OF_ROWS}have other times than its manifest"
-    if event_times is not None and manifest.book in SLOTTED:
-        slots = slot_of(event_times[0]), slot_of(event_times[1])
+    if times is not None and manifest.times is not None and times != manifest.times:
+        return f"its rows have the times {_shown(times)}, and its manifest says {_shown(manifest.times)}"
+    if event_times is not None and manifest.slots is not None:
+        slots = Bounds(slot_of(event_times.low), slot_of(event_times.high))
         if slots != manifest.slots:
-            return f"{OF_ROWS}have the slots {slots[0]} to {slots[1]}, and its manifest has others"
+            said = _shown((manifest.slots[0] * MINUTE, manifest.slots[1] * MINUTE))
+            found = _shown((slots.low * MINUTE, slots.high * MINUTE))
+            return f"its rows have the slots {found}, and its manifest says {said}"
     return None
 
 
-def _numbers_fault(manifest: Manifest, numbers: pa.ChunkedArray) -> str | None:
+def _shown(times: tuple[int, int]) -> str:
+    """Format the ends of a range, of which those outside of the years 1 to 9999 are shown as the nearest time."""
+    first, last = (format_time(min(max(time, FIRST_TIME), LAST_TIME)) for time in times)
+    return f"{first} to {last}"
+
+
+def numbers_fault(manifest: Manifest, numbers: pa.ChunkedArray) -> str | None:
+    """Return why the rows of a segment cannot have these numbers, with "its" for the segment's; None if they can."""
     from pyarrow import compute
 
     before, behind = numbers.slice(0, len(numbers) - 1), numbers.slice(1)
     repeating = manifest.book in _REPEATING
-    follow = compute.less_equal(before, behind) if repeating else compute.less(before, behind)
-    if not compute.all(follow).as_py() and len(numbers) > 1:
-        return f"{OF_ROWS}are not in the order of their numbers{'' if repeating else ', or share one'}"
+    falls = compute.greater(before, behind) if repeating else compute.greater_equal(before, behind)
+    if len(numbers) > 1 and (at := compute.index(falls, True).as_py()) >= 0:
+        return f"its row {at + 2:,} has the number {numbers[at + 1]}, after {numbers[at]}"
+    if not len(numbers):
+        return None
     first, last = numbers[0].as_py(), numbers[-1].as_py()
     if first <= manifest.after or last > manifest.upto:
-        return f"{OF_ROWS}have the numbers {first} to {last}, outside of its range"
+        return f"its rows have the numbers {first} to {last}, outside of its range"
     return None
 
 
 def _positions_fault(table: pa.Table) -> str | None:
-    same = table["number"].equals(table["position"])
-    return None if same else f"{OF_ROWS}have other positions than numbers"
+    from pyarrow import compute
+
+    numbers, positions = table["number"], table["position"]
+    at = compute.index(compute.not_equal(numbers, positions), True).as_py()
+    return None if at < 0 else f"its row with the number {numbers[at]} has the position {positions[at]}"
 
 
-def _values_fault(column: Column, table: pa.Table) -> str | None:
-    """Return a fault if a column, which the table may lack, has a time or a whole number that no node records."""
-    if column.name not in table.column_names or column.name in _ANY:
+def _values_fault(column: Column, bounds: Mapping[str, Bounds]) -> str | None:
+    """Return a fault if a column, given the bounds of all, has a time or a whole number that no node records."""
+    found = bounds.get(column.name)
+    if found is None or column.name in _ANY:
         return None
-    if column.type is ColumnType.TIME and _exceeds(_bounds(table[column.name]), FIRST_TIME, LAST_TIME):
-        return f"{OF_ROWS}have {OUTSIDE}, in the column {column.name}"
-    if column.type is ColumnType.INT64 and _exceeds(_bounds(table[column.name]), _LEAST, LARGEST):
-        return f"{OF_ROWS}have a number outside of {_LEAST} to {LARGEST:,}, in the column {column.name}"
+    if column.type is ColumnType.TIME and _exceeds(found, FIRST_TIME, LAST_TIME):
+        return f"its rows have {OUTSIDE}, in the column {column.name}"
+    if column.type in _WHOLE and _exceeds(found, _LEAST, LARGEST):
+        return f"its rows have a number outside of {_LEAST} to {LARGEST:,}, in the column {column.name}"
     return None
 
 
-def _bounds(column: pa.ChunkedArray) -> tuple[int, int] | None:
-    """Return the lowest and the highest value; None if all are null."""
+def column_bounds(column: pa.ChunkedArray) -> Bounds | None:
+    """Return the lowest and the highest value of a column of whole numbers or times; None if all are null."""
     from pyarrow import compute
 
     found: Any = compute.min_max(column.cast(pyarrow().int64()))
-    return None if found["min"].as_py() is None else (found["min"].as_py(), found["max"].as_py())
+    return None if found["min"].as_py() is None else Bounds(found["min"].as_py(), found["max"].as_py())
 
 
-def _exceeds(bounds: tuple[int, int] | None, least: int, most: int) -> bool:
-    return bounds is not None and (bounds[0] < least or bounds[1] > most)
+def _exceeds(bounds: Bounds, least: int, most: int) -> bool:
+    return bounds.low < least or bounds.high > most

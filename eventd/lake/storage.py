@@ -48,8 +48,12 @@ class FileReader(Protocol):
         """Return the whole content of a file. Raises NotFound."""
         ...
 
-    def read_end(self, path: str, size: int) -> bytes:
-        """Return the last `size` bytes of a file, or all of a smaller one. Raises NotFound."""
+
+class EndReader(FileReader, Protocol):
+    """The interface to files of which the end can be read alone."""
+
+    def read_ends(self, files: Sequence[StoredFile], size: int) -> dict[str, bytes]:
+        """Return by path the last `size` bytes of files, or all of smaller ones; missing files are left out."""
         ...
 
 
@@ -64,7 +68,7 @@ class Storage(FileReader, Protocol):
         ...
 
     def unfinished(self, folder: str) -> Sequence[str]:
-        """Return paths of incomplete files below a folder, being written or left over; none in an object store."""
+        """Return paths of unfinished files below a folder, being written or left over; none in an object store."""
         ...
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
@@ -86,6 +90,10 @@ class Storage(FileReader, Protocol):
     def locate(self, path: str) -> str:
         """Return the path or address of a file for other programs. It may hold a secret and must not be shown."""
         ...
+
+
+class ConnectedStorage(Storage, EndReader, Protocol):
+    """The interface to the files of a lake that this process reaches by itself, without Spark."""
 
 
 class FileDraft:
@@ -131,12 +139,12 @@ class FileInMemory:
             raise NotFound(f"{path} is not in memory")
         return self._data
 
-    def read_end(self, path: str, size: int) -> bytes:
-        """Return the last `size` bytes. Raises NotFound for another path."""
-        return self.read(path)[-size:]
+    def read_ends(self, files: Sequence[StoredFile], size: int) -> dict[str, bytes]:
+        """Return the last `size` bytes, if this file is among those wanted."""
+        return {path: self._data[-size:] for path, _ in files if path == self._path}
 
 
-def connect(url: str, noun: str = "lake") -> Storage:
+def connect(url: str, noun: str = "lake") -> ConnectedStorage:
     """Return the storage for a path or an fsspec address, without contacting it; `noun` is what messages call it.
 
     Raises MissingExtra, and LakeUnusable for an unsupported address.
@@ -213,14 +221,17 @@ class _Folder:
             except (FileNotFoundError, NotADirectoryError):
                 raise NotFound(f"{path} is not in the {self._noun} at {self.url}") from None
 
-    def read_end(self, path: str, size: int) -> bytes:
-        with self._trouble(f"read {path}"):
-            try:
-                with (self._root / path).open("rb") as file:
-                    file.seek(max(0, file.seek(0, os.SEEK_END) - size))
-                    return file.read()
-            except (FileNotFoundError, NotADirectoryError):
-                raise NotFound(f"{path} is not in the {self._noun} at {self.url}") from None
+    def read_ends(self, files: Sequence[StoredFile], size: int) -> dict[str, bytes]:
+        found = {}
+        for path, length in files:
+            with (
+                self._trouble(f"read {path}"),
+                contextlib.suppress(FileNotFoundError, NotADirectoryError),
+                (self._root / path).open("rb") as file,
+            ):
+                file.seek(max(0, length - size))
+                found[path] = file.read(size)
+        return found
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
         found = {}
@@ -318,13 +329,15 @@ class _Remote:
             except FileNotFoundError:
                 raise NotFound(f"{path} is not in the {self._noun} at {self.url}") from None
 
-    def read_end(self, path: str, size: int) -> bytes:
-        with self._trouble(f"read {path}"):
-            try:
-                length = int(self._fs.info(self._path(path))["size"])
-                return bytes(self._fs.cat_file(self._path(path), start=max(0, length - size), end=length))
-            except FileNotFoundError:
-                raise NotFound(f"{path} is not in the {self._noun} at {self.url}") from None
+    def read_ends(self, files: Sequence[StoredFile], size: int) -> dict[str, bytes]:
+        with self._trouble("read the ends of files"):  # concurrently, as in `read_many`
+            paths, ends = [self._path(one.path) for one in files], [one.bytes for one in files]
+            begins = [max(0, end - size) for end in ends]
+            found: Sequence[Any] = self._fs.cat_ranges(paths, begins, ends, on_error="return") if files else ()
+            bad = [e for e in found if isinstance(e, Exception) and not isinstance(e, FileNotFoundError)]
+            if bad:
+                raise bad[0]
+            return {one.path: bytes(end) for one, end in zip(files, found, strict=True) if isinstance(end, bytes)}
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
         with self._trouble("read files"):  # concurrently: a store answers many requests in the time of one

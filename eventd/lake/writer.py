@@ -10,6 +10,7 @@ from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.layout import SegmentName, slot_of, state_path
 from eventd.lake.manifest import LostRows, Manifest, NodeState, encode
 from eventd.lake.schema import COLUMNS, OWN_TIME, SLOTTED, ColumnType, Ledger, arrow_schema
+from eventd.lake.segment_checks import MOST_ROWS, Bounds, column_bounds
 from eventd.lake.storage import Storage
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def write_segment(
 
     A segment of the same name is replaced. `rows` have the columns of `arrow_schema(place.book)`; several tables are
     written one after the other, about one row group at a time. `now` is in microseconds. Raises Invalid for row groups
-    out of order, rows out of the range, or no rows at all, and LakeUnavailable.
+    out of order, rows out of the range, more than `MOST_ROWS`, or no rows at all, and LakeUnavailable.
     """
     summary = _RowSummary(place)
     with storage.create(place.data) as draft:
@@ -136,17 +137,18 @@ class _RowSummary:
             raise Invalid(f"{place.name} cannot hold its rows: {problem}")
         self._last = last
         self.rows += table.num_rows
+        if self.rows > MOST_ROWS:
+            raise Invalid(f"{self._place.name} cannot hold {self.rows:,} rows: a segment has at most {MOST_ROWS:,}")
         self.times = _union(self.times, _bounds(table, OWN_TIME[self._place.book]))
         if self._place.book in SLOTTED:
             first, last = _bounds(table, "event_at")
             self.slots = _union(self.slots, (slot_of(first), slot_of(last)))
 
 
-def _bounds(table: pa.Table, column: str) -> tuple[int, int]:
-    from pyarrow import compute, int64
-
-    found = compute.min_max(table[column].cast(int64()))
-    return found["min"].as_py(), found["max"].as_py()
+def _bounds(table: pa.Table, column: str) -> Bounds:
+    if (found := column_bounds(table[column])) is None:
+        raise Invalid(f"the column {column} of some rows is empty")
+    return found
 
 
 def _union(one: tuple[int, int] | None, other: tuple[int, int]) -> tuple[int, int]:

@@ -75,17 +75,20 @@ class Columns:
             return Words(np.zeros(0, np.int32), ())
         if not hasattr(column, "dictionary"):
             column = column.dictionary_encode()
-        # A dictionary may hold a text twice, or one that no row uses.
-        values = tuple("" if value is None else value for value in column.dictionary.to_pylist())
-        indices = column.indices
+        texts, indices = column.dictionary.to_pylist(), column.indices
         if indices.null_count:
-            indices, values = indices.fill_null(len(values)), (*values, "")
+            indices, texts = indices.fill_null(len(texts)), [*texts, None]
         codes = indices.to_numpy(zero_copy_only=False)
+        if len(texts) > len(codes):  # so many that no row uses would make too many possible keys of several columns
+            used, codes = np.unique(codes, return_inverse=True)
+            texts = [texts[at] for at in used.tolist()]
+        # A dictionary may hold a text twice, or one that no row uses.
+        values = tuple("" if text is None else text for text in texts)
         distinct = tuple(dict.fromkeys(values))
         if len(distinct) < len(values):
             place = {value: at for at, value in enumerate(distinct)}
             codes = np.array([place[value] for value in values], np.int32)[codes]
-        return Words(codes, distinct or ("",))
+        return Words(codes.astype(np.int32, copy=False), distinct or ("",))
 
     def numbers(self, name: str) -> Numbers:
         """Return a column of whole numbers, or of times in microseconds; `NEVER` for null."""

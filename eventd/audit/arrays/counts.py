@@ -38,7 +38,7 @@ class Key(NamedTuple):
 
 
 class TooManyKeys(ValueError):
-    """The columns have more combinations of values than one number can hold."""
+    """The columns have more combinations of values than one number can hold; the text is "its" for a segment's."""
 
 
 def key_of(*columns: tuple[npt.NDArray[np.integer], int]) -> Key:
@@ -50,7 +50,7 @@ def key_of(*columns: tuple[npt.NDArray[np.integer], int]) -> Key:
         values += column
     key = Key(values, sizes)
     if key.domain > 1 << 62:
-        raise TooManyKeys(f"{key.domain} keys")
+        raise TooManyKeys("its rows have too many different values")
     return key
 
 

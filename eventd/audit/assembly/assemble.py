@@ -113,6 +113,20 @@ class StageResults:
         """Return the senders of a pair; the source of one without links."""
         return self.senders.get(key) or (key.source,)
 
+    def unclaimed_senders(self, key: PairKey) -> list[str]:
+        """Return the nodes that sent the peer batches which their ledgers do not show, and that may have had events.
+
+        These are the source, the senders of the pair, and nodes that have events of the source: a link that the ledgers
+        no longer show may have relayed them.
+        """
+        senders = {key.source, *self.senders_of(key)}
+        links = sorted(one for one in self.coverage.unclaimed if (one.group, one.peer) == (key.group, key.peer))
+        return [
+            one.sender
+            for one in links
+            if one.sender in senders or PairKey(key.group, key.source, one.sender) in self.figures
+        ]
+
     def hidden(self, key: PairKey) -> list[HiddenEvents]:
         """Return the events of a pair that were erased, or are in a damaged part of a ledger: see `hidden_events`."""
         delivered = self.changes.get(key, Counter())[HIDDEN]
@@ -168,7 +182,7 @@ def _pair(
     hidden = results.hidden(key)
     for name in ("expected", "unproven"):
         counts[name] += sum(one.events for one in hidden)
-    notes = (*_notes(results.coverage, key, senders), *_silence_notes(results.coverage, key, senders))
+    notes = (*_notes(results, key, senders), *_silence_notes(results.coverage, key, senders))
     notes += tuple(one.note for one in hidden)
     pair = Pair(
         group=key.group,
@@ -207,16 +221,16 @@ def _latencies(results: StageResults, key: PairKey, figures: PairFigures) -> Lat
     )
 
 
-def _notes(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> Iterator[str]:
+def _notes(results: StageResults, key: PairKey, senders: Iterable[str]) -> Iterator[str]:
     """Yield the reasons, apart from silences, why the completeness of a pair is unknown."""
+    coverage = results.coverage
     for node in dict.fromkeys((key.source, *senders, key.peer)):
         if node in coverage.contested:
             yield f"the ledgers of {node} are not those of one node, or do not say how far they reach"
         elif reason := coverage.damage_of(node):
             yield reason
-    for sender in senders:
-        if LinkKey(key.group, sender, key.peer) in coverage.unclaimed:
-            yield f"{key.peer} recorded batches of {sender} that the ledgers of {sender} do not show"
+    for sender in results.unclaimed_senders(key):
+        yield f"{key.peer} recorded batches of {sender} that the ledgers of {sender} do not show"
     if not coverage.has_ledgers(key.source) and key.source not in coverage.without_ledgers:
         yield f"{key.source} has no readable state in this lake: its events are known from other nodes only"
     elif coverage.has_ledgers(key.source) and coverage.ends_before(key.source):
@@ -300,7 +314,7 @@ def _proven_until(results: StageResults, key: PairKey) -> int:
     -ENDLESS if none can, ENDLESS if no node of the pair has a silence.
     """
     senders = results.senders_of(key)
-    if results.hidden(key) or any(True for _ in _notes(results.coverage, key, senders)):
+    if results.hidden(key) or any(True for _ in _notes(results, key, senders)):
         return -ENDLESS
     nodes = (key.source, *senders, key.peer)
     ends = [silence.covered for node, silence in results.coverage.silences.items() if node in nodes]

@@ -99,7 +99,7 @@ class FinalHours:
             del self._known[key]
 
     def clean(self) -> None:
-        """Remove half-written files of killed processes; the caller holds the output's lock. Raises LakeUnavailable."""
+        """Remove unfinished files of killed processes; the caller holds the output's lock. Raises LakeUnavailable."""
         self._out.delete(self._out.unfinished(FOLDER))
 
     def read_unindexed(self) -> None:

@@ -21,7 +21,7 @@ from eventd.lake.storage import Storage
 from federation.keys import Key
 
 _UNFINISHED: Final = re.compile(rf"\.(.+?)(?:\.\d+)?{re.escape(TEMPORARY)}")
-"""Matches the name of a half-written file: its own name and the number of the process, if Python writes it."""
+"""Matches the name of an unfinished file: its own name and the number of the process, if Python writes it."""
 
 
 def write_output(
@@ -56,7 +56,7 @@ def write_output(
 
 
 def _left_over(out: Storage, files: Collection[str]) -> list[str]:
-    """Return the half-written ones of these files, which a killed audit has left; the caller holds the output's lock.
+    """Return the unfinished ones of these files, which a killed audit has left; the caller holds the output's lock.
 
     Other programs may write files of other names there.
     """
@@ -66,6 +66,6 @@ def _left_over(out: Storage, files: Collection[str]) -> list[str]:
 
 
 def _finished(path: PurePosixPath) -> str:
-    """Return the path that a half-written file would get; its own path for another file."""
+    """Return the path that an unfinished file would get; its own path for another file."""
     match = _UNFINISHED.fullmatch(path.name)
     return str(path.with_name(match[1]) if match else path)

@@ -233,9 +233,9 @@ def deleted_rows(survey: Survey, ranges: Iterable[DeletedRange]) -> list[Limitat
         Limitation(
             kind="deleted",
             where=LedgerKey(names.get(ledger.slug, ledger.slug), ledger.epoch, ledger.book).key,
-            message=f"rows {after + 1:,} to {upto:,} were deleted less than a day after an audit had seen that the "
-            "state of the node promises them, and retention waits for a day; "
-            f"this was found on {moment(format_time(at))}",
+            message=f"rows {after + 1:,} to {upto:,} were deleted, and retention has not done that: it waits for a day "
+            "after the state of the node last promised rows, and removes whole segments "
+            f"(found on {moment(format_time(at))})",
             hint="find out who writes to the lake, then accept it as it is: run the audit once with --full, "
             "and without --from and --to",
         )

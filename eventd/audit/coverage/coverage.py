@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -20,7 +20,6 @@ from eventd.audit.segments.plan import LakePlan, LostRange, NodeEpoch, lost_rang
 from eventd.lake.copies import copies
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.schema import Ledger
-from eventd.lake.segment_checks import OF_ROWS
 from eventd.runtime.clock import SECOND
 
 _ALWAYS = (EARLIEST, LATEST)
@@ -239,7 +238,7 @@ def find_coverage(
 
     `unreadable`: by name of the segment, why it could not be read.
     """
-    coverage = Coverage(plan)
+    coverage, times = Coverage(plan), _SegmentTimes(survey, unreadable)
     for states in states_by_node(survey):
         coverage.until[states[-1].node] = min(states[-1].complete_until, states[-1].as_of)
         if states[-1].closed_at:
@@ -253,10 +252,10 @@ def find_coverage(
                 coverage.blind_spots[before.node, book].append(between)
     coverage.contested = {one.node for one in survey.troubles if one.kind is TroubleKind.TWO_NODES}
     coverage.contested |= {state.node for pair in copies(survey.nodes) for state in pair}
-    _add_beginnings(coverage, survey)
-    _add_troubles(coverage, survey, unreadable)
+    _add_beginnings(coverage, survey, times)
+    _add_troubles(coverage, survey, times)
     for lost in lost_ranges(survey, summaries):
-        spot = _blind_spot(survey, lost)
+        spot = _blind_spot(lost, times)
         if lost.book in _OF_EVENTS:
             coverage.blind_spots[lost.owner.node, lost.book].append(spot)
         elif lost.book is Ledger.RECEIPTS:  # no damage of its links: see `unkept_numbers`
@@ -264,11 +263,11 @@ def find_coverage(
     return coverage
 
 
-def _blind_spot(survey: Survey, lost: LostRange) -> BlindSpot:
+def _blind_spot(lost: LostRange, times: _SegmentTimes) -> BlindSpot:
     """Return the blind spot of rows that a node could not ship."""
     # The positions of the log number the rows of `events`, so that its segments show since when they are lost.
     numbered = lost.by_number or lost.book is Ledger.EVENTS
-    since = _neighbours(survey, *lost.owner, lost.book, lost.after, lost.upto)[0] if numbered else _ALWAYS[0]
+    since = times.around(*lost.owner, lost.book, lost.after, lost.upto)[0] if numbered else _ALWAYS[0]
     done = "deleted" if lost.by_number else "evicted"
     return BlindSpot(
         times=(min(since, lost.noted), lost.noted),
@@ -277,30 +276,53 @@ def _blind_spot(survey: Survey, lost: LostRange) -> BlindSpot:
     )
 
 
-def _add_beginnings(coverage: Coverage, survey: Survey) -> None:
-    """Add a blind spot without a reason before the first segment of each ledger whose beginning retention removed."""
+class _SegmentTimes:
+    """The times of segments, by node, epoch and ledger.
+
+    Manifests of `unreadable` segments may have been edited to be believed, so these count as missing.
+    """
+
+    def __init__(self, survey: Survey, unreadable: Collection[str]) -> None:
+        self.unreadable = [one for one in survey.segments if one.place.name in unreadable]
+        self._spans: defaultdict[tuple[str, str, Ledger], list[tuple[int, int, tuple[int, int]]]] = defaultdict(list)
+        for one in survey.segments:
+            if one.manifest.times and one.place.name not in unreadable:
+                key = one.manifest.node, one.place.epoch, one.place.book
+                self._spans[key].append((one.place.after, one.place.upto, one.manifest.times))
+
+    def first(self, node: str, book: Ledger) -> int | None:
+        """Return the time of the first row of a ledger in any epoch (microseconds); None if none has a segment."""
+        spans = [spans for (of, _, kept), spans in self._spans.items() if (of, kept) == (node, book)]
+        return min((times[0] for each in spans for _, _, times in each), default=None)
+
+    def around(self, node: str, epoch: str, book: Ledger, after: int, upto: int) -> tuple[int, int]:
+        """Return the times between which the missing rows (after, upto] were recorded, by the segments around them.
+
+        A side without a segment has no bound.
+        """
+        beside = self._spans.get((node, epoch, book), ())
+        before = [times[1] for _, end, times in beside if end <= after]
+        behind = [times[0] for start, _, times in beside if start >= upto]
+        return max(before, default=_ALWAYS[0]), min(behind, default=_ALWAYS[1])
+
+
+def _add_beginnings(coverage: Coverage, survey: Survey, times: _SegmentTimes) -> None:
+    """Add a blind spot without a reason before the first segment of each ledger whose beginning retention removed.
+
+    If it removed all segments, the ledger shows nothing up to the end that its state names.
+    """
     for states in states_by_node(survey):
         first = states[0]
         for book, reach in first.segments.items():
             if reach.after <= 0:
                 continue
-            times = [
-                one.manifest.times[0]
-                for one in survey.segments
-                if one.manifest.times and (one.manifest.node, one.place.book) == (first.node, book)
-            ]
-            if times:
-                coverage.blind_spots[first.node, book].append(BlindSpot(times=(_ALWAYS[0], min(times))))
+            begin = times.first(first.node, book)
+            end = min(first.complete_until, first.as_of) if begin is None else begin
+            coverage.blind_spots[first.node, book].append(BlindSpot(times=(_ALWAYS[0], end)))
 
 
-def _add_troubles(coverage: Coverage, survey: Survey, unreadable: Mapping[str, str]) -> None:
-    manifests = {one.place.name: one.manifest for one in survey.segments}
-    for name, reason in unreadable.items():
-        manifest = manifests[name]
-        # The manifest was edited together with the rows: it does not show what they were.
-        slots, times = (None, None) if reason.startswith(OF_ROWS) else (manifest.slots, manifest.times)
-        spot = BlindSpot(slots or _ALWAYS, times or _ALWAYS, why=_damaged(manifest.node, manifest.book))
-        coverage.blind_spots[manifest.node, manifest.book].append(spot)
+def _add_troubles(coverage: Coverage, survey: Survey, times: _SegmentTimes) -> None:
+    missing = [(one.manifest.node, *one.place.ledger[1:], one.after, one.upto) for one in times.unreadable]
     slugs = survey.node_names
     for trouble in survey.troubles:
         if trouble.kind is not TroubleKind.CORRUPT:
@@ -309,24 +331,11 @@ def _add_troubles(coverage: Coverage, survey: Survey, unreadable: Mapping[str, s
         if trouble.book is None:
             coverage.contested.add(node)
         else:
-            times = _neighbours(survey, node, trouble.epoch, trouble.book, trouble.after, trouble.upto)
-            coverage.blind_spots[node, trouble.book].append(BlindSpot(times=times, why=_damaged(node, trouble.book)))
+            missing.append((node, trouble.epoch, trouble.book, trouble.after, trouble.upto))
+    for node, epoch, book, after, upto in missing:
+        spot = BlindSpot(times=times.around(node, epoch, book, after, upto), why=_damaged(node, book))
+        coverage.blind_spots[node, book].append(spot)
 
 
 def _damaged(node: str, book: Ledger) -> str:
     return f"a part of the {book} of {node} is missing or corrupt"
-
-
-def _neighbours(survey: Survey, node: str, epoch: str, book: Ledger, after: int, upto: int) -> tuple[int, int]:
-    """Return the times between which the missing rows (after, upto] were recorded, by the segments around them.
-
-    A side without a segment has no bound.
-    """
-    beside = [
-        (one.place.after, one.place.upto, one.manifest.times)
-        for one in survey.segments
-        if one.manifest.times and (one.manifest.node, one.place.epoch, one.place.book) == (node, epoch, book)
-    ]
-    before = [times[1] for _, end, times in beside if end <= after]
-    behind = [times[0] for start, _, times in beside if start >= upto]
-    return max(before, default=_ALWAYS[0]), min(behind, default=_ALWAYS[1])

@@ -159,7 +159,7 @@ class AuditHistory(msgspec.Struct, kw_only=True):
         """Forget ranges that retention has removed: the state begins after them, or is that of a later epoch.
 
         Retention first lets the state begin after them, and deletes them a day later: it did not remove those that the
-        state promised in the last day.
+        state promised in the last day. Nor did it remove a part of a range, because it removes whole segments.
         """
         epochs = {(slug(one.node), one.epoch) for one in survey.nodes}
         nodes = {node for node, _ in epochs}
@@ -172,22 +172,29 @@ class AuditHistory(msgspec.Struct, kw_only=True):
         self.ranges.sort(key=lambda one: (one.ledger, one.after))
         for seen, segments in self._replaced(survey):
             past = seen.ledger.slug in nodes and (seen.ledger.slug, seen.ledger.epoch) not in epochs
-            if segments or not (past or seen.upto <= begins.get(seen.ledger, -1)):
+            end = seen.upto if past else min(seen.upto, begins.get(seen.ledger, -1))
+            gone = holes(segments, Span(seen.after, end)) if end > seen.after else ()
+            if not gone:
                 left.append(seen)
-            elif any(one.ledger == seen.ledger and one.after < seen.upto for one in recent):
-                self._note_deleted(seen, now)
+                continue
+            since = min((one.after for one in recent if one.ledger == seen.ledger), default=seen.upto)
+            since = seen.after if end < seen.upto else since
+            for hole in gone:
+                if since < hole.upto:
+                    self._note_deleted(seen.ledger, Span(max(hole.after, since), hole.upto), now)
         self.ranges = left
 
-    def _note_deleted(self, seen: SeenRange, now: int) -> None:
-        """Note that the rows of a range were deleted too early, together with those before them."""
+    def _note_deleted(self, ledger: LedgerSlug, rows: Span, now: int) -> None:
+        """Note that these rows were deleted too early, together with those before them."""
         last = self.deleted[-1] if self.deleted else None
-        if last is not None and (last.ledger, last.upto, last.at) == (seen.ledger, seen.after, now):
-            self.deleted[-1] = replace(last, upto=seen.upto)
+        if last is not None and (last.ledger, last.upto, last.at) == (ledger, rows.after, now):
+            self.deleted[-1] = replace(last, upto=rows.upto)
         else:
-            self.deleted.append(DeletedRange(seen.ledger, seen.after, seen.upto, now))
+            self.deleted.append(DeletedRange(ledger, rows.after, rows.upto, now))
 
     def _recent(self, now: int) -> list[PromisedRows]:
-        return [one for one in self.promised if now - one.at < _SOONEST]
+        """Return the promises of the last day; those that a clock which was ahead noted are of no known time."""
+        return [one for one in self.promised if abs(now - one.at) < _SOONEST]
 
     def _note_promised(self, survey: Survey, now: int) -> None:
         """Note where the ledgers begin that the states promise; what they promised more than a day ago is forgotten."""

@@ -24,7 +24,6 @@ from eventd.audit.segments.row_marks import UnevenSlots, concerns
 from eventd.audit.segments.row_sums import RangeSum
 from eventd.audit.segments.segment_jobs import SMALL, CellMaker, DigestCheck, RangeCheck, SegmentJob, SegmentJobs
 from eventd.audit.segments.seq_runs import SeqRun
-from eventd.audit.segments.spark_ranges import spark_range_faults
 from eventd.audit.segments.spark_tasks import FileShares, group_files, run_on_files
 from eventd.audit.spark.locations import Location
 from eventd.audit.spark.session import cores_of
@@ -106,18 +105,14 @@ class LakeReader:
         """
         skipped = [one for one in self.survey.segments if not (self._is_near(one) or self.state.knows_ranges(one))]
         jobs = [_job(one) for one in skipped]
-        faults = self._false_ranges(jobs)
+        pieces = min(len(jobs), self.cores * _TASKS)  # the ends of files have about the same size
+        paths = [job.segment.place.data for job in jobs]
+        shares = FileShares(self.lake, [paths[at::pieces] for at in range(pieces)])
+        faults: dict[str, str] = {}
+        for text in run_on_files(self.spark, shares, RangeCheck(SegmentJobs(jobs))):
+            faults |= msgspec.msgpack.decode(text, type=dict[str, str])
         self.unreadable |= faults
         self.state.checked |= {job.name: ranges_of(job.manifest) for job in jobs if job.name not in faults}
-
-    def _false_ranges(self, jobs: Sequence[SegmentJob]) -> dict[str, str]:
-        """Return, by name, why segments differ from the ranges of their manifests."""
-        if self.lake.by_spark:
-            return spark_range_faults(self.spark, self.lake, [job.segment for job in jobs])
-        faults: dict[str, str] = {}
-        for text in run_on_files(self.spark, self.shares(jobs), RangeCheck(SegmentJobs(jobs))):
-            faults |= msgspec.msgpack.decode(text, type=dict[str, str])
-        return faults
 
     @property
     def oldest(self) -> int | None:

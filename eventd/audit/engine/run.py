@@ -117,7 +117,6 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
         resumed = resume(out, surveyed.head, request, clock.now())
         resumed.history.meet(surveyed, clock.now())
     reader, found = _read_with_retry(session, request, places, surveyed, resumed, watch)
-    found.coverage.without_ledgers = frozenset(request.without_ledgers)
     _add_silences(found, request, clock.now())
     _add_history(found, resumed, reader)
     keep_history(out, resumed.history)
@@ -188,7 +187,7 @@ def _read_with_retry(
             unreadable=dict(damaged),
         )
         try:
-            return reader, _read(reader, history, watch, percent)
+            return reader, _read(reader, history, watch, percent, frozenset(request.without_ledgers))
         except Exception as error:  # Spark's exceptions have no common base class
             if (damage := damage_in(error)) is None:
                 if forgot or not forget_corrupt(places.out.open(session), state):
@@ -237,9 +236,12 @@ def run_on(request: AuditRequest, *, progress: bool = False, record: bool = Fals
             raise EventdError(f"the audit failed in Spark: {last_cause(str(error), *request.addresses)}") from None
 
 
-def _read(reader: LakeReader, history: AuditHistory, watch: _Stopwatch, recheck: float) -> StageResults:
+def _read(
+    reader: LakeReader, history: AuditHistory, watch: _Stopwatch, recheck: float, without_ledgers: frozenset[str]
+) -> StageResults:
     """Check some known segments again, run all stages up to the comparison of rows, and return their results.
 
+    `recheck`: see `LakeReader.recheck`; `without_ledgers`: the nodes that an operator declares to ship none.
     The state is stored as soon as segments were checked or read, so that an audit which fails does not repeat that.
     """
     out = reader.out.open(reader.spark)
@@ -255,7 +257,7 @@ def _read(reader: LakeReader, history: AuditHistory, watch: _Stopwatch, recheck:
         jobs = reader.read_large(plan)
         keep(out, reader.state)
         coverage = find_coverage(reader.survey, plan, summaries, reader.unreadable)
-        coverage.since = reader.hours[0] * HOUR
+        coverage.since, coverage.without_ledgers = reader.hours[0] * HOUR, without_ledgers
         coverage.verified = verified_links(summaries, coverage.with_damage(Ledger.RECEIPTS))
         rollbacks = find_rollbacks(reader.survey, history.promises, summaries, coverage)
         coverage.holes = holes_by_ledger(find_holes(reader.survey, reader.runs, summaries, rollbacks.found))
@@ -273,7 +275,7 @@ def _read(reader: LakeReader, history: AuditHistory, watch: _Stopwatch, recheck:
             waiting=read_waiting(tables.rows("waiting")),
             senders=read_senders(tables.rows("senders")),
             mentions=find_mentions(tables.rows("latest"), summaries, coverage),
-            without_ledgers=pairs_without_ledgers(tables.rows("latest"), summaries, coverage, reader.hours),
+            without_ledgers=pairs_without_ledgers(tables.rows("latest"), tables.rows("received"), coverage),
             confirmed=confirmed_links(summaries, tables.rows("questioned")),
         )
     with watch.stage("rows"):
@@ -290,7 +292,7 @@ def _compare_rows(
     questioned = add_unknown_batches(rollbacks, requested, reader.survey, coverage)
     add_uneven_batches(rollbacks, uneven, reader.survey)
     add_blind_spots(coverage, reader.survey, rollbacks)
-    found.damaged = count_damaged(reader.survey, reader.unreadable) + rollbacks.rows
+    found.damaged = count_damaged(reader.survey, reader.unreadable, reader.hours[0] * HOUR) + rollbacks.rows
     rows, known, losses = reader.rows, reader.known, DeclaredLosses(reader.survey, summaries)
     unanswered = unanswered_events(tables.rows("refused"), reader.survey, known, rows, reader.hours, losses)
     coverage.unanswered = frozenset(unanswered)

@@ -29,7 +29,7 @@ from eventd.lake.writer import Segment
 from eventd.runtime.chance import SYSTEM
 
 INDEX: Final = f"{FOLDER}/index.msgpack"
-VERSION: Final = 20
+VERSION: Final = 21
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
 
 
@@ -148,7 +148,7 @@ def open_state(out: Storage, lake: LakeHead, *, full: bool = False) -> State:
     try:
         found = msgspec.msgpack.decode(text, type=State)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return State(lake=lake.id)  # half-written, or of another version: it is rebuilt
+        return State(lake=lake.id)  # unfinished, or of another version: it is rebuilt
     if found.lake != lake.id:
         raise another_lake(out)
     if full or (found.version, found.sums) != (VERSION, SUMS):
@@ -204,7 +204,7 @@ def prepare_output(out: Storage, lake: LakeHead, *, discards: bool) -> None:
 def keep(out: Storage, state: State) -> None:
     """Store the state, and remove the files of its folder that it does not refer to.
 
-    Such files are those of segments that were read again or forgotten, and half-written ones of killed tasks.
+    Such files are those of segments that were read again or forgotten, and unfinished ones of killed tasks.
     """
     files = state.files()
     state.cells = {file: state.cells[file] for file in files}

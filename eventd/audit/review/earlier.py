@@ -76,9 +76,12 @@ def parse_report(text: bytes, url: str) -> ReadReport:
         raise Invalid(f"{REPORT} in {url} is not a report: it {NESTED}", hint=_HINT) from None
     if found.schema != SCHEMA:
         raise Invalid(f"{REPORT} in {url} has schema {found.schema}, and this program knows {SCHEMA}", hint=_HINT)
-    if wrong := [one.count for one in found.findings if not 0 <= one.count <= LARGEST]:
+    if wrong := [one for one in found.findings if not 0 <= one.count <= LARGEST]:
+        one = wrong[0]
         raise Invalid(
-            f"{REPORT} in {url} has a finding with {wrong[0]:,} events, and a lake has at most {LARGEST:,}", hint=_HINT
+            f"{REPORT} in {url} has a finding with {one.count:,} events: not a number from 0 to {LARGEST:,}"
+            f" ({one.kind.value}, from {one.source or '-'} to {one.peer or '-'})",
+            hint=_HINT,
         )
     return found
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from eventd.lake.extra import pyarrow
-from eventd.lake.reader import BadSegment
+from eventd.lake.reader import BadSegment, parsing
 
 _IN_TEXT: Final = re.compile(r"DamagedSegment: segment (\S+): ([^\n]+)")
 """Matches the error in the text of Spark, which reports the exceptions of other processes."""
@@ -36,8 +35,9 @@ class Damage(NamedTuple):
 def name_damage(name: str) -> Iterator[None]:
     """Raise DamagedSegment instead of BadSegment, and of Arrow's errors, while the segment of this name is read."""
     try:
-        yield
-    except (BadSegment, pyarrow().ArrowException) as error:
+        with parsing():
+            yield
+    except BadSegment as error:
         raise DamagedSegment(name, str(error)) from error
 
 

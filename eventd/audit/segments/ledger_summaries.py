@@ -15,7 +15,7 @@ from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, Words
 from eventd.audit.arrays.row_hash import ODD
 from eventd.audit.receipts.receipt_checks import ReceiptResults
 from eventd.audit.segments.cells import HOUR, Measure, batch_cells
-from eventd.lake.layout import MINUTE
+from eventd.lake.layout import LARGEST, MINUTE
 from eventd.lake.losses import parse_loss
 from eventd.lake.manifest import Unreadable, decode_selection
 from eventd.lake.reader import BadSegment
@@ -388,10 +388,15 @@ def _refusals(table: Columns, limit: int) -> LedgerSummary:
     count, first, last = (table.numbers(name) for name in ("count", "first_at", "last_at"))
     return LedgerSummary(
         refused=[
-            RefusalCount(group, peer, reason, int(count[rows].sum()), int(first[rows].min()), int(last[rows].max()))
+            RefusalCount(group, peer, reason, _sum(count[rows]), int(first[rows].min()), int(last[rows].max()))
             for (group, peer, reason), rows in _by(table, "group", "peer", "reason")
         ]
     )
+
+
+def _sum(counts: Numbers) -> int:
+    """Return the sum of counts, at most the largest number of a lake: their sum may need more than 64 bits."""
+    return min(int(counts.astype(object).sum()), LARGEST)
 
 
 _READERS: Final[dict[Ledger, Callable[[Columns, int], LedgerSummary]]] = {

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from eventd.audit.arrays.columns import NEVER, Columns
+from eventd.audit.arrays.counts import TooManyKeys
 from eventd.audit.receipts.receipt_checks import check_receipts, texts_of
 from eventd.audit.receipts.receipt_terms import CHECKED, ReceiptTerms
 from eventd.audit.segments.batch_counts import COUNT_COLUMNS, count_deliveries, count_receipts
@@ -32,10 +34,10 @@ from eventd.audit.segments.seq_runs import RUN_COLUMNS, SeqRun, seq_runs
 from eventd.audit.segments.spark_tasks import OpenFile
 from eventd.errors import Invalid
 from eventd.lake.extra import parquet, pyarrow
-from eventd.lake.footers import check_ranges
+from eventd.lake.footers import false_ranges
 from eventd.lake.layout import parse_name
 from eventd.lake.manifest import Manifest
-from eventd.lake.reader import BadSegment, open_segment, read_segment
+from eventd.lake.reader import BadSegment, open_segment, parsing, read_segment
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import FileDraft, FileReader, Written
 from eventd.lake.writer import Segment
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
 
 SMALL: frozenset[Ledger] = frozenset({Ledger.RECEIPTS, Ledger.INBOUND, Ledger.GAPS, Ledger.REFUSALS})
 """Ledgers that are read first, because the plan for the others depends on them."""
+_AT_ONCE: Final = 500
+"""Files whose ends are read at once."""
 
 
 class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,8 +123,9 @@ class CellMaker:
             for path, lake in files:
                 job = self.jobs.at(path)
                 try:
-                    table = _cells(lake, job, self.receipts, result)
-                except (BadSegment, pyarrow().ArrowException) as error:
+                    with parsing():
+                        table = _cells(lake, job, self.receipts, result)
+                except (BadSegment, TooManyKeys) as error:
                     result.errors[job.name] = str(error)
                     continue
                 if table.num_rows:
@@ -144,7 +149,7 @@ class DigestCheck:
             job = self.jobs.at(path)
             try:
                 open_segment(lake, job.segment)
-            except (BadSegment, pyarrow().ArrowException):
+            except BadSegment:
                 changed.append(job.name)
         return msgspec.msgpack.encode(changed)
 
@@ -153,19 +158,16 @@ class DigestCheck:
 class RangeCheck:
     """Called with the files of segments, it returns, encoded, the faults of those whose manifests have other ranges.
 
-    The faults are by name of the segment, see `ranges_fault`. Raises LakeUnavailable.
+    The faults are by name of the segment, see `false_ranges`. Raises LakeUnavailable.
     """
 
     jobs: SegmentJobs
 
     def __call__(self, files: Iterator[OpenFile]) -> bytes:
-        faults = {}
-        for path, lake in files:
-            job = self.jobs.at(path)
-            try:
-                check_ranges(lake, job.segment)
-            except (BadSegment, pyarrow().ArrowException) as error:
-                faults[job.name] = str(error)
+        faults: dict[str, str] = {}
+        for lake, some in groupby(files, key=lambda file: file.storage):  # of a file in memory: one alone
+            while few := [*islice(some, _AT_ONCE)]:
+                faults |= false_ranges(lake, [self.jobs.at(path).segment for path, _ in few])
         return msgspec.msgpack.encode(faults)
 
 

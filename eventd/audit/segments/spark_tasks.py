@@ -22,7 +22,7 @@ from eventd.audit.spark.session import last_cause
 from eventd.audit.spark.spark_storage import path_below
 from eventd.errors import LakeUnavailable
 from eventd.lake.extra import pyarrow
-from eventd.lake.storage import FileInMemory, FileReader
+from eventd.lake.storage import EndReader, FileInMemory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +38,7 @@ class OpenFile(NamedTuple):
     """A file that a task is to read: its path, and where it is read from."""
 
     path: str
-    storage: FileReader
+    storage: EndReader
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class FileShares:
         Raises like `Location.open`.
         """
         if not self.at.by_spark:
-            storage = self.at.open()
+            storage = self.at.connect()
             for batch in batches:
                 for share in batch.column(0).to_pylist():
                     yield from (OpenFile(path, storage) for path in self.shares[share])

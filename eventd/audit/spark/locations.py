@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from eventd.audit.spark.spark_storage import SparkStorage
 from eventd.errors import Invalid
 from eventd.lake.address import shown
-from eventd.lake.storage import Storage, connect
+from eventd.lake.storage import ConnectedStorage, Storage, connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,10 +44,14 @@ class Location:
         Raises MissingExtra, LakeUnusable for an address without a file system, and Invalid like `spark_url`.
         """
         if not self.by_spark:
-            return connect(self.url, self.noun)
+            return self.connect()
         if spark is None:
             raise ValueError("a location that Spark reads cannot be opened without Spark")
         return SparkStorage(spark, self.spark_url, self.noun, self.alternative)
+
+    def connect(self) -> ConnectedStorage:
+        """Return the storage that this process reaches by itself. Raises MissingExtra and LakeUnusable."""
+        return connect(self.url, self.noun)
 
     @property
     def address(self) -> str:

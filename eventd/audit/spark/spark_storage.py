@@ -68,9 +68,6 @@ class SparkStorage:
             raise NotFound(f"{path} is not in the {self._noun} at {self.url}")
         return found[path]
 
-    def read_end(self, path: str, size: int) -> bytes:
-        return self.read(path)[-size:]
-
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
         wanted = [*paths]
         with self._trouble("read files"):

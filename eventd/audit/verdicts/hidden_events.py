@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.verdicts.erasures import Erasures
+from eventd.lake.layout import LedgerSlug
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.schema import Ledger
 from eventd.text.plural import counted
@@ -24,18 +25,27 @@ class HiddenEvents(NamedTuple):
     note: str
 
 
-def count_damaged(survey: Survey, unreadable: Mapping[str, str]) -> Counter[str]:
+def count_damaged(survey: Survey, unreadable: Mapping[str, str], since: int) -> Counter[str]:
     """Return, by node, how many rows of `events` are in segments that are corrupt, unreadable or missing.
 
-    For a segment without a readable manifest, the numbers of its range stand for its rows.
+    For a segment without a readable manifest, the numbers of its range stand for its rows. Rows before a readable
+    segment that begins before `since` (microseconds) do not count: their events are earlier, too.
     """
     found: Counter[str] = Counter()
     nodes = survey.node_names
+    # The manifest of a segment that cannot be read may have been edited: only the segments after it show its time.
+    ends: defaultdict[LedgerSlug, int] = defaultdict(int)
     for one in survey.segments:
-        if one.place.book is Ledger.EVENTS and one.place.name in unreadable:
+        times = one.manifest.times
+        if one.place.name not in unreadable and times is not None and times[0] < since:
+            ends[one.place.ledger] = max(ends[one.place.ledger], one.after)
+    for one in survey.segments:
+        if one.place.book is Ledger.EVENTS and one.place.name in unreadable and one.upto > ends[one.place.ledger]:
             found[one.manifest.node] += one.manifest.rows
     for trouble in survey.troubles:
-        if trouble.kind is TroubleKind.CORRUPT and trouble.book is Ledger.EVENTS:
+        if trouble.kind is not TroubleKind.CORRUPT or trouble.book is not Ledger.EVENTS:
+            continue
+        if trouble.upto > ends[LedgerSlug(trouble.node, trouble.epoch, trouble.book)]:
             found[nodes.get(trouble.node, trouble.node)] += trouble.upto - trouble.after
     return found
 

@@ -121,7 +121,8 @@ def reconcile(
     """Return the tables of a part: `uneven`, `waiting`, `senders`, `latest`, `pairs` and `hours`, and those of batches.
 
     These are `questioned`, see `questioned_receipts`, `unclaimed`, see `unclaimed_batches`, `batches`, see
-    `uneven_batches`, `without_receipt`, and `refused`, see `unanswered_batches`.
+    `uneven_batches`, `without_receipt`, `refused`, see `unanswered_batches`, and `received`: the pairs of a sender and
+    the node that recorded batches from it in `hours`.
 
     `hours` [first, last) are the requested ones. `reach`: up to when at most (microseconds by any clock of the lake)
     the ledgers of each node are complete; later deliveries are not expected in them. `covered`: see `latest`. `unkept`:
@@ -141,6 +142,7 @@ def reconcile(
         "latest": latest(slots, covered or {}, uneven),
         "questioned": questioned_receipts(of_receipts, hours),
         "unclaimed": unclaimed_batches(of_receipts, hours),
+        "received": _received(of_receipts, hours),
         "batches": uneven_batches(batches, hours),
         "without_receipt": without_receipt(batches, unkept),
         "refused": unanswered_batches(cells.filter(what >= Measure.REFUSED_ROWS)),
@@ -148,6 +150,15 @@ def reconcile(
         "hours": by_hour(figures),
     }
     return {name: with_texts(table) for name, table in made.items()}
+
+
+def _received(of_receipts: pa.Table, hours: tuple[int, int]) -> pa.Table:
+    import pyarrow as pa
+
+    columns = Columns(of_receipts)
+    hour = columns.numbers("time")
+    wanted = (columns.numbers("what") == Measure.INBOUND) & (hours[0] <= hour) & (hour < hours[1])
+    return grouped(of_receipts.filter(pa.array(wanted)), PAIR, [])
 
 
 def uneven_slots(slots: pa.Table, reach: Mapping[str, int]) -> pa.Table:

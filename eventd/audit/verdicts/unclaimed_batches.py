@@ -1,7 +1,8 @@
 """Finds batches that the ledger of a peer has and that of their sender does not show, and judges them.
 
 The ids of batches do not show that: if an answer is lost, a restarted sender sends the same events in a batch with
-another id. But it passes no position without a row, so another row of its ledger covers some of the same positions.
+another id. But a link that passes an event that it selects leaves a row, so another row covers some of the same
+positions.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from eventd.audit.report.findings import UNCLAIMED_BATCH, Discrepancy, Evidence,
 from eventd.audit.segments.cells import HOUR, Measure
 from eventd.audit.segments.ledger_summaries import LedgerSummary, hash_of
 from eventd.audit.segments.link_rows import ENDLESS
-from eventd.audit.segments.plan import NodeEpoch, declared_gaps
+from eventd.audit.segments.plan import NodeEpoch, declared_gaps, owner_of
 from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.verdicts.ledger_rows import LedgerRows
 from eventd.lake.manifest import NodeState
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _BATCH: Final = (*PairKey._fields, "total")
 _COLUMNS: Final = ("peer", "batch_id", "link_epoch", "after", "upto", "repair", "accepted", "duplicates")
-_OF_LINKS: Final = ("group", "peer", "link_epoch", "after", "upto", "repair")
+_OF_LINKS: Final = ("group", "peer", "link_epoch", "after", "upto", "repair", "status")
 
 
 def unclaimed_batches(cells: pa.Table, hours: tuple[int, int]) -> pa.Table:
@@ -53,7 +54,7 @@ def unclaimed_batches(cells: pa.Table, hours: tuple[int, int]) -> pa.Table:
     return grouped(found.rename_columns({"low": "at", "total": "batch"}), (*PairKey._fields, "batch", "at"), [])
 
 
-class _Link(NamedTuple):
+class _LinkEpoch(NamedTuple):
     """A link in one epoch of its sender, in whose log its batches cover positions."""
 
     group: str
@@ -84,18 +85,18 @@ def unclaimed_discrepancies(
     `unclaimed` are rows of `unclaimed_batches`. Left out are those whose answer the sender may still be waiting for,
     and those that it sent outside of `hours`.
     """
-    judge = _Judge(survey, summaries, coverage, rows, (hours[0] * HOUR, hours[1] * HOUR))
-    by_sender: defaultdict[str, dict[_Link, list[_Received]]] = defaultdict(dict)
+    judge = _UnclaimedBatches(survey, summaries, coverage, rows, (hours[0] * HOUR, hours[1] * HOUR))
+    by_sender: defaultdict[str, dict[_LinkEpoch, list[_Received]]] = defaultdict(dict)
     for link, batches in judge.suspects(unclaimed).items():
         by_sender[link.sender][link] = batches
     for sender, links in by_sender.items():
-        for link, one in judge.without_rows(sender, links):
+        for link, one in judge.unexplained(sender, links):
             evidence = Evidence(sender, one.at, one.id)
             yield Discrepancy(Kind.DISAGREEMENT, link.group, sender, link.peer, 0, one.id, UNCLAIMED_BATCH, evidence)
 
 
 @dataclass
-class _Judge:
+class _UnclaimedBatches:
     """Judges unclaimed batches; `times` are the requested ones [first, last), in microseconds."""
 
     survey: Survey
@@ -104,7 +105,7 @@ class _Judge:
     rows: LedgerRows
     times: tuple[int, int]
 
-    def suspects(self, unclaimed: Iterable[Mapping[str, Any]]) -> dict[_Link, list[_Received]]:
+    def suspects(self, unclaimed: Iterable[Mapping[str, Any]]) -> dict[_LinkEpoch, list[_Received]]:
         """Return, by link, the batches of which the ledger of the sender would have a row, if it had an answer."""
         wanted: defaultdict[str, set[tuple[str, str, int]]] = defaultdict(set)
         times: defaultdict[str, set[int]] = defaultdict(set)
@@ -112,7 +113,7 @@ class _Judge:
             if self.coverage.has_ledgers(row["source"]):
                 wanted[row["peer"]].add((row["group"], row["source"], row["batch"]))
                 times[row["peer"]].add(row["at"])
-        found: defaultdict[_Link, list[_Received]] = defaultdict(list)
+        found: defaultdict[_LinkEpoch, list[_Received]] = defaultdict(list)
         for peer, batches in wanted.items():
             for table in self.rows.at(Ledger.INBOUND, peer, np.array(sorted(times[peer]), np.int64), _COLUMNS):
                 for link, one in _received(table, peer):
@@ -120,8 +121,8 @@ class _Judge:
                         found[link].append(one)
         return found
 
-    def _is_covered(self, link: _Link, one: _Received) -> bool:
-        """Return whether the ledger of the sender has all rows from the time of the batch to the end of its epoch."""
+    def _is_covered(self, link: _LinkEpoch, one: _Received) -> bool:
+        """Return whether the ledger of the sender has all rows from the time of the batch until its link passed it."""
         state = self._states.get(NodeEpoch(link.sender, link.epoch))
         if state is None:
             return False  # nothing shows how far the ledgers of that epoch went
@@ -130,6 +131,8 @@ class _Judge:
         if not (self.times[0] <= first and last < self.times[1] and last < end):
             return False
         # The row may be later than the batch by any time, because the answer may have been lost at first.
+        passed = self.coverage.acknowledged_at(link.sender, link.epoch, link.group, link.peer, one.upto)
+        end = min(end, max(last, passed + self.coverage.margin))
         return self.coverage.is_whole(link.sender, (first, end)) and not self._is_lost(link, one)
 
     @cached_property
@@ -137,30 +140,39 @@ class _Judge:
         return {NodeEpoch(state.node, state.epoch): state for state in self.survey.nodes}
 
     @cached_property
-    def _cursors(self) -> dict[_Link, int]:
+    def _heads(self) -> dict[NodeEpoch, int]:
+        """Return the last position that the log of each node had reached, by its state and its ledger of events."""
+        found = {owner: state.head for owner, state in self._states.items()}
+        for one in self.survey.segments:
+            if one.place.book is Ledger.EVENTS:
+                found[owner_of(one)] = max(found.get(owner_of(one), 0), one.upto)
+        return found
+
+    @cached_property
+    def _cursors(self) -> dict[_LinkEpoch, int]:
         """Return the position that each declared link has passed."""
         return {
-            _Link(group.group, state.node, peer.peer, state.epoch): peer.cursor
+            _LinkEpoch(group.group, state.node, peer.peer, state.epoch): peer.cursor
             for state in self.survey.nodes
             for group in state.groups
             for peer in group.peers
         }
 
-    def _is_lost(self, link: _Link, one: _Received) -> bool:
+    def _is_lost(self, link: _LinkEpoch, one: _Received) -> bool:
         """Return whether the sender reported to the peer later that it had lost some of these positions."""
         return any(after < one.upto and upto > one.after for after, upto in self._gaps.get(link, ()))
 
     @cached_property
-    def _gaps(self) -> dict[_Link, list[tuple[int, int]]]:
-        found: defaultdict[_Link, list[tuple[int, int]]] = defaultdict(list)
+    def _gaps(self) -> dict[_LinkEpoch, list[tuple[int, int]]]:
+        found: defaultdict[_LinkEpoch, list[tuple[int, int]]] = defaultdict(list)
         for owner, gap in declared_gaps(self.survey, self.summaries):
             if gap.peer:
-                found[_Link(gap.group, gap.peer, owner.node, gap.gap_epoch)].append((gap.after, gap.upto))
+                found[_LinkEpoch(gap.group, gap.peer, owner.node, gap.gap_epoch)].append((gap.after, gap.upto))
         return found
 
-    def without_rows(
-        self, sender: str, links: Mapping[_Link, Collection[_Received]]
-    ) -> Iterator[tuple[_Link, _Received]]:
+    def unexplained(
+        self, sender: str, links: Mapping[_LinkEpoch, Collection[_Received]]
+    ) -> Iterator[tuple[_LinkEpoch, _Received]]:
         """Yield those batches of a sender's links of whose positions no row of its ledger covers any.
 
         A link that is declared, and has not passed a batch, still waits for the answer.
@@ -172,33 +184,45 @@ class _Judge:
             times = segment.manifest.times
             if not any(left.values()) or (times is not None and times[1] < since):
                 continue
-            for link, (after, upto) in _ranges(Columns(self.rows.read(segment, _OF_LINKS)), sender, left).items():
+            heads = {link: self._heads.get(NodeEpoch(link.sender, link.epoch), 0) for link in left}
+            for link, (after, upto) in _ranges(Columns(self.rows.read(segment, _OF_LINKS)), heads).items():
                 passed[link] = max(passed[link], int(upto.max()))
-                left[link] = {one for one in left[link] if not ((after < one.upto) & (upto > one.after)).any()}
+                left[link] = _not_covered(left[link], after, upto)
         for link, batches in left.items():
             yield from ((link, one) for one in sorted(batches) if one.upto <= passed[link])
 
 
-def _ranges(table: Columns, sender: str, links: Iterable[_Link]) -> dict[_Link, tuple[Numbers, Numbers]]:
+def _not_covered(batches: Collection[_Received], after: Numbers, upto: Numbers) -> set[_Received]:
+    """Return those batches of which no position is in one of the ranges (after, upto]."""
+    order = np.argsort(after, kind="stable")
+    begins, reach = after[order], np.maximum.accumulate(upto[order])
+    found = [*batches]
+    earlier = np.searchsorted(begins, np.array([one.upto for one in found], np.int64))
+    return {one for one, n in zip(found, earlier.tolist(), strict=True) if not n or reach[n - 1] <= one.after}
+
+
+def _ranges(table: Columns, links: Mapping[_LinkEpoch, int]) -> dict[_LinkEpoch, tuple[Numbers, Numbers]]:
     """Return the positions (after, upto] of the rows of `receipts` of each of these links that has any.
 
-    Rows of repairs prove nothing about other positions of their range.
+    `links`: the head of the log of each. Rows of repairs prove nothing about other positions of their range. A row
+    without a request, which no receipt confirms, does not count if its range is beyond the head.
     """
-    ordinary = ~table.booleans("repair")
+    ordinary, unsent = ~table.booleans("repair"), table.numbers("status") == 0
     group, peer, epoch = (table.words(name) for name in ("group", "peer", "link_epoch"))
     found = {}
-    for link in links:
-        rows = ordinary & group.where(link.group.__eq__) & peer.where(link.peer.__eq__) & epoch.where(link.epoch.__eq__)
+    for link, head in links.items():
+        rows = ordinary & ~(unsent & (table.numbers("upto") > head))
+        rows &= group.where(link.group.__eq__) & peer.where(link.peer.__eq__) & epoch.where(link.epoch.__eq__)
         if rows.any():
             found[link] = (table.numbers("after")[rows], table.numbers("upto")[rows])
     return found
 
 
-def _received(table: Columns, peer: str) -> Iterator[tuple[_Link, _Received]]:
+def _received(table: Columns, peer: str) -> Iterator[tuple[_LinkEpoch, _Received]]:
     """Yield the batches with events from rows of a peer's `inbound`; those of repairs have no positions."""
     rows = ~table.booleans("repair") & (table.numbers("accepted") + table.numbers("duplicates") > 0)
     words = [table.words(name).at(rows) for name in ("group", "peer", "link_epoch", "batch_id")]
     texts = [[column.values[code] for code in column.codes.tolist()] for column in words]
     numbers = [table.numbers(name)[rows].tolist() for name in ("after", "upto", "recorded_at")]
     for group, sender, epoch, batch, after, upto, at in zip(*texts, *numbers, strict=True):
-        yield _Link(group, sender, peer, epoch), _Received(batch, after, upto, at)
+        yield _LinkEpoch(group, sender, peer, epoch), _Received(batch, after, upto, at)

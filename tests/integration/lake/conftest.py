@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from eventd.lake.storage import Storage, connect
+from eventd.lake.storage import ConnectedStorage, Storage, connect
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def storage(tmp_path: Path) -> Storage:
 
 
 @pytest.fixture(params=["folder", "file", "local", "memory"])
-def any_storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+def any_storage(request: pytest.FixtureRequest, tmp_path: Path) -> ConnectedStorage:
     """A folder, by path and by URL; and the same methods over fsspec, on a disk and on a stand-in for an
     object store."""
     at = tmp_path / "lake"

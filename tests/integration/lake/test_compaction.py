@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from eventd.errors import Invalid
+from eventd.lake import segment_checks, writer
 from eventd.lake.compaction import DAY, Done, compacting, retaining
 from eventd.lake.layout import ARCHIVE, LANDING
 from eventd.lake.reader import read_segment, survey
@@ -246,3 +248,22 @@ def test_an_epoch_that_is_all_gone_is_forgotten_but_not_the_last(storage: Storag
     found = survey(storage)
     assert [state.epoch for state in found.nodes] == ["b" * 16]
     assert (found.segments, found.troubles) == ([], [])
+
+
+def test_an_archive_with_the_manifest_of_no_segment_is_kept_for_its_operator(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a segment of an earlier release would otherwise be deleted, and its rows not be archived again."""
+    some_days(storage, 1)
+    compact(storage)
+    before = storage.list(ARCHIVE)
+    monkeypatch.setattr(segment_checks, "MOST_ROWS", 10)
+    assert compact(storage, NOON + 3 * DAY, grace=0, most=10)[:1] != [Done(removed=1)]
+    assert [one for one in storage.list(ARCHIVE) if one in before] == before
+
+
+def test_more_rows_than_a_reader_takes_are_not_written(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "MOST_ROWS", 9)
+    with pytest.raises(Invalid, match="cannot hold 10 rows: a segment has at most 9"):
+        ship(storage, 0, 10, at=NOON)
+    assert storage.list(LANDING) == []

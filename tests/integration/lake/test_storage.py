@@ -11,7 +11,7 @@ import pytest
 from eventd.errors import LakeUnavailable, LakeUnusable, MissingExtra, NotFound
 from eventd.lake import extra
 from eventd.lake.layout import HEAD
-from eventd.lake.storage import Storage, Written, connect, make_lake, open_lake
+from eventd.lake.storage import ConnectedStorage, Storage, StoredFile, Written, connect, make_lake, open_lake
 from eventd.lake.store_remedies import remedy_of
 from eventd.runtime.chance import SYSTEM
 
@@ -96,11 +96,13 @@ def test_a_lake_that_cannot_be_read_is_refused_in_words(any_storage: Storage, te
         open_lake(any_storage)
 
 
-def test_the_end_of_a_file_is_read(any_storage: Storage) -> None:
+def test_the_ends_of_files_are_read_and_missing_files_left_out(any_storage: ConnectedStorage) -> None:
     any_storage.put("a/one", b"0123456789")
-    assert [any_storage.read_end("a/one", size) for size in (3, 10, 99)] == [b"789", b"0123456789", b"0123456789"]
-    with pytest.raises(NotFound):
-        any_storage.read_end("a/two", 3)
+    any_storage.put("a/two", b"ab")
+    files = [StoredFile("a/one", 10), StoredFile("a/none", 5), StoredFile("a/two", 2)]
+    for size, end in ((3, b"789"), (10, b"0123456789"), (99, b"0123456789")):
+        assert any_storage.read_ends(files, size) == {"a/one": end, "a/two": b"ab"}
+    assert any_storage.read_ends([], 3) == {}
 
 
 def test_a_half_written_file_is_not_listed(storage: Storage, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +13,21 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
+from eventd.audit.arrays.counts import TooManyKeys
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.findings import Kind
 from eventd.audit.report.report import Report
 from eventd.audit.segments import segment_jobs
-from eventd.lake.manifest import Manifest, encode
-from eventd.lake.reader import BadSegment, read_segment, survey
+from eventd.lake.footers import false_ranges
+from eventd.lake.layout import MINUTE
+from eventd.lake.manifest import encode
+from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
-from eventd.lake.storage import FileReader, Storage, connect
+from eventd.lake.segment_checks import manifest_fault, rows_fault
+from eventd.lake.storage import EndReader, FileInMemory, Storage, connect
 from eventd.lake.writer import Segment, write_segment
 from eventd.runtime.clock import SECOND
+from federation.event import format_time
 from tests.support.federations import FullSettings, generate
 from tests.support.local_spark import run_audit
 from tests.support.tampering import change_state, edit, segments_of
@@ -57,6 +64,10 @@ def moved(segment: Segment, minutes: int) -> tuple[int, int]:
     return segment.manifest.slots[0] + minutes, segment.manifest.slots[1] + minutes
 
 
+def minutes(slots: tuple[int, int]) -> str:
+    return " to ".join(format_time(slot * MINUTE) for slot in slots)
+
+
 def write(lake: Storage, segment: Segment, rows: pa.Table, **how: Any) -> None:
     """Replace the file of a segment, without the checks of a writer, and let the manifest fit the file."""
     with lake.create(segment.place.data) as draft:
@@ -74,7 +85,8 @@ def test_other_slots_in_a_manifest_make_the_segment_corrupt(lake: Storage, book:
     describe(lake, segment, slots=moved(segment, -300))
     slots = segment.manifest.slots
     assert slots is not None
-    fault = f"its rows have the slots {slots[0]} to {slots[1]}, and its manifest has others"
+    found, said = minutes(slots), minutes(moved(segment, -300))
+    fault = f"its rows have the slots {found}, and its manifest says {said}"
     assert corrupt(audit(lake)) == {segment.place.name: fault}
 
 
@@ -97,10 +109,10 @@ def test_ranges_of_skipped_segments_are_compared_once(lake: Storage, monkeypatch
     since = LEDGERS.start + 2 * HOUR
     assert audit(lake, since=since).verdict == "complete"
 
-    def refuse(storage: FileReader, segment: Segment) -> None:
-        raise BadSegment(f"{segment.place.name} was compared again")
+    def refuse(storage: EndReader, segments: Sequence[Segment]) -> dict[str, str]:
+        return {one.place.name: "it was compared again" for one in segments}
 
-    monkeypatch.setattr(segment_jobs, "check_ranges", refuse)
+    monkeypatch.setattr(segment_jobs, "false_ranges", refuse)
     assert corrupt(audit(lake, since=since)) == {}
     assert corrupt(audit(lake, since=since, full=True))
 
@@ -121,7 +133,7 @@ def test_a_skipped_segment_without_statistics_is_read(lake: Storage) -> None:
         ({"times": None}, "its manifest has no `times`"),
         ({"slots": None}, "its manifest has no `slots`"),
         ({"slots": (5, -300)}, "its manifest has `slots` that end before they begin: 5 to -300"),
-        ({"times": (0, 1)}, "its rows have other times than its manifest"),
+        ({"times": (0, 1)}, "its rows have the times "),
     ],
 )
 def test_a_manifest_without_the_ranges_of_its_rows_is_corrupt(
@@ -130,21 +142,27 @@ def test_a_manifest_without_the_ranges_of_its_rows_is_corrupt(
     segments = segments_of(lake, A, Ledger.EVENTS)
     for segment in segments:
         describe(lake, segment, **fields)
-    assert corrupt(audit(lake)) == {segment.place.name: fault for segment in segments}
+    found = corrupt(audit(lake))
+    assert [*found] == [segment.place.name for segment in segments]
+    assert all(text.startswith(fault) for text in found.values())
 
 
-@pytest.mark.parametrize("upto", [1 << 63, 1 << 70])
-def test_a_manifest_with_a_number_that_no_node_counts_to_is_corrupt(lake: Storage, upto: int) -> None:
+@pytest.mark.parametrize("field", ["rows", "upto"])
+@pytest.mark.parametrize("value", [1 << 62, 1 << 63, 1 << 70])
+def test_a_manifest_with_a_number_that_no_node_counts_to_is_corrupt(lake: Storage, field: str, value: int) -> None:
     segment = segments_of(lake, A, Ledger.EVENTS)[0]
-    describe(lake, segment, rows=upto)
-    assert [*corrupt(audit(lake))] == [segment.place.name]
+    describe(lake, segment, **{field: value})
+    (fault,) = corrupt(audit(lake)).values()
+    assert fault.startswith("its manifest is not valid: ")
 
 
 def test_a_position_outside_of_the_segment_hides_no_event(lake: Storage) -> None:
     segment = segments_of(lake, A, Ledger.EVENTS)[1]
-    name = read_segment(lake, segment, ["id"])["id"][5].as_py()
+    rows = read_segment(lake, segment, ["id", "number"])
+    name, number = rows["id"][5].as_py(), rows["number"][5].as_py()
     edit(lake, A, Ledger.EVENTS, lambda row: row["id"] == name, position=1 << 41)
-    assert corrupt(audit(lake)) == {segment.place.name: "its rows have other positions than numbers"}
+    fault = f"its row with the number {number} has the position {1 << 41}"
+    assert corrupt(audit(lake)) == {segment.place.name: fault}
 
 
 def test_rows_that_were_swapped_between_segments_make_both_corrupt(lake: Storage) -> None:
@@ -161,7 +179,8 @@ def test_a_row_that_was_added_twice_makes_its_segment_corrupt(lake: Storage) -> 
     segment = segments_of(lake, A, Ledger.EVENTS)[0]
     rows = read_segment(lake, segment)
     write(lake, segment, pa.concat_tables([rows.slice(0, 1), rows.slice(0, len(rows) - 1)]))
-    fault = "its rows are not in the order of their numbers, or share one"
+    number = rows["number"][0].as_py()
+    fault = f"its row 2 has the number {number}, after {number}"
     assert corrupt(audit(lake)) == {segment.place.name: fault}
 
 
@@ -217,8 +236,90 @@ def test_names_of_segments_have_no_number_that_no_node_counts_to(lake: Storage) 
     assert corrupt(audit(lake)) == {}
 
 
-def test_a_writer_makes_manifests_that_pass(lake: Storage) -> None:
+def test_a_writer_makes_segments_that_pass(lake: Storage) -> None:
+    for book in (Ledger.EVENTS, Ledger.DELIVERIES, Ledger.RECEIPTS, Ledger.INBOUND):
+        segment = segments_of(lake, A, book)[0]
+        rows = read_segment(lake, segment)
+        manifest = write_segment(lake, segment.place, rows, node=A, now=segment.manifest.written_at).manifest
+        assert (manifest_fault(manifest), rows_fault(manifest, rows)) == (None, None)
+        assert false_ranges(connect(lake.url), [Segment(segment.place, manifest)]) == {}
+
+
+# --- the ends of files that are damaged -----------------------------------------------------------------------------
+
+
+def damage_footer(lake: Storage, segment: Segment) -> Segment:
+    """Overwrite the footer of a segment's file, with a digest that fits."""
+    data = bytearray(lake.read(segment.place.data))
+    length = int.from_bytes(data[-8:-4], "little")
+    data[-8 - length : -8] = b"\xff" * length
+    lake.put(segment.place.data, bytes(data))
+    describe(lake, segment, sha256=hashlib.sha256(data).hexdigest())
+    return segment
+
+
+@pytest.mark.parametrize("since", [0, 2 * HOUR], ids=["read", "skipped"])
+def test_a_damaged_footer_makes_its_segment_corrupt_and_ends_no_audit(lake: Storage, since: int) -> None:
+    segment = damage_footer(lake, segments_of(lake, A, Ledger.EVENTS)[0])
+    found = corrupt(audit(lake, since=LEDGERS.start + since))
+    assert [*found] == [segment.place.name]
+    assert found[segment.place.name].startswith("its file cannot be read: ")
+
+
+def test_a_flipped_bit_in_the_footer_of_a_skipped_segment_ends_no_audit(lake: Storage) -> None:
+    segment = segments_of(lake, A, Ledger.EVENTS)[0]
+    data = bytearray(lake.read(segment.place.data))
+    faults = set()
+    for at in range(len(data) - 8 - int.from_bytes(data[-8:-4], "little"), len(data)):
+        for bit in (1, 16, 128):
+            data[at] ^= bit
+            faults |= {*false_ranges(FileInMemory(segment.place.data, bytes(data)), [segment]).values()}
+            data[at] ^= bit
+    for words in ("its file cannot be read: ", "its footer is damaged: ", "its rows have the times "):
+        assert [one for one in faults if one.startswith(words)]
+
+
+@pytest.mark.parametrize("since", [0, 2 * HOUR], ids=["read", "skipped"])
+@pytest.mark.parametrize("is_named", [False, True], ids=["missing", "text"])
+def test_a_file_with_other_columns_makes_its_segment_corrupt(lake: Storage, since: int, is_named: bool) -> None:
     segment = segments_of(lake, A, Ledger.EVENTS)[0]
     rows = read_segment(lake, segment)
-    manifest: Manifest = write_segment(lake, segment.place, rows, node=A, now=segment.manifest.written_at).manifest
-    assert manifest == segment.manifest
+    at = rows.schema.get_field_index("event_at")
+    other = rows.set_column(at, "event_at", rows["event_at"].cast(pa.string())) if is_named else rows.remove_column(at)
+    write(lake, segment, other)
+    fault = "its file has other columns than the ledger"
+    assert corrupt(audit(lake, since=LEDGERS.start + since)) == {segment.place.name: fault}
+
+
+def test_a_damaged_footer_long_ago_adds_no_events_to_the_requested_hours(lake: Storage) -> None:
+    since = LEDGERS.start + 3 * HOUR
+    expected = audit(lake, since=since, full=True).totals.expected
+    damage_footer(lake, segments_of(lake, A, Ledger.EVENTS)[0])
+    report = audit(lake, since=since, full=True)
+    assert report.totals.expected == expected
+    assert None in {pair.completeness for pair in report.pairs}
+
+
+def test_a_footer_that_is_longer_than_usual_is_read_whole(lake: Storage) -> None:
+    segment = segments_of(lake, A, Ledger.EVENTS)[0]
+    rows = read_segment(lake, segment)
+    write(lake, segment, rows, row_group_size=1)
+    segment = segments_of(lake, A, Ledger.EVENTS)[0]
+    assert int.from_bytes(lake.read(segment.place.data)[-8:-4], "little") > 1 << 16
+    storage = connect(lake.url)
+    assert false_ranges(storage, [segment]) == {}
+    moved_slots = Segment(segment.place, replace(segment.manifest, slots=moved(segment, -300)))
+    assert [*false_ranges(storage, [moved_slots])] == [segment.place.name]
+    lake.delete([segment.place.data])
+    assert false_ranges(storage, [segment]) == {segment.place.name: "its file is missing"}
+
+
+def test_a_segment_with_too_many_combinations_of_values_is_corrupt(
+    lake: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_many(*_: object) -> Any:
+        raise TooManyKeys("its rows have too many different values")
+
+    monkeypatch.setattr(segment_jobs, "sum_events", too_many)
+    names = [one.place.name for node in (A, "site-02") for one in segments_of(lake, node, Ledger.EVENTS)]
+    assert {*corrupt(audit(lake))} == {*names}

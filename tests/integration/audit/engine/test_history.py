@@ -31,7 +31,7 @@ from eventd.lake.layout import ARCHIVE
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect, open_lake
-from eventd.lake.writer import Segment
+from eventd.lake.writer import Segment, write_segment
 from eventd.runtime.clock import SECOND, SystemClock
 from eventd.testing import ManualClock
 from tests.support.federations import FullSettings, generate
@@ -348,6 +348,36 @@ def test_rows_that_no_state_promised_within_the_last_day_may_be_deleted(folder: 
     assert troubles(audit(folder, later=25 * HOUR), "deleted") == []
 
 
+@pytest.mark.parametrize("later", [HOUR, 30 * HOUR])
+def test_rows_are_not_deleted_by_keeping_the_last_one_of_their_segment(folder: Path, later: int) -> None:
+    """Retention removes whole segments, so that it has not removed a part of one, whenever it was promised."""
+    storage = lake_of(folder)
+    segment = segments_of(storage, A, Ledger.DELIVERIES)[0]
+    last = read_segment(storage, segment)
+    last = last.slice(len(last) - 1)
+    storage.delete([segment.place.manifest, segment.place.data])
+    place = segment.place._replace(after=segment.upto - 1)
+    write_segment(storage, place, last, node=A, now=segment.manifest.written_at)
+    (state,) = (one for one in survey(storage).nodes if one.node == A)
+    left = replace(state.segments[Ledger.DELIVERIES], after=segment.upto - 1)
+    change_state(storage, A, segments={**state.segments, Ledger.DELIVERIES: left})
+    report = audit(folder, later)
+    assert report.verdict == "unproven"
+    (told,) = (one.message for one in report.troubles if one.kind == "deleted")
+    assert told.startswith(f"rows 1 to {segment.upto - 1:,} were")
+
+
+def test_a_promise_that_a_clock_noted_ahead_of_its_time_is_not_one_of_the_last_day(folder: Path) -> None:
+    shutil.rmtree(folder / "out")
+    assert audit(folder, later=30 * DAY, patience=60 * DAY).verdict == "complete"
+    (state,) = (one for one in survey(lake_of(folder)).nodes if one.node == A)
+    upto = segments_of(lake_of(folder), A, Ledger.DELIVERIES)[0].place.upto
+    marked = replace(state.segments[Ledger.DELIVERIES], after=upto)
+    change_state(lake_of(folder), A, segments={**state.segments, Ledger.DELIVERIES: marked})
+    withdraw(folder, A, Ledger.DELIVERIES, 1)
+    assert troubles(audit(folder), "deleted") == []
+
+
 # --- a history that is lost -----------------------------------------------------------------------------------------
 
 
@@ -430,7 +460,7 @@ def test_an_audit_after_a_killed_one_finds_the_same(folder: Path, step: str) -> 
     report = audit(folder)
     assert [one.kind for one in report.findings] == [Kind.ROLLED_BACK]
     assert (troubles(report, "rewritten"), troubles(report, "history")) == (names, [])
-    assert not list((folder / "out" / "state").glob(".*")), "half-written files are removed"
+    assert not list((folder / "out" / "state").glob(".*")), "unfinished files are removed"
 
 
 @pytest.mark.parametrize("step", STEPS)

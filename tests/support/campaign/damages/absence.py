@@ -294,7 +294,7 @@ ABSENCE = (
     ),
     Damage(
         "link-renamed-at-sender",
-        "the same, where the link is made that of a callback",
+        "the same, where its rows and its declaration name a callback instead",
         "the peer's ledger of batches",
         _link_to_callback,
         wanted=GONE_WITH_EVENTS,

@@ -5,29 +5,40 @@ from __future__ import annotations
 from eventd.audit.coverage.absent_ledgers import pairs_without_ledgers
 from eventd.audit.coverage.coverage import Coverage
 from eventd.audit.segments.cells import HOUR, Measure
-from eventd.audit.segments.ledger_summaries import KeyRequests, LedgerSummary
-from eventd.audit.segments.plan import LakePlan, NodeEpoch
+from eventd.audit.segments.ledger_summaries import sum_batches
+from eventd.audit.segments.plan import LakePlan
 from eventd.audit.segments.row_marks import PairKey
+from eventd.audit.verdicts.reconcile import reconcile
+from eventd.lake.schema import Ledger
+from tests.support.batch_tables import inbound
+from tests.support.ledger_rows import Row, columns_of
 
 COVERAGE = Coverage(LakePlan(), until={"a": HOUR, "b": HOUR})
 
 
-def requests(of: str, at: int) -> dict[NodeEpoch, list[LedgerSummary]]:
-    """Return the summary of a ledger of `b` with a request of a node."""
-    return {NodeEpoch("b", "e"): [LedgerSummary(keys=[KeyRequests(of, "g", "k", "v2", 1, at, at)])]}
+def batch(source: str, hour: int) -> Row:
+    return inbound(1, peer=source, recorded_at=hour * HOUR)
+
+
+def received(hours: tuple[int, int], *batches: Row) -> list[dict[str, object]]:
+    """Return the pairs with batches of these hours, which `b` recorded in one segment."""
+    cells = sum_batches("s", Ledger.INBOUND, columns_of(Ledger.INBOUND, batches))
+    return list(reconcile(cells.drop_columns(["segment"]), reach={}, hours=hours)["received"].to_pylist())
 
 
 def test_a_node_that_others_hold_events_of_is_found_if_it_has_no_ledgers() -> None:
     rows = [{"group": "g", "source": source, "peer": "b", "what": Measure.HELD} for source in ("a", "old")]
-    assert pairs_without_ledgers(rows, {}, COVERAGE, (0, 1)) == {PairKey("g", "old", "b")}
+    assert pairs_without_ledgers(rows, [], COVERAGE) == {PairKey("g", "old", "b")}
 
 
 def test_a_node_that_only_relays_is_found_by_its_batches_of_the_requested_hours() -> None:
-    assert pairs_without_ledgers([], requests("hub", HOUR), COVERAGE, (1, 2)) == {PairKey("g", "hub", "b")}
-    assert pairs_without_ledgers([], requests("hub", HOUR - 1), COVERAGE, (1, 2)) == set()
-    assert pairs_without_ledgers([], requests("a", HOUR), COVERAGE, (1, 2)) == set()
+    """The ledger may have been archived: one segment has the batches of a day."""
+    batches = (batch("hub", 1), batch("hub", 23), batch("a", 10))
+    for hours in ((1, 2), (0, 30), (23, 24)):
+        assert pairs_without_ledgers([], received(hours, *batches), COVERAGE) == {PairKey("g", "hub", "b")}
+    assert pairs_without_ledgers([], received((10, 11), *batches), COVERAGE) == set()
 
 
 def test_a_peer_that_only_receives_lacks_no_ledger_that_would_show_more() -> None:
     rows = [{"group": "g", "source": "a", "peer": "old", "what": Measure.SENT}]
-    assert pairs_without_ledgers(rows, requests("b", HOUR), COVERAGE, (0, 2)) == set()
+    assert pairs_without_ledgers(rows, received((0, 2), batch("b", 1)), COVERAGE) == set()

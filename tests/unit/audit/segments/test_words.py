@@ -20,3 +20,12 @@ def test_a_word_that_is_null_is_empty_and_never_another_word(algorithms: list[st
     texts = receipts.set_column(0, "receipt_alg", receipts["receipt_alg"].cast(pa.string())).select([0])
     words = Columns(texts).words("receipt_alg")
     assert [words.values[code] for code in words.codes] == [one or "" for one in algorithms]
+
+
+def test_words_that_no_row_uses_do_not_count() -> None:
+    """A small file may have dictionaries of so many words that keys of several columns would not fit into a number."""
+    many = pa.array([f"w{at}" for at in range(1 << 16)])
+    column = pa.DictionaryArray.from_arrays(pa.array([9, None, 7, 9], pa.int32()), many)
+    words = Columns(pa.table({"type": column})).words("type")
+    assert [words.values[code] for code in words.codes] == ["w9", "", "w7", "w9"]
+    assert words.size == 3

@@ -41,6 +41,7 @@ def findings(
     spots: Sequence[tuple[Ledger, BlindSpot]] = (),
     gaps: Sequence[DeclaredGap] = (),
     hours: tuple[int, int] = ALWAYS,
+    acknowledged: Sequence[tuple[int, int]] = (),
 ) -> list[str]:
     """Return the ids of the batches of `a` that are in dispute; its link to `b` has passed `cursor` (None: no link)."""
     peers = () if cursor is None else (PeerState(peer="b", cursor=cursor),)
@@ -57,7 +58,8 @@ def findings(
     def read(segment: Segment, names: Sequence[str]) -> pa.Table:
         return tables[segment.place.book].select([*names])
 
-    coverage = Coverage(LakePlan(), until={"a": until, "b": until})
+    plan = LakePlan(acknowledged={(NodeEpoch("a", "e"), "g", "b"): [*acknowledged]})
+    coverage = Coverage(plan, until={"a": until, "b": until})
     for book, spot in spots:
         coverage.blind_spots["a", book].append(spot)
     cells = receipt_cells(receipts, copies)
@@ -139,3 +141,26 @@ def test_only_batches_of_the_requested_hours_are_judged() -> None:
     receipts = [receipt(1, acked_at=AT - HOUR)]
     assert findings(receipts, copies[:2], hours=(hour, hour + 1)) == ["batch-2"], "the receipt of 1 is not read"
     assert findings(receipts, copies, until=AT + 9 * HOUR, hours=(hour, hour + 1)) == ["batch-2"]
+
+
+def test_rows_that_are_missing_from_the_time_after_the_link_had_passed_a_batch_excuse_nothing() -> None:
+    lost = [(Ledger.RECEIPTS, BlindSpot(times=(AT + HOUR // 2, AT + HOUR)))]
+    receipts, copies = [receipt(1), receipt(3)], [received(2)]
+    for passed, disputed in ((AT + 1, ["batch-2"]), (AT + HOUR // 2, []), (AT - HOUR, ["batch-2"])):
+        assert findings(receipts, copies, spots=lost, acknowledged=[(3, passed)]) == disputed
+    assert findings(receipts, copies, spots=lost, acknowledged=[(1, AT)]) == [], "of later positions nothing is known"
+
+
+@pytest.mark.parametrize(("upto", "disputed"), [(9, []), (10, ["batch-2"]), (10**15 - 1, ["batch-2"])])
+def test_a_row_without_a_request_explains_no_batch_if_its_range_is_beyond_the_log(
+    upto: int, disputed: list[str]
+) -> None:
+    unsent = {"batch_id": "", "receipt_digest": "", "status": 0, "after": 0, "upto": upto}
+    assert findings([receipt(2, **unsent)], [received(2)]) == disputed
+    assert findings([receipt(2, **unsent | {"status": 200})], [received(2)]) == [], "another check is for receipts"
+
+
+def test_one_of_several_overlapping_rows_explains_a_batch() -> None:
+    rows = [receipt(1, after=0, upto=7), receipt(2, after=2, upto=3), receipt(3, after=3, upto=4)]
+    assert findings(rows, [received(6, batch_id="other")], cursor=9) == []
+    assert findings(rows, [received(8), received(9)], cursor=9) == ["batch-8", "batch-9"]
