@@ -25,7 +25,8 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 INSTALL = "apt-get install -y --no-install-recommends chromium"
 WIDTHS = (320, 768, 1280, 1920)
 """A telephone, or a desk with 400 % zoom; a tablet; a laptop; a desk."""
-STEP_MS = 5_000
+STEP_MS = 15_000
+"""How long a step may take on a machine that does other work, too: it ends as soon as what it waits for is there."""
 _OPTIONS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
