@@ -290,6 +290,12 @@ OPERATIONS: Final[dict[str, Route]] = {
     "actions.list": _get(
         "/actions", "admin.actions:list_actions", "List the record of actions: who did what, newest first", "admin"
     ),
+    "node.settings": _get(
+        "/settings", "admin.node_settings:show", "Show the settings of the node with their origins", "admin"
+    ),
+    "queues.leases": _get(
+        "/queues/{topic}/leases", "admin.queue_leases:list_leases", "List the leased and delayed jobs of a queue"
+    ),
     "lake.status": _look(
         "/lake",
         "admin.lake:show_lake",

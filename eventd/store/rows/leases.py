@@ -76,6 +76,17 @@ def read_leases(conn: Connection, topic_id: int, seqs: Sequence[int]) -> dict[in
     return {row[0]: Lease(*row) for row in fetch_in(conn, sql, (topic_id,), seqs)}
 
 
+def read_unfinished_leases(conn: Connection, topic_id: int, *, after: tuple[int, int], limit: int) -> list[Lease]:
+    """Return up to `limit` leases and delays of a queue, ordered by their end and seq, after a pair of these."""
+    columns, (free_at, seq) = ", ".join(Lease._fields), after
+    sql = f"SELECT {columns} FROM leases WHERE topic_id = ? AND free_at"
+    same = f"{sql} = ? AND seq > ? ORDER BY seq LIMIT ?"
+    rows = fetch(conn, same, (topic_id, free_at, seq, limit))
+    later = f"{sql} > ? ORDER BY free_at, seq LIMIT ?"
+    rows += fetch(conn, later, (topic_id, free_at, limit - len(rows))) if len(rows) < limit else []
+    return [Lease(*row) for row in rows]
+
+
 MOST_QUEUES = 200
 """Maximum number of queues with dead letters that are read."""
 

@@ -1,0 +1,63 @@
+"""The jobs of a queue that are leased or delayed: who holds them, and until when."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pydantic import Field
+
+from eventd.api.framework.moments import show_time
+from eventd.api.framework.operations import Params, Services
+from eventd.errors import Conflict, Invalid
+from eventd.log.core.topic_row import read_topic
+from eventd.runtime.clock import Moment
+from eventd.store.engine.database import Connection
+from eventd.store.rows.leases import Lease, read_unfinished_leases
+
+_PLACE = re.compile(r"([0-9]{1,18}):([0-9]{1,18})")
+
+
+class ListLeases(Params):
+    """The leases and delays of a queue, those that end first first."""
+
+    narrows = True  # the key must be allowed to access the topic, which the path names
+
+    topic: str = Field(description="The queue.")
+    after: str = Field(default="", max_length=60, description="Continue after this token, the `next` of a page.")
+    limit: int = Field(default=50, ge=1, le=200, description="Maximum number of entries of the page.")
+
+
+async def list_leases(services: Services, params: ListLeases) -> dict[str, Any]:
+    """Return a page of the jobs that cannot be claimed now, without the ids of their leases."""
+    return await services.database.read(_read, params, Moment.of(services.clock))
+
+
+def _read(conn: Connection, params: ListLeases, at: Moment) -> dict[str, Any]:
+    topic = read_topic(conn, params.topic)
+    if not topic.is_queue:
+        raise Conflict(f"the topic {params.topic!r} is a log, not a queue", hint="GET /v0/topics lists topics")
+    after = _read_place(params.after) if params.after else (at.steady, 1 << 62)
+    found = read_unfinished_leases(conn, topic.id, after=after, limit=params.limit + 1)
+    shown = found[: params.limit]
+    following = f"{shown[-1].free_at}:{shown[-1].seq}" if len(found) > params.limit else None
+    return {"leases": [_show(lease, at) for lease in shown], "next": following}
+
+
+def _read_place(token: str) -> tuple[int, int]:
+    found = _PLACE.fullmatch(token)
+    if found is None:
+        raise Invalid(f"{token!r} is not a token of this list", hint="send the `next` of the last page unchanged")
+    return int(found[1]), int(found[2])
+
+
+def _show(lease: Lease, at: Moment) -> dict[str, Any]:
+    assert lease.free_at is not None
+    return {
+        "seq": lease.seq,
+        "state": "leased" if lease.node else "delayed",
+        "client": lease.node,
+        "endsAt": show_time(at.wall + lease.free_at - at.steady),
+        "deliveries": lease.deliveries,
+        "bytes": lease.size,
+    }
