@@ -68,7 +68,7 @@ def test_an_operator_declares_that_the_node_ships_no_ledgers(lake: Path, tmp_pat
     assert of_another.verdict == "unproven"
 
 
-def test_hours_in_which_no_node_has_anything_from_it_are_proven(lake: Path, tmp_path: Path) -> None:
+def test_hours_in_which_no_node_has_anything_from_it_leave_its_pairs_out(lake: Path, tmp_path: Path) -> None:
     assert audit(lake, tmp_path / "out", since=LEDGERS.end - HOUR).verdict == "unproven"
     later = audit(lake, tmp_path / "later", since=LEDGERS.end + HOUR)
     assert not any(pair.source == C for pair in later.pairs)
