@@ -44,7 +44,8 @@ class PageAction(NamedTuple):
     """An operation as an action. `label`: of its button. `done`: the sentence that the next page shows.
 
     `ask` returns what is asked first, from the parameters that are known; None: the action is done at once. `danger`:
-    it ends or drops something. `lists`, `switches`: parameters that are lists, and that a checkbox sets.
+    it ends or drops something. `lists`, `switches`: parameters that are lists, and that a checkbox sets. `prepare`
+    returns the parameters of the operation for the fields of its form, if they differ.
     """
 
     label: str
@@ -53,3 +54,4 @@ class PageAction(NamedTuple):
     danger: bool = False
     lists: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None

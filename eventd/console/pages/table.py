@@ -8,11 +8,11 @@ from functools import cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from eventd.console.pages import links, overview
+from eventd.console.pages import events, links, overview
 from eventd.console.pages.actions import PageAction
-from eventd.console.pages.visit import ShownPage, Visit
+from eventd.console.pages.visit import FilePage, ShownPage, Visit
 
-ShowPage = Callable[[Visit], Awaitable[ShownPage]]
+ShowPage = Callable[[Visit], Awaitable[ShownPage | FilePage]]
 
 
 class PageRoute(NamedTuple):
@@ -34,10 +34,13 @@ PAGES: Final = (
     PageRoute("/", overview.show_overview, "groups.status", "overview", "Overview", "o"),
     PageRoute("/links", links.show_links, "links.status", "links", "Links", "l"),
     PageRoute("/links/{group}/{peer}", links.show_link, "links.status", "links"),
+    PageRoute("/events", events.show_events, "events.search", "events", "Events", "e"),
+    PageRoute("/events/{group}/{id}", events.show_event, "events.describe", "events"),
+    PageRoute("/events/{group}/{id}/payload", events.download_payload, "events.payload", "events"),
 )
 """In the order of the navigation. A path is looked up in this order, too."""
 
-ACTIONS: Final[dict[str, PageAction]] = {**links.ACTIONS}
+ACTIONS: Final[dict[str, PageAction]] = {**links.ACTIONS, **events.ACTIONS}
 """By operation of /api/v1."""
 
 

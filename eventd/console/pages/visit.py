@@ -51,10 +51,21 @@ class Visit:
 
 
 class ShownPage(NamedTuple):
-    """What a page shows: its title, its template and the template's values. `live`: it is kept up to date."""
+    """What a page shows: its title, its template and the template's values. `live`: it is kept up to date.
+
+    `target`: the URL of another page to see instead.
+    """
 
     title: str
     template: str
     data: Mapping[str, Any] = MappingProxyType({})
     live: bool = True
     status: int = 200
+    target: str = ""
+
+
+class FilePage(NamedTuple):
+    """A file that the browser saves and never shows."""
+
+    name: str
+    content: bytes

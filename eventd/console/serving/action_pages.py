@@ -38,7 +38,7 @@ class ActionPages:
         if request.method in ("GET", "HEAD"):
             if not action.ask:
                 raise Invalid("this action is a button of a page, and asks nothing")
-            given = {name: value for name, value in visit.query.items() if name not in _OWN}
+            given = _params(operation, dict(visit.query))
             return await self._ask(operation, visit, given, visit.asked("back"), preferences)
         if request.method != "POST":
             raise Invalid(f"an action is posted, not sent with {request.method}")
@@ -51,7 +51,7 @@ class ActionPages:
             if problem or "asked" not in form:
                 return await self._ask(operation, visit, params, back, preferences, problem=problem, asked=question)
         try:
-            await visit.view.call(operation, **params)
+            await visit.view.call(operation, **(action.prepare(params) if action.prepare else params))
         except EventdError as error:
             if action.ask:
                 return await self._ask(operation, visit, params, back, preferences, error=error)

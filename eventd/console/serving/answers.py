@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import quote
 
 from aiohttp import web
 
@@ -41,6 +42,12 @@ def html(text: str, status: int = 200) -> web.Response:
     if len(text) > _COMPRESSED_FROM:
         response.enable_compression()
     return response
+
+
+def download(name: str, content: bytes) -> web.Response:
+    """Return a file that the browser saves and never shows."""
+    headers = {**HEADERS, "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
+    return web.Response(body=content, content_type="application/octet-stream", headers=headers)
 
 
 def see(url: str) -> web.Response:

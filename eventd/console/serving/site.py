@@ -16,10 +16,10 @@ from eventd.api.framework.sign_in_limiter import SignInLimiter
 from eventd.console.live.hub import Hub
 from eventd.console.live.stream import follow_view
 from eventd.console.pages.table import ACTIONS, FoundPage, find_page
-from eventd.console.pages.visit import ShownPage, Visit
+from eventd.console.pages.visit import FilePage, ShownPage, Visit
 from eventd.console.rendering.urls import Urls
 from eventd.console.serving.action_pages import ActionPages
-from eventd.console.serving.answers import html, keep_to_https, see
+from eventd.console.serving.answers import download, html, keep_to_https, see
 from eventd.console.serving.dependencies import ConsoleDependencies
 from eventd.console.serving.forms import read_form
 from eventd.console.serving.gate import Gate, Visitor
@@ -120,9 +120,13 @@ class Site:
         preferences = Preferences.of(request)
         visit = self._visit(request.path, dict(request.query), found.names, visitor, preferences)
         page = await self._show(found, visit)
+        if isinstance(page, FilePage):
+            return download(page.name, page.content)
+        if page.target:
+            return see(page.target)
         return html(self._layout.whole(page, visit, found.route.section, preferences), page.status)
 
-    async def _show(self, found: FoundPage, visit: Visit) -> ShownPage:
+    async def _show(self, found: FoundPage, visit: Visit) -> ShownPage | FilePage:
         if not visit.view.may(found.route.needs):
             raise Forbidden(f"this page needs a key that may use {found.route.needs}")
         return await found.route.show(visit)
@@ -158,6 +162,8 @@ class Site:
         async def render() -> bytes:
             visit = self._visit(path, query, found.names, visitor, preferences)
             page = await self._show(found, visit)
+            if isinstance(page, FilePage):
+                raise NoSuchRoute("a file is not followed")
             return self._layout.fragment(page, visit).encode()
 
         most = self._dependencies.settings.max_console_streams

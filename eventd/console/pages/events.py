@@ -1,0 +1,93 @@
+"""Events: a search over a group, one event on its way through the node and to its peers, emitting, sending again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from eventd.console.pages.actions import FormField, PageAction, Question
+from eventd.console.pages.visit import FilePage, ShownPage, Visit
+from eventd.errors import Invalid, NotFound
+
+_FILTERS: Final = ("type", "subject_prefix", "source", "id", "since", "until", "payload")
+_LISTS: Final = ("type", "payload")
+
+
+async def show_events(visit: Visit) -> ShownPage:
+    """Search the events of a group; an id alone leads to its event, in whichever group that is."""
+    groups = [group["group"] for group in await visit.groups()]
+    name, group = visit.asked("id"), visit.asked("group") or (groups[0] if len(groups) == 1 else "")
+    if name and not visit.asked("group"):
+        found = (await visit.view.call("events.find", id=name))["groups"]
+        if len(found) == 1:
+            return ShownPage("Events", "events.html", target=visit.urls.to("events", found[0]["group"], name))
+        data = {"groups": groups, "group": "", "found": found, "search": None, "name": name}
+        return ShownPage("Events", "events.html", data, live=False)
+    given: dict[str, Any] = {one: text for one in _FILTERS if (text := visit.asked(one))}
+    given |= {one: given[one].split(",") for one in _LISTS if one in given}
+    search = None
+    if group:
+        search = await visit.view.call(
+            "events.search", group=group, after=visit.asked("after"), limit=visit.limit, **given
+        )
+    data = {"groups": groups, "group": group, "found": None, "search": search, "name": name}
+    return ShownPage("Events", "events.html", data, live=bool(group) and not visit.asked("after"))
+
+
+async def show_event(visit: Visit) -> ShownPage:
+    """Show one event: its envelope, its payload as it is stored, and where it went."""
+    group, name = visit.names["group"], visit.names["id"]
+    course = await visit.view.call("events.describe", group=group, id=name)
+    return ShownPage(name, "event.html", {"group": group, "name": name, **course})
+
+
+async def download_payload(visit: Visit) -> FilePage:
+    """Return the payload of an event as a file."""
+    found = await visit.view.call("events.payload", group=visit.names["group"], id=visit.names["id"])
+    return FilePage(found.name, found.content)
+
+
+async def ask_emit(visit: Visit, params: dict[str, Any]) -> Question:
+    """Ask for the members of a new event."""
+    if not visit.view.sees(params.get("group", "")):
+        raise NotFound("choose a group first", hint="the page Events has the groups")
+    fields = (
+        FormField("type", "Type", "Such as bgp.route.up", required=True),
+        FormField("subject", "Subject", "What it is about, such as 10.0.0.0/24"),
+        FormField("payload", "Payload", "A JSON object", long=True),
+        FormField("ttl", "Time to live", "Such as 15m; empty: the event does not expire"),
+        FormField("dedupe_key", "Dedupe key", "A later event of the same key refreshes this one"),
+    )
+    lines = (f"The event is stored in group {params['group']} and sent to the peers that select it.",)
+    return Question("Emit an event", lines, fields=fields)
+
+
+def _emitted(form: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of `events.emit` for a form. Raises Invalid for a payload that is not a JSON object."""
+    names = {"type": "type", "subject": "subject", "ttl": "ttl", "dedupe_key": "dedupeKey"}
+    event: dict[str, Any] = {names[name]: form[name] for name in names if form.get(name)}
+    try:
+        payload = json.loads(form.get("payload") or "{}")
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"the payload is not JSON: {error}", hint='write an object such as {"metric": "10"}') from None
+    return {"group": form.get("group", ""), "events": [event | {"payload": payload}]}
+
+
+async def ask_redeliver(visit: Visit, params: dict[str, Any]) -> Question:
+    """Show how many events would be sent again."""
+    plan = await visit.view.call("deliveries.redeliver", **{**params, "dry_run": True})
+    lines = [f"{plan['events']:,} events, {plan['bytes']:,} bytes, are sent to {params['peer']} again."]
+    reasons = {
+        "expired": "have expired",
+        "notMeant": "are not selected for the peer",
+        "waiting": "wait for it already",
+        "evicted": "are not stored any more",
+    }
+    lines += [f"{plan[name]:,} others {text}." for name, text in reasons.items() if plan.get(name)]
+    return Question(f"Send again to {params['peer']}?", tuple(lines), count=plan["events"])
+
+
+ACTIONS: Final = {
+    "events.emit": PageAction("Emit", "The event is stored.", ask_emit, prepare=_emitted),
+    "deliveries.redeliver": PageAction("Send again", "The events are sent again.", ask_redeliver, lists=("ids",)),
+}

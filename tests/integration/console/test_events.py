@@ -1,0 +1,95 @@
+"""Events in the console: searched, found by id, shown with their course, emitted, sent again."""
+
+from __future__ import annotations
+
+from tests.integration.console.conftest import MakeBrowser
+from tests.integration.console.test_signing_in import ADMIN, READ
+from tests.support.declared import peer
+from tests.support.sites import Site
+
+HOSTILE = '<script>alert("1")</script>\u202e' + "x" * 200
+
+
+async def test_events_are_searched_page_by_page(site: Site, browser: MakeBrowser) -> None:
+    await site.emit(*[f"e{number:03}" for number in range(60)])
+    one = browser(site)
+    await one.sign_in(READ)
+    first = await one.get("/console/events?group=edge")
+    assert first.text.count('<tr id="e-') == 50
+    assert "e059" in first.text
+    assert "e009" not in first.text
+    url = first.text.partition('rel="next" href="')[2].partition('"')[0].replace("&amp;", "&")
+    second = await one.get(url)
+    assert second.text.count('<tr id="e-') == 10
+    assert "e009" in second.text
+    assert 'rel="next"' not in second.text
+
+
+async def test_filters_are_those_of_the_search(site: Site, browser: MakeBrowser) -> None:
+    await site.emit("red", subject="10.0.0.1", payload={"metric": "1"})
+    await site.emit("blue", subject="10.0.1.1", payload={"metric": "2"})
+    one = browser(site)
+    await one.sign_in(READ)
+    for query in ("subject_prefix=10.0.0.", "payload=metric%3D1", "id=red&group=edge"):
+        text = (await one.get(f"/console/events?group=edge&{query}")).text
+        assert ("/console/events/edge/red" in text, "/console/events/edge/blue" in text) == (True, False), query
+    assert (await one.get("/console/events?group=edge&since=soon")).status == 400
+
+
+async def test_an_id_leads_to_its_event(site: Site, browser: MakeBrowser) -> None:
+    await site.emit("e1", payload={"count": "12345678901234567890.10"})
+    one = browser(site)
+    await one.sign_in(READ)
+    shown = await one.get("/console/events?id=e1")
+    assert (shown.url, shown.heading) == ("/console/events/edge/e1", "e1")
+    assert "12345678901234567890.10" in shown.text
+    missing = await one.get("/console/events?id=nobody")
+    assert (missing.status, missing.heading) == (404, "Not found")
+
+
+async def test_an_event_shows_each_delivery_and_is_sent_again(site: Site, browser: MakeBrowser) -> None:
+    await site.apply(peer("b", 1))
+    await site.emit("e1")
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    shown = await one.get("/console/events/edge/e1")
+    assert 'href="/console/links/edge/b"' in shown.text
+    assert "s-pending" in shown.text
+    asked = await one.get("/console/do/deliveries.redeliver?group=edge&peer=b&ids=e1&back=/console/events/edge/e1")
+    assert asked.heading == "Send again to b?"
+    assert "wait for it already" in asked.text
+
+
+async def test_a_payload_is_downloaded_as_it_is_stored(site: Site, browser: MakeBrowser) -> None:
+    await site.emit("e1", payload={"a": "ü"})
+    one = browser(site)
+    await one.sign_in(READ)
+    answer = await one.get("/console/events/edge/e1/payload")
+    assert answer.text == '{"a":"ü"}'
+    assert answer.headers["Content-Type"] == "application/octet-stream"
+    assert answer.headers["Content-Disposition"].startswith("attachment;")
+
+
+async def test_an_event_is_emitted_by_a_form(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    form = {"group": "edge", "asked": "yes", "type": "t", "subject": "s", "back": "/console/events?group=edge"}
+    wrong = await one.post("/console/do/events.emit", payload="{", **form)
+    assert (wrong.status, wrong.heading) == (400, "Emit an event")
+    assert "the payload is not JSON" in wrong.text
+    assert 'value="s"' in wrong.text, "what was typed stays"
+    done = await one.post("/console/do/events.emit", payload='{"a": "1"}', **form)
+    assert "The event is stored." in done.text
+    (event,) = (await site.ask("events.list", group="edge"))["events"]
+    assert (event["type"], event["subject"], event["payload"]) == ("t", "s", {"a": "1"})
+
+
+async def test_hostile_names_are_text(site: Site, browser: MakeBrowser) -> None:
+    await site.emit("e1", subject=HOSTILE, payload={HOSTILE: HOSTILE})
+    one = browser(site)
+    await one.sign_in(READ)
+    for url in ("/console/events?group=edge", "/console/events/edge/e1"):
+        text = (await one.get(url)).text
+        assert "<script>alert" not in text
+        assert "\u202e" not in text
+        assert "&lt;script&gt;" in text
