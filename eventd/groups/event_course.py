@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from eventd.egress.callbacks.formats import EXPIRED
-from eventd.egress.cursors import target_of
+from eventd.egress.cursors import PEER, SUBSCRIPTION, target_of
 from eventd.groups.callbacks import KnownCallback, read_callbacks
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Record
@@ -15,7 +15,8 @@ from eventd.log.delivery.event_ledger import EventDeadLetter, read_covering
 from eventd.log.delivery.states import DeliveryState
 from eventd.resources.configuration import subscriptions
 from eventd.store.engine.database import Connection
-from eventd.store.parts.parts import SUBSCRIPTION, StoredPart, read_part_ids, read_parts
+from eventd.store.parts.parts import SUBSCRIPTION as OWNED
+from eventd.store.parts.parts import StoredPart, read_part_ids, read_parts
 from eventd.store.rows.callback_attempts import CallbackAttempt, read_attempts_at
 from eventd.store.rows.callback_cursors import CALLBACK, callback_name
 from eventd.store.rows.registry import read_resources
@@ -80,7 +81,7 @@ def _course(
 def read_event_parts(conn: Connection, group: str, record: Record) -> list[StoredPart]:
     """Return the parts that derive from an event: those of the group's subscriptions that name it."""
     declared = subscriptions(read_resources(conn)).values()
-    owners = [f"{SUBSCRIPTION}{one.name}" for one in declared if one.group == group]
+    owners = [f"{OWNED}{one.name}" for one in declared if one.group == group]
     ids = [id for owner in owners for id in read_part_ids(conn, owner, record.subject, limit=MOST_SHOWN)]
     parts = read_parts(conn, ids=sorted(ids)[-MOST_SHOWN:]) if ids else []
     return [part for part in parts if record.event_id in part.event_ids]
@@ -89,7 +90,7 @@ def read_event_parts(conn: Connection, group: str, record: Record) -> list[Store
 def owner_of_letter(cursor: str) -> tuple[str, str]:
     """Return the kind and the name of the owner of a dead letter, by the name of its cursor.
 
-    The kinds are peer, subscription and callback.
+    The kinds are peer, subscription, callback and router.
     """
     kind, _, name = cursor.partition(":")
-    return (kind, name) if kind == CALLBACK else (kind, target_of(cursor)[1])
+    return (kind, target_of(cursor)[1]) if kind in (PEER, SUBSCRIPTION) else (kind, name)

@@ -1,4 +1,4 @@
-"""The dead letters of peers, subscriptions and callbacks in one list, and grouped by reason; of queues, the groups."""
+"""The dead letters of peers, subscriptions, callbacks and routers in one list; with those of queues, in groups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from eventd.log.delivery.dead_letter_groups import (
 from eventd.store.engine.database import Connection
 from eventd.store.rows.leases import MOST_QUEUES, read_dead_lettering
 
-QUEUE = "queue"
+QUEUE, ROUTER = "queue", "router"
 REDELIVERED = "max_deliveries"
 """The one reason for which a job of a queue becomes a dead letter."""
 _PAGES = 10
@@ -37,8 +37,8 @@ class ListAllDeadLetters(Params):
 
     narrows = True
 
-    kind: Literal["", "peer", "subscription", "callback", "queue"] = Field(
-        default="", description="Only those of this kind of owner: peer, subscription, callback or queue."
+    kind: Literal["", "peer", "subscription", "callback", "router", "queue"] = Field(
+        default="", description="Only those of this kind of owner: peer, subscription, callback, router or queue."
     )
     owner: str = Field(
         default="", description="Only those of this owner: a peer's node name, or the name of another owner."
@@ -65,6 +65,7 @@ class _Owner(NamedTuple):
             and params.owner in ("", self.name)
             and params.group in ("", self.group)
             and sees(self.group or self.topic)
+            and (self.kind != ROUTER or sees(self.name))
         )
 
 

@@ -128,3 +128,11 @@ async def test_very_many_are_listed_without_reading_them_all(books: GroupLedger)
     assert len(answer["deadLetters"]) == 4
     assert {one["count"] for one in rare["groups"] if one["reason"] == "many"} == {10_000}
     assert spent < 1  # a scan of all columns takes longer; what the bound promises is measured apart
+
+
+async def test_the_dead_letters_of_a_router_are_for_keys_that_see_the_router(books: GroupLedger) -> None:
+    await park(books, "router:orders->audit", "g", 1, "too_large")
+    assert await owners(books, kind="router") == ["router/orders->audit"]
+    narrow = replace(books.services, sees=lambda name: name.startswith("g"))
+    answer = await operations.run(narrow, "dead_letters.all")
+    assert {one["kind"] for one in answer["deadLetters"] + answer["groups"]} == {"peer", "subscription"}
