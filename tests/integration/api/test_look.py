@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -137,7 +136,7 @@ async def test_looking_at_a_topic_is_no_read_of_it(server: Server) -> None:
 
 
 def test_the_reference_says_what_is_withheld() -> None:
-    page = (Path(ROOT) / "docs/reference/http-api.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/http-api.md").read_text(encoding="utf-8")
     section = page.partition("## What `look` shows")[2].partition("\n## ")[0]
     told = {
         path: set(re.findall(r"`(\w+)`", row))

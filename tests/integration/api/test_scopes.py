@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import AsyncIterator
 from itertools import pairwise
@@ -10,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from eventd.api.framework.auth import SCOPES, parse_keys
+from eventd.api.framework.auth import SCOPES, parse_keys, read_scopes
 from eventd.api.framework.roles import ROLES, role_of
 from eventd.api.framework.route import Route
 from eventd.api.routes import OPERATIONS, TOPIC_ROUTES
 from eventd.runtime.clock import SECOND
 from eventd.store.rows.keys import KeyRow
 from tests.support.every_route import SERVED, has_field, name_of, narrows, send
+from tests.support.source import ROOT
 from tests.support.v0 import Server, serving
 
 KEYS = ",".join([*(f"key-{scope}:{scope}" for scope in SCOPES), "key-all", "key-rw:rw", "key-mine::mine-"])
@@ -120,3 +122,9 @@ def test_the_role_of_a_key_is_the_highest_that_it_has(scopes: str, role: str | N
     (key,) = parse_keys(f"k:{scopes}")
     found = role_of(key)
     assert (found and found.name) == role
+
+
+def test_the_roles_are_in_the_docs_with_their_scopes() -> None:
+    page = (ROOT / "docs/how-to/api-keys.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| (\w+) \| (?:`([\w+]+)`|all \(leave it out\)) \|", page, re.MULTILINE)
+    assert [(name, read_scopes([scopes] if scopes else [])) for name, scopes in told] == [role[:2] for role in ROLES]

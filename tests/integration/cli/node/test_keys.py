@@ -37,6 +37,16 @@ def test_the_list_tells_everything_but_the_key(control: Control, migrated_sqlite
     assert not [key for key in (first, second["key"]) if key in control("key", "list", "-o", "json", *at).out]
 
 
+def test_a_key_may_be_for_looking_alone(control: Control, migrated_sqlite_url: str) -> None:
+    at = ("--database", migrated_sqlite_url)
+    assert control("key", "create", "prom", "--scope", "look", "-o", "json", *at).json["scopes"] == ["look"]
+    control("key", "create", "short", "--scope", "l+w", *at)
+    assert [line.split()[:2] for line in control("key", "list", *at).lines[1:]] == [
+        ["prom", "look"],
+        ["short", "look,write"],
+    ]
+
+
 def test_a_key_ends_when_it_is_revoked_and_its_name_is_free_when_it_is_forgotten(
     control: Control, migrated_sqlite_url: str
 ) -> None:
