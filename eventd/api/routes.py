@@ -49,6 +49,11 @@ def _post(path: str, handler: str, scope: Scope, summary: str, body: BodyLimits 
     return Route("POST", f"/api/v1{path}", (scope,), summary, handler, body)
 
 
+def _act(path: str, handler: str, summary: str) -> Route:
+    """Return the route of an operation that needs the scope of the action that it is about."""
+    return Route("POST", f"/api/v1{path}", ("admin", "delete"), summary, handler, _PARAMS, any_scope=True)
+
+
 def _delete(path: str, handler: str, summary: str) -> Route:
     return Route("DELETE", f"/api/v1{path}", ("admin",), summary, handler, _PARAMS)
 
@@ -211,6 +216,13 @@ OPERATIONS: Final[dict[str, Route]] = {
         "delete",
         "Drop dead letters of a callback",
     ),
+    "jobs.plan": _act(
+        "/jobs/plan", "admin.bulk_jobs:plan", "Count the dead letters that a bulk job would retry or drop"
+    ),
+    "jobs.start": _act("/jobs", "admin.bulk_jobs:start", "Start the bulk job of a plan"),
+    "jobs.list": _get("/jobs", "admin.bulk_jobs:list_jobs", "List bulk jobs"),
+    "jobs.get": _get("/jobs/{number}", "admin.bulk_jobs:get", "Show a bulk job with its results"),
+    "jobs.cancel": _act("/jobs/{number}/cancel", "admin.bulk_jobs:cancel", "Cancel a bulk job before its next step"),
     "dynamic.list": _get("/dynamic/parts", "admin.dynamic:list_parts", "List the parts that plugins have derived"),
     "dynamic.describe": _get("/dynamic/part", "admin.dynamic:describe", "Show one part, or all parts of an owner"),
     "dynamic.delete": _delete("/dynamic/part", "admin.dynamic:delete", "Delete a part and what it contributes"),

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import eventd
+from eventd.api.admin.bulk_runner import BulkJobRunner
 from eventd.api.app import KEEPALIVE_SECONDS, build_app
 from eventd.api.framework.auth import Keys
 from eventd.api.framework.callers import Callers
@@ -252,6 +253,8 @@ class Node:
             chores = lake_shipping.chores(
                 self.log, self.settings, self.metrics.lake, self.supervisor.spawn, self._chance.fraction
             )
+            jobs = BulkJobRunner(self.log, self.keys, self.metrics, alone=self.settings.group is None)
+            chores["jobs"] = jobs.run_for_ever
         chores |= {
             "changes": self.changes.follow_changes,
             "topics": self.topics.run_for_ever,

@@ -28,6 +28,7 @@ from eventd.settings.values import entries_of
 from eventd.store.engine.database import Connection
 from eventd.store.parts.parts import delete_old_parts
 from eventd.store.rows.actions import KEY_SECONDS, delete_old_actions, delete_old_answers
+from eventd.store.rows.bulk_jobs import delete_old_jobs
 from eventd.store.rows.callback_attempts import delete_old_attempts
 from eventd.store.rows.links import delete_links, stale_links
 from eventd.store.rows.registry import read_resources
@@ -37,6 +38,8 @@ from eventd.store.rows.tokens import digest_of
 
 UNDECLARED_AGE = 30 * 24 * 3600 * SECOND
 """How long the mark of a sender that is not a declared peer is kept after its last batch (microseconds)."""
+JOB_AGE = 7 * 24 * 3600 * SECOND
+"""How long a bulk job is kept after it finished (microseconds)."""
 PARTS = 500
 """Parts that are deleted at a time."""
 STEP_REST = 2
@@ -85,6 +88,7 @@ class Retention:
         await self._delete_older(delete_old_runs, self._settings.run_retention, CHUNK)
         await self._delete_older(delete_old_parts, self._settings.part_retention, PARTS)
         await self._delete_older(delete_old_attempts, self._settings.attempt_retention, CHUNK)
+        await self._delete_older(delete_old_jobs, JOB_AGE, CHUNK)
         await self._delete_older(delete_old_actions, self._settings.action_retention, CHUNK)
         await self._delete_older(delete_old_answers, KEY_SECONDS * SECOND, CHUNK)
         if await self._log.database.read(has_passed):

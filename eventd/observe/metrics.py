@@ -89,6 +89,10 @@ class Metrics:
             " names), repeated (answered with the first answer).",
             "result",
         )
+        self._jobs = self._gauge("jobs", "Bulk jobs by state; finished ones are deleted after a week.", "state")
+        self._job_steps = self._counter(
+            "job_steps_total", "Steps of bulk jobs: done, or failed and tried again.", "result"
+        )
         self._local = self._gauge("local_socket_connections", "Open connections over the local socket.")
 
     def _sending(self) -> None:
@@ -207,6 +211,15 @@ class Metrics:
     def action(self, result: str) -> None:
         """Count a request for an action; `result` is a short fixed word."""
         self._actions.labels(result).inc()
+
+    def jobs(self, states: Mapping[str, int]) -> None:
+        """Set the number of bulk jobs in each state."""
+        for state, count in states.items():
+            self._jobs.labels(state).set(count)
+
+    def job_step(self, result: str) -> None:
+        """Count a step of a bulk job; `result` is a short fixed word."""
+        self._job_steps.labels(result).inc()
 
     def certificate(self, group: str, peer: str, expires: float | None) -> None:
         """Set when a certificate expires, in seconds since 1970; None removes the gauge."""

@@ -73,7 +73,7 @@ def _start_chosen(
     announce(conn)  # locks the head, which is always locked before cursors, and wakes the node
     callback, cursor = read_registered(conn, params.callback)
     _require_few(conn, callback)
-    _start_at(conn, callback, cursor, positions, now)
+    start_at(conn, callback, cursor, positions, now)
     remove_dead_letters(conn, letters)
 
 
@@ -144,7 +144,7 @@ def _plan_replay(conn: Connection, params: Replay, now: int) -> _ReplayPlan:
             for letter in read_all_dead_letters(conn, cursor.topic_id, cursor=cursor.name)
             if after < letter.position <= upto
         ]
-        letters, _ = _sort_letters(conn, callback, cursor, inside, now)
+        letters, _ = sort_letters(conn, callback, cursor, inside, now)
     events = len(letters) if params.failed else count_between(conn, callback, cursor.topic_id, after, upto, now)
     if not events:
         raise Conflict(
@@ -207,7 +207,8 @@ def _start(
         set_paused(conn, resend, at=cursor.paused_at, by=cursor.paused_by)
 
 
-def _start_at(conn: Connection, callback: KnownCallback, cursor: Cursor, positions: Sequence[int], now: int) -> None:
+def start_at(conn: Connection, callback: KnownCallback, cursor: Cursor, positions: Sequence[int], now: int) -> None:
+    """Start resends of these positions. The head must be locked, and the change announced."""
     for start in range(0, len(positions), MOST_POSITIONS):
         some = positions[start : start + MOST_POSITIONS]
         selection = CallbackSelection(callback.config.selector, None, frozenset(some))
@@ -278,17 +279,18 @@ def _plan_retry(
     conn: Connection, params: ChooseCallbackDeadLetters, now: int
 ) -> tuple[list[StoredDeadLetter], list[dict[str, Any]]]:
     callback, cursor = read_registered(conn, params.callback)
-    return _sort_letters(conn, callback, cursor, _chosen(conn, params, cursor), now)
+    return sort_letters(conn, callback, cursor, _chosen(conn, params, cursor), now)
 
 
-def _sort_letters(
+def sort_letters(
     conn: Connection, callback: KnownCallback, cursor: Cursor, letters: Sequence[StoredDeadLetter], now: int
 ) -> tuple[list[StoredDeadLetter], list[dict[str, Any]]]:
     """Return the dead letters whose events can be sent again, and as JSON the others, each with the reason."""
     positions = frozenset(letter.position for letter in letters)
     chosen = callback._replace(selection=CallbackSelection(callback.config.selector, None, positions))
     begin = min(positions, default=1) - 1
-    obstacles = read_obstacles(conn, chosen, cursor.topic_id, begin, cursor.position, now)
+    end = min(cursor.position, max(positions, default=0))
+    obstacles = read_obstacles(conn, chosen, cursor.topic_id, begin, end, now)
     why_not = {letter.id: obstacles.get(letter.position, "it is not stored any more") for letter in letters}
     again = [letter for letter in letters if not why_not[letter.id]]
     kept = [

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -107,33 +107,47 @@ def retry_now(
     """
     lock_head(conn)  # of two simultaneous retries, the second finds what the first left
     letters = [letter for letter in _chosen(conn, params) if letter.reason not in except_reasons]
-    links = {
-        node: PeerLink.read(conn, params.group, node) for node in {target_of(letter.cursor)[1] for letter in letters}
-    }
-    records = {record.position: record for record in read_at(conn, [letter.position for letter in letters])}
-    kept: list[dict[str, Any]] = []
-    retried: dict[str, list[StoredDeadLetter]] = {}
-    for letter in letters:
-        node = target_of(letter.cursor)[1]
-        if reason := links[node].why_not(records.get(letter.position), now):
-            kept.append({"id": letter.id, "eventId": letter.event_id, "reason": reason})
-        else:
-            retried.setdefault(node, []).append(letter)
-    if params.ids and kept:
-        words = "; ".join(f"dead letter {letter['id']}: {letter['reason']}" for letter in kept[:20])
+    judged = judge_letters(conn, params.group, letters, now)
+    if params.ids and judged.kept:
+        words = "; ".join(f"dead letter {letter.id}: {reason}" for letter, reason in judged.kept[:20])
         raise Conflict(
             f"some dead letters cannot be retried, so none is: {words}", hint="drop these, and retry the others"
         )
-    for node, some in retried.items():
-        _start(conn, links[node], some, now)
-    return {"retried": sum(map(len, retried.values())), "kept": kept}
+    start_retries(conn, judged, now)
+    kept = [{"id": letter.id, "eventId": letter.event_id, "reason": reason} for letter, reason in judged.kept]
+    return {"retried": sum(map(len, judged.again.values())), "kept": kept}
 
 
-def _start(conn: Connection, link: PeerLink, letters: Sequence[StoredDeadLetter], now: int) -> None:
-    positions = sorted({letter.position for letter in letters})
-    for start in range(0, len(positions), MOST_POSITIONS):
-        link.start_at(conn, positions[start : start + MOST_POSITIONS], now)
-    remove_dead_letters(conn, [letter.id for letter in letters])
+class JudgedLetters(NamedTuple):
+    """Dead letters that can be sent `again`, by peer, with the `links` to these, and others, each with the reason."""
+
+    links: Mapping[str, PeerLink]
+    again: Mapping[str, Sequence[StoredDeadLetter]]
+    kept: Sequence[tuple[StoredDeadLetter, str]]
+
+
+def judge_letters(conn: Connection, group: str, letters: Sequence[StoredDeadLetter], now: int) -> JudgedLetters:
+    """Tell dead letters of a group's peers that can be sent again from others. Raises as `PeerLink.read` does."""
+    links = {node: PeerLink.read(conn, group, node) for node in {target_of(letter.cursor)[1] for letter in letters}}
+    records = {record.position: record for record in read_at(conn, [letter.position for letter in letters])}
+    kept: list[tuple[StoredDeadLetter, str]] = []
+    again: dict[str, list[StoredDeadLetter]] = {}
+    for letter in letters:
+        node = target_of(letter.cursor)[1]
+        if reason := links[node].why_not(records.get(letter.position), now):
+            kept.append((letter, reason))
+        else:
+            again.setdefault(node, []).append(letter)
+    return JudgedLetters(links, again, kept)
+
+
+def start_retries(conn: Connection, judged: JudgedLetters, now: int) -> None:
+    """Start the repairs that send dead letters again, and delete these dead letters. The head must be locked."""
+    for node, letters in judged.again.items():
+        positions = sorted({letter.position for letter in letters})
+        for start in range(0, len(positions), MOST_POSITIONS):
+            judged.links[node].start_at(conn, positions[start : start + MOST_POSITIONS], now)
+        remove_dead_letters(conn, [letter.id for letter in letters])
 
 
 async def drop(services: Services, params: ChooseDeadLetters) -> dict[str, Any]:

@@ -45,7 +45,8 @@ async def list_subscriptions(services: Services, params: ListSubscriptions) -> d
     return {"subscriptions": await services.database.read(read_states, params, services.clock.now())}
 
 
-def _backfills(conn: Connection, one: SubscriptionConfig) -> list[Cursor]:
+def backfills_of(conn: Connection, one: SubscriptionConfig) -> list[Cursor]:
+    """Return the cursors of a subscription's unfinished backfills."""
     prefix = f"{BACKFILL}:{one.group}/{one.name}/"
     return [cursor for cursor in read_cursors(conn, BACKFILL) if cursor.name.startswith(prefix)]
 
@@ -75,22 +76,22 @@ async def retry(services: Services, params: RetryParams) -> dict[str, Any]:
 def _retry_now(conn: Connection, params: RetryParams, now: int) -> dict[str, Any]:
     announce(conn)  # locks the head, which is always locked before cursors, and wakes the node
     one = find_subscription(conn, params.subscription, params.group)
-    cursor = _cursor(conn, one, now)
+    cursor = read_registered(conn, one, now)
     letters = read_all_dead_letters(conn, cursor.topic_id, cursor=cursor.name)
     if params.ids:
         missing = sorted(set(params.ids) - {letter.event_id for letter in letters})
         if missing:
             raise NotFound(f"{one.name} has no dead letter of event {', '.join(missing[:20])}")
         letters = [letter for letter in letters if letter.event_id in params.ids]
-    again, kept = _judge(conn, one, letters, now)
+    again, kept = judge_letters(conn, one, letters, now)
     for first in range(0, len(again), MOST_POSITIONS):
-        _backfill(conn, one, cursor, [letter.position for letter in again[first : first + MOST_POSITIONS]], now)
+        start_backfill(conn, one, cursor, [letter.position for letter in again[first : first + MOST_POSITIONS]], now)
     remove_dead_letters(conn, [letter.id for letter in again])
-    clear_failures(conn, [cursor.name, *(backfill.name for backfill in _backfills(conn, one))], now)
+    clear_failures(conn, [cursor.name, *(backfill.name for backfill in backfills_of(conn, one))], now)
     return {"subscription": one.name, "group": one.group, "retried": len(again), "kept": kept}
 
 
-def _judge(
+def judge_letters(
     conn: Connection, one: SubscriptionConfig, letters: Sequence[StoredDeadLetter], now: int
 ) -> tuple[list[StoredDeadLetter], list[dict[str, Any]]]:
     """Return the dead letters that can be retried, and as JSON the others, each with the reason."""
@@ -110,7 +111,9 @@ def _judge(
     return again, kept
 
 
-def _backfill(conn: Connection, one: SubscriptionConfig, cursor: Cursor, positions: Sequence[int], now: int) -> None:
+def start_backfill(
+    conn: Connection, one: SubscriptionConfig, cursor: Cursor, positions: Sequence[int], now: int
+) -> None:
     """Start a backfill: a cursor beside the subscription's own, which runs the plugin for these positions and ends."""
     node = find_group(conn, one.group).node_name
     name = start_repair(
@@ -149,7 +152,7 @@ async def reset(services: Services, params: Reset) -> dict[str, Any]:
 def _reset_now(conn: Connection, params: Reset, now: int) -> dict[str, Any]:
     announce(conn)
     one = find_subscription(conn, params.subscription, params.group)
-    cursor = _cursor(conn, one, now)
+    cursor = read_registered(conn, one, now)
     to = read_group_topic(conn, one.group).evicted_position
     if params.latest:
         to = read_head(conn).last
@@ -170,7 +173,7 @@ def _go_to(conn: Connection, one: SubscriptionConfig, cursor: Cursor, to: int, n
 
     Earlier runs no longer count as attempts. Its backfills are deleted, and its dead letters after `to`.
     """
-    backfills = [backfill.name for backfill in _backfills(conn, one)]
+    backfills = [backfill.name for backfill in backfills_of(conn, one)]
     for name in (cursor.name, *backfills):
         detach_runs(conn, name, now)
     delete_cursors(conn, backfills)
@@ -209,10 +212,10 @@ def _set_paused(conn: Connection, params: OneSubscription, now: int, *, at: int 
     """
     announce(conn)
     one = find_subscription(conn, params.subscription, params.group)
-    pause_all(conn, [_cursor(conn, one, now), *_backfills(conn, one)], now, at=at, by=by)
+    pause_all(conn, [read_registered(conn, one, now), *backfills_of(conn, one)], now, at=at, by=by)
 
 
-def _cursor(conn: Connection, one: SubscriptionConfig, now: int) -> Cursor:
+def read_registered(conn: Connection, one: SubscriptionConfig, now: int) -> Cursor:
     """Return the subscription's cursor, which is created if no node has registered the subscription.
 
     Raises Conflict if its group is not declared.

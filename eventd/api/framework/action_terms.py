@@ -14,6 +14,7 @@ from eventd.api.framework.route import Route
 
 SHOWN: Final = frozenset(
     {
+        *("action", "callback", "number", "reasons", "subscription", "types"),  # of jobs
         *("all", "allow_empty", "area", "by", "dry_run", "expires", "failed", "forget", "from_seq", "grace", "group"),
         *("ids", "ignore_not_found", "kind", "latest", "name", "peer", "prefixes", "prune", "release"),
         *("remediation_plan", "scopes", "since", "source", "sources", "to", "to_seq", "type", "until"),

@@ -62,8 +62,9 @@ def admit(route: Route, path: Mapping[str, str], key: ApiKey) -> str:
 
     Raises `Forbidden` if the key lacks a scope of the route, or may not access the path's group, topic or router.
     """
-    for scope in route.scopes:
-        key.require_scope(scope)
+    if not route.any_scope or key.scopes.isdisjoint(route.scopes):
+        for scope in route.scopes:
+            key.require_scope(scope)
     if "group" in path:
         key.require_group(path["group"])
     name = next((path[each] for each in NAMED if each in path), "")
@@ -76,8 +77,10 @@ def services_for(services: Services, params: Params, key: ApiKey) -> Services:
     """Return the services for an operation with these parameters that a key asks for.
 
     Raises `Forbidden` unless the key may access the group, or, if there is none, all groups; an operation that narrows
-    its answer gets a service that tells what the key may access.
+    its answer gets a service that tells what the key may access, and one that checks this itself gets the key.
     """
+    if params.by_caller:
+        return replace(services, key=key)
     group = getattr(params, "group", None) or None
     if params.narrows and group is None:
         return replace(services, sees=key.sees)

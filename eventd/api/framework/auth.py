@@ -240,6 +240,11 @@ class Keys:
                 found = found or key
         return found
 
+    def with_digest(self, digest: bytes) -> ApiKey | None:
+        """Return the valid key, or client certificate's key, with this digest; None without one."""
+        known = (*self._said, *self._clients.values(), *self._made)
+        return next((key for key in known if key.digest == digest and not self._has_expired(key)), None)
+
     def holds(self, key: ApiKey) -> bool:
         """Return whether a key is still valid with the same permissions; `ANYONE`: whether callers need no key."""
         if key is ANYONE:

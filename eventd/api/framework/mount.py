@@ -100,8 +100,8 @@ def _serve_action(
             admit(route, request.match_info, key)
             with admission.limits.bodies.hold(key.digest) as held:
                 params = await reader.read(request, held)
-                key.require_group(getattr(params, "group", None) or None)
-                run = partial(run_for, key, route, partial(endpoint.run, services, params))
+                given = services_for(services, params, key)
+                run = partial(run_for, key, route, partial(endpoint.run, given, params))
                 return await acting.answer(route, request, draft, params, run)
 
     return serve

@@ -131,7 +131,7 @@ def _operation(route: Route, endpoint: Endpoint, schemas: _Schemas) -> Json:
     described["responses"] = _answers(route, endpoint, schemas)
     if route.scopes:
         described["security"] = [{"key": []}]
-        described["description"] = f"Needs the scope {' and '.join(route.scopes)}."
+        described["description"] = f"Needs the scope {(' or ' if route.any_scope else ' and ').join(route.scopes)}."
         if route.withheld:
             described["description"] += f" For a key without read, these are empty: {', '.join(route.withheld)}."
     return described

@@ -14,6 +14,7 @@ from eventd.errors import Unavailable
 from federation.event import is_plain
 
 if TYPE_CHECKING:  # a command loads only what it needs
+    from eventd.api.framework.auth import ApiKey
     from eventd.dynamic.effective import Following
     from eventd.egress.callbacks.tester import CallbackTestResult
     from eventd.log.core.eventlog import EventLog
@@ -93,7 +94,8 @@ class Services:
     workers of a running node, and whether all of them have answered. `view` returns, encoded, what the node knows of a
     group, and waits up to some seconds for its peers (see `groups.group_map`); None if no node runs. It raises
     `Unavailable`. `sees` returns whether the caller's key may access the group or topic of a name, for operations whose
-    parameters say `narrows`.
+    parameters say `narrows`. `key` is that of the caller, for operations whose parameters say `by_caller`; None for a
+    command on the database, which may do everything.
     """
 
     log: EventLog
@@ -114,6 +116,7 @@ class Services:
     rates: Callable[[RateFilter], Awaitable[tuple[RatePage, bool]]] = _no_rates
     view: Callable[[str, float], Awaitable[bytes | None]] = _no_view
     sees: Callable[[str], bool] = _every_name
+    key: ApiKey | None = None
 
     @property
     def effective(self) -> Following:
@@ -147,6 +150,8 @@ class Params(BaseModel):
 
     narrows: ClassVar[bool] = False
     """Whether the operation leaves out what the caller's key may not access."""
+    by_caller: ClassVar[bool] = False
+    """Whether the operation itself checks, with `Services.key`, what the caller's key may access."""
 
     model_config = ConfigDict(
         extra="forbid",

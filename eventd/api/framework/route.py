@@ -64,6 +64,8 @@ class Route(NamedTuple):
     `withheld`: the members, at any depth of the answer of an operation, that are empty for a key without `read`: they
     may hold addresses, or texts that quote events.
 
+    `any_scope`: the caller needs only one of the `scopes`; which one, the handler checks.
+
     `outside`: the action changes something outside the database, or in several transactions, so its row in the record
     of actions is written before it begins. `secret`: the answer holds a secret, so it is not kept for repeated
     requests. `frequent`: programs do it all the time, so equal actions of one minute share a row.
@@ -87,6 +89,7 @@ class Route(NamedTuple):
     outside: bool = False
     secret: bool = False
     frequent: bool = False
+    any_scope: bool = False
 
     @property
     def surface(self) -> Surface:

@@ -1,10 +1,10 @@
-"""The tables of the console: the sessions of browsers that signed in, and the record of actions."""
+"""The tables of the console: sessions of browsers that signed in, the record of actions, and bulk jobs."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from eventd.store.schema.columns import Micros, metadata, serial
+from eventd.store.schema.columns import Micros, index_of_some, metadata, serial
 
 console_sessions = sa.Table(
     "console_sessions",
@@ -48,4 +48,36 @@ action_answers = sa.Table(
     sa.Column("status", sa.Integer, nullable=False),  # HTTP status; 0: no answer yet
     sa.Column("answer", sa.LargeBinary),  # compressed; NULL: not kept
     sa.Index("action_answers_at", "at"),
+)
+
+# Actions on all dead letters that match a filter: planned, then done step by step.
+bulk_jobs = sa.Table(
+    "bulk_jobs",
+    metadata,
+    sa.Column("id", serial, primary_key=True),
+    sa.Column("token", sa.Text, nullable=False),  # SHA-256 of the plan's token (hex)
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("group_name", sa.Text, nullable=False),  # empty: of a callback
+    sa.Column("target", sa.Text, nullable=False),  # JSON: whose dead letters, and which of them
+    sa.Column("bound", sa.BigInteger, nullable=False),  # the newest dead letter when the job was planned
+    sa.Column("planned_at", Micros, nullable=False),
+    sa.Column("expires_at", Micros, nullable=False),  # of the plan
+    sa.Column("total", sa.BigInteger, nullable=False),
+    sa.Column("exact", sa.SmallInteger, nullable=False),  # 0: the total is an estimate
+    sa.Column("key_digest", sa.Text, nullable=False),  # of the key that started it (hex); empty: needs no key
+    sa.Column("started_by", sa.Text, nullable=False),
+    sa.Column("started_at", Micros),
+    sa.Column("finished_at", Micros),
+    sa.Column("after", sa.BigInteger, nullable=False),  # the last dead letter that a step looked at
+    sa.Column("done", sa.BigInteger, nullable=False),
+    sa.Column("results", sa.Text, nullable=False),  # JSON [[outcome, reason, count], …]
+    sa.Column("attempts", sa.BigInteger, nullable=False),  # failures of the present step in a row
+    sa.Column("retry_at", Micros, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("runner", sa.Text, nullable=False),  # the process that runs it, until `leased_until`
+    sa.Column("leased_until", Micros, nullable=False),
+    sa.UniqueConstraint("token", name="bulk_jobs_token"),
+    index_of_some("bulk_jobs_unfinished", "id", where="finished_at IS NULL"),
+    sqlite_autoincrement=True,
 )

@@ -147,3 +147,10 @@ CREATE TABLE action_answers ( caller TEXT NOT NULL, "key" TEXT NOT NULL, fingerp
 CREATE INDEX action_answers_at ON action_answers (at);
 CREATE INDEX dead_letters_event ON dead_letters (topic_id, event_id);
 CREATE INDEX dead_letters_reason ON dead_letters (cursor, reason, id);
+CREATE TABLE bulk_jobs ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, token TEXT NOT NULL, state TEXT NOT NULL,
+    action TEXT NOT NULL, group_name TEXT NOT NULL, target TEXT NOT NULL, bound BIGINT NOT NULL, planned_at BIGINT NOT
+    NULL, expires_at BIGINT NOT NULL, total BIGINT NOT NULL, exact SMALLINT NOT NULL, key_digest TEXT NOT NULL,
+    started_by TEXT NOT NULL, started_at BIGINT, finished_at BIGINT, "after" BIGINT NOT NULL, done BIGINT NOT NULL,
+    results TEXT NOT NULL, attempts BIGINT NOT NULL, retry_at BIGINT NOT NULL, detail TEXT NOT NULL, runner TEXT NOT
+    NULL, leased_until BIGINT NOT NULL, CONSTRAINT bulk_jobs_token UNIQUE (token) );
+CREATE INDEX bulk_jobs_unfinished ON bulk_jobs (id) WHERE finished_at IS NULL;

@@ -17,7 +17,7 @@ READ_ONLY = {"resources.diff", "dynamic.render", "dynamic.diff", "links.verify"}
 """Operations with POST that change nothing: a body may be larger than a query. `links.verify` compares."""
 NOT_RECORDED = {"events.emit"}
 """Operations whose changes are in the log itself."""
-KEPT_OUT = {"keys"}
+KEPT_OUT = {"keys", "token"}
 """Fields of actions that are not recorded: secrets and payloads."""
 
 

@@ -82,11 +82,15 @@ def shared_options() -> str:
 def block_of_operation(route: Route) -> str:
     """The heading of an operation, what it does, who may, and what it takes."""
     fields = params.model_fields if (params := load(route).params) else {}
-    lines = [f"### {route.method} {route.path}", "", f"{route.summary}. Scope: `{', '.join(route.scopes)}`."]
+    lines = [f"### {route.method} {route.path}", "", f"{route.summary}. Scope: {_scopes(route)}."]
     if fields:
         lines += ["", "| Field | Type | Meaning |", "|---|---|---|"]
         lines += [_field_row(field, name in route.path) for name, field in fields.items()]
     return "\n".join(lines)
+
+
+def _scopes(route: Route) -> str:
+    return " or ".join(f"`{scope}`" for scope in route.scopes) if route.any_scope else f"`{', '.join(route.scopes)}`"
 
 
 def _field_row(field: FieldInfo, in_path: bool) -> str:
