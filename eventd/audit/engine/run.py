@@ -309,7 +309,7 @@ def _compare_rows(
     lacking = [*receipt_report.without_repeats(of_peers, faults)]
     coverage.unclaimed = frozenset(LinkKey(one.group, one.source, one.peer) for one in lacking)
     faults += lacking
-    discrepancies = [*found.erasures.others, *altered, *faults, *selection_discrepancies(found.plan.selections)]
+    discrepancies = [*found.erasures.others, *altered, *faults, *selection_discrepancies(found.plan)]
     lake = report_details.lake_findings(reader.survey, reader.unreadable)
     named = [*group_findings(discrepancies), *found.erasures.findings]
     found.findings = in_order([*named, *unnamed_findings(of_rows + of_receipts), *rollbacks.findings(), *lake])

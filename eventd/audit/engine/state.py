@@ -29,7 +29,7 @@ from eventd.lake.writer import Segment
 from eventd.runtime.chance import SYSTEM
 
 INDEX: Final = f"{FOLDER}/index.msgpack"
-VERSION: Final = 21
+VERSION: Final = 22
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
 
 

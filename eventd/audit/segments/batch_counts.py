@@ -5,40 +5,54 @@ Both ledgers are numbered by batch, so a row that was removed from one of them, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from eventd.audit.arrays.columns import NEVER, Columns, Numbers
-from eventd.audit.arrays.row_hash import ODD
+from eventd.audit.arrays.row_hash import RowHash
 from eventd.audit.segments.cells import Measure, batch_cells
 from eventd.audit.segments.ledger_summaries import batch_hashes, digest_hashes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-COUNT_COLUMNS: Final = ("number", "node", "epoch", "group", "peer", "outcome", "done_at", "batch_id", "receipt_digest")
+_OF_BATCH: Final = {
+    "selector_version": "selector_version",
+    "attempt_at": "sent_at",
+    "done_at": "acked_at",
+    "peer_recorded_at": "peer_recorded_at",
+}
+"""The columns of numbers that the deliveries of a batch share with its receipt, with their names in `receipts`."""
+COUNT_COLUMNS: Final = (
+    *("number", "node", "epoch", "group", "peer", "outcome", "batch_id", "receipt_digest"),
+    *_OF_BATCH,
+)
 """The columns of `deliveries` that show how many events of each batch were delivered, and by which receipt."""
 
 
-def count_deliveries(segment: str, table: Columns) -> pa.Table:
+def count_deliveries(segment: str, table: Columns, key: bytes = b"") -> pa.Table:
     """Return a cell for each batch of a segment of `deliveries`: `n` is the number of rows with a delivered event.
 
-    A batch has several cells if its rows do not follow each other, or name several ids or receipts.
+    A batch has several cells if its rows do not follow each other, or do not say the same of the batch. `key` is that
+    of the hash of what they say.
     """
     delivered = np.flatnonzero(table.words("outcome").where("delivered".__eq__))
-    rows, n = first_rows(table, delivered, "batch_id", "receipt_digest")
-    return _cells(segment, Measure.CARRIED, table, rows, n, "done_at")
+    rows, n = first_rows(table, delivered, words=("batch_id", "receipt_digest"), numbers=_OF_BATCH)
+    return _cells(segment, Measure.CARRIED, table, rows, n, "done_at", _said(table, rows, _OF_BATCH, key))
 
 
-def first_rows(table: Columns, rows: Numbers, *names: str) -> tuple[Numbers, Numbers]:
+def first_rows(
+    table: Columns, rows: Numbers, *, words: Iterable[str] = (), numbers: Iterable[str] = ()
+) -> tuple[Numbers, Numbers]:
     """Return those of these rows of `deliveries` that begin a batch, and how many of the rows each batch has.
 
-    A batch begins anew if its rows do not follow each other, or differ in one of the columns `names`, which have words.
+    A batch begins anew if its rows do not follow each other, or differ in one of these columns of `words` or `numbers`.
     """
-    columns: list[npt.NDArray[np.integer]] = [table.numbers("number")]
-    columns += [table.words(name).codes for name in ("group", "peer", *names)]
+    columns: list[npt.NDArray[np.integer]] = [table.numbers(name) for name in ("number", *numbers)]
+    columns += [table.words(name).codes for name in ("group", "peer", *words)]
     changed = np.zeros(len(rows), bool)
     changed[:1] = True
     for column in columns:
@@ -48,14 +62,34 @@ def first_rows(table: Columns, rows: Numbers, *names: str) -> tuple[Numbers, Num
     return rows[starts], np.diff(starts, append=len(rows))
 
 
-def count_receipts(segment: str, table: Columns) -> pa.Table:
-    """Return a cell for each row of a segment of `receipts`: `n` is the number of events that were delivered."""
+def count_receipts(segment: str, table: Columns, key: bytes = b"") -> pa.Table:
+    """Return a cell for each row of a segment of `receipts`: `n` is the number of events that were delivered.
+
+    `key`: see `count_deliveries`.
+    """
     accepted, duplicates = table.numbers("accepted"), table.numbers("duplicates")
     n = np.where(accepted == NEVER, table.numbers("sent"), accepted + duplicates)
-    return _cells(segment, Measure.ANSWERED, table, np.arange(table.rows), n, "acked_at")
+    rows = np.arange(table.rows)
+    said = _said(table, rows, {name: name for name in _OF_BATCH.values()}, key)
+    return _cells(segment, Measure.ANSWERED, table, rows, n, "acked_at", said)
 
 
-def _cells(segment: str, what: Measure, table: Columns, rows: Numbers, n: Numbers, time: str) -> pa.Table:
+def _said(table: Columns, rows: Numbers, columns: Mapping[str, str], key: bytes) -> Numbers:
+    """Return a keyed hash of what these rows of deliveries or receipts say of their batch.
+
+    `columns`: those of numbers, with their names in `receipts`.
+    """
+    made = RowHash(key, len(rows))
+    made.add_numbers("batch_id", batch_hashes(table)[rows])
+    made.add_numbers("receipt_digest", digest_hashes(table)[rows])
+    for name, of_receipt in columns.items():
+        made.add_numbers(of_receipt, table.numbers(name)[rows])
+    return made.sums()
+
+
+def _cells(
+    segment: str, what: Measure, table: Columns, rows: Numbers, n: Numbers, time: str, said: Numbers
+) -> pa.Table:
     """Return a cell with the count `n` for each of these rows."""
     return batch_cells(
         segment,
@@ -65,6 +99,6 @@ def _cells(segment: str, what: Measure, table: Columns, rows: Numbers, n: Number
         ids=table.numbers("number")[rows],
         events=n,
         times=(time, time),
-        digests=(digest_hashes(table) ^ (batch_hashes(table) * ODD))[rows],
+        digests=said,
         content=table.words("receipt_digest").at(rows).where(bool).astype(np.int64),
     )

@@ -344,7 +344,8 @@ def batch_cells(
     one of `events`, the number of events that the receiver recorded or had already. `times` names the columns with
     its first and its last time: `low` is the first (microseconds), `time` the hour since 1970 of the last, and `bin`
     its second in this hour. `type` is the epoch of the node that keeps the row. `content` is the number of these events
-    that are new to the receiver; of CARRIED and ANSWERED, 1 if the receipt is signed.
+    that are new to the receiver; of CARRIED and ANSWERED, 1 if the receipt is signed. Their `high` is a hash of all
+    that a receipt and its deliveries both say of the batch.
     """
     words = {name: table.words(name).at(rows) for name in ("node", "group", "peer", "epoch")}
     ends = (words["node"], words["peer"])

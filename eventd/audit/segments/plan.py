@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -73,6 +73,8 @@ class LakePlan:
     the ledgers of the node's previous epoch hold them. `by_payload`: the links (owner, group and receiver) that select
     by payloads, by which the audit does not select: which events they have to deliver is not known. `selections`: by
     link (owner, group and receiver) and version, the different texts of its selection; several contradict each other.
+    `undeclared`: the versions of these that receipts name and the later state of the node does not know; they also have
+    the texts of its last version.
     """
 
     links: dict[NodeEpoch, tuple[LinkRow, ...]] = field(default_factory=dict)
@@ -81,6 +83,7 @@ class LakePlan:
     since: dict[NodeEpoch, int] = field(default_factory=dict)
     by_payload: set[tuple[NodeEpoch, str, str]] = field(default_factory=set)
     selections: dict[tuple[NodeEpoch, str, str], dict[int, tuple[str, ...]]] = field(default_factory=dict)
+    undeclared: set[tuple[NodeEpoch, str, str, int]] = field(default_factory=set)
 
     def skews(self, node: str) -> dict[str, HourlySkew]:
         """Return, by peer, how far the peer's clock is ahead of the node's: the middle of the bounds of each hour."""
@@ -131,7 +134,9 @@ def _add_links(
     links = []
     for link in sorted({*progress, *declared}):
         by_state, by_receipts = declared.get(link), progress.get(link)
-        plan.selections[owner, *link] = _texts(by_state, by_receipts)
+        undeclared = set() if state is None else _undeclared(state, by_state, by_receipts)
+        plan.undeclared |= {(owner, *link, version) for version in undeclared}
+        plan.selections[owner, *link] = _texts(by_state, by_receipts, undeclared)
         versions = _versions(by_state, by_receipts, plan.selections[owner, *link], whole=whole)
         links.append(_link(*link, by_state, by_receipts, versions, ended=ended))
     plan.links[owner] = tuple(links)
@@ -205,7 +210,20 @@ def _link(
     return LinkRow(group, peer, versions, settled, begins, declared.created_at if declared is not None else 0)
 
 
-def _texts(declared: PeerState | None, progress: LinkProgress | None) -> dict[int, tuple[str, ...]]:
+def _undeclared(state: NodeState, declared: PeerState | None, progress: LinkProgress | None) -> set[int]:
+    """Return the versions of a link that receipts name and the later state of the node should know, and does not.
+
+    Versions that are no longer needed may be absent from a state; the last one never is.
+    """
+    if declared is None or not declared.selections or progress is None:
+        return set()
+    last, end = max(one.version for one in declared.selections), min(state.complete_until, state.as_of)
+    return {version for version, at in progress.first_used.items() if version > last and at < end}
+
+
+def _texts(
+    declared: PeerState | None, progress: LinkProgress | None, undeclared: Collection[int]
+) -> dict[int, tuple[str, ...]]:
     """Return the different texts of each version of a link's selection, that of the state first; none of an unknown.
 
     A node never uses the number of a version again in an epoch, nor when a link is deleted and declared again.
@@ -215,6 +233,9 @@ def _texts(declared: PeerState | None, progress: LinkProgress | None) -> dict[in
         found[one.version].append(one.selection.text)
     for version, texts in ({} if progress is None else progress.selections).items():
         found[version] += [decode_selection(text).text for text in texts]
+    if declared is not None:
+        for version in undeclared:
+            found[version].append(max(declared.selections, key=lambda one: one.version).selection.text)
     return {version: distinct_selections(texts) for version, texts in found.items()}
 
 

@@ -184,7 +184,7 @@ def _cells(lake: FileReader, job: SegmentJob, terms: ReceiptTerms, result: TaskR
         rows = _read(lake, segment, (*DELIVERY_COLUMNS, *COUNT_COLUMNS, *REFUSED_COLUMNS))
         result.sums[job.name] = _sums(job, rows)
         sums = sum_deliveries(job.name, rows, job.skews, job.since, job.key)
-        counts = [count_deliveries(job.name, rows), count_refused_rows(job.name, rows)]
+        counts = [count_deliveries(job.name, rows, job.key), count_refused_rows(job.name, rows)]
         return pyarrow().concat_tables([sums, *counts])
     table = _read(lake, segment, (*columns_of(book), *texts_of(book)))
     result.sums[job.name] = _sums(job, table)
@@ -193,7 +193,7 @@ def _cells(lake: FileReader, job: SegmentJob, terms: ReceiptTerms, result: TaskR
         summary.receipts = check_receipts(book, table, terms)
         batches = sum_batches(job.name, book, table)
         if book is Ledger.RECEIPTS:
-            counts = [count_receipts(job.name, table), count_refused_answers(job.name, table)]
+            counts = [count_receipts(job.name, table, job.key), count_refused_answers(job.name, table)]
             batches = pyarrow().concat_tables([batches, *counts])
         return batches
     return cell_schema().empty_table()

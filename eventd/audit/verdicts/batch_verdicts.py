@@ -47,7 +47,7 @@ _KINDS: Final = {
 def uneven_batches(batches: pa.Table, hours: tuple[int, int]) -> pa.Table:
     """Return those of `joined_batches` whose receipts and deliveries contradict each other.
 
-    Receipts count other numbers of events than there are deliveries, or name another batch or receipt than these do
+    Receipts count other numbers of events than there are deliveries, or say something else of the batch than these do
     (`other`), or there are `several` of a batch. `answered` is the number by the receipt, `carried` that of the
     deliveries; null without any row. The sender had recorded the receipt by `last` (microseconds). Those recorded
     outside of `hours` [first, last) are left out.
@@ -85,8 +85,8 @@ def _counts(batches: Columns) -> tuple[Numbers, Numbers]:
 def joined_batches(cells: pa.Table) -> pa.Table:
     """Return a row for each batch from cells of ANSWERED and CARRIED: what its receipts and its deliveries say.
 
-    Null without any. The flags: there are `several` receipts, or its receipt and its deliveries name different batches
-    or receipts (`other`).
+    Null without any. The flags: there are `several` receipts, or its receipt and its deliveries do not name the same
+    batch, receipt, times and version of the selection (`other`).
     """
     joined = _joined_cells(cells)
     table = Columns(joined)

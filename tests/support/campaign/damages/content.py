@@ -132,6 +132,38 @@ def _receipt_of_delivery(scene: Scene) -> None:
     )
 
 
+def _lost_at_peer(scene: Scene) -> str:
+    """Remove an event that a peer got from its ledger, and close the gap in its seqs; return the id."""
+    name: str = scene.pick(HELD.format(node="c", source="a"))
+    rows = [row for segment in scene.lake.segments("events", "c") for row in segment.rows()]
+    seq = next(row["seq"] for row in rows if row["id"] == name)
+    scene.lake.remove("events", "c", lambda row: row["id"] == name)
+    scene.lake.change(
+        "events",
+        "c",
+        lambda row: row["group"] == "edge" and row["seq"] > seq,
+        lambda row: row | {"seq": row["seq"] - 1},
+    )
+
+    def lower(state: dict[str, Any]) -> None:
+        for group in state["groups"]:
+            group["last_seq"] -= group["group"] == "edge"
+
+    scene.lake.set_state("c", lower)
+    return name
+
+
+def _late_arrival(scene: Scene) -> None:
+    """Date the arrival of an event that the peer has lost after the end of the peer's ledger."""
+    name = _lost_at_peer(scene)
+    scene.lake.change(
+        "deliveries",
+        "a",
+        lambda row: row["id"] == name and row["peer"] == "c",
+        lambda row: row | {"peer_recorded_at": datetime(2040, 1, 1, tzinfo=UTC)},
+    )
+
+
 _ADDED_ROWS = "after.deliveries ANTI JOIN before.deliveries USING (node, peer, batch_id, id)"
 _MORE = f"SELECT DISTINCT 'disagreement', node, batch_id FROM {_ADDED_ROWS}"
 _ADDED = f"SELECT 'loop', peer, id FROM {_ADDED_ROWS} UNION {_MORE}"
@@ -274,6 +306,17 @@ CONTENT = (
             SELECT 'altered', node, batch_id
             FROM before.deliveries b JOIN after.deliveries a USING (node, peer, batch_id, id)
             WHERE a.receipt_digest <> b.receipt_digest
+        """,
+    ),
+    Damage(
+        "arrival-edited",
+        "an event is removed from a peer's ledger, and its delivery names a time after the end of that ledger",
+        "the receipt of the batch, which has another time",
+        _late_arrival,
+        wanted="""
+            SELECT 'altered', node, batch_id
+            FROM before.deliveries b JOIN after.deliveries a USING (node, peer, batch_id, id)
+            WHERE a.peer_recorded_at <> b.peer_recorded_at
         """,
     ),
 )

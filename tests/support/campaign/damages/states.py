@@ -82,6 +82,27 @@ def _narrow_in_receipts(scene: Scene) -> None:
     scene.lake.change("receipts", "a", lambda row: (row["group"], row["peer"]) == ("edge", "b"), narrow)
 
 
+def _narrow_with_other_deliveries(scene: Scene) -> None:
+    """Narrow it there, and let the deliveries name a version that nothing else knows."""
+    _narrow_in_receipts(scene)
+    link = ("edge", "b")
+    scene.lake.change(
+        "deliveries", "a", lambda row: (row["group"], row["peer"]) == link, lambda row: row | {"selector_version": 98}
+    )
+
+
+def _later_version(scene: Scene) -> None:
+    """Let the last batch of a link name a later, narrower version of its selection, which the state does not have."""
+    batch = scene.ledgers.column("""SELECT batch_id FROM before.receipts WHERE node = 'b' AND peer = 'c'
+                                    AND "group" = 'line' AND NOT repair ORDER BY number""")[-1]
+    selection = json.dumps({"relay": True, "types": ["nothing"]})
+    later = {"selector_version": 99}
+    scene.lake.change(
+        "receipts", "b", lambda row: row["batch_id"] == batch, lambda row: row | later | {"selection": selection}
+    )
+    scene.lake.change("deliveries", "b", lambda row: row["batch_id"] == batch, lambda row: row | later)
+
+
 def _copied(scene: Scene) -> None:
     """Give a state to a node that has none, with all of another's but the name."""
     (file,) = scene.lake.states("a")
@@ -218,6 +239,27 @@ STATES = (
             SELECT DISTINCT 'disagreement', node, id FROM before.deliveries
             WHERE node = 'a' AND peer = 'b' AND "group" = 'edge' AND outcome = 'delivered' AND NOT repair
         """,
+    ),
+    Damage(
+        "selection-narrowed-with-deliveries",
+        "the same, and the deliveries name a version that is not known",
+        "the receipts of the batches, which name another version",
+        _narrow_with_other_deliveries,
+        wanted="""
+            SELECT DISTINCT 'altered', node, batch_id FROM before.deliveries
+            WHERE node = 'a' AND peer = 'b' AND "group" = 'edge' AND outcome = 'delivered'
+        """,
+        allowed="""
+            SELECT DISTINCT 'disagreement', node, id FROM before.deliveries
+            WHERE node = 'a' AND peer = 'b' AND "group" = 'edge' AND outcome = 'delivered' AND NOT repair
+        """,
+    ),
+    Damage(
+        "selection-narrowed-later",
+        "a later, narrower version of the selection is invented in the last batch of a link",
+        "the state of the node, which does not know it",
+        _later_version,
+        wanted="SELECT DISTINCT 'altered', node, epoch || '/selection/99' FROM before.receipts WHERE node = 'b'",
     ),
     Damage(
         "state-copied",

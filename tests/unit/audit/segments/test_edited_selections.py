@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from eventd.audit.report.findings import TWO_SELECTIONS, Kind
+from eventd.audit.report.findings import TWO_SELECTIONS, UNDECLARED_SELECTION, Kind
 from eventd.audit.segments.ledger_summaries import MOST_TEXTS, summarize
 from eventd.audit.segments.link_rows import ENDLESS, LinkRow, RowSelector
 from eventd.audit.segments.plan import LakePlan, NodeEpoch, make_plan
@@ -50,7 +50,7 @@ def due(plan: LakePlan, *rows: Row) -> list[str]:
 
 
 def found(plan: LakePlan) -> list[tuple[Kind, str, str, str, str]]:
-    return [(one.kind, one.source, one.peer, one.id, one.detail) for one in selection_discrepancies(plan.selections)]
+    return [(one.kind, one.source, one.peer, one.id, one.detail) for one in selection_discrepancies(plan)]
 
 
 EDITED = [(Kind.ALTERED, "a", "b", "e/selection/1", TWO_SELECTIONS)]
@@ -82,6 +82,17 @@ def test_so_is_one_with_two_texts_in_the_state() -> None:
 def test_a_selection_that_an_operator_narrowed_has_a_new_version_and_hides_only_later_events() -> None:
     plan = plan_of([(1, 5, ALL), (2, 25, NOTHING)], [receipt(1), receipt(2), receipt(3, 2, NOTHING)])
     assert (found(plan), due(plan, event_row(1), event_row(2), event_row(3))) == ([], ["e1", "e2"])
+
+
+def test_a_version_that_the_later_state_does_not_know_is_found_and_hides_no_event() -> None:
+    plan = plan_of([(1, 5, ALL)], [receipt(1), receipt(2, 7, NOTHING)])
+    assert found(plan) == [(Kind.ALTERED, "a", "b", "e/selection/7", UNDECLARED_SELECTION)]
+    assert due(plan, event_row(2), event_row(3)) == ["e2", "e3"]
+
+
+def test_a_version_that_was_first_used_after_the_state_was_written_is_no_fault() -> None:
+    plan = plan_of([(1, 5, ALL)], [receipt(1), receipt(2, 7, NOTHING, acked_at=900)])
+    assert found(plan) == []
 
 
 def test_a_text_that_is_written_in_another_way_or_unknown_is_no_other_selection() -> None:

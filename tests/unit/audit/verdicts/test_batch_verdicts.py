@@ -87,8 +87,18 @@ def test_refused_and_expired_events_of_a_batch_are_not_deliveries() -> None:
     assert claims_by_peer(receipts, [delivery(1), *others]) == {}
 
 
-@pytest.mark.parametrize("change", [{"batch_id": "another"}, {"receipt_digest": "f" * 64}])
-def test_a_delivery_that_names_another_batch_or_receipt_is_altered(change: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"batch_id": "another"},
+        {"receipt_digest": "f" * 64},
+        {"selector_version": 98},
+        {"attempt_at": AT - 1},
+        {"done_at": AT + 1},
+        {"peer_recorded_at": AT},
+    ],
+)
+def test_a_delivery_that_says_something_else_of_its_batch_than_the_receipt_is_altered(change: dict[str, Any]) -> None:
     receipts, deliveries = HEALTHY
     changed = [delivery(1, **change), *deliveries[1:]]
     assert faults(receipts, changed) == [(Kind.ALTERED, "b", "batch-1", OTHER_BATCH)]
