@@ -15,7 +15,7 @@ FORGOTTEN: Final = "_forgotten"
 """The suffix of a reason, after the name of a ledger whose rows were deleted before they were shipped."""
 
 
-class Loss(NamedTuple):
+class LedgerLoss(NamedTuple):
     """A loss of rows of a ledger. Its range is one of row numbers (`by_number`) if the rows themselves were deleted.
 
     It is one of positions of the log if the events that the rows describe were evicted.
@@ -26,12 +26,12 @@ class Loss(NamedTuple):
 
 
 _LOSSES: Final = {
-    f"{book.value}{suffix}": Loss(book, by_number=suffix == FORGOTTEN)
+    f"{book.value}{suffix}": LedgerLoss(book, by_number=suffix == FORGOTTEN)
     for book in Ledger
     for suffix in (LOST, FORGOTTEN)
 }
 
 
-def parse_loss(reason: str) -> Loss | None:
+def parse_loss(reason: str) -> LedgerLoss | None:
     """Return the loss of a node's own rows that a reason declares; None for another reason."""
     return _LOSSES.get(reason)

@@ -54,7 +54,7 @@ async def test_an_event_shows_each_delivery_and_is_sent_again(site: Site, browse
     await one.sign_in(ADMIN)
     shown = await one.get("/console/events/edge/e1")
     assert 'href="/console/links/edge/b"' in shown.text
-    assert "s-pending" in shown.text
+    assert '<tr id="d-b">' in shown.text
     asked = await one.get("/console/do/deliveries.redeliver?group=edge&peer=b&ids=e1&back=/console/events/edge/e1")
     assert asked.heading == "Send again to b?"
     assert "wait for it already" in asked.text
