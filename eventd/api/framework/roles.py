@@ -8,7 +8,7 @@ from eventd.api.framework.auth import EVERY_SCOPE, ApiKey
 from eventd.api.framework.route import Scope
 
 
-class Role(NamedTuple):
+class KeyRole(NamedTuple):
     """A named set of scopes."""
 
     name: str
@@ -17,18 +17,18 @@ class Role(NamedTuple):
 
 
 ROLES: Final = (
-    Role("look", frozenset({"look"}), "Sees states, counts and names, and no content."),
-    Role("read", frozenset({"read"}), "Also sees events, records, attempts and the output of plugins."),
-    Role(
+    KeyRole("look", frozenset({"look"}), "Sees states, counts and names, and no content."),
+    KeyRole("read", frozenset({"read"}), "Also sees events, records, attempts and the output of plugins."),
+    KeyRole(
         "operator",
         frozenset({"read", "write", "delete"}),
         "Also emits and writes, works on queues, and deletes records and dead letters.",
     ),
-    Role("admin", EVERY_SCOPE, "Does everything: also applies resources, pauses, sends again and makes keys."),
+    KeyRole("admin", EVERY_SCOPE, "Does everything: also applies resources, pauses, sends again and makes keys."),
 )
 """The lowest first; each includes those before it."""
 
 
-def role_of(key: ApiKey) -> Role | None:
+def role_of(key: ApiKey) -> KeyRole | None:
     """Return the highest role whose scopes the key has; None if it has those of none."""
     return next((role for role in reversed(ROLES) if all(map(key.may, role.scopes))), None)
