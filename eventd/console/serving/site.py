@@ -200,7 +200,9 @@ class Site:
 _HEADINGS: Final = {
     401: "Sign in again",
     403: "Not allowed",
+    400: "Not valid",
     404: "Not found",
+    409: "Not possible now",
     429: "Too many requests",
     503: "Not available",
 }
