@@ -64,6 +64,7 @@ def make_broken(processes: Processes) -> ConsoleNode:
         callback("billing", url=f"http://127.0.0.1:{free_port()}/hooks", allowPlain=True),
     )
     node.wait_listening()
+    _write(node)
     for text in HOSTILE.values():
         _insist(lambda text=text: node.emit(f"id-{text}"[:64], subject=text, payload={text[:60]: text}))  # type: ignore[misc]
         _insist(lambda text=text: node.emit("hostile-" + text[:9].strip(), type=text))  # type: ignore[misc]
@@ -71,7 +72,6 @@ def make_broken(processes: Processes) -> ConsoleNode:
         body = {"node": text[:60], "records": [record]}
         _insist(lambda body=body: node.request("POST", "/v0/topics/orders", body))  # type: ignore[misc]
         _insist(lambda text=text: node.ask("POST", "/keys", {"name": text, "scopes": ["read"]}))  # type: ignore[misc]
-    _write(node)
     node.wait_link("gone", "backing-off")
     return node
 
