@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -61,7 +61,7 @@ GroupFilter = Annotated[str, typer.Option("--group", "-g", metavar="NAME", help=
 @only_calls
 async def start(
     session: Session,
-    action: Annotated[Literal["retry", "drop"], typer.Argument(metavar="ACTION", help="`retry` or `drop`.")],
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="`retry` or `drop`.")],
     group: Annotated[
         str,
         typer.Option("--group", "-g", metavar="NAME", help="Dead letters of the group's peers, or its subscription's."),
@@ -89,6 +89,10 @@ async def start(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Retry or drop all dead letters that match, with a job in the node."""
+    if action not in ("retry", "drop"):
+        raise typer.BadParameter(f"the action is retry or drop, not {action!r}")
+    if not (group or subscription or callback):
+        raise typer.BadParameter("choose dead letters: --group, --subscription or --callback")
     filters = {"reasons": reason or [], "types": type or [], "since": since, "until": until}
     owner = {"group": group, "peer": peer, "subscription": subscription, "callback": callback}
     plan = await session.call("jobs.plan", action=action, **owner, **filters)

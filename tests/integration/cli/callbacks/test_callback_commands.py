@@ -14,6 +14,7 @@ from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.store.rows.callback_cursors import callback_name
 from tests.integration.cli.conftest import Control
+from tests.support.bulk import run_jobs
 
 CALLBACKS = """
 apiVersion: federation.routerd.net/v1alpha1
@@ -203,6 +204,27 @@ def test_dead_letters_are_listed_retried_and_dropped(declared: Control, routerct
     told = declared("callback", "dead-letters", "drop", "changes", second, code=3).err
     assert told == f"error: the callback has no dead letter {second}\n"
     assert declared("callback", "dead-letters", "drop", "changes", "--all").lines == ["dropped 2 dead letters"]
+
+
+@pytest.mark.parametrize("routerctl", ["sqlite", "postgres"], indirect=True)
+def test_a_job_retries_and_drops_the_dead_letters_of_a_callback(declared: Control, routerctl_url: str) -> None:
+    declared("topic", "write", "clients", "--tag", "client.seen", "{}")
+    declared("topic", "write", "clients", "--tag", "client.update", '{"url":"https://x/1","t":1}')
+    asyncio.run(_give_up(routerctl_url, {4: "unsuitable", 5: "http_422", 6: "http_422"}))
+    declared("job", "start", "retry", "--callback", "changes", "--yes")
+    asyncio.run(run_jobs(routerctl_url))
+    (job,) = declared("job", "list", "-o", "json").json
+    assert (job["state"], job["done"], job["total"], job["group"]) == ("done", 3, 3, "")
+    assert [(each["outcome"], each["reason"], each["count"]) for each in job["results"]] == [
+        ("kept", "it has no form in the callback's format", 1),
+        ("kept", "it is not stored any more", 1),
+        ("retried", "http_422", 1),
+    ]
+    declared("job", "start", "drop", "--callback", "changes", "--reason", "unsuitable", "--yes")
+    asyncio.run(run_jobs(routerctl_url))
+    assert [line.split()[2] for line in declared("callback", "dead-letters", "list", "changes").lines[1:]] == [
+        "http_422"
+    ]
 
 
 async def _give_up(url: str, reasons: dict[int, str]) -> None:

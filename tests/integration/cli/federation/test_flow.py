@@ -1,4 +1,4 @@
-"""The commands `federation`: summary, links, pause, resume, redeliver, dead letters, status."""
+"""The commands `federation`: summary, links, pause, resume, redeliver, dead letters, status; and `job`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 
 from eventd.cli.gateway.lock import serving_lock
+from eventd.cli.terminal import confirm
 from eventd.egress.cursors import link_name
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
@@ -17,6 +18,7 @@ from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.store.rows.links import record_gap
 from tests.integration.cli.conftest import Control, everywhere
+from tests.support.bulk import run_jobs
 from tests.support.group_ledger import GroupLedger
 
 LINK = link_name("edge", "cloud")
@@ -227,3 +229,76 @@ def test_status_says_whether_a_node_is_at_work(control: Control) -> None:
             assert control("fed", "links").err == ""
     finally:
         database.close()
+
+
+# --- bulk jobs -----------------------------------------------------------------------------------------------------
+
+
+@everywhere
+def test_a_job_is_counted_started_and_waited_for(
+    edge: Control,
+    consumer: Consumer,
+    routerctl_url: str,
+) -> None:
+    for at in (1, 2, 3):
+        consumer.settle(at, refused=at)
+    counted = edge("job", "start", "drop", "--group", "edge", "--reason", "invalid", "--dry-run")
+    assert counted.lines == ["would drop 3 dead letters of group edge"]
+    nothing = edge("job", "start", "drop", "--group", "edge", "--reason", "loop")
+    assert nothing.lines == ["would drop 0 dead letters of group edge"]
+    assert edge("job", "list", "-o", "json").json == []
+    number = edge("job", "start", "drop", "--group", "edge", "--peer", "cloud", "--yes", "-o", "name").lines[0]
+    assert edge("job", "get", number, "-o", "json").json[0]["state"] == "waiting"
+    waiting = edge("job", "wait", number, "--timeout", "10ms", code=4).err
+    assert f"job {number} is still waiting: 0 of 3 done" in waiting
+    asyncio.run(run_jobs(routerctl_url))
+    assert edge("job", "wait", number).lines[1].split() == ["dropped", "invalid", "3"]
+    head, row = edge("job", "list").lines
+    assert head.split() == ["NUMBER", "STATE", "ACTION", "OF", "DONE", "TOTAL", "DETAIL", "STARTED", "FINISHED"]
+    assert row.split()[:7] == [number, "done", "drop", "peer", "edge/cloud", "3", "3"]
+    assert edge("fed", "dead-letters", "list", "-o", "json").json == []
+
+
+def test_a_job_is_cancelled_and_its_wait_fails(edge: Control, consumer: Consumer) -> None:
+    consumer.settle(1, refused=1)
+    number = edge("job", "start", "retry", "--group", "edge", "--yes", "-o", "name").lines[0]
+    assert edge("job", "cancel", number, "-o", "json").json[0]["state"] == "cancelled"
+    assert f"job {number} is cancelled: cancelled by " in edge("job", "wait", number, code=4).err
+    assert edge("job", "get", "999", code=3).err.startswith("error: there is no job 999")
+
+
+def test_a_job_is_confirmed_and_a_large_one_by_its_number(
+    edge: Control,
+    consumer: Consumer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for at in (1, 2):
+        consumer.settle(at, refused=at)
+    answers = iter(["no", "yes", "yes", "3", "2"])
+    asked: list[str] = []
+
+    def answer(question: str) -> str:
+        asked.append(question)
+        return next(answers)
+
+    monkeypatch.setattr(confirm, "_ask", answer)
+    line = ("job", "start", "retry", "--group", "edge")
+    assert edge(*line, code=1).err.endswith("error: nothing was changed\n")
+    assert edge(*line).lines[0].endswith("retry 2 dead letters of group edge")
+    monkeypatch.setattr(confirm, "MOST_BY_YES", 1)
+    edge(*line, code=1)
+    edge(*line, code=1)
+    edge(*line)
+    assert asked[0] == "retry 2 dead letters of group edge? [y/N] "
+    assert asked[-1] == "retry 2 dead letters of group edge? Type 2 to confirm: "
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (["retry"], "choose dead letters: --group, --subscription or --callback"),
+        (["mend", "--group", "edge"], "the action is retry or drop, not 'mend'"),
+    ],
+)
+def test_a_job_has_an_action_and_an_owner(control: Control, line: list[str], problem: str) -> None:
+    assert problem in control("job", "start", *line, "--data-dir", "none", code=None).err

@@ -75,7 +75,8 @@ def typed(path: str) -> list[str]:
     """The words of the command with all that it requires."""
     params = command_named(program_of(path), path).params
     arguments = [param for param in params if param.param_type_name == "argument" and param.required]
-    return [*path.split(), *REQUIRED.get(path, []), *("name" for _ in arguments)]
+    values = ["1" if param.metavar == "NUMBER" else "name" for param in arguments]
+    return [*path.split(), *REQUIRED.get(path, []), *values]
 
 
 def with_value(name: str, option: str) -> list[str]:
