@@ -161,7 +161,9 @@ class Settings(QuicSettings, RoutemasterSettings, ConsoleSettings):
     lake: Lake = Field(
         "", repr=False, description="Folder or fsspec address of the lake for the delivery ledger; empty: none."
     )
-    lake_interval: Seconds = Field(10.0, description="Pause between two rounds of shipping; lake_rows may shorten it.")
+    lake_interval: Seconds = Field(
+        10.0, le=86_400, description="Pause between two rounds of shipping, at most a day; lake_rows may shorten it."
+    )
     lake_rows: int = Field(
         100_000,
         ge=1000,

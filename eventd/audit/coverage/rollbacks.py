@@ -210,7 +210,10 @@ def add_uneven_batches(made: Rollbacks, uneven: Iterable[Mapping[str, Any]], sur
 def _end_of(state: NodeState, book: Ledger) -> int:
     """Return the number up to which a state has all rows of a ledger in the lake."""
     reach = state.segments.get(book)  # numbers without rows have no segments
-    return max(state.books.get(book, 0), 0 if reach is None else reach.upto)
+    last = state.books.get(book, 0)
+    if book is Ledger.EVENTS:  # a state that is written before all is shipped has the log's end of the one before it
+        last = min(last, state.head)
+    return max(last, 0 if reach is None else reach.upto)
 
 
 def _ends(survey: Survey) -> Mapping[tuple[str, Ledger], int]:

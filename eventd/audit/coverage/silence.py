@@ -9,7 +9,7 @@ shipping has stopped, never that the node was idle.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from shlex import quote
 from typing import Final, Literal, NamedTuple
 
@@ -20,12 +20,17 @@ from eventd.lake.address import shown
 from eventd.lake.manifest import NodeState
 from eventd.lake.reader import Survey
 from eventd.runtime.clock import SECOND
+from federation.event import format_time
 
 PATIENCE: Final = 15 * 60 * SECOND
 """A node whose ledger ends too early is silent if its last report is older than this (microseconds), or than 3 shipping
 intervals if those are longer."""
 _MISSED: Final = 3
 """Shipping intervals that a node may miss, if they are longer than the patience."""
+_READING: Final = 120 * SECOND
+"""How long a node may take to read and write the rows that its state promises (microseconds)."""
+_LONGEST: Final = 24 * 3600 * SECOND
+"""The longest interval (microseconds) that is believed: only the state says it, and silence is measured by it."""
 _NOTABLE: Final = 60 * SECOND
 """The error of a clock from which on it is mentioned (microseconds)."""
 
@@ -57,7 +62,7 @@ class Silence(NamedTuple):
 
     `silent`: its last report, made at `reported`, is `age` old; `behind`: it reports or is closed, and has not shipped
     everything; `clock`: its last report is dated in the future (a negative `age`), so its silence could not be noticed;
-    `state`: its state promises rows that were recorded after it was written. The ledgers are complete up to `covered`,
+    `state`: no node writes its state so, as `fault` says. The ledgers are complete up to `covered`,
     0 if never or unknown. `mention`: the last one, if it is later. `covered`, `reported` and `age` are corrected for
     the error of the node's clock, `ahead`.
     """
@@ -70,6 +75,7 @@ class Silence(NamedTuple):
     mention: Mention | None = None
     ahead: int = 0
     is_closed: bool = False
+    fault: str = ""
 
     @property
     def words(self) -> str:
@@ -92,10 +98,7 @@ class Silence(NamedTuple):
             case "clock":
                 return f"ahead by {span(-self.age / SECOND)}: with that clock its silence would not be noticed"
             case "state":
-                return (
-                    f"not to be trusted: its state of {moment(nearest_time(self.reported))} says that its ledgers are "
-                    "complete until a later time"
-                )
+                return f"not to be trusted: its state of {moment(nearest_time(self.reported))} {self.fault}"
 
 
 def find_silences(
@@ -106,20 +109,71 @@ def find_silences(
     patience: int = PATIENCE,
     shifts: Mapping[str, ClockShift] | None = None,
     mentions: Mapping[str, Mention] | None = None,
+    clock_change: Callable[[str], int] = lambda node: SECOND,
 ) -> dict[str, Silence]:
     """Return, by node, a `Silence` if its ledgers do not reach `until` (None: `now`), or its state is dated wrong.
 
     Delays up to the patience, or 3 shipping intervals if longer, are allowed. The ledgers of a node must also reach its
     last mention in those of others; of a closed node, which ships nothing more, without a delay. `shifts`: by
-    node, the error of its clock, see `clock_shifts`. Times are in microseconds.
+    node, the error of its clock, see `clock_shifts`. `clock_change`: how far a node's clock may have been set back.
+    Times are in microseconds.
     """
     found = {}
-    for *_, state in states_by_node(survey):
+    last = _last_rows(survey)
+    for states in states_by_node(survey):
+        state = states[-1]
         shift, mention = (shifts or {}).get(state.node), (mentions or {}).get(state.node)
-        silence = _silence(state, now, until, patience, shift.correction if shift else 0, mention)
+        ahead = shift.correction if shift else 0
+        later = min(_READING + clock_change(state.node), patience)
+        silence = (
+            next((one for each in states if (one := _faulty(each, _fault(each, now, ahead), now, ahead))), None)
+            or _silence(state, now, until, patience, ahead, mention)
+            or next((one for each in states if (one := _faulty(each, _late_rows(each, last, later), now, ahead))), None)
+        )
         if silence is not None:
             found[state.node] = silence
     return found
+
+
+def _faulty(state: NodeState, fault: str, now: int, ahead: int) -> Silence | None:
+    """Return the silence of a node with such a fault in one of its states; None without a fault."""
+    reported = state.as_of - ahead
+    return Silence(state.node, "state", 0, reported, now - reported, ahead=ahead, fault=fault) if fault else None
+
+
+def _last_rows(survey: Survey) -> dict[tuple[str, str], int]:
+    """Return the time of the last row that the state of each node and epoch promises, in microseconds."""
+    promised = {
+        (state.node, state.epoch, book): reach.upto for state in survey.nodes for book, reach in state.segments.items()
+    }
+    last: dict[tuple[str, str], int] = {}
+    for place, manifest in survey.segments:
+        owner = manifest.node, manifest.epoch
+        # The node may have shipped what follows since it wrote the state.
+        if manifest.times and place.upto <= promised.get((*owner, place.book), -1):
+            last[owner] = max(manifest.times[1], last.get(owner, 0))
+    return last
+
+
+def _late_rows(state: NodeState, last: Mapping[tuple[str, str], int], later: int) -> str:
+    """Return the fault of a state with rows that were recorded more than `later` after it was written; else empty."""
+    from eventd.audit.report.figures import moment, nearest_time
+
+    at = last.get((state.node, state.epoch), 0)
+    return f"promises a later row, of {moment(nearest_time(at))}" if at - later > state.as_of else ""
+
+
+def _fault(state: NodeState, now: int, ahead: int) -> str:
+    """Return what no node writes in its state, whatever its rows are; empty if there is nothing."""
+    if state.complete_until > state.as_of:
+        return "says that its ledgers are complete until a later time"
+    if state.began_at > state.as_of:
+        return "says that its epoch began later"
+    if state.closed_at and not state.began_at - ahead - _LONGEST <= state.closed_at <= now + _LONGEST:
+        return f"says that it was closed at {format_time(state.closed_at)}"
+    if state.interval > _LONGEST:
+        return f"says that it looks for rows every {state.interval // _LONGEST:,} days, and at most one is allowed"
+    return ""
 
 
 def _silence(
@@ -130,11 +184,9 @@ def _silence(
     age = now - reported
     later = mention if mention is not None and mention.at >= covered else None
     kind: SilenceKind | None = None
-    if covered > state.as_of:
-        kind, covered = "state", 0
-    elif state.closed_at:
+    if state.closed_at:
         kind = "behind" if later else None
-    elif age < -allowed:
+    elif age < -patience:
         kind = "clock"
     else:
         needed = now - allowed if until is None else min(until, now - allowed)
@@ -145,9 +197,7 @@ def _silence(
             kind = "behind"
     if kind is None:
         return None
-    return Silence(
-        state.node, kind, max(covered - ahead, 0) if covered else 0, reported, age, later, ahead, bool(state.closed_at)
-    )
+    return Silence(state.node, kind, max(covered - ahead, 0), reported, age, later, ahead, bool(state.closed_at))
 
 
 def _is_late(mention: Mention | None, covered: int, allowed: int) -> bool:

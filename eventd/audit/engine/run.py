@@ -147,6 +147,7 @@ def _add_silences(found: StageResults, request: AuditRequest, now: int) -> None:
         patience=patience,
         shifts=coverage.shifts,
         mentions=found.mentions.latest,
+        clock_change=coverage.clock_change,
     )
 
 

@@ -110,7 +110,9 @@ def make_plan(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSumma
             owner = NodeEpoch(state.node, state.epoch)
             _add_links(plan, owner, summaries.get(owner, ()), state, ended=state is not states[-1])
             clear = place > 0 and owner not in contested
-            plan.since[owner] = states[place - 1].complete_until if clear else NEVER
+            before = states[place - 1]
+            # No ledger holds rows of a time after its state was written, or after the next epoch began.
+            plan.since[owner] = min(before.complete_until, before.as_of, state.began_at) if clear else NEVER
     for owner in sorted({*summaries} - {*plan.links}):
         _add_links(plan, owner, summaries[owner], None)
     return plan

@@ -11,7 +11,7 @@ from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Report
 from eventd.lake.compaction import DAY, retaining
-from eventd.lake.layout import state_path
+from eventd.lake.layout import LARGEST, state_path
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
 from eventd.runtime.clock import SECOND, Clock, SystemClock
@@ -60,6 +60,15 @@ def test_events_that_peers_have_received_are_missed_at_the_end_of_the_ledger(lak
     assert found.first == cut.segment.place.after + 1
     assert found.first < found.last <= head
     assert f"{B} has recorded position" in found.detail
+
+
+def test_a_state_does_not_hide_the_end_of_its_ledger_by_a_cursor_that_is_beyond_its_log(lake: Storage) -> None:
+    cut = cut_ledger(lake, C, Ledger.EVENTS)
+    state = change_state(lake, C)
+    change_state(lake, C, books={**state.books, Ledger.EVENTS: LARGEST})
+    found = require_rolled_back(audit(lake), C)
+    assert found.first == cut.segment.place.after + 1
+    assert f"{LARGEST:,}" not in found.detail
 
 
 def test_events_that_the_node_has_answered_for_are_missed_at_the_end_of_the_ledger(lake: Storage) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import shutil
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.support.campaign.damage import Damage, Scene
 from tests.support.campaign.damages.absence import HELD, OWN
+from tests.support.campaign.lake_files import SegmentFile
 
 YEAR_2100 = datetime(2100, 1, 1, tzinfo=UTC)
 _SAME = 'before.events b JOIN after.events a USING (node, epoch, "group", seq)'
@@ -70,6 +73,31 @@ def _invented(scene: Scene) -> None:
     digest = hashlib.sha256(b"an invented event").digest()
     change = {"id": "invented", "digest": digest, "fingerprint": int.from_bytes(digest[:8], signed=True)}
     segment.write([row if row is not last else row | change | {"payload": None} for row in rows])
+
+
+def _invented_later(scene: Scene) -> None:
+    """Add an event to the ledger of a peer that its source never recorded, with a time after the source's ledger."""
+    segment = scene.lake.segments("events", "c")[-1]
+    rows, upto = segment.rows(), segment.facts["upto"] + 1
+    about = next(row for row in reversed(rows) if (row["group"], row["source"]) == ("edge", "a"))
+    seq = max(row["seq"] for row in rows if row["group"] == "edge") + 1
+    digest = hashlib.sha256(b"an invented event").digest()
+    change = {"id": "invented", "digest": digest, "fingerprint": int.from_bytes(digest[:8], signed=True)}
+    place = {"number": upto, "position": upto, "seq": seq, "recorded_at": datetime(2040, 1, 1, tzinfo=UTC)}
+    longer = SegmentFile(segment.data.with_name(f"{segment.data.stem.rpartition('-')[0]}-{upto:020}.parquet"))
+    shutil.copyfile(segment.data, longer.data)
+    longer.manifest.write_text(json.dumps(segment.facts | {"upto": upto}))
+    longer.write([*rows, about | change | place | {"payload": None}])
+    segment.remove()
+
+    def extend(state: dict[str, Any]) -> None:
+        state["head"] = state["books"]["events"] = state["segments"]["events"]["upto"] = upto
+        for group in state["groups"]:
+            group["last_seq"] += group["group"] == "edge"
+            for peer in group["peers"]:
+                peer["cursor"] = upto
+
+    scene.lake.set_state("c", extend)
 
 
 def _delivery(scene: Scene) -> None:
@@ -307,6 +335,14 @@ CONTENT = (
             FROM before.deliveries b JOIN after.deliveries a USING (node, peer, batch_id, id)
             WHERE a.receipt_digest <> b.receipt_digest
         """,
+    ),
+    Damage(
+        "event-invented-later",
+        "an event that its source never recorded is added to a peer's ledger, with a time after all ledgers",
+        "the state of the peer, which is older than the row",
+        _invented_later,
+        unproven="promises a later row",
+        named=frozenset("c"),
     ),
     Damage(
         "arrival-edited",

@@ -52,6 +52,29 @@ def _closed(state: State) -> None:
     state["closed_at"] = state["as_of"]
 
 
+def _seldom(state: State) -> None:
+    """Say that the node, which has been silent for two hours, ships so seldom that it is not late."""
+    _silent(state)
+    state["interval"] = 10**15 - 1
+
+
+def _closed_before_it_began(state: State) -> None:
+    _silent(state)
+    state["closed_at"] = 1
+
+
+def _earlier_epoch(scene: Scene) -> None:
+    """Invent an earlier epoch, whose ledgers have all rows until long after the audit."""
+    (file,) = scene.lake.states("a")
+    state = scene.lake.state("a")
+    began = state["began_at"]
+    state |= {"epoch": "0" * 16, "began_at": began - 100 * HOUR, "as_of": began - 50 * HOUR, "head": 0}
+    state |= {"complete_until": began + 10_000 * HOUR, "books": {}, "segments": {}}
+    for group in state["groups"]:
+        group["last_seq"] = -1
+    file.with_name(f"{state['epoch']}.json").write_text(json.dumps(state))
+
+
 def _cursor(state: State) -> None:
     """Take the cursor of a link back, as if its events were still to be sent."""
     (link,) = (
@@ -211,6 +234,30 @@ STATES = (
         _state("c", _closed),
         unproven="behind: it is closed",
         named=frozenset("c"),
+    ),
+    Damage(
+        "interval-edited",
+        "a node no longer reports, and its last state says that it ships every 31 years",
+        "the interval, which no node may have",
+        _state("c", _seldom),
+        unproven="looks for rows every",
+        named=frozenset("c"),
+    ),
+    Damage(
+        "closed-before-it-began",
+        "a node no longer reports, and its last state says that it was closed before it began",
+        "the times of the state itself",
+        _state("c", _closed_before_it_began),
+        unproven="was closed at 1970",
+        named=frozenset("c"),
+    ),
+    Damage(
+        "earlier-epoch-invented",
+        "the state of an earlier epoch is invented, whose ledgers have all rows until long after the audit",
+        "the new epoch, and the times of the invented state",
+        _earlier_epoch,
+        wanted="SELECT 'epoch', 'a', '*'",
+        unproven="complete until a later time",
     ),
     Damage(
         "cursor-taken-back",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from eventd.audit.coverage.clock_shifts import clock_shifts
@@ -14,9 +15,11 @@ from eventd.audit.segments.cells import Measure
 from eventd.audit.segments.ledger_summaries import KeyRequests, LedgerSummary
 from eventd.audit.segments.plan import ClockOffset, ClockOffsets, LakePlan, NodeEpoch
 from eventd.audit.segments.row_marks import PairKey
-from eventd.lake.manifest import LakeHead, NodeState
+from eventd.lake.manifest import LakeHead, NodeState, SegmentRange
 from eventd.lake.reader import Survey
+from eventd.lake.schema import Ledger
 from eventd.runtime.clock import SECOND
+from tests.support.batch_tables import segment_of
 
 NOON = 1_795_176_000 * SECOND
 """2026-11-20T12:00:00Z."""
@@ -86,6 +89,38 @@ def test_a_node_that_looks_seldom_has_longer() -> None:
     seldom = state(as_of=NOON - 2 * HOUR, interval=HOUR)
     assert silences(seldom) == {}
     assert set(silences(replace(seldom, as_of=NOON - 4 * HOUR, complete_until=NOON - 5 * HOUR))) == {"site-a"}
+
+
+def test_an_interval_is_believed_up_to_a_day_and_excuses_no_clock() -> None:
+    day = 24 * HOUR
+    seldom = state(as_of=NOON - 60 * HOUR, began_at=NOON - 90 * HOUR, interval=day)
+    assert silences(seldom) == {}
+    found = silences(replace(seldom, interval=100 * day))
+    assert found == {
+        "site-a": "not to be trusted: its state of 2026-11-18 00:00:00 UTC says that it looks for rows every 100 days, "
+        "and at most one is allowed"
+    }
+    assert {*silences(state(as_of=NOON + HOUR, interval=day))} == {"site-a"}
+
+
+def test_a_state_is_not_older_than_its_epoch_its_rows_or_its_end() -> None:
+    assert "its epoch began later" in silences(state(began_at=NOON + 1))["site-a"]
+    assert "was closed at 1970-01-01T00:00:00" in silences(state(closed_at=1))["site-a"]
+    assert "was closed at 2026-11-30" in silences(state(closed_at=NOON + 240 * HOUR))["site-a"]
+    earlier = replace(state(as_of=NOON - 30 * HOUR, began_at=NOON - 40 * HOUR), epoch="old")
+    assert {*silences(state(), replace(earlier, complete_until=NOON))} == {"site-a"}
+
+
+@pytest.mark.parametrize("upto", [8, 9])
+def test_the_rows_that_a_state_promises_are_not_later_than_the_state(upto: int) -> None:
+    """Rows with later numbers may have been shipped since."""
+    promising = replace(state(), segments={Ledger.EVENTS: SegmentRange(after=0, upto=upto)})
+    rows = segment_of("site-a", Ledger.EVENTS, 9, (NOON, NOON + 3 * MINUTE))
+    survey = lake(promising)._replace(segments=[rows])
+    kinds = [one.kind for one in find_silences(survey, now=NOON, until=None).values()]
+    assert kinds == ([] if upto == 8 else ["state"])
+    set_back = find_silences(survey, now=NOON, until=None, clock_change=lambda node: MINUTE)
+    assert set_back == {}
 
 
 def test_a_clock_that_is_ahead_hides_no_end() -> None:
