@@ -97,7 +97,7 @@ async def start(
     owner = {"group": group, "peer": peer, "subscription": subscription, "callback": callback}
     plan = await session.call("jobs.plan", action=action, **owner, **filters)
     many = f"{'' if plan['exact'] else 'about '}{counted(plan['count'], 'dead letter')} of {_owner(plan)}"
-    if dry_run or not plan["count"]:
+    if dry_run or (plan["exact"] and not plan["count"]):
         session.out.outcome([plan], f"would {action} {many}", name=lambda row: str(row["count"]))
         return
     if not yes:

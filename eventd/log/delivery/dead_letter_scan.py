@@ -115,10 +115,19 @@ def search_dead_letters(
 
 
 def count_matching(conn: Connection, wanted: DeadLetterFilter, bound: int) -> DeadLetterCount:
-    """Count matching dead letters up to `bound`, without regard to types: of the first `COUNTED`, the rest estimated
-    from these."""
+    """Count matching dead letters up to `bound`, without regard to types.
+
+    Beyond the first `COUNTED` of the topic, or of the cursor if it has no more than that, the number is an estimate.
+    """
     window = (wanted.topic_id, 0, bound, COUNTED)
     condition, params = wanted.condition()
+    if wanted.cursor:
+        own = "SELECT cursor, reason, parked_at FROM dead_letters WHERE cursor = ? AND id <= ? LIMIT ?"
+        limits = (wanted.cursor, bound, COUNTED + 1)
+        looked = fetch(conn, f"SELECT count(*) FROM ({own}) AS w", limits)[0][0]
+        if looked <= COUNTED:
+            ((found,),) = fetch(conn, f"SELECT count(*) FROM ({own}) AS w WHERE {condition}", (*limits, *params))
+            return DeadLetterCount(found, True)
     looked, first, last = fetch(conn, f"SELECT count(*), min(id), max(id) FROM ({_WINDOW}) AS w", window)[0]
     ((found,),) = fetch(conn, f"SELECT count(*) FROM ({_WINDOW}) AS w WHERE {condition}", (*window, *params))
     if looked < COUNTED or last >= bound:

@@ -125,6 +125,30 @@ async def test_more_dead_letters_than_are_counted_are_an_estimate(bulk: Bulk, mo
     assert (plan["count"], plan["exact"]) == (20, False)
 
 
+async def test_few_dead_letters_of_one_peer_are_counted_among_many_others(
+    bulk: Bulk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bulk.park(*[("x", "bad")] * 40)
+    await bulk.park(("x", "bad"), ("x", "bad"), ("x", "loop"), peer="c")
+    monkeypatch.setattr(dead_letter_scan, "COUNTED", 10)
+    plan = await bulk.plan(peer="c", reasons=["bad"])
+    assert (plan["count"], plan["exact"]) == (2, True)
+
+
+async def test_a_job_finds_dead_letters_beyond_those_that_the_plan_looked_at(
+    bulk: Bulk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bulk.park(*[("x", "bad")] * 30, ("x", "rare"))
+    monkeypatch.setattr(dead_letter_scan, "COUNTED", 10)
+    monkeypatch.setattr(dead_letter_scan, "WINDOW", 4)
+    plan = await bulk.plan("drop", reasons=["rare"])
+    assert (plan["count"], plan["exact"]) == (0, False)
+    number = (await bulk.ask("jobs.start", token=plan["token"]))["job"]["number"]
+    await bulk.runner.run_all()
+    assert (await bulk.job(number))["done"] == 1
+    assert await bulk.letters() == ["bad"] * 30
+
+
 async def test_a_job_retries_in_steps_and_counts_by_reason(bulk: Bulk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_runner, "STEP_LETTERS", 2)
     await bulk.park(("x", "bad"), ("x", "bad"), ("x", "loop"), ("x", "bad"), ("x", "bad"))
