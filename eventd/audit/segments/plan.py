@@ -207,9 +207,22 @@ def _link(
     settled = ENDLESS if ended else max(went, cursor, 0)
     if is_callback(peer):
         # Nothing before its beginning counts, whenever that was recorded.
-        begins = begins if declared is None else declared.begins
+        begins = begins if declared is None else _beginning(declared, progress)
         return LinkRow(group, peer, versions, settled, begins, ENDLESS, looks_back=False)
     return LinkRow(group, peer, versions, settled, begins, declared.created_at if declared is not None else 0)
+
+
+def _beginning(declared: PeerState, progress: LinkProgress | None) -> int:
+    """Return the position after which a callback gets events: by its state, or earlier if its receipts begin earlier.
+
+    Receipts from before it was declared, or by earlier versions of the selection, are of another callback, which had
+    its name.
+    """
+    if progress is None or progress.after < 0:
+        return declared.begins
+    first = min((one.version for one in declared.selections), default=0)
+    is_another = min(progress.first_used) < first or min(progress.first_used.values()) < declared.created_at
+    return declared.begins if is_another else min(declared.begins, progress.after)
 
 
 def _undeclared(state: NodeState, declared: PeerState | None, progress: LinkProgress | None) -> set[int]:

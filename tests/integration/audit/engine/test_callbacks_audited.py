@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from eventd.audit.engine.request import AuditRequest
+from eventd.audit.report.findings import Kind
 from eventd.audit.report.report import Pair, Report
 from eventd.lake.storage import connect
 from eventd.runtime.clock import SECOND
@@ -62,6 +64,19 @@ def test_the_report_says_that_an_answer_is_all_the_proof_there_is(tmp_path: Path
     assert "1 callback: that the endpoint answered 2xx, as the sender recorded, is all the proof of delivery" in page
     assert "all the proof that a callback has" in page
     assert "ships no ledgers" not in page
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_callback_begins_no_later_than_its_deliveries(tmp_path: Path, earlier: bool) -> None:
+    """Unless these are of a callback that was declared under its name before."""
+    a = NodeLedgers("a", OWN)
+    hook = a.declare("hook", begins=3)
+    for position in (1, 2, 4, 5):
+        a.deliver(hook, position, after=2 if position == 4 else None)
+    if earlier:
+        a.callbacks[hook] = replace(a.callbacks[hook], created_at=NOON + 5 * SECOND)
+    report = audit(tmp_path, a)
+    assert [(one.kind, one.ids) for one in report.findings] == ([] if earlier else [(Kind.MISSING, ("e3",))])
 
 
 def test_an_event_that_the_cursor_has_passed_without_a_delivery_is_missing(tmp_path: Path) -> None:
