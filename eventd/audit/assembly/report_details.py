@@ -282,8 +282,23 @@ def strays(paths: Sequence[str]) -> list[Limitation]:
 
 
 def make_notices(results: StageResults) -> list[Notice]:
-    """Return how many events of each pair were delivered again by repairs and resends, which operators request."""
-    return [
+    """Return how many events of each pair were delivered again by repairs and resends, which operators request.
+
+    After these come the links that nodes do not declare any more: what they had still to send is not expected.
+    """
+    former = [
+        Notice(
+            kind="undeclared",
+            group=group,
+            source=owner.node,
+            peer=peer,
+            events=0,
+            message=f"{owner.node} does not declare this link any more: nothing that it had to send after position"
+            f" {max(upto, 0):,} of its log is expected",
+        )
+        for (owner, group, peer), upto in sorted(results.plan.former.items())
+    ]
+    again = [
         Notice(
             kind="redelivery",
             **pair._asdict(),
@@ -292,6 +307,7 @@ def make_notices(results: StageResults) -> list[Notice]:
         )
         for pair, n in sorted(results.comparison.redelivered.items())
     ]
+    return again + former
 
 
 def headline(

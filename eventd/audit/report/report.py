@@ -302,7 +302,7 @@ class Limitation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """Events that were handled again because an operator asked for it, such as a repair. It is not a fault."""
+    """Events that an operator had sent again, or a link that an operator seems to have deleted. It is not a fault."""
 
     kind: str
     group: str

@@ -74,7 +74,8 @@ class LakePlan:
     by payloads, by which the audit does not select: which events they have to deliver is not known. `selections`: by
     link (owner, group and receiver) and version, the different texts of its selection; several contradict each other.
     `undeclared`: the versions of these that receipts name and the later state of the node does not know; they also have
-    the texts of its last version.
+    the texts of its last version. `former`: by link (owner, group and receiver) that the last state of its node does
+    not declare, and of which there are receipts, the last position of these.
     """
 
     links: dict[NodeEpoch, tuple[LinkRow, ...]] = field(default_factory=dict)
@@ -84,6 +85,7 @@ class LakePlan:
     by_payload: set[tuple[NodeEpoch, str, str]] = field(default_factory=set)
     selections: dict[tuple[NodeEpoch, str, str], dict[int, tuple[str, ...]]] = field(default_factory=dict)
     undeclared: set[tuple[NodeEpoch, str, str, int]] = field(default_factory=set)
+    former: dict[tuple[NodeEpoch, str, str], int] = field(default_factory=dict)
 
     def skews(self, node: str) -> dict[str, HourlySkew]:
         """Return, by peer, how far the peer's clock is ahead of the node's: the middle of the bounds of each hour."""
@@ -137,6 +139,8 @@ def _add_links(
     for link in sorted({*progress, *declared}):
         by_state, by_receipts = declared.get(link), progress.get(link)
         undeclared = set() if state is None else _undeclared(state, by_state, by_receipts)
+        if state is not None and not ended and by_state is None and by_receipts is not None:
+            plan.former[owner, *link] = by_receipts.upto
         plan.undeclared |= {(owner, *link, version) for version in undeclared}
         plan.selections[owner, *link] = _texts(by_state, by_receipts, undeclared)
         versions = _versions(by_state, by_receipts, plan.selections[owner, *link], whole=whole)

@@ -185,6 +185,9 @@ def test_a_callback_that_was_deleted_owes_nothing_after_its_last_receipt(tmp_pat
     report = audit(tmp_path, a)
     assert (report.verdict, report.findings) == ("complete", ())
     assert figures(report.pairs[0]) == {"expected": 2, "delivered": 2}
+    (notice,) = report.notices
+    assert (notice.kind, notice.group, notice.source, notice.peer, notice.events) == ("undeclared", "g", "a", hook, 0)
+    assert "nothing that it had to send after position 3 of its log is expected" in notice.message
 
 
 @pytest.mark.parametrize("begins", [0, 5])
