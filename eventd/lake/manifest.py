@@ -21,6 +21,9 @@ NESTED: Final = "is nested too deeply"
 Number = Annotated[int, msgspec.Meta(ge=-1, le=LARGEST)]
 """A row number, position, seq, count or duration (microseconds) in a file of the lake; -1: not known."""
 
+Time = Annotated[int, msgspec.Meta(ge=FIRST_TIME, le=LAST_TIME)]
+"""A time in microseconds that calendars have. Times of files of the lake have messages of their own, see `decode`."""
+
 
 class Unreadable(Exception):
     """A JSON file of the lake cannot be decoded; the text is the reason, such as "is not JSON", to follow its name."""

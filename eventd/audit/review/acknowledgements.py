@@ -11,10 +11,10 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from eventd.audit.report.findings import Finding
+from eventd.audit.report.findings import Finding, Kind
 from eventd.errors import Conflict, Invalid, NotFound
-from eventd.lake.layout import ACKNOWLEDGEMENTS
-from eventd.lake.manifest import Unreadable, decode, encode
+from eventd.lake.layout import ACKNOWLEDGEMENTS, LARGEST
+from eventd.lake.manifest import Time, Unreadable, decode, encode
 from eventd.lake.schema import SCHEMA_VERSION
 from eventd.lake.storage import Storage
 from eventd.runtime.chance import Chance
@@ -32,7 +32,7 @@ class Acknowledgement(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     by: str
     reason: str
-    at: int
+    at: Time
     findings: tuple[Finding, ...]
 
     @property
@@ -48,7 +48,7 @@ class Withdrawal(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     by: str
     reason: str
-    at: int
+    at: Time
 
 
 RecordT = TypeVar("RecordT", Acknowledgement, Withdrawal)
@@ -127,10 +127,23 @@ def _end(id: str) -> str:
 
 
 def _decoded(path: str, found: RecordT) -> RecordT:
-    """Return the content of a file. Raises Unreadable if it is that of another file."""
+    """Return the content of a file.
+
+    Raises Unreadable if it is that of another file, or of findings that no audit has: it might cover all later ones.
+    """
     if path not in (f"{ACKNOWLEDGEMENTS}/{found.id}.json", _end(found.id)):
         raise Unreadable("has the id of another file")
+    if isinstance(found, Acknowledgement) and not all(map(_is_possible, found.findings)):
+        raise Unreadable("has a finding with numbers that no finding has")
     return found
+
+
+def _is_possible(finding: Finding) -> bool:
+    """Return whether an audit may have a finding with these numbers: a hole has at most as many rows as numbers."""
+    numbers = finding.first, finding.last, finding.count
+    hole = finding.kind is Kind.ERASED and not finding.peer
+    most = finding.last - finding.first + 1 if hole else LARGEST
+    return all(-1 <= one <= LARGEST for one in numbers) and finding.count <= most
 
 
 def _checked(option: str, value: str, most: int) -> str:

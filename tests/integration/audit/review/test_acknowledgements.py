@@ -68,6 +68,37 @@ def test_a_damaged_file_does_not_count_and_is_named(lake: Storage) -> None:
     }
 
 
+@pytest.mark.parametrize("at", [2**62, -(2**62), 2**70])
+def test_a_time_that_no_calendar_has_does_not_count(lake: Storage, at: int) -> None:
+    made, odd = add(lake), add(lake)
+    withdraw(lake, made.id, by="bob", reason="sent again", now=8)
+    for path in (f"acknowledgements/{odd.id}.json", f"acknowledgements/{made.id}-withdrawn.json"):
+        lake.put(path, json.dumps({**json.loads(lake.read(path)), "at": at}).encode())
+    found = read_acknowledgements(lake)
+    assert (found.active, found.withdrawn) == ([made], [])
+    assert set(found.unreadable) == {
+        f"acknowledgements/{odd.id}.json",
+        f"acknowledgements/{made.id}-withdrawn.json",
+    }
+
+
+@pytest.mark.parametrize(("last", "count"), [(2**62, 2**62), (6, 2**62), (6, 4), (10**15, 3)])
+def test_holes_of_more_rows_than_numbers_do_not_count(lake: Storage, last: int, count: int) -> None:
+    hole = acknowledge(
+        lake,
+        [Finding(Kind.ERASED, "edge", "c", "", 4, last, (), count=count)],
+        by="ann",
+        reason="all that comes",
+        now=1,
+        chance=SYSTEM,
+    )
+    assert read_acknowledgements(lake) == (
+        [],
+        [],
+        {f"acknowledgements/{hole.id}.json": "has a finding with numbers that no finding has"},
+    )
+
+
 @pytest.mark.parametrize(("by", "reason"), [("", "known"), ("ann", " \n"), ("a" * 101, "known"), ("ann", "r" * 1001)])
 def test_a_name_and_a_reason_are_required(lake: Storage, by: str, reason: str) -> None:
     with pytest.raises(Invalid, match=r"--(by|reason) has [\d,]+ characters"):
