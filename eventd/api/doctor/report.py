@@ -53,8 +53,9 @@ class Check:
     area: str = AREA
 
     def show(self) -> dict[str, str]:
-        """Return `area`, `name` and `status` as JSON, and where they are not empty `code`, `detail` and `remedy`."""
+        """Return `area`, `name` and `status` as JSON, and the code, the texts and the targets that are not empty."""
         named = {"code": self.code, "detail": self.detail, "remedy": self.remedy}
+        named |= {"group": self.group, "peer": self.peer, "resource": self.resource}
         shown = {"area": self.area, "code": "", "name": self.name, "status": str(self.status), **named}
         return {key: value for key, value in shown.items() if value or key not in named}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from eventd.console.pages.actions import FormField, PageAction, Question
+from eventd.console.pages.link_charts import read_charts
 from eventd.console.pages.visit import ShownPage, Visit
 from eventd.errors import NotFound
 
@@ -56,6 +57,7 @@ async def show_link(visit: Visit) -> ShownPage:
         "link": links["outbound"][0] if links["outbound"] else None,
         "sender": links["inbound"][0] if links["inbound"] else None,
         "gaps": gaps["gaps"],
+        **await read_charts(visit, group, peer),
     }
     return ShownPage(f"Link to {peer}", "link.html", data)
 

@@ -1,29 +1,36 @@
-"""The overview: what needs attention, and the state of each group."""
+"""The overview: what needs attention, the map of a group, and totals."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from eventd.console.drawing.map_links import STATES
+from eventd.console.drawing.map_picture import draw_map
 from eventd.console.pages.visit import ShownPage, Visit
+from eventd.errors import EventdError
 
 _MOST_PROBLEMS = 20
 """Maximum number of problems that the overview lists."""
+_MOST_ROWS: Final = 100
+"""Maximum number of links, and of nodes, in the tables below a map."""
 
 
 async def show_overview(visit: Visit) -> ShownPage:
-    """Show the problems that doctor finds, and the groups."""
+    """Show the problems that doctor finds, the map of `group` in the query, or of the first group, and the groups."""
     groups = await visit.groups()
     problems, unseen = await _problems(visit)
-    links = [(state, count) for group in groups for state, count in group["links"].items()]
-    totals: dict[str, int] = {}
-    for state, count in links:
-        totals[state] = totals.get(state, 0) + count
+    links: dict[str, int] = {}
+    for group in groups:
+        for state, count in group["links"].items():
+            links[state] = links.get(state, 0) + count
     data = {
         "groups": groups,
         "problems": problems[:_MOST_PROBLEMS],
         "more": len(problems) - _MOST_PROBLEMS,
         "unseen": unseen,
-        "links": totals,
+        "links": links,
+        "rates": await _node_rates(visit),
+        **await _map(visit, [group["group"] for group in groups]),
     }
     return ShownPage("Overview", "overview.html", data)
 
@@ -32,5 +39,45 @@ async def _problems(visit: Visit) -> tuple[list[dict[str, Any]], bool]:
     """Return the failed checks and the warnings of doctor, and whether the visitor may not see them."""
     if not visit.view.may("doctor.examine"):
         return [], True
-    examined = await visit.view.call("doctor.examine")
-    return [check for check in examined["checks"] if check["status"] in ("warn", "fail")], False
+    checks = (await visit.view.call("doctor.examine"))["checks"]
+    found = [check for check in checks if check["status"] in ("warn", "fail")]
+    found.sort(key=lambda check: check["status"] != "fail")
+    return [{"detail": "", "remedy": "", **check, "target": _target(check)} for check in found], False
+
+
+def _target(check: dict[str, Any]) -> tuple[str, ...]:
+    """Return the path of the page on which the problem of a check can be fixed, in parts; empty if there is none."""
+    if check.get("peer"):
+        return ("links", check["group"], check["peer"])
+    return ()
+
+
+async def _map(visit: Visit, groups: list[str]) -> dict[str, Any]:
+    """Return the map of a group with its picture; why there is none as `trouble`."""
+    asked = visit.asked("group")
+    group = asked if asked in groups else groups[0] if groups else ""
+    found: dict[str, Any] = {"group": group, "map": None, "picture": None, "trouble": "", "states": STATES}
+    if not group or not visit.view.may("map.show", group):
+        return found
+    try:
+        shown = await visit.view.call("map.show", group=group)
+    except EventdError as error:
+        return found | {"trouble": str(error)}
+    own = shown["node"]
+    linked = {link["to"] if link["from"] == own else link["from"] for link in shown["links"] if own in _ends(link)}
+    tables = {"nodes": shown["nodes"][:_MOST_ROWS], "rows": shown["links"][:_MOST_ROWS]}
+    hidden = shown["leftOut"] + len(shown["links"]) - len(tables["rows"])
+    return found | {"map": shown | tables, "picture": draw_map(shown), "linked": linked, "hidden": hidden}
+
+
+def _ends(link: dict[str, Any]) -> tuple[str, str]:
+    return link["from"], link["to"]
+
+
+async def _node_rates(visit: Visit) -> dict[str, float | None]:
+    """Return the newest rates of the node; nothing for keys that are limited to prefixes."""
+    try:
+        series = (await visit.view.call("rates.show", kind="node", seconds=60))["series"]
+    except EventdError:
+        return {}
+    return {name: values[-1] for one in series for name, values in one.items() if name != "kind" and values}

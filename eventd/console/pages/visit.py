@@ -19,7 +19,8 @@ PAGE_SIZE, MOST_ROWS = 50, 200
 class Visit:
     """One visit. `names`: the values in the path of the page; `query`: the first value of each field of the query.
 
-    `path`: of the URL. `visitor`: what the page calls the visitor, such as `key ci`.
+    `path`: of the URL. `visitor`: what the page calls the visitor, such as `key ci`. `histories`: the URL of longer
+    histories, with `{group}` and `{peer}` to be replaced; empty if there are none.
     """
 
     view: NodeView
@@ -29,6 +30,7 @@ class Visit:
     query: Mapping[str, str]
     style: TimeStyle
     visitor: str = ""
+    histories: str = ""
 
     def asked(self, name: str, default: str = "") -> str:
         """Return a value of the query without the blanks around it; `default` if there is none."""

@@ -145,7 +145,8 @@ class Site:
         by = DirectCaller(visitor.key, visitor.caller, request_id)
         name = str(settings.api_listen)
         view = InProcessView(services, self._dependencies.v0, self._dependencies.recorder, by, name)
-        return Visit(view, self._urls, path, names, query, preferences.style(self._clock.now()), visitor.name)
+        style, histories = preferences.style(self._clock.now()), settings.console_metrics_url
+        return Visit(view, self._urls, path, names, query, style, visitor.name, histories)
 
     # --- live pages ---------------------------------------------------------------------------------------------
 

@@ -1,0 +1,74 @@
+"""The nodes and links of a map as a picture sees them: a word for the state of each, and which need attention first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+OLD_SECONDS: Final = 30.0
+"""A report that is older is shown as news of the past."""
+NOT_TOLD: Final = "not told"
+STATES: Final = ("blocked", "failed", "backing-off", "paused", "unknown", NOT_TOLD, "running")
+"""Of links, those that need attention first."""
+CALM: Final = len(STATES) - 1
+"""The rank of what needs no attention."""
+_STEPS: Final = (1.0, 100.0)
+"""Events per second from which a line is wider."""
+SILENT: Final = ("unreachable", "invalid")
+"""The answers of nodes that need attention."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOnMap:
+    """A link. `state`: as its sender reports, `not told` if it has not. `age`: of the older report in seconds; None if
+    it is fresh enough to be believed."""
+
+    source: str
+    target: str
+    state: str
+    lag: float | None
+    rate: float
+    age: float | None
+    findings: tuple[str, ...] = ()
+
+    @property
+    def rank(self) -> int:
+        """Return how much the link needs attention: the smaller the more."""
+        return -1 if self.findings else STATES.index(self.state)
+
+    @property
+    def runs(self) -> bool:
+        return self.state == "running" and not self.findings
+
+    @property
+    def width(self) -> int:
+        """Return the step of the rate: 1, 2 or 3."""
+        return 1 + sum(self.rate >= least for least in _STEPS)
+
+
+def read_link(shown: Mapping[str, Any]) -> LinkOnMap:
+    """Return a link of the answer of `map.show`."""
+    sender, receiver = shown["sender"], shown["receiver"]
+    ends = [end for end in (sender, receiver) if end is not None]
+    state = sender["state"] if sender is not None else NOT_TOLD
+    age = max((end["ageSeconds"] for end in ends), default=0.0)
+    return LinkOnMap(
+        shown["from"],
+        shown["to"],
+        state if state in STATES else "unknown",
+        None if sender is None else sender["lagSeconds"],
+        max((end["eventsPerSecond"] or 0.0 for end in ends), default=0.0),
+        age if age > OLD_SECONDS else None,
+        tuple(shown["findings"]),
+    )
+
+
+def ranks_of(nodes: Mapping[str, Mapping[str, Any]], links: list[LinkOnMap]) -> dict[str, int]:
+    """Return how much each node needs attention: as its worst link; a silent node as a link that failed."""
+    found = {name: STATES.index("failed") if node["answer"] in SILENT else CALM for name, node in nodes.items()}
+    for link in links:
+        rank = CALM if link.state == NOT_TOLD and not link.findings else link.rank
+        for name in (link.source, link.target):
+            found[name] = min(found.get(name, CALM), rank)
+    return found
