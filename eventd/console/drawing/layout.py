@@ -46,7 +46,7 @@ class Sector(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class MapLayout:
     """A picture's size, its hubs by name, and the sectors of its ring. `dense`: names are along the radii."""
 
     width: float
@@ -56,7 +56,7 @@ class Layout:
     sectors: tuple[Sector, ...]
 
 
-def arrange(names: Collection[str], pairs: Iterable[tuple[str, str]], own: str) -> Layout:
+def arrange(names: Collection[str], pairs: Iterable[tuple[str, str]], own: str) -> MapLayout:
     """Return the places of all nodes. `pairs`: the two ends of each link; `own`: is never folded."""
     folded = len(names) > MOST_DRAWN
     hubs = find_hubs(names, pairs)
@@ -72,7 +72,7 @@ def arrange(names: Collection[str], pairs: Iterable[tuple[str, str]], own: str) 
     ring = [_at(centre, across, math.pi + 2 * math.pi * number / count) for number in range(count)]
     step = 2 if folded else 1
     sectors = [Sector(share, ring[at * step], ring[at * step + step - 1]) for at, share in enumerate(shares)]
-    return Layout(_WIDTH, height, dense, _inside(hubs, centre, across), tuple(sectors))
+    return MapLayout(_WIDTH, height, dense, _inside(hubs, centre, across), tuple(sectors))
 
 
 def find_hubs(names: Collection[str], pairs: Iterable[tuple[str, str]]) -> list[str]:

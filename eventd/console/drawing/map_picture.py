@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from eventd.console.drawing.layout import Layout, Place, arrange
+from eventd.console.drawing.layout import MapLayout, Place, arrange
 from eventd.console.drawing.map_links import CALM, OLD_SECONDS, SILENT, STATES, LinkOnMap, ranks_of, read_link
 
 MOST_LINES: Final = 160
@@ -89,7 +89,7 @@ def draw_map(shown: Mapping[str, Any]) -> MapPicture:
     return MapPicture(layout.width, layout.height, layout.dense, marks, tuple(lines), left_out)
 
 
-def _marks(layout: Layout, nodes: Mapping[str, Mapping[str, Any]], ranks: Mapping[str, int]) -> Iterator[Mark]:
+def _marks(layout: MapLayout, nodes: Mapping[str, Mapping[str, Any]], ranks: Mapping[str, int]) -> Iterator[Mark]:
     for name, place in layout.hubs.items():
         silent = nodes[name]["answer"] in SILENT
         yield _labelled(_node(nodes[name], place, ranks[name] if silent else CALM), layout)
@@ -120,7 +120,7 @@ def _node(node: Mapping[str, Any], place: Place, rank: int) -> Mark:
     return Mark(name, label, place, _RADIUS + (4 if place.inside else 0), node["answer"], old, rank=rank)
 
 
-def _labelled(mark: Mark, layout: Layout) -> Mark:
+def _labelled(mark: Mark, layout: MapLayout) -> Mark:
     """Return a mark whose label stands outside of the ring, or below a hub."""
     place, gap = mark.place, mark.radius + 6
     across, down = math.cos(place.angle), math.sin(place.angle)

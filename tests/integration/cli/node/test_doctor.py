@@ -76,6 +76,8 @@ def test_the_report_as_json(edge: Control, consumer: Consumer) -> None:
         "status": "fail",
         "detail": "1 event refused by the peer and kept as dead letters",
         "remedy": "see why: routerctl federation dead-letters list --group edge --peer cloud",
+        "group": "edge",
+        "peer": "cloud",
     }
     assert found.json["federation"]["slo"]["groups"][0]["violations"][0]["threshold"] == "failedDeliveryCount=0"
     assert "overall: fail" in edge("doctor", "-o", "yaml", code=4).out

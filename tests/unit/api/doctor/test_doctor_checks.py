@@ -279,4 +279,5 @@ def test_blank_fields_of_a_check_are_left_out() -> None:
         "name": "edge expected peers",
         "status": "skip",
         "detail": "the group has no EventPeer",
+        "group": "edge",
     }
