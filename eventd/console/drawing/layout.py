@@ -28,7 +28,7 @@ _WIDTH: Final = 960.0
 _HEIGHTS: Final = ((2, 200.0), (4, 320.0), (10, 440.0), (_DENSE_FROM - 1, 600.0))
 
 
-class Place(NamedTuple):
+class MapPlace(NamedTuple):
     """The centre of a mark. `angle`: in radians, from the centre of the picture, clockwise from the right."""
 
     x: float
@@ -37,12 +37,12 @@ class Place(NamedTuple):
     inside: bool = False
 
 
-class Sector(NamedTuple):
+class RingSector(NamedTuple):
     """A part of the ring: its nodes, the place of its first mark, and that of a second one."""
 
     names: tuple[str, ...]
-    place: Place
-    second: Place
+    place: MapPlace
+    second: MapPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class MapLayout:
     width: float
     height: float
     dense: bool
-    hubs: dict[str, Place]
-    sectors: tuple[Sector, ...]
+    hubs: dict[str, MapPlace]
+    sectors: tuple[RingSector, ...]
 
 
 def arrange(names: Collection[str], pairs: Iterable[tuple[str, str]], own: str) -> MapLayout:
@@ -71,7 +71,7 @@ def arrange(names: Collection[str], pairs: Iterable[tuple[str, str]], own: str) 
     centre = (_WIDTH / 2, height / 2)
     ring = [_at(centre, across, math.pi + 2 * math.pi * number / count) for number in range(count)]
     step = 2 if folded else 1
-    sectors = [Sector(share, ring[at * step], ring[at * step + step - 1]) for at, share in enumerate(shares)]
+    sectors = [RingSector(share, ring[at * step], ring[at * step + step - 1]) for at, share in enumerate(shares)]
     return MapLayout(_WIDTH, height, dense, _inside(hubs, centre, across), tuple(sectors))
 
 
@@ -94,14 +94,14 @@ def _shared(names: Sequence[str], most: int) -> list[tuple[str, ...]]:
     return [tuple(names[start:end]) for start, end in pairwise(bounds)]
 
 
-def _inside(hubs: Sequence[str], centre: tuple[float, float], across: tuple[float, float]) -> dict[str, Place]:
+def _inside(hubs: Sequence[str], centre: tuple[float, float], across: tuple[float, float]) -> dict[str, MapPlace]:
     if len(hubs) == 1:
-        return {hubs[0]: Place(*centre, 0.0, inside=True)}
+        return {hubs[0]: MapPlace(*centre, 0.0, inside=True)}
     inner = (across[0] * 0.4, across[1] * 0.4)
     turn = 2 * math.pi / max(1, len(hubs))
     return {name: _at(centre, inner, math.pi + turn * at)._replace(inside=True) for at, name in enumerate(hubs)}
 
 
-def _at(centre: tuple[float, float], across: tuple[float, float], angle: float) -> Place:
+def _at(centre: tuple[float, float], across: tuple[float, float], angle: float) -> MapPlace:
     x, y = centre[0] + across[0] * math.cos(angle), centre[1] + across[1] * math.sin(angle)
-    return Place(round(x, 1), round(y, 1), angle % (2 * math.pi))
+    return MapPlace(round(x, 1), round(y, 1), angle % (2 * math.pi))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from eventd.console.drawing.layout import MapLayout, Place, arrange
+from eventd.console.drawing.layout import MapLayout, MapPlace, arrange
 from eventd.console.drawing.map_links import CALM, OLD_SECONDS, SILENT, STATES, LinkOnMap, ranks_of, read_link
 
 MOST_LINES: Final = 160
@@ -24,7 +24,7 @@ _HEAD: Final = (9.0, 4.0)
 _RADIUS: Final = 9.0
 
 
-class Mark(NamedTuple):
+class MapMark(NamedTuple):
     """A node, or a fold of several nodes. `label`: the name, shortened, which `place` and the last four members place.
 
     `folded`: the names in a fold, with their states in words as `note`. `age`: of a report that is old. `rank`: how
@@ -33,7 +33,7 @@ class Mark(NamedTuple):
 
     name: str
     label: str
-    place: Place
+    place: MapPlace
     radius: float
     note: str = ""
     age: float | None = None
@@ -45,7 +45,7 @@ class Mark(NamedTuple):
     turn: float = 0.0
 
 
-class Line(NamedTuple):
+class MapLine(NamedTuple):
     """A line between two marks. `links`: how many links it stands for, of which `link` needs attention most.
 
     `labelled`: whether its state is written beside it, at `x` and `y`.
@@ -67,8 +67,8 @@ class MapPicture:
     width: float
     height: float
     dense: bool
-    marks: tuple[Mark, ...]
-    lines: tuple[Line, ...]
+    marks: tuple[MapMark, ...]
+    lines: tuple[MapLine, ...]
     left_out: int
 
 
@@ -89,7 +89,7 @@ def draw_map(shown: Mapping[str, Any]) -> MapPicture:
     return MapPicture(layout.width, layout.height, layout.dense, marks, tuple(lines), left_out)
 
 
-def _marks(layout: MapLayout, nodes: Mapping[str, Mapping[str, Any]], ranks: Mapping[str, int]) -> Iterator[Mark]:
+def _marks(layout: MapLayout, nodes: Mapping[str, Mapping[str, Any]], ranks: Mapping[str, int]) -> Iterator[MapMark]:
     for name, place in layout.hubs.items():
         silent = nodes[name]["answer"] in SILENT
         yield _labelled(_node(nodes[name], place, ranks[name] if silent else CALM), layout)
@@ -102,7 +102,7 @@ def _marks(layout: MapLayout, nodes: Mapping[str, Mapping[str, Any]], ranks: Map
         else:
             rank = min(ranks[name] for name in rest)
             text = f"+{len(rest)}, {_told([ranks[name] for name in rest])}"
-            yield _labelled(Mark(rest[0], text, sector.place, _RADIUS + 3, text, folded=rest, rank=rank), layout)
+            yield _labelled(MapMark(rest[0], text, sector.place, _RADIUS + 3, text, folded=rest, rank=rank), layout)
         if alone:
             yield _labelled(_node(nodes[worst], sector.second, ranks[worst]), layout)
 
@@ -113,14 +113,14 @@ def _told(ranks: Sequence[int]) -> str:
     return ", ".join(f"{count} {state}" for state, count in bad.items()) or "all running"
 
 
-def _node(node: Mapping[str, Any], place: Place, rank: int) -> Mark:
+def _node(node: Mapping[str, Any], place: MapPlace, rank: int) -> MapMark:
     name, age = node["node"], node["ageSeconds"]
     label = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
     old = age if age is not None and age > OLD_SECONDS else None
-    return Mark(name, label, place, _RADIUS + (4 if place.inside else 0), node["answer"], old, rank=rank)
+    return MapMark(name, label, place, _RADIUS + (4 if place.inside else 0), node["answer"], old, rank=rank)
 
 
-def _labelled(mark: Mark, layout: MapLayout) -> Mark:
+def _labelled(mark: MapMark, layout: MapLayout) -> MapMark:
     """Return a mark whose label stands outside of the ring, or below a hub."""
     place, gap = mark.place, mark.radius + 6
     across, down = math.cos(place.angle), math.sin(place.angle)
@@ -134,7 +134,7 @@ def _labelled(mark: Mark, layout: MapLayout) -> Mark:
     return mark._replace(anchor="end" if left else "start", dx=-gap if left else gap, dy=4)
 
 
-def _joined(links: Sequence[LinkOnMap], at: Mapping[str, Mark]) -> list[tuple[LinkOnMap, int]]:
+def _joined(links: Sequence[LinkOnMap], at: Mapping[str, MapMark]) -> list[tuple[LinkOnMap, int]]:
     """Return the links between different marks, one for each direction, with the number of those it stands for."""
     found: dict[tuple[str, str], tuple[LinkOnMap, int]] = {}
     for link in links:
@@ -150,7 +150,7 @@ def _joined(links: Sequence[LinkOnMap], at: Mapping[str, Mark]) -> list[tuple[Li
     return list(found.values())
 
 
-def _line(link: LinkOnMap, count: int, at: Mapping[str, Mark], all_labelled: bool) -> Line:
+def _line(link: LinkOnMap, count: int, at: Mapping[str, MapMark], all_labelled: bool) -> MapLine:
     """Return the line of a link: a curve, with a head where it ends and a label nearer to where it begins."""
     source, target = at[link.source], at[link.target]
     (ax, ay, *_), (bx, by, *_) = source.place, target.place
@@ -165,7 +165,7 @@ def _line(link: LinkOnMap, count: int, at: Mapping[str, Mark], all_labelled: boo
     across = ((tip[1] - back[1]) / _HEAD[0] * _HEAD[1], (back[0] - tip[0]) / _HEAD[0] * _HEAD[1])
     corners = (tip, (back[0] + across[0], back[1] + across[1]), (back[0] - across[0], back[1] - across[1]))
     x, y = _along(start, middle, end, 0.4)
-    return Line(
+    return MapLine(
         link,
         count,
         f"M{_point(start)} Q{_point(middle)} {_point(end)}",
