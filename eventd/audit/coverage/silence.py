@@ -9,7 +9,8 @@ shipping has stopped, never that the node was idle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import cycle
 from shlex import quote
 from typing import Final, Literal, NamedTuple
 
@@ -64,7 +65,7 @@ class Silence(NamedTuple):
     everything; `clock`: its last report is dated in the future (a negative `age`), so its silence could not be noticed;
     `state`: no node writes its state so, as `fault` says. The ledgers are complete up to `covered`,
     0 if never or unknown. `mention`: the last one, if it is later. `covered`, `reported` and `age` are corrected for
-    the error of the node's clock, `ahead`.
+    the error of the node's clock, `ahead`, but for `state`.
     """
 
     node: str
@@ -125,20 +126,30 @@ def find_silences(
         shift, mention = (shifts or {}).get(state.node), (mentions or {}).get(state.node)
         ahead = shift.correction if shift else 0
         later = min(_READING + clock_change(state.node), patience)
+        faults = [_fault(one, now, ahead) for one in states]
+        # Rows of the future also make the clock of the node look wrong, and with it the times of a silence.
+        faults += [_late_rows(one, last, max(later, now + patience - one.as_of)) for one in states]
+        rows = [_late_rows(one, last, later) for one in states]
         silence = (
-            next((one for each in states if (one := _faulty(each, _fault(each, now, ahead), now, ahead))), None)
+            _faulty(states, faults, now)
             or _silence(state, now, until, patience, ahead, mention)
-            or next((one for each in states if (one := _faulty(each, _late_rows(each, last, later), now, ahead))), None)
+            or _faulty(states, rows, now)
         )
         if silence is not None:
             found[state.node] = silence
     return found
 
 
-def _faulty(state: NodeState, fault: str, now: int, ahead: int) -> Silence | None:
-    """Return the silence of a node with such a fault in one of its states; None without a fault."""
-    reported = state.as_of - ahead
-    return Silence(state.node, "state", 0, reported, now - reported, ahead=ahead, fault=fault) if fault else None
+def _faulty(states: Sequence[NodeState], faults: Iterable[str], now: int) -> Silence | None:
+    """Return the silence of a node for the first fault of its states; None if all are empty.
+
+    `faults` has one for each state in turn. The times are those of the state: a fault may make its clock look wrong.
+    """
+    wrong = next(((one, fault) for one, fault in zip(cycle(states), faults, strict=False) if fault), None)
+    if wrong is None:
+        return None
+    state, fault = wrong
+    return Silence(state.node, "state", 0, state.as_of, now - state.as_of, fault=fault)
 
 
 def _last_rows(survey: Survey) -> dict[tuple[str, str], int]:

@@ -27,7 +27,7 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 
 
-def state(node: str = "site-a", *, as_of: int = NOON, lag: int = 10 * SECOND, **more: int) -> NodeState:
+def state(node: str = "site-a", *, as_of: int = NOON, lag: int = 10 * SECOND, **more: Any) -> NodeState:
     """A node that reported at `as_of`; what is recorded is in the lake but for the last `lag`."""
     began, covered = more.pop("began_at", NOON - 24 * HOUR), more.pop("complete_until", as_of - lag)
     return NodeState(
@@ -121,6 +121,13 @@ def test_the_rows_that_a_state_promises_are_not_later_than_the_state(upto: int) 
     assert kinds == ([] if upto == 8 else ["state"])
     set_back = find_silences(survey, now=NOON, until=None, clock_change=lambda node: MINUTE)
     assert set_back == {}
+
+
+def test_a_row_of_the_future_is_named_and_no_silence_by_the_clock_that_it_suggests() -> None:
+    promising = state(as_of=NOON - HOUR, segments={Ledger.EVENTS: SegmentRange(after=0, upto=9)})
+    survey = lake(promising)._replace(segments=[segment_of("site-a", Ledger.EVENTS, 9, (NOON, NOON + 24 * HOUR))])
+    (found,) = find_silences(survey, now=NOON, until=None).values()
+    assert (found.kind, found.fault) == ("state", "promises a later row, of 2026-11-21 12:00:00 UTC")
 
 
 def test_a_clock_that_is_ahead_hides_no_end() -> None:
