@@ -12,7 +12,6 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from eventd.api.framework.acting import describe
 from eventd.api.framework.action_callers import ActionCaller
 from eventd.api.framework.action_terms import arguments_of, object_of
 from eventd.api.framework.admission import admit, services_for
@@ -82,7 +81,7 @@ async def run_operation(
         call = partial(run_for, by.key, route, operate)
         if draft is None:
             return await call()
-        describe(draft, route, names, checked)
+        draft.object, draft.arguments = object_of(route, names, checked), arguments_of(route, checked)
         return await recorder.perform(draft, call)
 
     if not route.recorded:

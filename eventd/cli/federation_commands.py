@@ -46,7 +46,10 @@ FEDERATION: Final = Branch(
         "map": Leaf(
             "federation.map.show_map", "Show the nodes and links of a group, as both ends of each link report it."
         ),
-        "rates": Leaf("federation.rates.show_rates", "Show the rates of the last 15 minutes."),
+        "rates": Leaf(
+            "federation.rates.show_rates",
+            "Show the rates of the last 15 minutes: of the node, its groups and links, and the busiest topics.",
+        ),
         "gaps": Leaf(
             "federation.links.gaps",
             "List gaps: ranges of a sender's positions whose events did not arrive, or are no longer in its log.",

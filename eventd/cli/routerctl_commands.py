@@ -75,7 +75,10 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
             "start": Leaf("node.jobs.start", "Retry or drop all dead letters that match, with a job in the node."),
             "list": Leaf("node.jobs.list_jobs", "List bulk jobs, the newest first."),
             "get": Leaf("node.jobs.get", "Show a bulk job and its progress; -o wide adds its results by reason."),
-            "wait": Leaf("node.jobs.wait", "Wait for the end of a bulk job, and show its results."),
+            "wait": Leaf(
+                "node.jobs.wait",
+                "Wait for the end of a bulk job, and show its results; exits with status 4 unless it is done.",
+            ),
             "cancel": Leaf("node.jobs.cancel", "Cancel a bulk job before its next step; what it has done stays done."),
         },
     ),

@@ -28,7 +28,7 @@ def withhold(answer: Any, names: Collection[str]) -> Any:
     """Return a copy of a JSON value in which the members with these names are empty, at any depth.
 
     A text becomes "", a list [], anything else null: clients that show a member find it. The outermost object has the
-    names as the member `withheld`, so that an empty member is not taken for the fact.
+    names as the member `withheld`, so that an empty member is not mistaken for an empty value.
     """
     if not names:
         return answer

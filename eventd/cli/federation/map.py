@@ -71,7 +71,7 @@ async def show_map(
         typer.Option("--wait", metavar="SECONDS", min=0, max=5, help="Longest wait for the first answers of peers."),
     ] = 3,
 ) -> None:
-    """Show the nodes and links of a group that this node knows of, as both ends of each link report it.
+    """Show the nodes and links of a group, as both ends of each link report it.
 
     The node asks its peers for their links, and passes on what these have learned of theirs a little later: so a map
     reaches two hops. A finding is a contradiction between the two ends of a link.

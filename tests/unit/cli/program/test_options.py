@@ -84,7 +84,10 @@ def attributes(command: Any) -> set[str]:
 
 
 def draws_a_table(command: Any) -> bool:
-    calls = [node for node in reached(command) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    nodes = [node for node in reached(command) if isinstance(node, ast.Call)]
+    if any(isinstance(call.func, ast.Name) and call.func.id == "table" for call in nodes):  # a titled one
+        return True
+    calls = [node for node in nodes if isinstance(node.func, ast.Attribute)]
     drawing = [call for call in calls if call.func.attr in TABLES]  # type: ignore[attr-defined]
     return any(not (isinstance(call.args[0], ast.Tuple) and not call.args[0].elts) for call in drawing if call.args)
 
