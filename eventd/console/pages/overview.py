@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from eventd.console.drawing.map_links import STATES
+from eventd.console.drawing.map_links import SILENT, STATES
 from eventd.console.drawing.map_picture import draw_map
 from eventd.console.pages.visit import ShownPage, Visit
 from eventd.errors import EventdError
@@ -65,9 +65,16 @@ async def _map(visit: Visit, groups: list[str]) -> dict[str, Any]:
         return found | {"trouble": str(error)}
     own = shown["node"]
     linked = {link["to"] if link["from"] == own else link["from"] for link in shown["links"] if own in _ends(link)}
-    tables = {"nodes": shown["nodes"][:_MOST_ROWS], "rows": shown["links"][:_MOST_ROWS]}
-    hidden = shown["leftOut"] + len(shown["links"]) - len(tables["rows"])
-    return found | {"map": shown | tables, "picture": draw_map(shown), "linked": linked, "hidden": hidden}
+    nodes = sorted(shown["nodes"], key=lambda node: (node["answer"] != "self", node["answer"] not in SILENT))
+    tables = {"nodes": nodes[:_MOST_ROWS], "links": shown["links"][:_MOST_ROWS]}
+    hidden = shown["leftOut"] + len(shown["links"]) - len(tables["links"])
+    return found | {
+        "map": shown | tables,
+        "picture": draw_map(shown),
+        "linked": linked,
+        "hidden": hidden,
+        "all": len(nodes),
+    }
 
 
 def _ends(link: dict[str, Any]) -> tuple[str, str]:

@@ -1,0 +1,66 @@
+"""The overview of a large group stays small."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from eventd.console.pages.overview import show_overview
+from eventd.console.pages.visit import Visit
+from eventd.console.rendering.formats import TimeStyle
+from eventd.console.rendering.urls import Urls
+from eventd.console.serving.layout import Layout
+from eventd.console.serving.preferences import Preferences
+
+NODES = 300
+LARGEST_HTML = 160_000
+NAMES = [f"site-{at:03}" for at in range(NODES)]
+END = {"eventsPerSecond": 1.0, "silentSeconds": 1.0, "ageSeconds": 1.0, "via": ""}
+
+
+class LargeGroup:
+    """A view of a group in which a hub has links with 300 nodes."""
+
+    name = "hub"
+
+    def may(self, operation: str, group: str = "") -> bool:
+        return operation in ("map.show", "groups.status")
+
+    def sees(self, name: str) -> bool:
+        return True
+
+    def may_ask(self, method: str, *path: str) -> bool:
+        return False
+
+    async def ask(self, method: str, *path: str, body: Any = None, **query: Any) -> Any:
+        raise NotImplementedError
+
+    async def call(self, operation: str, **params: Any) -> Any:
+        if operation == "groups.status":
+            group = {"group": "edge", "nodeName": "hub", "events": 1, "bytes": 1, "peers": NODES, "links": {}}
+            return {"groups": [group | {"listen": ""}]}
+        if operation == "rates.show":
+            return {"series": []}
+        node = {"ageSeconds": 1.0, "via": "", "console": "", "leftOut": 0}
+        nodes = [node | {"node": name, "answer": "answered"} for name in NAMES]
+        nodes[-1]["answer"] = "unreachable"
+        sender = END | {"state": "running", "lagEvents": 0, "lagSeconds": 0.0}
+        links = [
+            {"from": one, "to": other, "sender": sender, "receiver": END, "findings": []}
+            for name in NAMES
+            for one, other in (("hub", name), (name, "hub"))
+        ]
+        own = node | {"node": "hub", "answer": "self"}
+        return {"group": "edge", "node": "hub", "nodes": [own, *nodes], "links": links, "leftOut": 0}
+
+
+async def test_a_large_group_has_100_rows_of_each_table_and_says_how_many_more_there_are() -> None:
+    style = TimeStyle("utc", UTC, datetime.now(UTC))
+    visit = Visit(LargeGroup(), Urls(), "/console/", {}, {}, style)
+    text = Layout(Urls(), "").whole(await show_overview(visit), visit, "overview", Preferences())
+    assert len(text) < LARGEST_HTML
+    assert [len(re.findall(f'<tr id="{kind}-', text)) for kind in "ln"] == [100, 100]
+    assert "500 more links" in text
+    assert "201 more nodes" in text
+    assert f'<tr id="n-{NAMES[-1]}"' in text, "silent nodes come first"
