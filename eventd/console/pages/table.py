@@ -8,7 +8,7 @@ from functools import cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from eventd.console.pages import events, links, overview
+from eventd.console.pages import doctor, events, links, overview, subscriptions
 from eventd.console.pages.actions import PageAction
 from eventd.console.pages.visit import FilePage, ShownPage, Visit
 
@@ -37,10 +37,20 @@ PAGES: Final = (
     PageRoute("/events", events.show_events, "events.search", "events", "Events", "e"),
     PageRoute("/events/{group}/{id}", events.show_event, "events.describe", "events"),
     PageRoute("/events/{group}/{id}/payload", events.download_payload, "events.payload", "events"),
+    PageRoute(
+        "/subscriptions", subscriptions.show_subscriptions, "subscriptions.list", "subscriptions", "Subscriptions", "s"
+    ),
+    PageRoute("/subscriptions/{group}/{name}", subscriptions.show_subscription, "subscriptions.list", "subscriptions"),
+    PageRoute("/doctor", doctor.show_doctor, "doctor.examine", "doctor", "Doctor", "d"),
 )
 """In the order of the navigation. A path is looked up in this order, too."""
 
-ACTIONS: Final[dict[str, PageAction]] = {**links.ACTIONS, **events.ACTIONS}
+ACTIONS: Final[dict[str, PageAction]] = {
+    **links.ACTIONS,
+    **events.ACTIONS,
+    **subscriptions.ACTIONS,
+    **doctor.ACTIONS,
+}
 """By operation of /api/v1."""
 
 

@@ -51,6 +51,12 @@ class Visit:
         status = await self.view.call("groups.status")
         return [group for group in status["groups"] if self.view.sees(group["group"])]
 
+    async def group_names(self) -> list[str]:
+        """Return the groups to choose from; for a key that is limited to some names, only `group` of the query."""
+        if self.view.sees(""):
+            return [group["group"] for group in await self.groups()]
+        return [self.asked("group")] if self.asked("group") else []
+
 
 class ShownPage(NamedTuple):
     """What a page shows: its title, its template and the template's values. `live`: it is kept up to date.

@@ -1,0 +1,81 @@
+"""Doctor: all checks of the node, what to do about those that fail, and the fixes that are safe."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import quote
+
+from eventd.console.pages.actions import PageAction, Question
+from eventd.console.pages.visit import ShownPage, Visit
+
+_STATUSES: Final = ("fail", "warn", "pass", "skip")
+"""The outcomes of checks, those that need attention first."""
+_EFFECTS: Final = {
+    "retry-failed-deliveries": "send the dead letters that can be retried again, and try the link at once",
+    "force-repush-stale-ttl": "try the link at once, or send the newest refreshes before the backlog",
+    "check-peer-connectivity": "try the link at once, unless it is paused or runs already",
+}
+"""What a safe action changes. All others ask an operator to look."""
+
+
+async def show_doctor(visit: Visit) -> ShownPage:
+    """Show the checks of the node, or of `group` in the query, and those of one `status`."""
+    groups, group = await visit.group_names(), visit.asked("group")
+    data: dict[str, Any] = {"groups": groups, "group": group, "statuses": _STATUSES, "checks": [], "all": 0}
+    if not group and not visit.view.sees(""):
+        return ShownPage("Doctor", "doctor.html", data | {"summary": None, "actions_asked": []})
+    found = await visit.view.call("doctor.examine", group=group, remediation_plan=True)
+    status = visit.asked("status")
+    rows = _rows(found["checks"])
+    data |= {
+        "checks": [row for row in rows if status in ("", row["status"])],
+        "all": len(rows),
+        "summary": found["summary"],
+        "actions_asked": [_planned(action) for action in found["remediationPlan"]["actions"]],
+    }
+    return ShownPage("Doctor", "doctor.html", data)
+
+
+def _rows(checks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the checks, those that need attention first, each with an `id` that stays the same."""
+    seen: dict[str, int] = {}
+    rows = []
+    for check in sorted(checks, key=lambda one: _STATUSES.index(one["status"])):
+        name = quote(f"check-{check['name']}", safe="")
+        seen[name] = seen.get(name, 0) + 1
+        own = name if seen[name] == 1 else f"{name}-{seen[name]}"
+        empty = {"detail": "", "remedy": "", "code": ""}
+        rows.append({**empty, **check, "id": own})
+    return rows
+
+
+def _planned(action: dict[str, Any]) -> dict[str, Any]:
+    """Return an action of the plan with all members, and with its `effect`, empty if it changes nothing itself."""
+    empty = {"remedy": "", "reason": "", "targetGroup": "", "targetPeer": "", "targetResource": ""}
+    effect = _EFFECTS.get(action["action"], "") if action["safe"] else ""
+    return {**empty, **action, "effect": effect}
+
+
+async def ask_fix(visit: Visit, params: dict[str, Any]) -> Question:
+    """Ask before the safe actions of the plan are executed, and name each."""
+    group = params.get("group", "")
+    found = await visit.view.call("doctor.examine", group=group, remediation_plan=True)
+    planned = [_planned(action) for action in found["remediationPlan"]["actions"]]
+    effective = [action for action in planned if action["effect"]]
+    left = len(planned) - len(effective)
+    lines = [
+        f"{' '.join(filter(None, (action['targetGroup'], action['targetPeer'])))}: {action['effect']}."
+        for action in effective[:20]
+    ]
+    if len(effective) > 20:
+        lines.append(f"And {len(effective) - 20:,} more.")
+    if not effective:
+        lines.append("Nothing can be fixed without an operator: no safe action would change anything.")
+    if left:
+        lines.append(f"{left:,} more need an operator and are not done.")
+    return Question("Apply the safe fixes?", tuple(lines), count=len(effective))
+
+
+ACTIONS: Final = {
+    "doctor.fix": PageAction("Apply safe fixes", "The safe fixes were applied: the page shows what is left.", ask_fix),
+}

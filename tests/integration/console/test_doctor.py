@@ -1,0 +1,56 @@
+"""Doctor in the console: the checks, the plan, and the safe fixes."""
+
+from __future__ import annotations
+
+from tests.integration.console.conftest import MakeBrowser
+from tests.integration.console.test_signing_in import ADMIN, EDGE, READ
+from tests.support.declared import peer
+from tests.support.ports import free_port
+from tests.support.sites import Site
+
+
+async def test_checks_are_shown_and_filtered(site: Site, browser: MakeBrowser) -> None:
+    await site.apply(peer("gone", free_port()))
+    one = browser(site)
+    await one.sign_in(READ)
+    shown = await one.get("/console/doctor")
+    assert (shown.status, shown.heading) == (200, "Doctor")
+    count = shown.text.count('<tr id="check-')
+    assert count > 1
+    filtered = {}
+    for status in ("fail", "warn", "pass", "skip"):
+        text = (await one.get(f"/console/doctor?status={status}")).text
+        filtered[status] = text.count('<tr id="check-')
+    assert sum(filtered.values()) == count
+    assert max(filtered.values()) < count
+    assert (await one.get("/console/doctor?group=none")).status == 404
+
+
+async def test_a_key_of_some_groups_checks_these(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(EDGE)
+    assert "enter the name of one" in (await one.get("/console/doctor")).text
+    shown = await one.get("/console/doctor?group=edge")
+    assert shown.status == 200
+    assert '<tr id="check-' in shown.text
+    assert (await one.get("/console/doctor?group=other")).status == 403
+
+
+async def test_safe_fixes_are_named_before_they_are_applied(site: Site, browser: MakeBrowser) -> None:
+    await site.apply(peer("gone", free_port()))
+    await site.emit("e1")
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    asked = await one.get("/console/do/doctor.fix?group=edge&back=/console/doctor")
+    assert (asked.status, asked.heading) == (200, "Apply the safe fixes?")
+    done = await one.post("/console/do/doctor.fix", group="edge", asked="yes", back="/console/doctor")
+    assert (done.url, done.heading) == ("/console/doctor?done=doctor.fix", "Doctor")
+    actions = (await site.ask("actions.list"))["actions"]
+    assert [action["operation"] for action in actions] == ["doctor.fix"]
+
+
+async def test_fixes_are_refused_without_their_scope(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(READ)
+    assert "/console/do/" not in (await one.get("/console/doctor")).text
+    assert (await one.post("/console/do/doctor.fix", asked="yes")).status == 403

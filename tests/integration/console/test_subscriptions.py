@@ -1,0 +1,78 @@
+"""Subscriptions in the console: their states, their runs, and the actions on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from eventd.testing import until
+from tests.integration.console.conftest import MakeBrowser
+from tests.integration.console.test_signing_in import ADMIN, EDGE, READ
+from tests.support.derived import OBSERVED, plugin, program, subscription
+from tests.support.sites import Site
+
+URL = "/console/subscriptions/edge/claims"
+FAILING = "print('<b>no route</b>', file=sys.stderr); sys.exit(42)"
+
+
+async def fail_once(site: Site, directory: Path) -> None:
+    """Apply a subscription whose plugin fails, and wait until its event is a dead letter."""
+    await site.apply(plugin(program(directory, FAILING)), subscription(retry={"maxAttempts": 1}))
+    await site.emit("e1", type=OBSERVED, subject="10.88.60.9/32")
+
+    async def refused() -> bool:
+        (one,) = (await site.ask("subscriptions.list"))["subscriptions"]
+        return bool(one["deadLetters"])
+
+    await until(refused, "the run to fail", seconds=20)
+
+
+async def test_a_subscription_shows_its_runs_with_their_errors(
+    site: Site, browser: MakeBrowser, tmp_path: Path
+) -> None:
+    await fail_once(site, tmp_path)
+    one = browser(site)
+    await one.sign_in(READ)
+    assert f'href="{URL}"' in (await one.get("/console/subscriptions")).text
+    shown = await one.get(URL)
+    assert (shown.status, shown.heading) == (200, "claims")
+    assert "<dt>Dead letters</dt><dd>1</dd>" in shown.text
+    assert 'href="/console/events/edge/e1"' in shown.text
+    assert "<pre>&lt;b&gt;no route&lt;/b&gt;" in shown.text
+    assert "<b>no route" not in shown.text
+    assert "/console/do/" not in shown.text
+    assert "No run on this page" in (await one.get(f"{URL}?status=succeeded")).text
+    assert (await one.get("/console/subscriptions/edge/nobody")).status == 404
+
+
+async def test_an_empty_list_says_what_to_do(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(EDGE)
+    assert "enter the name of one" in (await one.get("/console/subscriptions")).text
+    assert "No subscription yet." in (await one.get("/console/subscriptions?group=edge")).text
+    assert (await one.get("/console/subscriptions?group=other")).status == 403
+
+
+async def test_a_subscription_is_paused_resumed_retried_and_reset(
+    site: Site, browser: MakeBrowser, tmp_path: Path
+) -> None:
+    await fail_once(site, tmp_path)
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    form: dict[str, Any] = {"group": "edge", "subscription": "claims", "back": URL}
+    asked = await one.post("/console/do/subscriptions.pause", **form)
+    assert asked.heading == "Pause claims?"
+    paused = await one.post("/console/do/subscriptions.pause", by="<i>Ann</i>", asked="yes", **form)
+    assert "Paused: &lt;i&gt;Ann&lt;/i&gt;" in paused.text
+    refused = await one.post("/console/do/subscriptions.reset", asked="yes", where="the time below", since="", **form)
+    assert (refused.status, refused.heading) == (400, "Move claims to another position?")
+    await one.post("/console/do/subscriptions.reset", asked="yes", where="after the newest event", **form)
+    (state,) = (await site.ask("subscriptions.list"))["subscriptions"]
+    assert (state["state"], state["position"]) == ("paused", state["head"])
+    assert "<dt>Waiting</dt><dd>0</dd>" in (await one.get(URL)).text
+    retried = await one.post("/console/do/subscriptions.retry", asked="yes", **form)
+    assert "The dead letters that can be retried run again." in retried.text
+    resumed = await one.post("/console/do/subscriptions.resume", **form)
+    assert "The subscription resumes at once." in resumed.text
+    actions = [action["operation"] for action in (await site.ask("actions.list"))["actions"]]
+    assert actions[:4] == [f"subscriptions.{name}" for name in ("resume", "retry", "reset", "pause")]
