@@ -13,6 +13,8 @@ from eventd.runtime.clock import Clock
 
 logger = logging.getLogger("eventd.console")
 INTERVAL_SECONDS: Final = 1.0
+SHARE: Final = 0.1
+"""Maximum part of the time that is spent on rendering one view: a view that takes long is rendered less often."""
 Render = Callable[[], Awaitable[bytes]]
 Spawn = Callable[[Coroutine[Any, Any, None], str], object]
 
@@ -88,6 +90,7 @@ class Hub:
     async def _keep(self, key: Hashable, view: LiveView, render: Render) -> None:
         try:
             while view.viewers and not self.closed:
+                begun = self._clock.monotonic()
                 try:
                     view.put(await render())
                 except EventdError as error:
@@ -95,7 +98,8 @@ class Hub:
                 except Exception:
                     logger.exception("view failed")
                     view.fail("this page cannot be shown now: the log of the node says why")
-                await self._clock.sleep(INTERVAL_SECONDS)
+                took = self._clock.monotonic() - begun
+                await self._clock.sleep(max(INTERVAL_SECONDS, took * (1 / SHARE - 1)))
         finally:
             if self._views.get(key) is view:
                 del self._views[key]

@@ -1,0 +1,70 @@
+"""The hub renders a view once for all its visitors, no more often than it may, and no view without visitors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from eventd.console.live.hub import Hub
+from eventd.errors import Unavailable
+from eventd.testing import ManualClock, until
+
+
+class Counted:
+    """A view of which the renderings are counted; each takes `seconds` on the clock."""
+
+    def __init__(self, clock: ManualClock, seconds: float = 0.0) -> None:
+        self.clock = clock
+        self.seconds = seconds
+        self.times = 0
+        self.error = ""
+
+    async def __call__(self) -> bytes:
+        self.times += 1
+        self.clock.advance(self.seconds)
+        if self.error:
+            raise Unavailable(self.error)
+        return b"content"
+
+
+def spawn(coroutine: Coroutine[Any, Any, None], _name: str) -> object:
+    return asyncio.ensure_future(coroutine)
+
+
+async def test_one_rendering_serves_all_viewers_and_none_is_made_without() -> None:
+    clock = ManualClock()
+    view, hub = Counted(clock), Hub(clock, spawn)
+    seen = [hub.enter("links", view) for _ in range(50)]
+    assert len(set(map(id, seen))) == 1
+    await until(lambda: seen[0].content == b"content", "the view to be rendered")
+    assert (view.times, hub.viewers) == (1, 50)
+    for one in seen:
+        hub.leave(one)
+    clock.advance(2)
+    await until(lambda: not hub._views, "the view to be forgotten")
+    assert (view.times, hub.viewers) == (1, 0)
+
+
+async def test_a_view_that_takes_long_is_rendered_less_often() -> None:
+    clock = ManualClock()
+    view, hub = Counted(clock, seconds=1.0), Hub(clock, spawn)
+    hub.enter("overview", view)
+    await until(lambda: view.times == 1, "the first rendering")
+    for _ in range(8):
+        clock.advance(1)
+        await asyncio.sleep(0)
+    assert view.times == 1
+    clock.advance(1.5)
+    await until(lambda: view.times == 2, "the second rendering")
+
+
+async def test_a_view_that_cannot_be_rendered_says_why_and_comes_back() -> None:
+    clock = ManualClock()
+    view, hub = Counted(clock), Hub(clock, spawn)
+    view.error = "the database is busy"
+    seen = hub.enter("links", view)
+    await until(lambda: seen.problem == "the database is busy", "the problem to be noted")
+    view.error = ""
+    clock.advance(1.1)
+    await until(lambda: seen.content == b"content" and not seen.problem, "the view to come back")
