@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Final, NamedTuple
 
 from eventd.lake.schema import Ledger
@@ -127,9 +127,18 @@ def parse_path(path: str) -> SegmentName | None:
     if match is None or match["book"] not in list(Ledger):
         return None
     book, after, upto = Ledger(match["book"]), int(match["after"]), int(match["upto"])
-    if not after <= upto <= LARGEST:
+    if not after <= upto <= LARGEST or not _is_date(match["day"]):
         return None
     return SegmentName(match["tree"], book, match["day"], match["slug"], match["epoch"], after, upto)
+
+
+def _is_date(day: str) -> bool:
+    """Return whether a text of the form YYYY-MM-DD is a date: Spark reads no folder of the ledger if one is not."""
+    try:
+        date.fromisoformat(day)
+    except ValueError:
+        return False
+    return True
 
 
 def parse_name(name: str) -> SegmentName | None:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from eventd.errors import NotFound
+from eventd.errors import LakeUnavailable, NotFound
 from eventd.lake.copies import copies
 from eventd.lake.coverage import Span, choose, holes
 from eventd.lake.extra import parquet, pyarrow
@@ -395,10 +395,16 @@ def _with_numbers(file: parquet_type.ParquetFile, segment: Segment, wanted: Sequ
 def parsing() -> Iterator[None]:
     """Raise BadSegment for what Arrow raises while it parses a segment, whose file may be damaged in any way.
 
-    Arrow's own errors have no common base class: a damaged footer or page header is a plain OSError.
+    Arrow's own errors have no common base class: a damaged footer or page header is a plain OSError. Raises
+    LakeUnavailable if this machine lacks memory, which is no fault of the segment.
     """
     try:
         yield
+    except MemoryError as error:  # also Arrow's, which is an ArrowException, too
+        raise LakeUnavailable(
+            f"this machine has too little memory to read a segment of the lake: {error}",
+            hint="use a machine with more memory; an audit with --master 'local[1]' reads one segment at a time",
+        ) from None
     except (pyarrow().ArrowException, OSError, UnicodeDecodeError) as error:
         raise BadSegment(f"its file cannot be read: {error}") from None
 

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -217,7 +218,8 @@ class _Folder:
     def read(self, path: str) -> bytes:
         with self._trouble(f"read {path}"):
             try:
-                return (self._root / path).read_bytes()
+                with _open_regular(self._root / path) as file:
+                    return file.read()
             except (FileNotFoundError, NotADirectoryError):
                 raise NotFound(f"{path} is not in the {self._noun} at {self.url}") from None
 
@@ -227,7 +229,7 @@ class _Folder:
             with (
                 self._trouble(f"read {path}"),
                 contextlib.suppress(FileNotFoundError, NotADirectoryError),
-                (self._root / path).open("rb") as file,
+                _open_regular(self._root / path) as file,
             ):
                 file.seek(max(0, length - size))
                 found[path] = file.read(size)
@@ -411,6 +413,15 @@ def _reason(error: Exception, url: str) -> str:
     """Return an error of the store as one shortened line, without secrets of the address."""
     text = " ".join(without_secrets(str(error), url).split())
     return f"{type(error).__name__}: {text}"[:_REASON_CHARACTERS]
+
+
+def _open_regular(place: Path) -> IO[bytes]:
+    """Open a file to read it. Raises OSError for what is no regular file: to read a pipe may take for ever."""
+    file = open(place, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise OSError(errno.EINVAL, "it is not a regular file")
 
 
 def _make_folder(folder: Path) -> None:

@@ -21,7 +21,7 @@ from eventd.audit.segments.ledger_summaries import LedgerSummary
 from eventd.audit.segments.plan import NodeEpoch, declared_gaps, states_by_node
 from eventd.lake.layout import LedgerSlug
 from eventd.lake.losses import parse_loss
-from eventd.lake.manifest import NodeState
+from eventd.lake.manifest import NodeState, Number, Time
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.schema import Ledger
 from eventd.text.plural import counted
@@ -36,9 +36,9 @@ class Promise(msgspec.Struct, frozen=True):
 
     node: str
     epoch: str
-    head: int
-    ends: dict[str, int]
-    at: int
+    head: Number
+    ends: dict[str, Number]
+    at: Time
 
 
 class DeletedRange(msgspec.Struct, frozen=True, array_like=True):
@@ -48,9 +48,9 @@ class DeletedRange(msgspec.Struct, frozen=True, array_like=True):
     """
 
     ledger: LedgerSlug
-    after: int
-    upto: int
-    at: int
+    after: Number
+    upto: Number
+    at: Time
 
 
 class Rollback(NamedTuple):

@@ -17,14 +17,14 @@ from msgspec.structs import replace
 
 from eventd.audit.coverage.rollbacks import DeletedRange, Promise
 from eventd.audit.engine.request import AuditRequest
-from eventd.audit.engine.state import State, another_lake, open_state
+from eventd.audit.engine.state import HashKey, State, another_lake, open_state
 from eventd.audit.report.file_names import HISTORY, REPORT
 from eventd.audit.segments.row_sums import SUMS, RangeSum
 from eventd.errors import NotFound
 from eventd.lake.compaction import GRACE
 from eventd.lake.coverage import Span, holes
 from eventd.lake.layout import LedgerSlug, parse_name, slug
-from eventd.lake.manifest import LakeHead
+from eventd.lake.manifest import LakeHead, Number, Time
 from eventd.lake.reader import Survey
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment
@@ -71,8 +71,8 @@ class PromisedRows(msgspec.Struct, frozen=True, array_like=True):
     """
 
     ledger: LedgerSlug
-    after: int
-    at: int
+    after: Number
+    at: Time
 
 
 class AuditHistory(msgspec.Struct, kw_only=True):
@@ -87,15 +87,15 @@ class AuditHistory(msgspec.Struct, kw_only=True):
     """
 
     lake: str
-    key: bytes
+    key: HashKey
     sums: int = SUMS
     segments: dict[str, SeenSegment] = {}
     ranges: list[SeenRange] = []
-    rewritten: dict[str, int] = {}
+    rewritten: dict[str, Time] = {}
     promises: list[Promise] = []
     promised: list[PromisedRows] = []
     deleted: list[DeletedRange] = []
-    lost_at: int = 0
+    lost_at: Time = 0
     lost: str = ""
 
     def meet(self, survey: Survey, now: int) -> None:
@@ -267,7 +267,7 @@ def _read(out: Storage) -> AuditHistory | bytes | None:
         return content
     try:
         found = msgspec.json.decode(text, type=AuditHistory)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return content
     return found if found.sums == SUMS else _without_totals(found)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -22,7 +22,7 @@ from eventd.audit.segments.row_sums import SUMS, RangeSum
 from eventd.audit.segments.segment_jobs import SegmentJob, TaskResult
 from eventd.audit.segments.seq_runs import SeqRun
 from eventd.errors import Conflict, LakeUnavailable, NotFound
-from eventd.lake.manifest import LakeHead, Manifest
+from eventd.lake.manifest import LakeHead, Manifest, Time
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, Written
 from eventd.lake.writer import Segment
@@ -31,6 +31,8 @@ from eventd.runtime.chance import SYSTEM
 INDEX: Final = f"{FOLDER}/index.msgpack"
 VERSION: Final = 22
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
+HashKey = Annotated[bytes, msgspec.Meta(max_length=64)]
+"""A key of the hashes of rows, which take no longer one."""
 
 
 class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +46,7 @@ class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
     ranges: str
     rows: int
     file: str
-    read_at: int
+    read_at: Time
     links: str = ""
     skews: dict[str, dict[int, int]] = {}
     summary: LedgerSummary | None = msgspec.field(default=None, name="facts")
@@ -64,7 +66,7 @@ class State(msgspec.Struct, kw_only=True):
     version: int = VERSION
     sums: int = SUMS
     lake: str
-    key: bytes = msgspec.field(default_factory=lambda: SYSTEM.token(16))
+    key: HashKey = msgspec.field(default_factory=lambda: SYSTEM.token(16))
     entries: dict[str, KnownSegment] = {}
     cells: dict[str, Written] = {}
     checked: dict[str, str] = {}
@@ -147,7 +149,7 @@ def open_state(out: Storage, lake: LakeHead, *, full: bool = False) -> State:
         return State(lake=lake.id)
     try:
         found = msgspec.msgpack.decode(text, type=State)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return State(lake=lake.id)  # unfinished, or of another version: it is rebuilt
     if found.lake != lake.id:
         raise another_lake(out)

@@ -52,6 +52,9 @@ def test_two_nodes_never_share_a_slug() -> None:
         "landing/events/dt=2026-11-20/node=a/b-e-00000000000000000000-00000000000000000009.parquet",
         "landing/orders/dt=2026-11-20/node=a/a-e-00000000000000000000-00000000000000000009.parquet",
         "landing/events/dt=2026-11-20/node=a/a-e-0-9.parquet",
+        "landing/events/dt=9999-99-99/node=a/a-e-00000000000000000000-00000000000000000009.parquet",
+        "landing/events/dt=2026-02-30/node=a/a-e-00000000000000000000-00000000000000000009.parquet",
+        "landing/events/dt=0000-01-01/node=a/a-e-00000000000000000000-00000000000000000009.parquet",
         "landing/events/dt=2026-11-20/node=a/a-e-00000000000000000000-00000000000000000009.csv",
     ],
 )
