@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from eventd.console.live.hub import Hub
+from eventd.console.live.hub import Hub, LiveView
 from eventd.errors import Unavailable
 from eventd.testing import ManualClock, until
 
@@ -32,6 +32,13 @@ def spawn(coroutine: Coroutine[Any, Any, None], _name: str) -> object:
     return asyncio.ensure_future(coroutine)
 
 
+async def ended(hub: Hub, clock: ManualClock, view: LiveView) -> None:
+    """Wait until the view is rendered no more, since its only viewer left."""
+    hub.leave(view)
+    clock.advance(20)
+    await until(lambda: not hub._views, "the view to be forgotten")
+
+
 async def test_one_rendering_serves_all_viewers_and_none_is_made_without() -> None:
     clock = ManualClock()
     view, hub = Counted(clock), Hub(clock, spawn)
@@ -49,7 +56,7 @@ async def test_one_rendering_serves_all_viewers_and_none_is_made_without() -> No
 async def test_a_view_that_takes_long_is_rendered_less_often() -> None:
     clock = ManualClock()
     view, hub = Counted(clock, seconds=1.0), Hub(clock, spawn)
-    hub.enter("overview", view)
+    seen = hub.enter("overview", view)
     await until(lambda: view.times == 1, "the first rendering")
     for _ in range(8):
         clock.advance(1)
@@ -57,6 +64,7 @@ async def test_a_view_that_takes_long_is_rendered_less_often() -> None:
     assert view.times == 1
     clock.advance(1.5)
     await until(lambda: view.times == 2, "the second rendering")
+    await ended(hub, clock, seen)
 
 
 async def test_a_view_that_cannot_be_rendered_says_why_and_comes_back() -> None:
@@ -68,3 +76,4 @@ async def test_a_view_that_cannot_be_rendered_says_why_and_comes_back() -> None:
     view.error = ""
     clock.advance(1.1)
     await until(lambda: seen.content == b"content" and not seen.problem, "the view to come back")
+    await ended(hub, clock, seen)
