@@ -31,13 +31,16 @@ class FormField(NamedTuple):
 class Question:
     """What a page asks before an action. `count`: how many objects change; None if it is one or not known.
 
-    `lines`: what happens, in sentences. `fields`: what the visitor can choose.
+    `lines`: what happens, in sentences. `fields`: what the visitor can choose. `diff`: what changes, as a unified diff.
+    `ready`: the visitor was shown what changes; else a form that was asked is shown once more.
     """
 
     title: str
     lines: tuple[str, ...]
     count: int | None = None
     fields: tuple[FormField, ...] = ()
+    diff: str = ""
+    ready: bool = True
 
 
 class PageAction(NamedTuple):

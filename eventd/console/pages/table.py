@@ -8,7 +8,7 @@ from functools import cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from eventd.console.pages import doctor, events, links, overview, subscriptions
+from eventd.console.pages import doctor, events, links, overview, resources, subscriptions
 from eventd.console.pages.actions import PageAction
 from eventd.console.pages.visit import FilePage, ShownPage, Visit
 
@@ -41,6 +41,8 @@ PAGES: Final = (
         "/subscriptions", subscriptions.show_subscriptions, "subscriptions.list", "subscriptions", "Subscriptions", "s"
     ),
     PageRoute("/subscriptions/{group}/{name}", subscriptions.show_subscription, "subscriptions.list", "subscriptions"),
+    PageRoute("/resources", resources.show_resources, "resources.list", "resources", "Resources", "r"),
+    PageRoute("/resources/{kind}/{name}", resources.show_resource, "resources.describe", "resources"),
     PageRoute("/doctor", doctor.show_doctor, "doctor.examine", "doctor", "Doctor", "d"),
 )
 """In the order of the navigation. A path is looked up in this order, too."""
@@ -49,6 +51,7 @@ ACTIONS: Final[dict[str, PageAction]] = {
     **links.ACTIONS,
     **events.ACTIONS,
     **subscriptions.ACTIONS,
+    **resources.ACTIONS,
     **doctor.ACTIONS,
 }
 """By operation of /api/v1."""

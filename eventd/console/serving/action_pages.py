@@ -48,7 +48,7 @@ class ActionPages:
         if action.ask:
             question: Question = await action.ask(visit, params)
             problem = _unsure(question, form)
-            if problem or "asked" not in form:
+            if problem or "asked" not in form or not question.ready:
                 return await self._ask(operation, visit, params, back, preferences, problem=problem, asked=question)
         try:
             await visit.view.call(operation, **(action.prepare(params) if action.prepare else params))

@@ -1,0 +1,115 @@
+"""Resources: what is declared, one resource with its state, applying and deleting."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final
+
+from eventd.console.pages.actions import FormField, PageAction, Question
+from eventd.console.pages.visit import MOST_ROWS, ShownPage, Visit
+from eventd.errors import Conflict, EventdError, NotFound
+
+_SOURCE: Final = "form"
+"""The name of the source of what the form holds, in messages."""
+
+
+async def show_resources(visit: Visit) -> ShownPage:
+    """Show the applied resources by kind, or those of one `kind` of the query."""
+    found = (await visit.view.call("resources.list"))["resources"]
+    kind, text = visit.asked("kind"), visit.asked("q").casefold()
+    shown = [
+        {"word": _word(one, found), **one}
+        for one in found
+        if kind in ("", one["kind"]) and text in one["metadata"]["name"].casefold()
+    ]
+    data = {
+        "kinds": sorted({one["kind"] for one in found}),
+        "resources": shown[:MOST_ROWS],
+        "matching": len(shown),
+        "all": len(found),
+    }
+    return ShownPage("Resources", "resources.html", data)
+
+
+def _word(one: dict[str, Any], found: list[dict[str, Any]]) -> str:
+    """Return the kind of a resource for its URL: with its version and API group where the kind alone is ambiguous."""
+    kind: str = one["kind"]
+    if len({other["apiVersion"] for other in found if other["kind"] == kind}) == 1:
+        return kind
+    group, _, version = one["apiVersion"].rpartition("/")
+    return f"{kind}.{version}.{group}"
+
+
+async def show_resource(visit: Visit) -> ShownPage:
+    """Show one resource with its defaults and its state. Raises NotFound."""
+    kind, name = visit.names["kind"], visit.names["name"]
+    found = await visit.view.call("resources.describe", kind=kind, name=name)
+    data = {
+        "kind": kind,
+        "name": name,
+        "problem": found["problem"],
+        "updated": found["updatedAt"],
+        "generation": found["resource"]["metadata"]["generation"],
+        "texts": {
+            title: json.dumps(found[member], indent=2, ensure_ascii=False)
+            for title, member in (("Declared", "resource"), ("With defaults", "effective"), ("State", "status"))
+            if member in found
+        },
+    }
+    return ShownPage(name, "resource.html", data)
+
+
+def _changed(changes: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Return the changes in sentences; the number of events that go with a group, too."""
+    lines = []
+    for one in changes[:MOST_ROWS]:
+        events = f", with its {one['events']:,} events" if "events" in one else ""
+        lines.append(f"{one['kind']} {one['name']}: {one['action']}{events}.")
+    if len(changes) > MOST_ROWS:
+        lines.append(f"And {len(changes) - MOST_ROWS:,} more.")
+    return tuple(lines)
+
+
+async def ask_apply(visit: Visit, params: dict[str, Any]) -> Question:
+    """Ask for resources, then whether to make the changes that they cause.
+
+    `seen` of the parameters stands for the changes that the visitor was shown: others are shown first.
+    """
+    field = FormField("text", "Resources", "YAML or JSON; several are separated by ---", long=True, required=True)
+    text, seen = params.get("text", ""), params.pop("seen", "")
+    if not text:
+        lines = ("The next page shows what would change. Resources that the text does not name stay.",)
+        return Question("Apply resources", lines, fields=(field,), ready=False)
+    try:
+        changes = (await visit.view.call("resources.diff", **_sources(params)))["changes"]
+    except EventdError as error:
+        return Question("Apply resources", (f"Nothing was applied: {error}",), fields=(field,), ready=False)
+    params["seen"] = hashlib.sha256(json.dumps([text, changes]).encode()).hexdigest()
+    diff = "\n".join(one["diff"] for one in changes if one.get("diff"))
+    ready = seen == params["seen"]
+    return Question("Apply these changes?", _changed(changes), fields=(field,), ready=ready, diff=diff)
+
+
+def _sources(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the operation for the text of the form."""
+    return {"sources": [{"name": _SOURCE, "text": params.get("text", "")}]}
+
+
+async def ask_delete(visit: Visit, params: dict[str, Any]) -> Question:
+    """Ask before a resource is deleted, and say what goes with it."""
+    kind, name = params.get("kind", ""), params.get("name", "")
+    if not kind or not name:
+        raise NotFound("choose a resource first", hint="the page Resources shows all of them")
+    try:
+        planned = await visit.view.call("resources.delete", kind=kind, name=name, dry_run=True)
+    except Conflict as error:
+        return Question(f"Delete {name}?", (f"It cannot be deleted now: {error}",), ready=False)
+    events = sum(one.get("events", 0) for one in planned["changes"])
+    return Question(f"Delete {name}?", _changed(planned["changes"]), count=events or None)
+
+
+ACTIONS: Final = {
+    "resources.apply": PageAction("Apply", "The resources are applied.", ask_apply, prepare=_sources),
+    "resources.delete": PageAction("Delete", "The resource is deleted.", ask_delete, danger=True),
+}

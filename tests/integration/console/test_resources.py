@@ -1,0 +1,65 @@
+"""Resources in the console: listed, described, applied after their diff was shown, deleted."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tests.integration.console.conftest import MakeBrowser
+from tests.integration.console.test_signing_in import ADMIN, READ
+from tests.support.declared import declare, peer
+from tests.support.sites import Site
+
+
+async def test_resources_are_listed_and_described(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(READ)
+    listed = await one.get("/console/resources")
+    assert 'href="/console/resources/EventGroup/edge"' in listed.text
+    assert "/console/do/" not in listed.text
+    shown = await one.get("/console/resources/EventGroup/edge")
+    assert (shown.status, shown.heading) == (200, "edge")
+    assert "&#34;nodeName&#34;: &#34;a&#34;" in shown.text
+    for missing in ("EventGroup/none", "Nothing/edge"):
+        assert (await one.get(f"/console/resources/{missing}")).status in (400, 404)
+
+
+async def test_resources_are_applied_only_after_their_diff_was_shown(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    form: dict[str, Any] = {"asked": "yes", "back": "/console/resources"}
+    wrong = await one.post("/console/do/resources.apply", text="kind: <b>", **form)
+    assert "Nothing was applied" in wrong.text
+    text = declare(peer("b", 1))
+    asked = await one.post("/console/do/resources.apply", text=text, **form)
+    assert asked.heading == "Apply these changes?"
+    assert "EventPeer edge-b: created." in asked.text
+    assert not (await site.ask("resources.list", kind="EventPeer"))["resources"]
+    found = re.search('name="seen" value="(.*?)"', asked.text)
+    assert found
+    other = await one.post("/console/do/resources.apply", text=declare(peer("c", 1)), seen=found[1], **form)
+    assert other.heading == "Apply these changes?", "another text is shown first"
+    done = await one.post("/console/do/resources.apply", text=text, seen=found[1], **form)
+    assert "The resources are applied." in done.text
+    (stored,) = (await site.ask("resources.list", kind="EventPeer"))["resources"]
+    assert stored["metadata"]["name"] == "edge-b"
+
+
+async def test_a_deletion_says_what_goes_with_it(site: Site, browser: MakeBrowser) -> None:
+    await site.emit("e1", "e2")
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    form: dict[str, Any] = {"kind": "EventGroup", "name": "edge", "back": "/console/resources"}
+    asked = await one.post("/console/do/resources.delete", **form)
+    assert "EventGroup edge: deleted, with its 2 events." in asked.text
+    done = await one.post("/console/do/resources.delete", asked="yes", **form)
+    assert "Nothing is declared yet." in done.text
+
+
+async def test_a_resource_that_others_name_is_not_deleted(site: Site, browser: MakeBrowser) -> None:
+    await site.apply(peer("b", 1))
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    form: dict[str, Any] = {"kind": "EventGroup", "name": "edge", "asked": "yes"}
+    assert "It cannot be deleted now" in (await one.post("/console/do/resources.delete", **form)).text
+    assert (await site.ask("resources.list", kind="EventGroup"))["resources"]
