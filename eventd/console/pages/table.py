@@ -8,7 +8,7 @@ from functools import cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from eventd.console.pages import doctor, events, links, overview, resources, subscriptions
+from eventd.console.pages import doctor, events, jobs, letters, links, overview, resources, subscriptions
 from eventd.console.pages.actions import PageAction
 from eventd.console.pages.visit import FilePage, ShownPage, Visit
 
@@ -41,6 +41,9 @@ PAGES: Final = (
         "/subscriptions", subscriptions.show_subscriptions, "subscriptions.list", "subscriptions", "Subscriptions", "s"
     ),
     PageRoute("/subscriptions/{group}/{name}", subscriptions.show_subscription, "subscriptions.list", "subscriptions"),
+    PageRoute("/dead-letters", letters.show_letters, "dead_letters.all", "dead-letters", "Dead letters", "x"),
+    PageRoute("/jobs", jobs.show_jobs, "jobs.list", "jobs", "Jobs", "j"),
+    PageRoute("/jobs/{number}", jobs.show_job, "jobs.get", "jobs"),
     PageRoute("/resources", resources.show_resources, "resources.list", "resources", "Resources", "r"),
     PageRoute("/resources/{kind}/{name}", resources.show_resource, "resources.describe", "resources"),
     PageRoute("/doctor", doctor.show_doctor, "doctor.examine", "doctor", "Doctor", "d"),
@@ -51,6 +54,8 @@ ACTIONS: Final[dict[str, PageAction]] = {
     **links.ACTIONS,
     **events.ACTIONS,
     **subscriptions.ACTIONS,
+    **letters.ACTIONS,
+    **jobs.ACTIONS,
     **resources.ACTIONS,
     **doctor.ACTIONS,
 }

@@ -37,7 +37,8 @@ class InProcessView:
 
     def may(self, operation: str, group: str = "") -> bool:
         route = OPERATIONS[operation]
-        return all(map(self._by.key.may, route.scopes)) and (not group or self.sees(group))
+        enough = any if route.any_scope else all
+        return enough(map(self._by.key.may, route.scopes)) and (not group or self.sees(group))
 
     def may_ask(self, method: str, *path: str) -> bool:
         found = find_topic_route(method, target_of(path))

@@ -30,8 +30,10 @@ async def kept(site: Site) -> Site:
 
 
 def lacks(role: str, operation: str) -> bool:
-    """Return whether the role lacks a scope of the operation."""
+    """Return whether the role lacks a scope of the operation, or all of them if one is enough."""
     scopes: tuple[Scope, ...] = OPERATIONS[operation].scopes
+    if OPERATIONS[operation].any_scope:
+        return not set(scopes) & set(ROLES[role])
     return not set(scopes) <= set(ROLES[role]) and not ("look" in scopes and "read" in ROLES[role])
 
 

@@ -1,0 +1,72 @@
+"""Dead letters: those of all owners, by reason, to be sent again or dropped one by one or all that match."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from eventd.console.pages.actions import PageAction, Question
+from eventd.console.pages.visit import ShownPage, Visit
+from eventd.errors import Conflict
+
+KINDS: Final = ("peer", "subscription", "callback", "router", "queue")
+_FILTERS: Final = ("kind", "owner", "reason", "group")
+_OWNERS: Final = ("group", "peer", "subscription", "callback")
+
+
+async def show_letters(visit: Visit) -> ShownPage:
+    """Show the dead letters that fit the filters of the query, newest first, and how many each reason has."""
+    given = {name: text for name in (*_FILTERS, "after") if (text := visit.asked(name))}
+    found = await visit.view.call("dead_letters.all", limit=visit.limit, **given)
+    groups = [group["group"] for group in await visit.groups()]
+    filtered = any(visit.asked(name) for name in _FILTERS)
+    data = {"kinds": KINDS, "names": groups, "filtered": filtered, **found}
+    return ShownPage("Dead letters", "letters.html", data, live=not visit.asked("after"))
+
+
+async def ask_drop(visit: Visit, params: dict[str, Any]) -> Question:
+    """Ask before dead letters are dropped."""
+    owner = params.get("callback") or f"the peers of group {params.get('group', '')}"
+    count = len(params.get("ids", ()))
+    lines = (f"{count:,} of {owner}. It is never delivered, and cannot be brought back.",)
+    return Question("Drop the dead letter?" if count == 1 else f"Drop {count:,} dead letters?", lines, count=count)
+
+
+async def ask_start(visit: Visit, params: dict[str, Any]) -> Question:
+    """Plan a job and ask before it starts; the form has the token of the plan, so that the job does what was asked.
+
+    Raises Conflict if nothing matches.
+    """
+    if "token" not in params:
+        wanted: dict[str, Any] = {name: params[name] for name in _OWNERS if name in params}
+        if "reason" in params:
+            wanted["reasons"] = [params["reason"]]
+        plan = await visit.view.call("jobs.plan", action=params.get("action", ""), **wanted)
+        if not plan["count"]:
+            raise Conflict("no dead letter matches any more", hint="the page Dead letters lists those that are left")
+        params |= {"token": plan["token"], "count": str(plan["count"])}
+        if not plan["exact"]:
+            params["about"] = "yes"
+    text = params.get("count", "")
+    count = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+    owner = next((f"{name} {params[name]}" for name in reversed(_OWNERS) if name in params), "the node")
+    reason = f" with the reason {params['reason']}" if "reason" in params else ""
+    drops = params.get("action") == "drop"
+    what = "dropped: never delivered, and not to be brought back" if drops else "sent once more"
+    lines = (
+        f"{'About ' if 'about' in params else ''}{count:,} dead letters of {owner}{reason} are {what}.",
+        "A job does it in steps, and can be cancelled between two of them. Later dead letters are not touched.",
+    )
+    return Question("Drop all that match?" if drops else "Retry all that match?", lines, count=count)
+
+
+def _started(form: dict[str, Any]) -> dict[str, Any]:
+    return {"token": form.get("token", "")}
+
+
+ACTIONS: Final = {
+    "dead_letters.retry": PageAction("Retry", "The dead letter is sent once more.", lists=("ids",)),
+    "dead_letters.drop": PageAction("Drop", "The dead letter is dropped.", ask_drop, danger=True, lists=("ids",)),
+    "callback_letters.retry": PageAction("Retry", "The dead letter is sent once more.", lists=("ids",)),
+    "callback_letters.drop": PageAction("Drop", "The dead letter is dropped.", ask_drop, danger=True, lists=("ids",)),
+    "jobs.start": PageAction("Start the job", "The job has started.", ask_start, danger=True, prepare=_started),
+}

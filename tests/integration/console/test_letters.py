@@ -1,0 +1,101 @@
+"""Dead letters and bulk jobs in the console: listed by reason, retried, dropped, and changed by jobs."""
+
+from __future__ import annotations
+
+import re
+
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import bulk_insert
+from eventd.testing import NOW, until
+from tests.integration.console.conftest import MakeBrowser
+from tests.integration.console.test_signing_in import ADMIN, READ
+from tests.support.declared import peer
+from tests.support.sites import Site
+
+COLUMNS = ("cursor", "position", "topic_id", "event_id", "reason", "detail", "attempts", "parked_at")
+HOSTILE = '<script>alert("1")</script>' + "x" * 200
+
+
+async def park(site: Site, count: int, reason: str = "loop", detail: str = "said so") -> None:
+    """Make dead letters of the peer b."""
+    await site.apply(peer("b", 1))
+    ((topic,),) = await site.rows("SELECT id FROM topics WHERE name = 'group:edge'")
+    rows = [("peer:edge/b", at, topic, f"d{at:03}", reason, detail, 1, NOW) for at in range(1, count + 1)]
+
+    def write(conn: Connection) -> None:
+        bulk_insert(conn, "dead_letters", COLUMNS, rows)
+
+    await site.running.log.database.write(write)
+
+
+async def test_dead_letters_are_counted_by_reason_and_listed_page_by_page(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(READ)
+    assert "No dead letters" in (await one.get("/console/dead-letters")).text
+    await park(site, 60)
+    first = await one.get("/console/dead-letters")
+    assert (first.heading, first.text.count('<tr id="d-')) == ("Dead letters", 50)
+    assert '<td class="n hot">60</td>' in first.text
+    assert "/console/do/" not in first.text.partition("<main")[2], "a key that reads is offered no action"
+    url = first.text.partition('rel="next" href="')[2].partition('"')[0].replace("&amp;", "&")
+    assert (await one.get(url)).text.count('<tr id="d-') == 10
+    assert "No dead letter matches" in (await one.get("/console/dead-letters?reason=other")).text
+
+
+async def test_a_dead_letter_is_dropped_after_a_question(site: Site, browser: MakeBrowser) -> None:
+    await park(site, 2)
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    found = re.search(r'href="(/console/do/dead_letters\.drop[^"]*)"', (await one.get("/console/dead-letters")).text)
+    assert found is not None
+    asked = await one.get(found[1].replace("&amp;", "&"))
+    assert asked.heading == "Drop the dead letter?"
+    (number,) = re.findall(r'name="ids" value="(\d+)"', asked.text)
+    done = await one.post(
+        "/console/do/dead_letters.drop", group="edge", ids=number, asked="yes", back="/console/dead-letters"
+    )
+    assert "The dead letter is dropped." in done.text
+    assert done.text.count('<tr id="d-') == 1
+
+
+async def test_all_that_match_are_dropped_by_a_job(site: Site, browser: MakeBrowser) -> None:
+    await park(site, 120)
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    asked = await one.get("/console/do/jobs.start?action=drop&group=edge&peer=b&reason=loop&back=/console/jobs")
+    assert asked.heading == "Drop all that match?"
+    assert "120 dead letters of peer b with the reason loop" in asked.text
+    form = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', asked.text))
+    unsure = await one.post("/console/do/jobs.start", **form)
+    assert (unsure.status, "type 120 to confirm" in unsure.text) == (422, True)
+    assert f'value="{form["token"]}"' in unsure.text, "the plan stays the same"
+    done = await one.post("/console/do/jobs.start", **form, sure="120")
+    assert (done.heading, "The job has started." in done.text) == ("Jobs", True)
+    (job,) = (await site.ask("jobs.list"))["jobs"]
+    shown = await one.get(f"/console/jobs/{job['number']}")
+    assert shown.heading == f"Job {job['number']}"
+
+    async def ended() -> bool:
+        return bool((await site.ask("jobs.get", number=job["number"]))["job"]["state"] == "done")
+
+    await until(ended, "the job to end")
+    assert "dropped" in (await one.get(f"/console/jobs/{job['number']}")).text
+    again = await one.get("/console/do/jobs.start?action=drop&group=edge&peer=b&reason=loop")
+    assert (again.status, "no dead letter matches any more" in again.text) == (409, True)
+
+
+async def test_a_job_that_is_gone_is_not_found(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(READ)
+    for name in ("7", "x", "0", "9" * 40):
+        assert (await one.get(f"/console/jobs/{name}")).status == 404, name
+    assert "No job." in (await one.get("/console/jobs")).text
+
+
+async def test_hostile_details_are_text(site: Site, browser: MakeBrowser) -> None:
+    await park(site, 1, HOSTILE, HOSTILE)
+    one = browser(site)
+    await one.sign_in(READ)
+    text = (await one.get("/console/dead-letters")).text
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;" in text
