@@ -40,6 +40,7 @@ async def test_a_subscription_shows_its_runs_with_their_errors(
     assert 'href="/console/events/edge/e1"' in shown.text
     assert "<pre>&lt;b&gt;no route&lt;/b&gt;" in shown.text
     assert "<b>no route" not in shown.text
+    assert '<span class="reason">dead letter</span>' in shown.text
     assert "/console/do/" not in shown.text
     assert "No run on this page" in (await one.get(f"{URL}?status=succeeded")).text
     assert (await one.get("/console/subscriptions/edge/nobody")).status == 404
