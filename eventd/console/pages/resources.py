@@ -85,7 +85,7 @@ async def ask_apply(visit: Visit, params: dict[str, Any]) -> Question:
         changes = (await visit.view.call("resources.diff", **_sources(params)))["changes"]
     except EventdError as error:
         return Question("Apply resources", (f"Nothing was applied: {error}",), fields=(field,), ready=False)
-    params["seen"] = hashlib.sha256(json.dumps([text, changes]).encode()).hexdigest()
+    params["seen"] = hashlib.sha256(json.dumps([text.split(), changes]).encode()).hexdigest()
     diff = "\n".join(one["diff"] for one in changes if one.get("diff"))
     ready = seen == params["seen"]
     return Question("Apply these changes?", _changed(changes), fields=(field,), ready=ready, diff=diff)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from typing import Any
 
 from tests.integration.console.conftest import MakeBrowser
@@ -30,7 +31,7 @@ async def test_resources_are_applied_only_after_their_diff_was_shown(site: Site,
     form: dict[str, Any] = {"asked": "yes", "back": "/console/resources"}
     wrong = await one.post("/console/do/resources.apply", text="kind: <b>", **form)
     assert "Nothing was applied" in wrong.text
-    text = declare(peer("b", 1))
+    text = "# first\r\n" + declare(peer("b", 1)).replace("\n", "\r\n")
     asked = await one.post("/console/do/resources.apply", text=text, **form)
     assert asked.heading == "Apply these changes?"
     assert "EventPeer edge-b: created." in asked.text
@@ -39,6 +40,9 @@ async def test_resources_are_applied_only_after_their_diff_was_shown(site: Site,
     assert found
     other = await one.post("/console/do/resources.apply", text=declare(peer("c", 1)), seen=found[1], **form)
     assert other.heading == "Apply these changes?", "another text is shown first"
+    typed = re.search("<textarea.*?>(.*?)</textarea>", asked.text, re.DOTALL)
+    assert typed
+    text = unescape(typed[1])
     done = await one.post("/console/do/resources.apply", text=text, seen=found[1], **form)
     assert "The resources are applied." in done.text
     (stored,) = (await site.ask("resources.list", kind="EventPeer"))["resources"]
