@@ -8,7 +8,7 @@ from functools import cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from eventd.console.pages import doctor, events, jobs, letters, links, overview, resources, subscriptions
+from eventd.console.pages import callbacks, doctor, events, jobs, letters, links, overview, resources, subscriptions
 from eventd.console.pages.actions import PageAction
 from eventd.console.pages.visit import FilePage, ShownPage, Visit
 
@@ -41,6 +41,8 @@ PAGES: Final = (
         "/subscriptions", subscriptions.show_subscriptions, "subscriptions.list", "subscriptions", "Subscriptions", "s"
     ),
     PageRoute("/subscriptions/{group}/{name}", subscriptions.show_subscription, "subscriptions.list", "subscriptions"),
+    PageRoute("/callbacks", callbacks.show_callbacks, "callbacks.list", "callbacks", "Callbacks", "c"),
+    PageRoute("/callbacks/{callback}", callbacks.show_callback, "callbacks.describe", "callbacks"),
     PageRoute("/dead-letters", letters.show_letters, "dead_letters.all", "dead-letters", "Dead letters", "x"),
     PageRoute("/jobs", jobs.show_jobs, "jobs.list", "jobs", "Jobs", "j"),
     PageRoute("/jobs/{number}", jobs.show_job, "jobs.get", "jobs"),
@@ -54,6 +56,7 @@ ACTIONS: Final[dict[str, PageAction]] = {
     **links.ACTIONS,
     **events.ACTIONS,
     **subscriptions.ACTIONS,
+    **callbacks.ACTIONS,
     **letters.ACTIONS,
     **jobs.ACTIONS,
     **resources.ACTIONS,
