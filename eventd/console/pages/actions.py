@@ -48,7 +48,8 @@ class PageAction(NamedTuple):
 
     `ask` returns what is asked first, from the parameters that are known; None: the action is done at once. `danger`:
     it ends or drops something. `lists`, `switches`: parameters that are lists, and that a checkbox sets. `prepare`
-    returns the parameters of the operation for the fields of its form, if they differ.
+    returns the parameters of the operation for the fields of its form, if they differ. `bound`: the field that binds a
+    form to what its question has shown; a URL cannot set it, and a form without it asks.
     """
 
     label: str
@@ -58,3 +59,4 @@ class PageAction(NamedTuple):
     lists: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
     prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    bound: str = ""

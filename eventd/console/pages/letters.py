@@ -68,5 +68,7 @@ ACTIONS: Final = {
     "dead_letters.drop": PageAction("Drop", "The dead letter is dropped.", ask_drop, danger=True, lists=("ids",)),
     "callback_letters.retry": PageAction("Retry", "The dead letter is sent once more.", lists=("ids",)),
     "callback_letters.drop": PageAction("Drop", "The dead letter is dropped.", ask_drop, danger=True, lists=("ids",)),
-    "jobs.start": PageAction("Start the job", "The job has started.", ask_start, danger=True, prepare=_started),
+    "jobs.start": PageAction(
+        "Start the job", "The job has started.", ask_start, danger=True, prepare=_started, bound="token"
+    ),
 }

@@ -39,6 +39,7 @@ class ActionPages:
             if not action.ask:
                 raise Invalid("this action is a button of a page, and asks nothing")
             given = _params(operation, dict(visit.query))
+            given.pop(action.bound, None)
             return await self._ask(operation, visit, given, visit.asked("back"), preferences)
         if request.method != "POST":
             raise Invalid(f"an action is posted, not sent with {request.method}")
@@ -46,9 +47,10 @@ class ActionPages:
         back = self._urls.own(str(form.get("back", ""))) or self._urls.to()
         params = _params(operation, form)
         if action.ask:
+            was_asked = "asked" in form and (not action.bound or action.bound in params)
             question: Question = await action.ask(visit, params)
             problem = _unsure(question, form)
-            if problem or "asked" not in form or not question.ready:
+            if problem or not was_asked or not question.ready:
                 return await self._ask(operation, visit, params, back, preferences, problem=problem, asked=question)
         try:
             await visit.view.call(operation, **(action.prepare(params) if action.prepare else params))

@@ -66,6 +66,12 @@ async def test_all_that_match_are_dropped_by_a_job(site: Site, browser: MakeBrow
     assert asked.heading == "Drop all that match?"
     assert "120 dead letters of peer b with the reason loop" in asked.text
     form = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', asked.text))
+    url = f"/console/do/jobs.start?action=drop&group=edge&peer=b&reason=loop&token={form['token']}&count=1"
+    lured = await one.get(url)
+    assert "120 dead letters" in lured.text, "the count is not that of a link"
+    assert f'value="{form["token"]}"' not in lured.text
+    unplanned = {name: text for name, text in form.items() if name not in ("token", "count")}
+    assert (await one.post("/console/do/jobs.start", **unplanned)).heading == "Drop all that match?"
     unsure = await one.post("/console/do/jobs.start", **form)
     assert (unsure.status, "type 120 to confirm" in unsure.text) == (422, True)
     assert f'value="{form["token"]}"' in unsure.text, "the plan stays the same"
