@@ -94,7 +94,7 @@ WRONG_KEYS: list[tuple[dict[str, Any], str]] = [
     ({"name": "a b"}, "name: 'a b' cannot be the name of a key"),
     ({"name": "-x"}, "cannot be the name"),
     ({"name": "a" * 64}, "cannot be the name"),
-    ({"scopes": ["read", "geheim"]}, "scopes: scope 2 is not one of read, write, delete, admin and rw"),
+    ({"scopes": ["read", "geheim"]}, "scopes: scope 2 is not one of look, read, write, delete, admin and rw"),
     ({"scopes": []}, "scopes: is empty"),
     ({"scopes": [""]}, "scopes: scope 1 is empty"),
     ({"scopes": ["read", " "]}, "scopes: scope 2 is empty"),

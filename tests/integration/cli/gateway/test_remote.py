@@ -76,7 +76,7 @@ def test_a_key_that_may_only_write_is_told_to_name_the_group(sqlite_url: str, co
         emit = ("fed", "event", "emit", "--type", "t", "--id", "i", "-o", "name")
         told = control(*emit, *at, "sensor-key-0001", code=1)
         hint = "use a key with this scope; this one has write; name the group with --group"
-        assert told.err == f"error: this key lacks the scope read ({hint})\n"
+        assert told.err == f"error: this key lacks the scope look ({hint})\n"
         assert control(*emit, "--group", "edge", *at, "sensor-key-0001").lines == ["i"]
 
 
