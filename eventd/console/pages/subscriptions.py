@@ -11,6 +11,11 @@ from eventd.errors import Invalid, NotFound
 _RUN_STATUSES: Final = ("failed", "pending", "succeeded")
 _OLDEST, _NEWEST, _TIME = "the oldest stored event", "after the newest event", "the time below"
 
+_RUNS: Final = 20
+"""Maximum number of runs of a page."""
+_EVENTS: Final = 4
+"""Maximum number of events of a run that the page lists."""
+
 
 async def show_subscriptions(visit: Visit) -> ShownPage:
     """Show the subscriptions of all groups, or of `group` in the query, and of one `state`."""
@@ -50,7 +55,7 @@ async def show_subscription(visit: Visit) -> ShownPage:
         page = {"before": int(before)} if before.isascii() and before.isdigit() and len(before) < 19 else {}
         known = status if status in _RUN_STATUSES else ""
         runs = await visit.view.call(
-            "subscriptions.runs", group=group, subscription=name, status=known, limit=visit.limit, **page
+            "subscriptions.runs", group=group, subscription=name, status=known, limit=min(visit.limit, _RUNS), **page
         )
     outputs = await _read_outputs(visit, found["subscriptions"][0]["plugin"], runs["runs"] if runs else [])
     data = {
@@ -59,10 +64,25 @@ async def show_subscription(visit: Visit) -> ShownPage:
         "name": name,
         "one": found["subscriptions"][0],
         "runs": runs,
+        "rows": _first_events(runs["runs"]) if runs else [],
         "statuses": _RUN_STATUSES,
         "later": bool(before),
     }
     return ShownPage(name, "subscription.html", data, live=not before)
+
+
+def _first_events(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first events of each run; `more` is the number of others at the last row of a run."""
+    rows: list[dict[str, Any]] = []
+    counts: dict[Any, int] = {}
+    for run in runs:
+        counts[run["id"]] = count = counts.get(run["id"], 0) + 1
+        if count <= _EVENTS:
+            rows.append({**run, "more": 0})
+    last = {row["id"]: row for row in rows}
+    for number, row in last.items():
+        row["more"] = max(0, counts[number] - _EVENTS)
+    return rows
 
 
 async def _read_outputs(visit: Visit, plugin: str, runs: list[dict[str, Any]]) -> dict[int, str]:
