@@ -43,8 +43,6 @@ def _type(book: Ledger, column: Column) -> pa.DataType:
 
 
 def _value(column: Column, row: Mapping[str, Any]) -> Any:
-    if column.name == "position" and "number" in row:  # of an event they are the same
-        return row.get("position", row["number"])
     return row.get(column.name, _PLAIN[column.type])
 
 

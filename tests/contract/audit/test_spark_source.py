@@ -36,9 +36,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def keep(storage: Storage, node: str, after: int, upto: int) -> None:
-    rows = table(
-        Ledger.EVENTS, [{"node": node, "epoch": EPOCH, "number": number} for number in range(after + 1, upto + 1)]
-    )
+    numbered = [{"number": number, "position": number} for number in range(after + 1, upto + 1)]
+    rows = table(Ledger.EVENTS, [{"node": node, "epoch": EPOCH, **row} for row in numbered])
     write_segment(storage, landing(Ledger.EVENTS, node, EPOCH, after, upto, at=NOON), rows, node=node, now=NOON)
 
 
