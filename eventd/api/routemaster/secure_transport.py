@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 from aiohttp import web
 
 from eventd.api.routemaster.surface import Network
+from eventd.net.peer_address import peer_address
 from eventd.tls.transport import TlsTransport
 
 POLICY: Final = ("Strict-Transport-Security", "max-age=31536000")
@@ -24,13 +24,8 @@ def is_secure(request: web.Request, proxies: Iterable[Network]) -> bool:
 
 
 def _is_proxy(transport: asyncio.BaseTransport | None, proxies: Iterable[Network]) -> bool:
-    peer = transport.get_extra_info("peername") if transport is not None else None
-    if not isinstance(peer, tuple):
-        return False
-    address = ip_address(str(peer[0]).partition("%")[0])
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return address.is_loopback or any(address in network for network in proxies)
+    address = peer_address(transport)
+    return address is not None and (address.is_loopback or any(address in network for network in proxies))
 
 
 def https_target(request: web.Request, public_url: str) -> str:

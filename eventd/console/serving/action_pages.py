@@ -46,17 +46,18 @@ class ActionPages:
         form = await read_form(request)
         back = self._urls.own(str(form.get("back", ""))) or self._urls.to()
         params = _params(operation, form)
+        question: Question | None = None
         if action.ask:
             was_asked = "asked" in form and (not action.bound or action.bound in params)
-            question: Question = await action.ask(visit, params)
+            question = await action.ask(visit, params)
             problem = _unsure(question, form)
             if problem or not was_asked or not question.ready:
                 return await self._ask(operation, visit, params, back, preferences, problem=problem, asked=question)
         try:
             await visit.view.call(operation, **(action.prepare(params) if action.prepare else params))
         except EventdError as error:
-            if action.ask:
-                return await self._ask(operation, visit, params, back, preferences, error=error)
+            if question is not None:
+                return await self._ask(operation, visit, params, back, preferences, error=error, asked=question)
             raise
         path, _, query = back.partition("?")
         return see(changed(path, dict(parse_qsl(query)), done=operation))

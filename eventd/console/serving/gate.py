@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Final, NamedTuple
 
 from aiohttp import web
@@ -14,6 +13,7 @@ from eventd.api.framework.auth import ANYONE, OWNER, ApiKey, require_local_name
 from eventd.api.framework.callers import Callers
 from eventd.console.serving.sessions import ConsoleSession, ConsoleSessions
 from eventd.errors import Forbidden
+from eventd.net.peer_address import peer_address
 from eventd.tls.transport import TlsTransport
 
 _WAY_OUT: Final = "use https://, or open the console from your own machine with `routerctl console`"
@@ -93,29 +93,18 @@ class Gate:
                 return str(ip_address(said))
             except ValueError:
                 pass
-        return _peer(request.transport) or "local"
+        return str(peer_address(request.transport) or "local")
 
     def _is_proxy(self, request: web.Request) -> bool:
-        peer = _peer(request.transport)
-        return bool(peer) and any(ip_address(peer) in network for network in self._proxies)
+        peer = peer_address(request.transport)
+        return peer is not None and any(peer in network for network in self._proxies)
 
     def _is_on_this_machine(self, request: web.Request) -> bool:
-        peer = _peer(request.transport)
-        if not peer or not ip_address(peer).is_loopback:
+        peer = peer_address(request.transport)
+        if peer is None or not peer.is_loopback:
             return False
         try:
             require_local_name(request.headers.get("Host", ""))
         except Forbidden:  # a proxy on this machine: the browser is elsewhere
             return False
         return True
-
-
-def _peer(transport: asyncio.BaseTransport | None) -> str:
-    """Return the address of the other end; empty over a socket without addresses."""
-    peer = transport.get_extra_info("peername") if transport is not None else None
-    if not isinstance(peer, tuple):
-        return ""
-    address = ip_address(str(peer[0]).partition("%")[0])
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(address)

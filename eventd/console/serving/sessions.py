@@ -13,6 +13,7 @@ from eventd.runtime.chance import Chance
 from eventd.runtime.clock import SECOND, Clock
 from eventd.store.engine.database import Database
 from eventd.store.rows.console_sessions import SessionRow, create_session, end_sessions, find_session, touch_session
+from eventd.store.rows.tokens import digest_of
 
 LONGEST: Final = 12 * 3600 * SECOND
 """How long a session lasts at most, in microseconds."""
@@ -49,7 +50,7 @@ class ConsoleSessions:
     async def begin(self, key: ApiKey, address: str) -> str:
         """Begin a session of a key, and return the value of its cookie."""
         token, now = self._chance.token(_TOKEN_BYTES).hex(), self._clock.now()
-        row = SessionRow(_digest(token), key.digest.hex(), key.name, address, now, now, now + LONGEST)
+        row = SessionRow(digest_of(token), key.digest.hex(), key.name, address, now, now, now + LONGEST)
         await self._database.write(create_session, row)
         return token
 
@@ -58,7 +59,7 @@ class ConsoleSessions:
         token = request.cookies.get(await self.cookie(), "")
         if len(token) != 2 * _TOKEN_BYTES:
             return None
-        row = await self._database.read(find_session, _digest(token))
+        row = await self._database.read(find_session, digest_of(token))
         return None if row is None else await self._checked(row)
 
     async def renewed(self, session: ConsoleSession) -> ConsoleSession | None:
@@ -78,7 +79,3 @@ class ConsoleSessions:
     async def end(self, session: ConsoleSession) -> None:
         """End a session: its cookie stands for nothing any more."""
         await self._database.write(end_sessions, session.row.digest)
-
-
-def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode(errors="surrogateescape")).hexdigest()

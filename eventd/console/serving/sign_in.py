@@ -55,15 +55,7 @@ class SignIn:
             return self._form(target, preferences, problem=str(error), status=401)
         token = await self._sessions.begin(key, address)
         response = see(target)
-        response.set_cookie(
-            await self._sessions.cookie(),
-            token,
-            max_age=LONGEST // SECOND,
-            path="/",
-            secure=True,
-            httponly=True,
-            samesite="Lax",
-        )
+        await self._set_cookie(response, token, LONGEST // SECOND)
         return response
 
     async def sign_out(self, visitor: Visitor) -> web.Response:
@@ -71,10 +63,19 @@ class SignIn:
         response = see(self._urls.to("sign-in"))
         if visitor.session is not None:
             await self._sessions.end(visitor.session)
-            response.set_cookie(
-                await self._sessions.cookie(), "", max_age=0, path="/", secure=True, httponly=True, samesite="Lax"
-            )
+            await self._set_cookie(response, "", 0)
         return response
+
+    async def _set_cookie(self, response: web.Response, value: str, seconds: int) -> None:
+        response.set_cookie(
+            await self._sessions.cookie(),
+            value,
+            max_age=seconds,
+            path="/",
+            secure=True,
+            httponly=True,
+            samesite="Lax",
+        )
 
     def _form(self, target: str, preferences: Preferences, *, problem: str = "", status: int = 200) -> web.Response:
         page = ShownPage("Sign in", "sign_in.html", {"next": target, "problem": problem}, live=False, status=status)

@@ -51,7 +51,6 @@ function show(text) {
   live.waiting = null;
   live.count = 0;
   const main = document.getElementById("main");
-  const order = rowsInOrder(main);
   Idiomorph.morph(main, fresh, {
     ignoreActiveValue: true,
     callbacks: {
@@ -60,12 +59,8 @@ function show(text) {
       beforeNodeMorphed: (old) => !(old.nodeType === 1 && old.dataset.keep !== undefined),
     },
   });
-  main.dispatchEvent(new CustomEvent("shown", { bubbles: true, detail: order }));
   bar();
 }
-
-/** The ids of the rows under the pointer's table: keys keep their place by them. */
-const rowsInOrder = (main) => [...main.querySelectorAll("tbody tr[id]")].map((row) => row.id);
 
 function bar() {
   let note = document.getElementById("waiting");
