@@ -183,7 +183,8 @@ def test_a_drain_that_reads_no_request_at_all_has_nothing_set_aside(
     drain.rules = DrainRules()
     shop.subscribe("orders", max=2)
     shop.settled()
-    assert list(dict.fromkeys(drain.urls)) == [f"https://shop.example/{number}" for number in (1, 2, 3, 4)]
+    # In any order: an event that was sent ahead, as a proof, may have been the first that the drain accepted.
+    assert set(drain.urls) == {f"https://shop.example/{number}" for number in (1, 2, 3, 4)}
     assert shop.bus.listed(shop.billing)[0]["deadLetters"] == 0
     shop.stop()
 

@@ -1,7 +1,8 @@
 """Delivers the batches of a callback: the ledger rows of what was accepted, and the search for an event that is not.
 
 A batch that the endpoint keeps refusing is halved until one event is alone. That one becomes a dead letter only if the
-endpoint accepts another event meanwhile: an endpoint that refuses everything has not refused this event.
+endpoint refuses it after it has accepted another event: an endpoint that refuses everything has not refused this event,
+nor has one that had just recovered when it accepted the other.
 """
 
 from __future__ import annotations
@@ -277,9 +278,20 @@ class CallbackDelivery:
         return await self._judge(batch, outcome, source)
 
     async def _judge(self, batch: MessageBatch, outcome: SendOutcome, source: PageSource) -> Ack:
-        """Give up the batch's only event, if the endpoint accepts another one. Raises `LinkUnavailable` otherwise."""
+        """Give up the batch's only event, if the endpoint refuses it and accepts others. Raises `LinkError` otherwise."""
         [item] = batch.items
-        done = [] if self._proven else await self._prove(batch, outcome, source)
+        done: list[SentBatch] = []
+        if not self._proven:
+            done = await self._prove(batch, outcome, source)
+            # The endpoint may have recovered between the two: only a refusal after the proof is about this event.
+            again = await self._send(batch, source)
+            assert again is not None
+            if again.meaning is Meaning.DELIVERED:
+                return self._ack([(batch, again), *done], source)
+            self._note(batch, again, source)
+            if again.meaning is not Meaning.REFUSED:
+                raise again.error()
+            outcome = again
         given_up = MessageBatch(batch.after, batch.upto, (), [*batch.omitted, item._replace(omitted="refused")])
         self._metrics.refused(self._config.name, 1)
         refusal = RecordRefusal(item, outcome.reason, outcome.detail, max(1, self._attempt))

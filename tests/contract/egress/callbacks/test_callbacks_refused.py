@@ -34,8 +34,24 @@ async def test_an_event_is_given_up_once_the_endpoint_accepts_the_next_one(
     await until(lambda: receiver.events == ["e1", "e2", "e3"])
     await called.caught_up()
     (letter,) = await called.letters()
-    assert (letter.event_id, letter.reason, letter.attempts) == ("bad", "http_400", 5)
+    assert (letter.event_id, letter.reason, letter.attempts) == ("bad", "http_400", 6)
     assert [one.id for one in receiver.accepted] == ["e1", "e2", "e3"], "the one sent ahead is not sent again"
+    assert (await called.cursor()).state == "running"
+
+
+@BOTH_DATABASES
+async def test_an_endpoint_that_recovers_before_the_event_sent_ahead_gets_the_refused_one_again(
+    called: CalledBack, receiver: Receiver
+) -> None:
+    """It has refused the first event for as long as it refused all: its acceptance of the second proves nothing."""
+    receiver.answer = lambda request: Reply(204 if b'"id":"e2"' in request.body or receiver.events else 400)
+    await called.declare(callback(receiver.url, isolate_after=2))
+    await called.emit("e1", "e2", "e3")
+    await called.pass_failures(1)
+    await called.rest(await called.cursor())
+    await called.caught_up()
+    assert [one.id for one in receiver.accepted] == ["e2", "e1", "e3"], "the one sent ahead is not sent again"
+    assert await called.letters() == []
     assert (await called.cursor()).state == "running"
 
 
