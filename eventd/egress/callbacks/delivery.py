@@ -278,7 +278,7 @@ class CallbackDelivery:
         return await self._judge(batch, outcome, source)
 
     async def _judge(self, batch: MessageBatch, outcome: SendOutcome, source: PageSource) -> Ack:
-        """Give up the batch's only event, if the endpoint refuses it and accepts others. Raises `LinkError` otherwise."""
+        """Give up the batch's only event if the endpoint refuses it and accepts others; raise `LinkError` otherwise."""
         [item] = batch.items
         done: list[SentBatch] = []
         if not self._proven:
