@@ -1,4 +1,4 @@
-"""The two files of others work under the strictest policy of a page: no inline code, no eval, Trusted Types."""
+"""The script of others works under the strictest policy of a page: no inline code, no eval, Trusted Types."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 HOST = "http://console.test"
-PAGE = """<!doctype html><title>vendored</title><link rel=stylesheet href=/uplot.css>
+PAGE = """<!doctype html><title>vendored</title>
 <main id=main><label>Name <input id=name></label><details id=more><summary>More</summary><p id=text>before</p></details>
-<ul><li id=a>a</li><li id=b>b</li></ul></main><div id=chart></div><output></output>
+<ul><li id=a>a</li><li id=b>b</li></ul></main><output></output>
 <script type=module src=/page.mjs></script>"""
 MERGE = """import { Idiomorph } from "/idiomorph.mjs";
 const policy = trustedTypes.createPolicy("console", { createHTML: (text) => text });
@@ -35,10 +35,6 @@ addEventListener("keydown", (event) => {
   document.querySelector("output").textContent = `${items} ${kept === document.getElementById("b")}`;
 });
 """
-CHART = """import uPlot from "/uplot.mjs";
-new uPlot({ width: 300, height: 120, series: [{}, { label: "rate", stroke: "teal" }] },
-  [[1764400000, 1764400005, 1764400010], [1, 5, 2]], document.getElementById("chart"));
-"""
 
 
 def serve(visitor: Visitor, script: str) -> None:
@@ -51,7 +47,7 @@ def serve(visitor: Visitor, script: str) -> None:
         elif name == "favicon.ico":
             return route.fulfill(status=204)
         else:
-            body, media = (FOLDER / name).read_text(), "text/css" if name.endswith(".css") else "text/javascript"
+            body, media = (FOLDER / name).read_text(), "text/javascript"
         return route.fulfill(body=body, content_type=media, headers={"Content-Security-Policy": POLICY})
 
     visitor.context.route("**/*", answer)
@@ -68,12 +64,3 @@ def test_a_merge_keeps_the_focus_the_input_and_the_elements_that_stay(visitor: V
     assert page.locator("output").inner_text() == "c b true"
     assert page.locator("#name").input_value() == "half a na"
     assert page.evaluate("document.activeElement.id") == "name"
-
-
-def test_a_chart_is_drawn(visitor: Visitor) -> None:
-    serve(visitor, CHART)
-    visitor.page.locator("#chart canvas").wait_for()
-    drawn = """new Promise((shown) => requestAnimationFrame(() => { const canvas = document.querySelector("canvas");
-        shown(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((byte) => byte)); }))"""
-    assert visitor.page.evaluate(drawn)
-    assert visitor.page.locator("#chart").get_by_text("rate").is_visible()
