@@ -256,6 +256,12 @@ OPERATIONS: Final[dict[str, Route]] = {
     ),
     "keys.list": _get("/keys", "admin.keys:list_keys", "List created API keys, without their secrets", "admin"),
     "keys.revoke": _post("/keys/{name}/revoke", "admin.keys:revoke", "admin", "Revoke an API key at once"),
+    "sessions.list": _get(
+        "/sessions", "admin.console_sessions:list_sessions", "List the sessions of the console", "admin"
+    ),
+    "sessions.end": _post(
+        "/sessions/{id}/end", "admin.console_sessions:end", "admin", "End a session of the console at once"
+    ),
     "routemaster.topics": _look(
         "/routemaster/topics", "admin.routemaster:list_topics", "List the topics of the Routemaster surface"
     ),

@@ -251,6 +251,16 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
             "revoke": Leaf("node.keys.revoke", "Revoke a key at once, and close every connection that is using it."),
         },
     ),
+    "session": Branch(
+        "Manage the sessions of the console.",
+        {
+            "list": Leaf(
+                "node.sessions.list_sessions",
+                "List the sessions of the console that have not ended, the newest first.",
+            ),
+            "end": Leaf("node.sessions.end", "End a session of the console: its browser must sign in again."),
+        },
+    ),
     "routemaster": Branch(
         "Show the Routemaster surface; manage its claims and tokens.",
         {

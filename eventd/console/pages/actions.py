@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from eventd.console.pages.visit import Visit
+from eventd.console.pages.visit import ShownPage, Visit
 
 SURE_FROM: Final = 100
 """More objects than that are only changed after their number was typed."""
@@ -49,7 +49,8 @@ class PageAction(NamedTuple):
     `ask` returns what is asked first, from the parameters that are known; None: the action is done at once. `danger`:
     it ends or drops something. `lists`, `switches`: parameters that are lists, and that a checkbox sets. `prepare`
     returns the parameters of the operation for the fields of its form, if they differ. `bound`: the field that binds a
-    form to what its question has shown; a URL cannot set it, and a form without it asks.
+    form to what its question has shown; a URL cannot set it, and a form without it asks. `show` returns the page that
+    answers the form, for what the node shows only once; without it, the browser is led back to the page it came from.
     """
 
     label: str
@@ -60,3 +61,4 @@ class PageAction(NamedTuple):
     switches: tuple[str, ...] = ()
     prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     bound: str = ""
+    show: Callable[[dict[str, Any]], ShownPage] | None = None

@@ -8,7 +8,21 @@ from functools import cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from eventd.console.pages import callbacks, doctor, events, jobs, letters, links, overview, resources, subscriptions
+from eventd.console.pages import (
+    callbacks,
+    doctor,
+    events,
+    jobs,
+    keys,
+    letters,
+    links,
+    overview,
+    recorded,
+    resources,
+    sessions,
+    settings,
+    subscriptions,
+)
 from eventd.console.pages.actions import PageAction
 from eventd.console.pages.visit import FilePage, ShownPage, Visit
 
@@ -49,6 +63,10 @@ PAGES: Final = (
     PageRoute("/resources", resources.show_resources, "resources.list", "resources", "Resources", "r"),
     PageRoute("/resources/{kind}/{name}", resources.show_resource, "resources.describe", "resources"),
     PageRoute("/doctor", doctor.show_doctor, "doctor.examine", "doctor", "Doctor", "d"),
+    PageRoute("/keys", keys.show_keys, "keys.list", "keys", "Keys", "k"),
+    PageRoute("/sessions", sessions.show_sessions, "sessions.list", "sessions", "Sessions", "u"),
+    PageRoute("/actions", recorded.show_recorded, "actions.list", "actions", "Actions", "a"),
+    PageRoute("/settings", settings.show_settings, "node.settings", "settings", "Settings", "n"),
 )
 """In the order of the navigation. A path is looked up in this order, too."""
 
@@ -61,6 +79,8 @@ ACTIONS: Final[dict[str, PageAction]] = {
     **jobs.ACTIONS,
     **resources.ACTIONS,
     **doctor.ACTIONS,
+    **keys.ACTIONS,
+    **sessions.ACTIONS,
 }
 """By operation of /api/v1."""
 

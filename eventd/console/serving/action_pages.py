@@ -17,6 +17,7 @@ from eventd.console.serving.forms import read_form
 from eventd.console.serving.layout import Layout
 from eventd.console.serving.preferences import Preferences
 from eventd.errors import EventdError, Forbidden, Invalid
+from eventd.text.quoting import quoted
 
 _OWN: Final = ("back", "sure", "asked")
 """Fields of a form that are not parameters of its operation: where to go then, the typed number, and that the visitor
@@ -54,11 +55,15 @@ class ActionPages:
             if problem or not was_asked or not question.ready:
                 return await self._ask(operation, visit, params, back, preferences, problem=problem, asked=question)
         try:
-            await visit.view.call(operation, **(action.prepare(params) if action.prepare else params))
+            answer = await visit.view.call(operation, **(action.prepare(params) if action.prepare else params))
         except EventdError as error:
             if question is not None:
                 return await self._ask(operation, visit, params, back, preferences, error=error, asked=question)
             raise
+        if action.show:
+            page = action.show(answer)
+            page = page._replace(data={**page.data, "back": back})
+            return html(self._layout.alone(page, visit, preferences, 0), page.status)
         path, _, query = back.partition("?")
         return see(changed(path, dict(parse_qsl(query)), done=operation))
 
@@ -101,7 +106,11 @@ def _params(operation: str, form: dict[str, Any]) -> dict[str, Any]:
     for name, value in form.items():
         if name in _OWN or value == "":
             continue
-        params[name] = value if not (name in action.lists and isinstance(value, str)) else value.split()
+        if name in action.lists:
+            value = value.split() if isinstance(value, str) else value
+        elif not isinstance(value, str):
+            raise Invalid(f"the form has the field {quoted(name)} several times")
+        params[name] = value
         if name in action.switches:
             params[name] = value not in ("", "off", "false")
     return params

@@ -12,13 +12,18 @@ from eventd.log.core.head import read_instance
 from eventd.runtime.chance import Chance
 from eventd.runtime.clock import SECOND, Clock
 from eventd.store.engine.database import Database
-from eventd.store.rows.console_sessions import SessionRow, create_session, end_sessions, find_session, touch_session
+from eventd.store.rows.console_sessions import (
+    IDLE,
+    SessionRow,
+    create_session,
+    end_sessions,
+    find_session,
+    touch_session,
+)
 from eventd.store.rows.tokens import digest_of
 
 LONGEST: Final = 12 * 3600 * SECOND
 """How long a session lasts at most, in microseconds."""
-IDLE: Final = 3600 * SECOND
-"""How long a session lasts without a request, in microseconds."""
 _TOUCH: Final = 60 * SECOND
 _TOKEN_BYTES: Final = 32
 

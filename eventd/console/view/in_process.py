@@ -51,7 +51,7 @@ class InProcessView:
     def sees(self, name: str) -> bool:
         return self._by.key.sees(name)
 
-    async def call(self, operation: str, **params: Any) -> Any:
+    async def call(self, operation: str, /, **params: Any) -> Any:
         async with _within_patience(operation):
             return await run_operation(self._services, self._recorder, self._by, operation, params)
 

@@ -34,7 +34,7 @@ class NodeView(Protocol):
         """
         ...
 
-    async def call(self, operation: str, **params: Any) -> Any:
+    async def call(self, operation: str, /, **params: Any) -> Any:
         """Run an operation of /api/v1 and return its answer. Raises the errors of the API."""
         ...
 

@@ -9,6 +9,8 @@ from eventd.store.engine.statements import execute, fetch, insert_row, update_ro
 
 MOST_SESSIONS: Final = 1000
 """Maximum number of sessions: a new one then ends the one that was used longest ago."""
+IDLE: Final = 3600 * 1_000_000
+"""How long a session lasts without a request, in microseconds."""
 
 
 class SessionRow(NamedTuple):
@@ -64,6 +66,6 @@ def end_sessions(conn: Connection, digest_prefix: str) -> int:
 
 
 def delete_ended_sessions(conn: Connection, now: int, idle_since: int) -> int:
-    """Delete the sessions that have expired, or were last used before `idle_since`; return their number."""
-    sql = "DELETE FROM console_sessions WHERE expires_at <= ? OR used_at < ?"
+    """Delete the sessions that have expired, or were not used since `idle_since`; return their number."""
+    sql = "DELETE FROM console_sessions WHERE expires_at <= ? OR used_at <= ?"
     return execute(conn, sql, (now, idle_since))

@@ -40,6 +40,7 @@ from eventd.store.rows.actions import (
     claim_key,
     read_actions,
 )
+from eventd.store.rows.console_sessions import IDLE, SessionRow, create_session, read_sessions
 from eventd.store.rows.links import StoredMark, delete_links, read_inbound_links, write_mark
 from eventd.store.rows.routemaster import SigningKey, read_subscribers, signing_of
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run, read_runs
@@ -172,6 +173,20 @@ async def test_the_record_of_actions_is_kept_for_its_retention_and_answers_for_t
         async with pruning(log, settings, []):
             assert len((await database.read(read_actions, ActionFilter(), None, 9)).rows) == rows
             assert len(await database.read(lambda conn: fetch(conn, "SELECT 1 FROM action_answers"))) == answers
+
+
+async def test_sessions_of_the_console_are_deleted_once_they_have_ended(
+    log: EventLog, database: Database, clock: ManualClock, settings: Settings
+) -> None:
+    now = clock.now()
+    session = SessionRow("a" * 64, "0" * 64, "", "10.0.0.1", now, now, now + DAY)
+    for row in (session, session._replace(digest="b" * 64, used_at=now + SECOND)):
+        await database.write(create_session, row)
+    await database.write(create_session, session._replace(digest="c" * 64, expires_at=now + SECOND))
+    for seconds, left in ((0, "bac"), (1, "ba"), (IDLE / SECOND - 1, "b"), (1, "")):
+        clock.advance(seconds)
+        async with pruning(log, settings, []):
+            assert "".join(row.digest[0] for row in await database.read(read_sessions)) == left
 
 
 async def test_a_fault_in_a_chore_is_logged_and_does_not_end_the_node(

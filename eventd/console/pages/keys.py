@@ -1,0 +1,100 @@
+"""Keys: the API keys of the database; one is shown once, on the page that answers its creation."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from eventd.api.framework.roles import ROLES
+from eventd.console.pages.actions import FormField, PageAction, Question
+from eventd.console.pages.visit import ShownPage, Visit
+from eventd.errors import Invalid, NotFound
+
+_ONLY_WRITE: Final = "write"
+_ACCESS: Final[dict[str, list[str]]] = {
+    **{role.name: sorted(role.scopes) for role in ROLES},
+    _ONLY_WRITE: ["write"],
+}
+"""The choices of the form, with the scopes of each."""
+_SUMMARIES: Final = " ".join(
+    [*(f"{role.name}: {role.summary}" for role in ROLES), f"{_ONLY_WRITE}: Emits and writes, and sees nothing."]
+)
+_KEEP: Final = "keep it in the list"
+_FORGET: Final = "remove it from the list"
+
+
+async def show_keys(visit: Visit) -> ShownPage:
+    """Show the keys of the database by name, or those with `q` of the query in their names and in its `state`."""
+    known = (await visit.view.call("keys.list"))["keys"]
+    state, text = visit.asked("state"), visit.asked("q").casefold()
+    shown = [one for one in known if state in ("", one["state"]) and text in one["name"].casefold()]
+    after = visit.asked("after")
+    rest = [one for one in shown if one["name"] > after]
+    page = rest[: visit.limit]
+    data = {
+        "keys": page,
+        "count": len(shown),
+        "all": len(known),
+        "states": ("active", "expired", "revoked"),
+        "roles": ROLES,
+        "next": page[-1]["name"] if len(rest) > len(page) else "",
+        "forget": _FORGET,
+    }
+    return ShownPage("Keys", "keys.html", data, live=not after)
+
+
+async def ask_create(visit: Visit, params: dict[str, Any]) -> Question:
+    """Ask for the name and the limits of a new key."""
+    fields = (
+        FormField("name", "Name", "Such as the program that uses it. Names are unique.", required=True),
+        FormField("access", "May", _SUMMARIES, choices=tuple(_ACCESS)),
+        FormField("prefixes", "Only names that begin with", "Of groups, topics and routers, with blanks between."),
+        FormField("expires", "Expires", "A time, or a duration from now such as 720h; empty: never."),
+    )
+    lines = ("The next page shows the key, once: the node does not store it, and cannot show it again.",)
+    return Question("Create a key?", lines, fields=fields)
+
+
+def _created(form: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the operation for the fields of the form."""
+    access = form.get("access", "")
+    if access not in _ACCESS:
+        raise Invalid("choose what the key may do")
+    params = {"name": form.get("name", ""), "scopes": _ACCESS[access]}
+    if prefixes := str(form.get("prefixes", "")).split():
+        params["prefixes"] = prefixes
+    if "expires" in form:
+        params["expires"] = form["expires"]
+    return params
+
+
+def show_created(answer: dict[str, Any]) -> ShownPage:
+    """Show a key that was created."""
+    return ShownPage(f"Key {answer['name']}", "key_created.html", {"one": answer}, live=False)
+
+
+async def ask_revoke(visit: Visit, params: dict[str, Any]) -> Question:
+    """Ask before a key is revoked, or removed from the list. Raises NotFound."""
+    name = params.get("name", "")
+    known = (await visit.view.call("keys.list"))["keys"]
+    one = next((one for one in known if one["name"] == name), None)
+    if one is None:
+        raise NotFound(f"there is no key {name[:80]!r}", hint="the page Keys shows all of them")
+    lines = ["Requests with it are refused at once; its streams and its sessions of the console end."]
+    if one["state"] != "active":
+        lines = [f"It is {one['state']} already: no request with it is accepted."]
+    elif visit.visitor == f"key {name}":
+        lines.append("You are signed in with this key: you are signed out with it.")
+    lines.append("A key that is removed from the list frees its name for another key.")
+    field = FormField("then", "Then", choices=(_KEEP, _FORGET))
+    return Question(f"Revoke the key {name}?", tuple(lines), fields=(field,))
+
+
+def _revoked(form: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the operation for the fields of the form."""
+    return {"name": form.get("name", ""), "forget": form.get("then") == _FORGET}
+
+
+ACTIONS: Final = {
+    "keys.create": PageAction("Create the key", "The key is created.", ask_create, prepare=_created, show=show_created),
+    "keys.revoke": PageAction("Revoke", "The key is revoked.", ask_revoke, danger=True, prepare=_revoked),
+}

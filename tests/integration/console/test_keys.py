@@ -1,0 +1,98 @@
+"""API keys in the console: listed, created and shown once, revoked, and removed from the list."""
+
+from __future__ import annotations
+
+import logging
+import re
+from html import unescape
+
+import pytest
+
+from eventd.store.engine.statements import fetch
+from tests.integration.console.conftest import MakeBrowser
+from tests.integration.console.test_signing_in import ADMIN, READ
+from tests.support.sites import Site
+
+
+async def test_a_created_key_is_shown_once_and_nowhere_else(
+    site: Site, browser: MakeBrowser, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    assert "No key yet." in (await one.get("/console/keys")).text
+    asked = await one.get("/console/do/keys.create?back=/console/keys")
+    assert asked.heading == "Create a key?"
+    form = {"name": "ci", "access": "operator", "prefixes": "edge lab", "expires": "1h", "asked": "yes"}
+    made = await one.post("/console/do/keys.create", **form, back="/console/keys")
+    assert (made.status, made.heading, made.url) == (200, "Key ci", "/console/do/keys.create")
+    assert made.headers["Cache-Control"] == "no-store"
+    (key,) = re.findall(r"evk_[\w-]+", made.text)
+    (row,) = (await site.ask("keys.list"))["keys"]
+    assert (sorted(row["scopes"]), row["prefixes"]) == (["delete", "read", "write"], ["edge", "lab"])
+    assert (await browser(site).sign_in(key)).status != 401
+    shown = await one.get("/console/keys")
+    actions = await one.get("/console/actions")
+    stored = await site.running.log.database.read(lambda conn: fetch(conn, "SELECT * FROM actions"))
+    assert "keys.create" in actions.text
+    for place in (shown.text, actions.text, str(stored), caplog.text):
+        assert key not in place
+
+
+async def test_a_form_that_is_sent_again_makes_no_second_key(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    form = {"name": "ci", "access": "look", "asked": "yes"}
+    await one.post("/console/do/keys.create", **form)
+    again = await one.post("/console/do/keys.create", **form)
+    assert (again.status, again.heading) == (409, "Create a key?")
+    assert "evk_" not in again.text
+    for wrong in ({"access": "root"}, {"access": ""}, {"expires": "soon"}, {"name": "<b>"}):
+        asked = await one.post("/console/do/keys.create", **{**form, "name": "other", **wrong})
+        assert (asked.status, asked.heading) == (400, "Create a key?"), wrong
+    twice = await one.post("/console/do/keys.create", name="other", access=["look", "admin"], asked="yes")
+    assert (twice.status, "access" in twice.text) == (400, True)
+    assert len((await site.ask("keys.list"))["keys"]) == 1
+
+
+async def test_a_key_is_revoked_with_its_sessions_and_then_removed(site: Site, browser: MakeBrowser) -> None:
+    one, other = browser(site), browser(site)
+    await one.sign_in(ADMIN)
+    made = await one.post("/console/do/keys.create", name="ci", access="read", asked="yes")
+    (key,) = re.findall(r"evk_[\w-]+", made.text)
+    assert (await other.sign_in(key)).heading == "Overview"
+    (way,) = re.findall(r'href="(/console/do/keys\.revoke[^"]*)"', (await one.get("/console/keys")).text)
+    assert (await one.get(unescape(way))).heading == "Revoke the key ci?"
+    form = {"name": "ci", "asked": "yes", "back": "/console/keys"}
+    done = await one.post("/console/do/keys.revoke", **form, then="keep it in the list")
+    assert "The key is revoked." in done.text
+    assert 's-revoked">revoked' in done.text
+    assert (await other.get("/console/")).heading == "Sign in"
+    (way,) = re.findall(r'href="(/console/do/keys\.revoke[^"]*)"', done.text)
+    asked = await one.get(unescape(way))
+    assert "<option selected>remove it from the list</option>" in asked.text
+    await one.post("/console/do/keys.revoke", **form, then="remove it from the list")
+    assert "No key yet." in (await one.get("/console/keys")).text
+    assert (await one.get("/console/do/keys.revoke?name=ci")).status == 404
+
+
+async def test_keys_are_listed_page_by_page_and_filtered(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    for number in range(5):
+        await site.ask("keys.create", name=f"k{number}", scopes=["look"])
+    await site.ask("keys.revoke", name="k1")
+    first = await one.get("/console/keys?limit=3")
+    assert first.text.count('<tr id="k-') == 3
+    url = unescape(first.text.partition('rel="next" href="')[2].partition('"')[0])
+    assert (await one.get(url)).text.count('<tr id="k-') == 2
+    assert (await one.get("/console/keys?state=revoked")).text.count('<tr id="k-') == 1
+    assert (await one.get("/console/keys?q=K4")).text.count('<tr id="k-') == 1
+    assert "No key matches." in (await one.get("/console/keys?q=other")).text
+
+
+async def test_a_key_that_reads_sees_no_keys(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(READ)
+    assert (await one.get("/console/keys")).status == 403
+    assert 'href="/console/keys"' not in (await one.get("/console/")).text

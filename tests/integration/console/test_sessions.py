@@ -1,0 +1,50 @@
+"""Sessions in the console: who is signed in, and ended by an operator."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+from tests.integration.console.conftest import MakeBrowser
+from tests.integration.console.test_signing_in import ADMIN, READ
+from tests.support.sites import Site
+
+
+async def test_a_session_is_listed_and_ended(site: Site, browser: MakeBrowser) -> None:
+    one, other = browser(site), browser(site)
+    await one.sign_in(ADMIN)
+    made = await one.post("/console/do/keys.create", name="ci", access="read", asked="yes")
+    (key,) = re.findall(r"evk_[\w-]+", made.text)
+    await other.sign_in(key)
+    shown = await one.get("/console/sessions?key=ci")
+    assert shown.text.count('<tr id="se-') == 1
+    assert not [value for value in (*other.cookies.values(), key) if value in shown.text]
+    (way,) = re.findall(r'href="(/console/do/sessions\.end[^"]*)"', shown.text)
+    assert (await one.get(unescape(way))).heading == "End the session?"
+    (name,) = re.findall(r'<tr id="se-(\w+)"', shown.text)
+    done = await one.post("/console/do/sessions.end", id=name, asked="yes", back="/console/sessions")
+    assert "The session has ended." in done.text
+    assert (await other.get("/console/")).heading == "Sign in"
+    assert (await one.post("/console/do/sessions.end", id=name, asked="yes")).status == 404
+    assert "sessions.end" in (await one.get("/console/actions?object=session+" + name)).text
+
+
+async def test_sessions_are_listed_page_by_page(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    for _ in range(4):
+        await browser(site).sign_in(READ)
+    first = await one.get("/console/sessions?limit=3")
+    assert first.text.count('<tr id="se-') == 3
+    url = unescape(first.text.partition('rel="next" href="')[2].partition('"')[0])
+    second = await one.get(url)
+    assert second.text.count('<tr id="se-') == 2
+    names = [re.findall(r'<tr id="se-(\w+)"', answer.text) for answer in (first, second)]
+    assert not set(names[0]) & set(names[1])
+    assert (await one.get("/console/sessions?after=x")).status == 400
+
+
+async def test_a_key_that_reads_sees_no_sessions(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(READ)
+    assert (await one.get("/console/sessions")).status == 403
