@@ -7,16 +7,18 @@ import re
 import pytest
 
 from tests.support.browser import Visitor
-from tests.support.console import ConsoleNode, sign_in
+from tests.support.console import ConsoleNode, sign_in, wait_for_keys
 
 pytestmark = pytest.mark.browser
 
 
 def test_keys_lead_to_a_page_to_its_rows_and_into_one(visitor: Visitor, full: ConsoleNode) -> None:
     page = sign_in(visitor, full).page
+    wait_for_keys(page)
     page.keyboard.press("g")
     page.keyboard.press("l")
     page.get_by_role("heading", name="Links", exact=True).wait_for()
+    wait_for_keys(page)
     page.keyboard.press("j")
     page.locator("tr.at", has_text="site-b").wait_for()
     page.keyboard.press("Enter")
@@ -25,6 +27,7 @@ def test_keys_lead_to_a_page_to_its_rows_and_into_one(visitor: Visitor, full: Co
 
 def test_a_question_mark_shows_all_keys_and_escape_closes_them(visitor: Visitor, full: ConsoleNode) -> None:
     page = sign_in(visitor, full).page
+    wait_for_keys(page)
     page.keyboard.press("?")
     page.get_by_role("dialog", name="Shortcuts").wait_for()
     page.keyboard.press("Escape")
@@ -34,6 +37,7 @@ def test_a_question_mark_shows_all_keys_and_escape_closes_them(visitor: Visitor,
 def test_a_slash_leads_to_the_search_where_keys_are_text(visitor: Visitor, full: ConsoleNode) -> None:
     page = sign_in(visitor, full).page
     page.locator("#live.on").wait_for()
+    wait_for_keys(page)
     page.keyboard.press("/")
     page.keyboard.type("gl?pj")
     assert page.get_by_label("Find an event").input_value() == "gl?pj"

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.support.browser import Visitor, Visitors
-from tests.support.console import ConsoleNode, sign_in
+from tests.support.console import ConsoleNode, sign_in, wait_for_keys
 from tests.support.declared import group
 from tests.support.ports import free_port
 from tests.support.processes import Processes
@@ -102,6 +102,7 @@ def hide(visitor: Visitor, hidden: bool) -> None:
 
 def test_a_paused_page_asks_for_nothing_until_it_is_resumed(visitors: Visitors, node: ConsoleNode) -> None:
     paused, watching = follow(visitors(), node), follow(visitors(), node)
+    wait_for_keys(paused.page)
     paused.page.keyboard.press("p")
     paused.page.get_by_text(re.compile("^paused")).wait_for()
     asked = len(paused.requested)

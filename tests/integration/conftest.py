@@ -25,6 +25,8 @@ async def sites(tmp_path: Path) -> AsyncIterator[MakeSites]:
             for name, url in zip(names, urls or [""] * len(names), strict=True)
         ]
         made.extend(found)
+        for site in found:
+            site.others = made
         return found
 
     yield make

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from html import unescape
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from eventd.api.framework.auth import SCOPES
@@ -12,6 +13,9 @@ from eventd.console.pages.table import PageRoute, find_page
 from tests.support.browser import Visitor
 from tests.support.processes import Processes
 from tests.support.running import NodeProcess
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 _ROLES = {
     "look": ("look",),
@@ -45,6 +49,11 @@ def sign_in(visitor: Visitor, node: ConsoleNode, role: str = "admin", *, key: st
     visitor.page.get_by_role("button", name="Sign in").click()
     visitor.page.get_by_role("navigation", name="Pages").wait_for()
     return visitor
+
+
+def wait_for_keys(page: Page) -> None:
+    """Wait until a page listens for shortcuts: those pressed while it loads are lost."""
+    page.locator("#find[aria-keyshortcuts]").wait_for()
 
 
 def find_links(visitor: Visitor, node: ConsoleNode, path: str) -> list[str] | None:

@@ -42,6 +42,8 @@ class Site:
         self.url = url or f"sqlite:///{self.directory}/eventd.db"
         self.clock = clock or SystemClock()
         self.node: Node | None = None
+        self.others: list[Site] = []
+        """The nodes of the same test, this one included: what their links wait for is part of a failure."""
         self._make_database()
 
     def _make_database(self) -> None:
@@ -139,7 +141,18 @@ class Site:
         async def all_here() -> bool:
             return set(ids) <= set(await self.ids(group))
 
-        await until(all_here, f"{self.name} to hold {len(ids)} events", seconds=seconds)
+        try:
+            await until(all_here, f"{self.name} to hold {len(ids)} events", seconds=seconds)
+        except AssertionError as error:
+            links = [line for site in self.others if site.node is not None for line in await site.describe_links()]
+            raise AssertionError(f"{error}; it holds {await self.ids(group)}; links: {'; '.join(links)}") from None
+
+    async def describe_links(self) -> list[str]:
+        """Return one line for each cursor of the node, with its state and its last error."""
+        return [
+            f"{self.name} {cursor.name} {cursor.shown_state} {cursor.reason} {cursor.last_error} upto {cursor.sent_upto}"
+            for cursor in await self.running.log.database.read(read_cursors)
+        ]
 
     async def caught_up(self, *peers: str, group: str = "edge", seconds: float = 20.0) -> None:
         """Wait until these peers have acknowledged all that is selected for them."""

@@ -80,4 +80,7 @@ function press(event) {
   }
 }
 
-if (document.body.dataset.keys === "on") document.addEventListener("keydown", press);
+if (document.body.dataset.keys === "on") {
+  document.addEventListener("keydown", press);
+  document.getElementById("find")?.setAttribute("aria-keyshortcuts", "/");
+}
