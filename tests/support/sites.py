@@ -150,8 +150,8 @@ class Site:
     async def describe_links(self) -> list[str]:
         """Return one line for each cursor of the node, with its state and its last error."""
         return [
-            f"{self.name} {cursor.name} {cursor.shown_state} {cursor.reason} {cursor.last_error} upto {cursor.sent_upto}"
-            for cursor in await self.running.log.database.read(read_cursors)
+            f"{self.name} {one.name} {one.shown_state} {one.reason} upto {one.sent_upto} {one.last_error}"
+            for one in await self.running.log.database.read(read_cursors)
         ]
 
     async def caught_up(self, *peers: str, group: str = "edge", seconds: float = 20.0) -> None:
