@@ -27,7 +27,7 @@ from eventd.api.routes import OPERATIONS, TOPIC_ROUTES
 from eventd.api.topics.calls import V0
 from eventd.errors import TooLarge
 
-_ROOMS: Final = ("topics.topics:", "topics.records:", "topics.routers:")
+_ROOMS: Final = ("topics.topics:", "topics.records:", "topics.routers:", "topics.queues:")
 """Where the handlers of /v0 are that need no connection."""
 _NO_REQUEST: Final[Any] = SimpleNamespace(headers=MappingProxyType({}))
 _NAMES: Final = re.compile(r"{(\w+)}")
@@ -61,7 +61,7 @@ def _patterns() -> list[tuple[Route, re.Pattern[str]]]:
     return [
         (route, re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", route.path)))
         for route in TOPIC_ROUTES
-        if str(route.handler).startswith(_ROOMS)
+        if str(route.handler).startswith(_ROOMS) and not route.stream
     ]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -22,15 +23,19 @@ from eventd.console.pages import (
     sessions,
     settings,
     subscriptions,
+    topic_actions,
+    topics,
 )
 from eventd.console.pages.actions import PageAction
 from eventd.console.pages.visit import FilePage, ShownPage, Visit
+from eventd.console.view.node_view import NodeView, V0Request
 
 ShowPage = Callable[[Visit], Awaitable[ShownPage | FilePage]]
 
 
 class PageRoute(NamedTuple):
-    """A page: its path below /console, its function, and the operation that a visitor must be allowed to use.
+    """A page: its path below /console, its function, and the operation, or the request to /v0, that a visitor must be
+    allowed to use.
 
     `title`: in the navigation, empty for pages that are reached from others; `key`: the letter that follows `g` to go
     to it. `section`: the name of the page in the navigation that it belongs to.
@@ -38,10 +43,23 @@ class PageRoute(NamedTuple):
 
     path: str
     show: ShowPage
-    needs: str
+    needs: str | V0Request
     section: str
     title: str = ""
     key: str = ""
+
+    def is_open_to(self, view: NodeView, names: Mapping[str, str] = MappingProxyType({})) -> bool:
+        """Return whether a visitor may open the page, with these names in its path."""
+        if isinstance(self.needs, V0Request):
+            return view.may_ask(self.needs.method, *self.needs.fill(names))
+        return view.may(self.needs)
+
+    @property
+    def needed(self) -> str:
+        """Return what the page needs, in words."""
+        if isinstance(self.needs, V0Request):
+            return f"{self.needs.method} /v0/{'/'.join(self.needs.path)}"
+        return self.needs
 
 
 PAGES: Final = (
@@ -55,6 +73,10 @@ PAGES: Final = (
         "/subscriptions", subscriptions.show_subscriptions, "subscriptions.list", "subscriptions", "Subscriptions", "s"
     ),
     PageRoute("/subscriptions/{group}/{name}", subscriptions.show_subscription, "subscriptions.list", "subscriptions"),
+    PageRoute("/topics", topics.show_topics, topics.LIST, "topics", "Topics", "t"),
+    PageRoute("/topics/{topic}", topics.show_topic, topics.SHOW, "topics"),
+    PageRoute("/topics/{topic}/records/{seq}", topics.show_record, topics.READ, "topics"),
+    PageRoute("/topics/{topic}/records/{seq}/data", topics.download_data, topics.READ, "topics"),
     PageRoute("/callbacks", callbacks.show_callbacks, "callbacks.list", "callbacks", "Callbacks", "c"),
     PageRoute("/callbacks/{callback}", callbacks.show_callback, "callbacks.describe", "callbacks"),
     PageRoute("/dead-letters", letters.show_letters, "dead_letters.all", "dead-letters", "Dead letters", "x"),
@@ -74,6 +96,7 @@ ACTIONS: Final[dict[str, PageAction]] = {
     **links.ACTIONS,
     **events.ACTIONS,
     **subscriptions.ACTIONS,
+    **topic_actions.ACTIONS,
     **callbacks.ACTIONS,
     **letters.ACTIONS,
     **jobs.ACTIONS,
@@ -82,7 +105,7 @@ ACTIONS: Final[dict[str, PageAction]] = {
     **keys.ACTIONS,
     **sessions.ACTIONS,
 }
-"""By operation of /api/v1."""
+"""By operation of /api/v1, or by a name of their own for requests to /v0."""
 
 
 class FoundPage(NamedTuple):

@@ -38,6 +38,13 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    plain: tuple[Any, ...] = (formats.duration, formats.whole, formats.size, formats.rate, counted)
+    plain: tuple[Any, ...] = (
+        formats.milliseconds,
+        formats.duration,
+        formats.whole,
+        formats.size,
+        formats.rate,
+        counted,
+    )
     found.filters |= {one.__name__: one for one in plain} | {"moment": _moment}
     return found

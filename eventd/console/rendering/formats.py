@@ -49,6 +49,11 @@ def moment(text: str | None, style: TimeStyle) -> Markup | str:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(text, full, _shown(at, style))
 
 
+def milliseconds(count: int | None) -> str | None:
+    """Return a time in milliseconds since 1970, as /v0 has them, as a text for `moment`; None for None."""
+    return None if count is None else datetime.fromtimestamp(count / 1000, UTC).isoformat()
+
+
 def _shown(at: datetime, style: TimeStyle) -> str:
     if style.times == "relative":
         seconds = (style.now - at).total_seconds()

@@ -34,7 +34,7 @@ class ActionPages:
     async def serve(self, request: web.Request, operation: str, visit: Visit, preferences: Preferences) -> web.Response:
         """Ask (GET), or do the action (POST)."""
         action = ACTIONS[operation]
-        if not visit.view.may(operation):
+        if not action.may(visit.view, operation):
             raise Forbidden(f"your key may not use {operation}", hint="sign in with a key that has its scope")
         if request.method in ("GET", "HEAD"):
             if not action.ask:
@@ -55,7 +55,7 @@ class ActionPages:
             if problem or not was_asked or not question.ready:
                 return await self._ask(operation, visit, params, back, preferences, problem=problem, asked=question)
         try:
-            answer = await visit.view.call(operation, **(action.prepare(params) if action.prepare else params))
+            answer = await action.perform(visit.view, operation, params)
         except EventdError as error:
             if question is not None:
                 return await self._ask(operation, visit, params, back, preferences, error=error, asked=question)

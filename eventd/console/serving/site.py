@@ -127,8 +127,8 @@ class Site:
         return html(self._layout.whole(page, visit, found.route.section, preferences), page.status)
 
     async def _show(self, found: FoundPage, visit: Visit) -> ShownPage | FilePage:
-        if not visit.view.may(found.route.needs):
-            raise Forbidden(f"this page needs a key that may use {found.route.needs}")
+        if not found.route.is_open_to(visit.view, found.names):
+            raise Forbidden(f"this page needs a key that may use {found.route.needed}")
         return await found.route.show(visit)
 
     def _visit(

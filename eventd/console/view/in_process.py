@@ -19,6 +19,8 @@ from eventd.errors import NotFound, Unavailable
 
 PATIENCE_SECONDS: Final = 30.0
 """Maximum duration of one operation: those that ask a peer or run a plugin take longest."""
+_ANY: Final = "-"
+"""Stands for any name in a path; no topic or router has this name."""
 
 
 class InProcessView:
@@ -41,11 +43,11 @@ class InProcessView:
         return enough(map(self._by.key.may, route.scopes)) and (not group or self.sees(group))
 
     def may_ask(self, method: str, *path: str) -> bool:
-        found = find_topic_route(method, target_of(path))
+        found = find_topic_route(method, target_of([part or _ANY for part in path]))
         return (
             found is not None
             and all(map(self._by.key.may, found.route.scopes))
-            and all(map(self.sees, found.names.values()))
+            and all(name == _ANY or self.sees(name) for name in found.names.values())
         )
 
     def sees(self, name: str) -> bool:
@@ -55,7 +57,7 @@ class InProcessView:
         async with _within_patience(operation):
             return await run_operation(self._services, self._recorder, self._by, operation, params)
 
-    async def ask(self, method: str, *path: str, body: Any = None, **query: Any) -> Any:
+    async def ask(self, method: str, *path: str, body: Any = None, model: Any = Any, **query: Any) -> Any:
         target, _, text = target_of(path, query).partition("?")
         found = find_topic_route(method, target)
         if found is None:
@@ -63,7 +65,7 @@ class InProcessView:
         content = b"" if body is None else msgspec.json.encode(body)
         async with _within_patience(f"{method} {found.route.path}"):
             answer = await run_topic_route(self._v0, self._recorder, self._by, found, text, content)
-        return msgspec.to_builtins(answer)
+        return msgspec.json.decode(msgspec.json.encode(answer), type=model)
 
 
 @asynccontextmanager

@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
+
+
+class V0Request(NamedTuple):
+    """A request to a route of /v0: its method, and the parts of its path behind /v0. Parts in braces are parameters."""
+
+    method: str
+    path: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the parameters in the path."""
+        return tuple(part.strip("{}") for part in self.path if part.startswith("{"))
+
+    def fill(self, params: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the path with the values of parameters; those that are missing are empty."""
+        return tuple(str(params.get(part[1:-1], "")) if part.startswith("{") else part for part in self.path)
 
 
 class NodeView(Protocol):
@@ -24,13 +40,14 @@ class NodeView(Protocol):
         ...
 
     def may_ask(self, method: str, *path: str) -> bool:
-        """Return whether the visitor may use a route of /v0, by its path in parts."""
+        """Return whether the visitor may use a route of /v0, by the parts of its path; an empty one is any name."""
         ...
 
-    async def ask(self, method: str, *path: str, body: Any = None, **query: Any) -> Any:
+    async def ask(self, method: str, *path: str, body: Any = None, model: Any = Any, **query: Any) -> Any:
         """Use a route of /v0 and return its answer: `await view.ask("GET", "topics", name)`. Raises its errors.
 
-        `path`: the parts behind /v0, unquoted. `body`: to be sent as JSON.
+        `path`: the parts behind /v0, unquoted. `body`: to be sent as JSON. `model`: the type of the answer; its `Raw`
+        members are the text that is stored, with each number as it was written.
         """
         ...
 

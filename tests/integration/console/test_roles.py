@@ -9,8 +9,10 @@ from urllib.parse import urlencode
 import pytest
 
 from eventd.api.framework.auth import SCOPES, ApiKey
-from eventd.api.routes import OPERATIONS
+from eventd.api.framework.route import Route
+from eventd.api.routes import OPERATIONS, TOPIC_ROUTES
 from eventd.console.pages.table import ACTIONS, PAGES
+from eventd.console.view.node_view import V0Request
 from tests.integration.console.conftest import MakeBrowser
 from tests.support.console import ROLES
 from tests.support.declared import peer
@@ -20,7 +22,7 @@ HOLDERS = {**ROLES, **{f"only-{scope}": (scope,) for scope in SCOPES if scope no
 """The scopes of the keys: those of each role, and each scope alone."""
 KEYS = {role: f"{role}-key-of-this-test" for role in HOLDERS}
 API_KEYS = ",".join(f"{KEYS[role]}:{'+'.join(scopes)}" for role, scopes in HOLDERS.items())
-NAMES = {"group": "edge", "peer": "b"}
+NAMES = {"group": "edge", "peer": "b", "topic": "t", "router": "t->u"}
 
 
 @pytest.fixture
@@ -31,10 +33,22 @@ async def kept(site: Site) -> Site:
     return await site.start(api_keys=API_KEYS)
 
 
-def lacks(role: str, operation: str) -> bool:
-    """Return whether the role lacks a scope of the operation, or all of them if one is enough."""
-    route, key = OPERATIONS[operation], ApiKey(b"", frozenset(HOLDERS[role]), ())
+def route_of(needed: str | V0Request) -> Route:
+    """Return the route of an operation, or of a request to /v0."""
+    if isinstance(needed, str):
+        return OPERATIONS[needed]
+    path = "/".join(["/v0", *needed.path])
+    return next(route for route in TOPIC_ROUTES if (route.method, route.path) == (needed.method, path))
+
+
+def lacks(role: str, needed: str | V0Request) -> bool:
+    """Return whether the role lacks a scope of what is needed, or all of them if one is enough."""
+    route, key = route_of(needed), ApiKey(b"", frozenset(HOLDERS[role]), ())
     return not (any if route.any_scope else all)(map(key.may, route.scopes))
+
+
+def lacks_action(role: str, name: str) -> bool:
+    return lacks(role, ACTIONS[name].request or name)
 
 
 @pytest.mark.parametrize("role", HOLDERS)
@@ -48,8 +62,8 @@ async def test_an_action_is_refused_to_those_who_lack_its_scope_and_to_no_role_t
         asked = await one.get(f"/console/do/{operation}?{urlencode(NAMES)}")
         done = await one.post(f"/console/do/{operation}", **NAMES, asked="yes", follow=False)
         refused = [answer.status == 403 for answer in (asked, done)]
-        if lacks(role, operation) or role in ROLES:
-            assert refused == [lacks(role, operation)] * 2, (operation, asked.status, done.status)
+        if lacks_action(role, operation) or role in ROLES:
+            assert refused == [lacks_action(role, operation)] * 2, (operation, asked.status, done.status)
 
 
 @pytest.mark.parametrize("role", HOLDERS)
@@ -63,7 +77,7 @@ async def test_no_page_offers_an_action_to_those_who_lack_its_scope(
     for page in PAGES:
         path = re.sub(r"{(\w+)(:\w+)?}", lambda found: NAMES.get(found[1], "x"), page.path)
         offered |= set(re.findall(r"/console/do/([\w.]+)", (await one.get(f"/console{path}")).text))
-    assert not {operation for operation in offered if lacks(role, operation)}
+    assert not {operation for operation in offered if lacks_action(role, operation)}
     assert role != "admin" or {"links.pause", "keys.create", "keys.revoke", "sessions.end"} <= offered
 
 

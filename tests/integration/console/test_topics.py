@@ -1,0 +1,212 @@
+"""Topics in the console: listed, shown page by page, created, configured, written to, emptied and deleted."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import Any
+
+import aiohttp
+
+from tests.integration.console.conftest import MakeBrowser
+from tests.integration.console.test_events import HOSTILE
+from tests.integration.console.test_signing_in import ADMIN, EDGE, READ
+from tests.support.console_pages import Browser
+from tests.support.sites import Site
+
+LOOK = "lookkey-lookkey"
+
+
+async def signed_in(site: Site, browser: MakeBrowser, key: str = ADMIN) -> Browser:
+    one = browser(site)
+    await one.sign_in(key)
+    return one
+
+
+async def write(one: Browser, topic: str, data: str, **form: Any) -> str:
+    answer = await one.post("/console/do/topics.write", topic=topic, data=data, asked="yes", **form)
+    assert "The record is written." in answer.text, answer.text
+    return answer.text
+
+
+async def create(one: Browser, topic: str, **form: Any) -> None:
+    answer = await one.post("/console/do/topics.create", topic=topic, asked="yes", back="/console/topics", **form)
+    assert "The topic is created." in answer.text, answer.text
+
+
+def ways(text: str, relation: str) -> list[str]:
+    """Return the targets of the links of this relation."""
+    return [unescape(url) for url in re.findall(f'rel="{relation}" href="([^"]*)"', text)]
+
+
+async def test_topics_are_listed_page_by_page_and_by_the_beginning_of_their_names(
+    site: Site, browser: MakeBrowser
+) -> None:
+    one = await signed_in(site, browser)
+    for name in ("a.1", "a.2", "b.1"):
+        await create(one, name)
+    first = await one.get("/console/topics?prefix=a.&limit=1")
+    assert re.findall('<tr id="t-([^"]*)"', first.text) == ["a.1"]
+    [url] = ways(first.text, "next")
+    second = await one.get(url)
+    assert re.findall('<tr id="t-([^"]*)"', second.text) == ["a.2"]
+    assert ways(second.text, "next") == []
+    assert "No topic begins with zz." in (await one.get("/console/topics?prefix=zz")).text
+
+
+async def test_a_key_of_some_names_sees_their_topics_only(site: Site, browser: MakeBrowser) -> None:
+    await create(await signed_in(site, browser), "other")
+    await create(await signed_in(site, browser), "edge.own")
+    one = await signed_in(site, browser, EDGE)
+    text = (await one.get("/console/topics")).text
+    assert ('id="t-edge.own"' in text, 'id="t-other"' in text) == (True, False)
+    assert (await one.get("/console/topics/other")).status == 403
+    assert (await one.get("/console/topics/edge.own")).status == 200
+
+
+async def test_the_newest_records_stand_last_and_older_ones_are_pages_before(site: Site, browser: MakeBrowser) -> None:
+    one = await signed_in(site, browser)
+    await create(one, "orders")
+    for number in range(1, 6):
+        await write(one, "orders", f'{{"item": {number}}}')
+
+    def seqs(text: str) -> list[int]:
+        return [int(seq) for seq in re.findall('<tr id="r-([0-9]+)"', text)]
+
+    newest = await one.get("/console/topics/orders?limit=2")
+    assert (seqs(newest.text), 'data-live="yes"' in newest.text) == ([4, 5], True)
+    assert ways(newest.text, "next") == []
+    [url] = ways(newest.text, "prev")
+    middle = await one.get(url)
+    assert (seqs(middle.text), 'data-live="yes"' in middle.text) == ([2, 3], False)
+    assert seqs((await one.get(ways(middle.text, "next")[0])).text) == [4, 5]
+    oldest = await one.get(ways(middle.text, "prev")[0])
+    assert (seqs(oldest.text)[0], ways(oldest.text, "prev")) == (1, [])
+
+
+async def test_data_is_shown_and_downloaded_as_it_was_written(site: Site, browser: MakeBrowser) -> None:
+    one = await signed_in(site, browser)
+    await create(one, "t")
+    number = "12345678901234567890.10"
+    await write(one, "t", f'{{"count":{number}}}', tag=HOSTILE[:40], node="n<b>")
+    listed = (await one.get("/console/topics/t")).text
+    assert number in listed
+    shown = await one.get("/console/topics/t/records/1")
+    assert (shown.heading, number in shown.text) == ("Record 1", True)
+    for text in (listed, shown.text):
+        assert "n&lt;b&gt;" in text
+        assert "<script>alert" not in text
+        assert "n<b>" not in text
+    file = await one.get("/console/topics/t/records/1/data")
+    assert file.text == f'{{"count":{number}}}'
+    assert file.headers["Content-Type"] == "application/octet-stream"
+
+
+async def test_large_data_is_only_downloaded(site: Site, browser: MakeBrowser) -> None:
+    one = await signed_in(site, browser)
+    await create(one, "t")
+    await write(one, "t", f'"{"x" * 64_000}"')
+    shown = (await one.get("/console/topics/t/records/1")).text
+    assert ("It is too large to show." in shown, "x" * 100 in shown) == (True, False)
+    assert len((await one.get("/console/topics/t")).text) < 25_000
+    assert len((await one.get("/console/topics/t/records/1/data")).text) == 64_002
+
+
+async def test_a_record_that_is_gone_says_what_is_known_of_it(site: Site, browser: MakeBrowser) -> None:
+    one = await signed_in(site, browser)
+    await create(one, "t", cap_records="2")
+    for number in range(4):
+        await write(one, "t", str(number))
+    for seq, known in (("1", "were removed (cap)"), ("9", "the newest record of t has seq 4"), ("x", "is not a seq")):
+        answer = await one.get(f"/console/topics/t/records/{seq}")
+        assert (answer.status, known in unescape(answer.text)) == (404, True), answer.text
+    assert (await one.get("/console/topics/none")).status == 404
+
+
+async def test_a_topic_is_created_once_and_configured(site: Site, browser: MakeBrowser) -> None:
+    one = await signed_in(site, browser)
+    await create(one, "jobs", type="queue", lease_ms="5,000", durability="fsync")
+    again = await one.post("/console/do/topics.create", topic="jobs", asked="yes", type="log")
+    assert "The topic jobs exists already" in again.text
+    asked = await one.get("/console/do/topics.configure?topic=jobs")
+    assert 'name="lease_ms" value="5000"' in asked.text
+    form = {"topic": "jobs", "asked": "yes", "present": "queue", "durability": "fsync"}
+    wrong = await one.post("/console/do/topics.configure", cap_records="many", **form)
+    assert (wrong.status, "must be a whole number" in wrong.text) == (400, True)
+    done = await one.post("/console/do/topics.configure", cap_records="9", back="/console/topics/jobs", **form)
+    assert "The topic is configured." in done.text
+    assert "<dt>cap_records</dt><dd>9</dd>" in done.text
+    assert "<dt>lease_ms</dt><dd>30,000</dd>" in done.text, "an emptied field has its default again"
+    assert "<dt>durability</dt><dd>fsync</dd>" in done.text
+
+
+async def test_data_that_is_not_json_is_refused_and_stays_in_the_form(site: Site, browser: MakeBrowser) -> None:
+    one = await signed_in(site, browser)
+    await create(one, "t")
+    for data in ("{", '1}, {"data": 2'):
+        wrong = await one.post("/console/do/topics.write", topic="t", data=data, tag="eu", asked="yes")
+        assert (wrong.status, wrong.heading) == (400, "Write a record to t"), data
+        assert 'value="eu"' in wrong.text
+    assert "<dt>Records</dt><dd>0</dd>" in (await one.get("/console/topics/t")).text
+
+
+async def test_a_purge_deletes_what_was_counted_and_not_what_came_later(site: Site, browser: MakeBrowser) -> None:
+    one = await signed_in(site, browser)
+    await create(one, "t")
+    await write(one, "t", "1")
+    await write(one, "t", "2")
+    asked = await one.get("/console/do/topics.purge?topic=t&before_seq=1&back=/console/topics/t")
+    form = dict(re.findall('type="hidden" name="([^"]*)" value="([^"]*)"', asked.text))
+    assert (form["before_seq"], form["count"]) == ("3", "2"), "a URL does not choose them"
+    await write(one, "t", "3")
+    done = await one.post("/console/do/topics.purge", **form)
+    assert "The records are deleted." in done.text
+    assert re.findall('<tr id="r-([0-9]+)"', done.text) == ["3"]
+
+
+async def test_records_are_deleted_by_their_tag(site: Site, browser: MakeBrowser) -> None:
+    one = await signed_in(site, browser)
+    await create(one, "t")
+    await write(one, "t", "1", tag="eu:a")
+    await write(one, "t", "2", tag="us:a")
+    none = await one.post("/console/do/topics.remove", topic="t", asked="yes")
+    assert none.heading == "Delete records of t?"
+    done = await one.post("/console/do/topics.remove", topic="t", match="eu:*", asked="yes", back="/console/topics/t")
+    assert re.findall('<tr id="r-([0-9]+)"', done.text) == ["2"]
+
+
+async def test_a_deletion_names_the_routers_that_go_with_the_topic(site: Site, browser: MakeBrowser) -> None:
+    one = await signed_in(site, browser)
+    await create(one, "a")
+    url, auth = f"http://{one.host}/v0/routers/a-%3Eb", {"Authorization": f"Bearer {ADMIN}"}
+    async with aiohttp.ClientSession(headers=auth) as session:
+        assert (await session.put(url, json={"source": "a", "dest": "b"})).status == 201
+    assert 'id="via-a-&gt;b"' in (await one.get("/console/topics/b")).text
+    asked = await one.get("/console/do/topics.delete?topic=b&back=/console/topics")
+    assert "Its routers are deleted, too: a-&gt;b." in asked.text
+    form = dict(re.findall('type="hidden" name="([^"]*)" value="([^"]*)"', asked.text))
+    done = await one.post("/console/do/topics.delete", **form)
+    assert "The topic is deleted." in done.text
+    assert (await one.get("/console/topics/b")).status == 404
+    [action] = (await site.ask("actions.list", operation="DELETE /v0/topics/{topic}"))["actions"]
+    assert (action["object"], action["kind"]) == ("topic b", "session")
+
+
+async def test_the_topic_of_a_group_leads_to_its_events_and_has_no_buttons(site: Site, browser: MakeBrowser) -> None:
+    await site.emit("e1", payload={"a": "1"})
+    one = await signed_in(site, browser)
+    shown = await one.get("/console/topics/group%3Aedge")
+    assert 'href="/console/events?group=edge"' in shown.text
+    assert "/console/do/topics." not in shown.text
+    assert '<tr id="r-1">' in shown.text
+
+
+async def test_a_key_that_may_only_look_sees_no_records(site: Site, browser: MakeBrowser) -> None:
+    await create(await signed_in(site, browser), "t")
+    await site.stop()
+    await site.start(api_keys=f"{LOOK}:look,{READ}:r")
+    one = await signed_in(site, browser, LOOK)
+    shown = await one.get("/console/topics/t")
+    assert (shown.status, "shown to keys with the scope" in shown.text) == (200, True)
+    assert (await one.get("/console/topics/t/records/1")).status == 403
+    assert "/console/do/" not in shown.text
