@@ -243,6 +243,16 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
             )
         },
     ),
+    "context": Branch(
+        "Manage contexts: nodes by name, and how to connect to them.",
+        {
+            "add": Leaf("node.contexts.add", "Store a node under a name: its address and how to connect to it."),
+            "use": Leaf("node.contexts.use", "Make a context the one that commands use."),
+            "list": Leaf("node.contexts.list_contexts", "List contexts, sorted by name."),
+            "current": Leaf("node.contexts.current", "Show the context in use; exits with status 3 if there is none."),
+            "remove": Leaf("node.contexts.remove", "Remove a context."),
+        },
+    ),
     "key": Branch(
         "Manage API keys.",
         {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 DATA_DIR = "eventd-data"
 """The default of the setting `data_dir`."""
@@ -32,6 +33,20 @@ _OF_PROBES = (
 def skip_plugins() -> None:
     """Keep pydantic from searching all installed packages for plugins of its own: that takes 10 ms, and finds none."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
+
+def contexts_file(environ: Mapping[str, str] | None = None) -> Path | None:
+    """Return the file with the contexts of this user, which may not exist; None without a home folder."""
+    environ = os.environ if environ is None else environ
+    named, home = environ.get("XDG_CONFIG_HOME", ""), environ.get("HOME", "")
+    if os.path.isabs(named):  # others do not count
+        return Path(named, "routerctl", "contexts.yaml")
+    return Path(home, ".config", "routerctl", "contexts.yaml") if home else None
+
+
+def names_local_node(environ: Mapping[str, str] | None = None) -> bool:
+    """Return whether a variable locates the node on this machine or its database."""
+    return bool(location_environment(environ).keys() - {"EVENTD_LOCAL_SOCKET"})
 
 
 def probe_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -510,6 +510,7 @@ RULES = [
             "eventd/processes/keeper.py": "starts the guards and their programs, in a process of its own",
             "eventd/cli/demo/nodes.py": "starts nodes, and the commands that it shows, as a user does",
             "eventd/bench/nodes.py": "starts the nodes that it measures, as a user does",
+            "eventd/cli/gateway/key_command.py": "asks the operator's program for a key, and waits for it",
             "eventd/audit/spark/java.py": "asks Java for its version, and waits for the answer",
         },
     ),

@@ -32,6 +32,16 @@ SHARED: Final[dict[str, tuple[Any, Any]]] = {
         ),
         "",
     ),
+    "context": (
+        _node(
+            str,
+            "--context",
+            metavar="NAME",
+            envvar="EVENTD_CONTEXT",
+            help="Context that names the node, as `routerctl context add` stored it (default: the one in use).",
+        ),
+        "",
+    ),
     "key": (
         _node(
             str,
@@ -120,7 +130,7 @@ SHARED: Final[dict[str, tuple[Any, Any]]] = {
 TLS: Final = ("ca_file", "client_cert", "client_key", "server_name", "pin")
 REMOTE: Final = ("server", "key", "key_file", *TLS)
 LOCAL: Final = ("database", "data_dir", "state_file")
-NODE: Final = (*REMOTE, *LOCAL)
+NODE: Final = ("context", *REMOTE, *LOCAL)
 SHOW: Final = ("output", "no_headers")
 
 

@@ -55,6 +55,7 @@ async def all_groups(session: Session, group: str) -> list[str]:
 
 async def one_group(session: Session, group: str) -> str:
     """Return `group`; if it is empty, the only declared one. Raises NotFound for none, BadParameter for several."""
+    group = group or session.node.group
     try:
         names = await all_groups(session, group)
     except Forbidden as error:  # a key that may only write, or only use some groups, cannot list the groups

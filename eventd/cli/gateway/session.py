@@ -6,15 +6,15 @@ import inspect
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
+from eventd.cli.gateway.contexts import in_context
+from eventd.cli.gateway.node_choice import NodeChoice
 from eventd.cli.gateway.options import LOCAL, NODE, SHARED, SHOW, chosen, parameters
 from eventd.cli.program.declaring import declare
 from eventd.cli.terminal.output import Output
-from eventd.errors import Invalid
 
 if TYPE_CHECKING:
     from eventd.cli.gateway.api_gateway import ApiGateway
@@ -22,83 +22,6 @@ if TYPE_CHECKING:
     from eventd.cli.gateway.node_socket import SocketGateway
     from eventd.client import Client, Retry
     from eventd.net.local_socket import SocketProblem
-    from eventd.tls.files import ClientTlsConfig
-
-
-@dataclass(frozen=True, slots=True)
-class NodeChoice:
-    """The options that name a node. A named database has precedence over a server."""
-
-    server: str
-    key: str
-    key_file: Path | None
-    ca_file: Path | None
-    client_cert: Path | None
-    client_key: Path | None
-    server_name: str
-    pin: str
-    database: str | None
-    data_dir: str | None
-    state_file: Path | None
-
-    @property
-    def is_remote(self) -> bool:
-        named = self.database is not None or self.data_dir is not None or self.state_file is not None
-        return bool(self.server) and not named
-
-    def read_tls(self) -> ClientTlsConfig | None:
-        """Return how an https server is verified; None for plain HTTP.
-
-        Raises `BadParameter` for options that do not belong together, and for a pin or a name of another form.
-        """
-        if not self.server.startswith("https://"):
-            for option, value in {"--pin": self.pin, "--client-cert": self.client_cert}.items():
-                if value and self.server:
-                    raise typer.BadParameter(f"{option} needs a server with https://, not {self.server}")
-            return None
-        from eventd.tls.certificate import PIN
-        from eventd.tls.files import ClientTlsConfig, is_server_name
-
-        if self.pin and not PIN.fullmatch(self.pin):
-            raise typer.BadParameter("--pin must be sha256// and 44 characters of base64")
-        if not is_server_name(self.server_name):
-            raise typer.BadParameter("--server-name must be a host name or an IP address, without a port")
-        if (self.client_cert is None) != (self.client_key is None):
-            raise typer.BadParameter("--client-cert and --client-key belong together")
-        ca, cert, key = (
-            "" if file is None else str(file.absolute()) for file in (self.ca_file, self.client_cert, self.client_key)
-        )
-        return ClientTlsConfig(ca, cert, key, self.server_name, frozenset({self.pin} if self.pin else ()))
-
-    def read_key(self) -> str:
-        """Return the API key; empty if none is given. Raises `Invalid` for an unreadable file or an invalid key."""
-        key = self.key if self.key or self.key_file is None else self._read_key_file(self.key_file)
-        if not (key.isascii() and key.isprintable()):
-            raise Invalid(
-                "the API key contains characters that are not allowed in a key",
-                hint="correct --key, EVENTD_API_KEY or the key file: a key is printable ASCII",
-            )
-        return key
-
-    def _read_key_file(self, file: Path) -> str:
-        try:
-            key = file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-            raise Invalid(f"{file}: {why}", hint="the file must contain only the key") from None
-        if not key:
-            raise Invalid(f"{file}: is empty", hint="the file must contain only the key")
-        return key
-
-    def flags(self) -> dict[str, Any]:
-        """Return the settings that these options set, by name; None for an absent one.
-
-        Raises `BadParameter` if both --database and --state-file are given.
-        """
-        if self.database is not None and self.state_file is not None:
-            raise typer.BadParameter("--database and --state-file both name the database: leave one out")
-        url = f"sqlite:///{self.state_file.absolute()}" if self.state_file is not None else self.database
-        return {"database_url": url, "data_dir": self.data_dir}
 
 
 @dataclass(slots=True)
@@ -127,12 +50,23 @@ class Session:
         """
         from eventd.cli.gateway.api_gateway import NodeGone
 
+        if self.node.protected:
+            from eventd.cli.gateway.protection import confirm_operation
+
+            confirm_operation(self.node, operation, params)
         try:
             return await (await self._reach()).call(operation, **params)
         except NodeGone:
             self._ended.append(self.gateway)  # a client may still use its address
             self._gateway = None
         return await (await self._reach()).call(operation, **params)
+
+    def confirm_ending(self, what: str) -> None:
+        """Ask before something ends, if the context of the node is protected. Raises unless it is confirmed."""
+        if self.node.protected:
+            from eventd.cli.gateway.protection import confirm_ending
+
+            confirm_ending(self.node, what)
 
     async def _reach(self) -> LocalGateway | ApiGateway:
         """Return the access to the node, on an event loop if that access needs one."""
@@ -267,31 +201,39 @@ def _with_options(
     def decorate(command: Callable[..., Any]) -> Callable[..., None]:
         own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
 
-        def run(context: typer.Context, **given: Any) -> None:
-            named = _named(context)
-            if "key_file" in named:
+        def run(called: typer.Context, **given: Any) -> None:
+            places = _places(called)
+            _require_one_node(places)
+            if places["key_file"] == "COMMANDLINE":
                 given["key"] = ""  # perhaps from the environment: the command line has precedence
             shared = {name: given.pop(name) if name in options else default for name, (_, default) in SHARED.items()}
             out = Output(shared.pop("output"), headers=not shared.pop("no_headers"), colour=may_colour())
-            begin(command, Session(NodeChoice(**shared), out), given)
+            node = NodeChoice(**shared)
+            if "context" in options:
+                node = in_context(node, places)
+            begin(command, Session(node, out), given)
             sys.stdout.flush()  # a closed output is noticed here, where it can be handled
 
         keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-        context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-        return declare(run, command, [context, *keywords, *parameters(options)])
+        called = inspect.Parameter("called", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+        return declare(run, command, [called, *keywords, *parameters(options)])
 
     return decorate
 
 
-def _named(context: typer.Context) -> list[str]:
-    """Return the names of the shared options on the command line. Raises `BadParameter` for two nodes or two keys."""
-    named = [name for name in SHARED if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
-    for one, others in {"server": LOCAL, "key": ("key_file",)}.items():
+def _places(called: typer.Context) -> dict[str, str]:
+    """Return where each shared option comes from, such as `COMMANDLINE` or `ENVIRONMENT`; empty for those not there."""
+    return {name: str(getattr(called.get_parameter_source(name), "name", "")) for name in SHARED}
+
+
+def _require_one_node(places: Mapping[str, str]) -> None:
+    """Raise `BadParameter` for two nodes or two keys on the command line."""
+    named = [name for name, place in places.items() if place == "COMMANDLINE"]
+    for one, others in {"server": LOCAL, "context": ("server", *LOCAL), "key": ("key_file",)}.items():
         for other in others:
             if one in named and other in named:
                 flag = other.replace("_", "-")
                 raise typer.BadParameter(f"--{one} and --{flag} contradict each other: leave one out")
-    return named
 
 
 def may_colour() -> bool:

@@ -138,6 +138,7 @@ async def delete(
     client = await session.client()
     if not ignore_not_found or await _find(client, stream) is not None:
         await _get(client, stream)  # also refuses a queue of that name
+    session.confirm_ending(f"delete the stream {name}")
     answer = await client.topics.delete(stream.topic, if_empty=if_empty)
     if not answer.deleted and not ignore_not_found:
         raise _missing(stream)

@@ -173,6 +173,7 @@ async def delete(
 ) -> None:
     """Delete a router. The records that it has copied stay."""
     client = await session.client()
+    session.confirm_ending(f"delete the router {router}")
     answer = await client.routers.delete(router)
     if not answer.deleted and not ignore_not_found:
         raise NotFound(f"router {router} does not exist", hint="`routerctl router list` shows the routers")

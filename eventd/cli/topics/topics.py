@@ -203,6 +203,7 @@ async def delete(
     ] = False,
 ) -> None:
     """Delete a topic with its records and the routers from and to it."""
+    session.confirm_ending(f"delete the topic {topic}")
     client = await session.client()
     answer = await client.topics.delete(topic, if_empty=if_empty)
     if not answer.deleted and not ignore_not_found:
@@ -227,6 +228,7 @@ async def purge(
     """Delete records of a topic for good. Readers see no gap: the deletion is intended."""
     if before is None and not match:
         raise typer.BadParameter("select records with --before SEQ, --match TAG, or both")
+    session.confirm_ending(f"delete records of the topic {topic}")
     client = await session.client()
     answer = await client.topics.purge(topic, before_seq=before, match=match or None)
     done = f"topic/{topic}: {counted(answer.deleted, 'record')} deleted, {answer.count:,} left"

@@ -157,6 +157,7 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in os.environ:
         if name.startswith("EVENTD_"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))  # without contexts
     monkeypatch.chdir(tmp_path)
 
 

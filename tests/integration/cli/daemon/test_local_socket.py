@@ -21,8 +21,9 @@ import pytest
 
 from eventd.cli.daemon.probe import Probe, ProbeFailed, run_probe
 from eventd.cli.gateway import node_socket
+from eventd.cli.gateway.node_choice import NodeChoice
 from eventd.cli.gateway.node_socket import SocketGateway, find_node
-from eventd.cli.gateway.session import NodeChoice, Session
+from eventd.cli.gateway.session import Session
 from eventd.cli.terminal.output import Output
 from eventd.net.local_socket import NAME, SocketFolder
 from eventd.settings.identity import identify_file
