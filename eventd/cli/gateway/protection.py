@@ -44,12 +44,17 @@ def confirm_ending(node: NodeChoice, what: str) -> None:
     """Ask before something ends in a protected context. Raises `EventdError` unless it is confirmed."""
     if not node.protected:
         return
-    if not sys.stdin.isatty():
+    if not can_ask():
         raise Forbidden(
             f"the context {node.context} is protected, and there is no terminal to ask on: {what} was not done",
             hint="run the command on a terminal, or name the node with --server",
         )
     confirm(f"The context {node.context} is protected. Do this: {what}?")
+
+
+def can_ask() -> bool:
+    """Return whether standard input is a terminal."""
+    return sys.stdin.isatty()
 
 
 def _names(params: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import stat
 from collections.abc import Iterator
@@ -162,7 +161,7 @@ def test_a_protected_context_asks_before_something_ends(
     assert "delete the topic x was not done" in control("topic", "delete", "x", code=1).err
     assert "x" in control("topic", "list", "-o", "name").lines
     assert control("delete", "eventpeer", "to-cloud", "--dry-run").out
-    monkeypatch.setattr(io.TextIOWrapper, "isatty", lambda _: True, raising=False)
+    monkeypatch.setattr("eventd.cli.gateway.protection.can_ask", lambda: True)
     monkeypatch.setattr("eventd.cli.gateway.protection.confirm", lambda question: None)
     control("topic", "delete", "x")
     assert "x" not in control("topic", "list", "-o", "name").lines
