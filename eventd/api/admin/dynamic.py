@@ -5,26 +5,30 @@ from __future__ import annotations
 import asyncio
 import difflib
 import hashlib
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import FailFast, Field
 
+from eventd.api.admin.merge_text import write_merge
 from eventd.api.admin.resources import Source, Sources
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
+from eventd.api.framework.paging import MAX_PAGE_SIZE, PAGE_SIZE, cut_page
 from eventd.dynamic.effective import Snapshot
 from eventd.dynamic.merge import Effective
 from eventd.dynamic.part import part_name
-from eventd.errors import NotFound
+from eventd.errors import Invalid, NotFound
 from eventd.log.core.head import lock_head
 from eventd.resources.reading.documents import ROUTER
 from eventd.resources.validation.check import check
 from eventd.store.engine.database import Connection
 from eventd.store.parts.claims import ResourceKey
-from eventd.store.parts.parts import StoredPart, delete_part, read_parts, read_sources
-from eventd.store.rows.registry import StoredResource
+from eventd.store.parts.parts import PartPlace, StoredPart, delete_part, read_part_page, read_parts, read_sources
+from eventd.store.rows.registry import StoredResource, read_resources
 
+_PLACE = re.compile(r"([0-9]{1,18}):([0-9]{1,18})")
 ACTIVE, EXPIRED, SET_ASIDE = "active", "expired", "set-aside"
 _UNLESS = Field(
     default="", description="The `state` of an earlier answer: if it is still current, the answer is only `unchanged`."
@@ -35,20 +39,47 @@ class ListParts(Params):
     """Which parts to list."""
 
     owner: str = Field(default="", description="Only parts of this owner, such as `EventSubscription/NAME`.")
+    limit: int | None = Field(
+        default=None, ge=1, le=MAX_PAGE_SIZE, description="Maximum number of parts of the page; all if it is missing."
+    )
+    after: str = Field(default="", max_length=60, description="Continue after this token, the `next` of a page.")
     unless: str = _UNLESS
 
 
 async def list_parts(services: Services, params: ListParts) -> dict[str, Any]:
+    place = _read_place(params.after)
     snapshot = await services.effective.current()
-    state = _state(snapshot, params.owner)
+    paged = f"{params.after} {params.limit}" if params.limit or params.after else ""
+    state = _state(snapshot, f"{params.owner} {paged}" if paged else params.owner)
     if params.unless == state:
         return _unchanged(state)
-    found = await services.database.read(read_parts, owner=params.owner)
+    found, following = await services.database.read(_read_page, params, place)
     reasons = dict(snapshot.effective.set_aside)
     return {
         "parts": [_line(part, _status_of(part, snapshot.effective, reasons)) for part in found],
+        "next": following,
         "state": state,
     }
+
+
+def _read_page(conn: Connection, params: ListParts, place: PartPlace | None) -> tuple[Sequence[StoredPart], str | None]:
+    if params.limit is None and place is None:
+        return read_parts(conn, owner=params.owner), None
+    limit = params.limit or PAGE_SIZE
+    return cut_page(
+        read_part_page(conn, owner=params.owner, place=place, limit=limit + 1),
+        limit,
+        lambda part: f"{part.observed_at}:{part.id}",
+    )
+
+
+def _read_place(token: str) -> PartPlace | None:
+    """Return the place that a token names; None for an empty one. Raises `Invalid`."""
+    if not token:
+        return None
+    if not (found := _PLACE.fullmatch(token)):
+        raise Invalid(f"{token!r} is not a token of this list", hint="send the `next` of the last page unchanged")
+    return PartPlace(int(found[1]), int(found[2]))
 
 
 def _state(snapshot: Snapshot, asked: str) -> str:
@@ -178,9 +209,39 @@ async def render(services: Services, params: MergeParams) -> dict[str, Any]:
     return {"router": router, "state": state}
 
 
-async def diff(services: Services, params: MergeParams) -> dict[str, Any]:
+class DiffParams(MergeParams):
+    """The resources that the live parts are merged into, and how to show what changes."""
+
+    show_diff: bool = Field(
+        default=False,
+        description="Also show the changes as a unified diff of at most 100 resources and 64 kB, and, without"
+        " `sources`, the generation that is in effect.",
+    )
+
+
+async def diff(services: Services, params: DiffParams) -> dict[str, Any]:
     effective, state = await _effective(services, params)
-    return _unchanged(state) if effective is None else {**show_merge(effective), "state": state}
+    if effective is None:
+        return _unchanged(state)
+    shown = {**show_merge(effective), "state": state}
+    if not params.show_diff:
+        return shown
+    if params.sources:
+        stored = await asyncio.to_thread(_read_startup, params.sources, services.clock.now())
+    else:
+        stored = await services.database.read(read_resources)
+        shown |= about(await services.effective.current())
+    text, whole = await asyncio.to_thread(write_merge, effective, stored)
+    return {**shown, "diff": text, "diffIsWhole": whole}
+
+
+def about(snapshot: Snapshot) -> dict[str, Any]:
+    """Return the generation of a configuration as JSON."""
+    return {
+        "generation": snapshot.generation,
+        "etag": snapshot.etag,
+        "changedAt": show_time(snapshot.changed_at),
+    }
 
 
 async def _effective(services: Services, params: MergeParams) -> tuple[Effective | None, str]:

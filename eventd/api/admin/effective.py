@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from eventd.api.admin.dynamic import identities
+from eventd.api.admin.dynamic import about, identities
 from eventd.api.framework.callers import Callers
 from eventd.api.framework.calls import Call
 from eventd.api.framework.models import NoQuery
-from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Services
 from eventd.dynamic.effective import Following, Snapshot
 from eventd.errors import Invalid
@@ -98,16 +96,8 @@ def _answer(request: web.Request, snapshot: Snapshot) -> web.Response:
 
 
 def _body(snapshot: Snapshot) -> bytes:
-    head = msgspec.json.encode(_about(snapshot)).removesuffix(b"}")
+    head = msgspec.json.encode(about(snapshot)).removesuffix(b"}")
     return b"".join((head, b',"resources":', snapshot.effective.text(), b"}"))
-
-
-def _about(snapshot: Snapshot) -> dict[str, Any]:
-    return {
-        "generation": snapshot.generation,
-        "etag": snapshot.etag,
-        "changedAt": show_time(snapshot.changed_at),
-    }
 
 
 async def _follow(
@@ -139,7 +129,7 @@ def _state(snapshot: Snapshot) -> bytes:
 def _change(before: Snapshot, after: Snapshot) -> bytes:
     change = after.since(before)
     document = {
-        **_about(after),
+        **about(after),
         "since": before.generation,
         "added": [msgspec.Raw(entry.text) for entry in change.added],
         "changed": [msgspec.Raw(entry.text) for entry in change.changed],

@@ -6,6 +6,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from eventd.console.pages.actions import PageAction, Question
+from eventd.console.pages.targets import Target, target_of
 from eventd.console.pages.visit import ShownPage, Visit
 
 _STATUSES: Final = ("fail", "warn", "pass", "skip")
@@ -26,12 +27,13 @@ async def show_doctor(visit: Visit) -> ShownPage:
         return ShownPage("Doctor", "doctor.html", data | {"summary": None, "actions_asked": []})
     found = await visit.view.call("doctor.examine", group=group, remediation_plan=True)
     status = visit.asked("status")
-    rows = _rows(found["checks"])
+    planned = [_planned(action) for action in found["remediationPlan"]["actions"]]
+    rows = [{**row, "target": target_of(visit, row)} for row in _rows(found["checks"])]
     data |= {
         "checks": [row for row in rows if status in ("", row["status"])],
         "all": len(rows),
         "summary": found["summary"],
-        "actions_asked": [_planned(action) for action in found["remediationPlan"]["actions"]],
+        "actions_asked": [{**action, "target": _target(visit, action)} for action in planned],
     }
     return ShownPage("Doctor", "doctor.html", data)
 
@@ -54,6 +56,12 @@ def _planned(action: dict[str, Any]) -> dict[str, Any]:
     empty = {"remedy": "", "reason": "", "targetGroup": "", "targetPeer": "", "targetResource": ""}
     effect = _EFFECTS.get(action["action"], "") if action["safe"] else ""
     return {**empty, **action, "effect": effect}
+
+
+def _target(visit: Visit, action: dict[str, Any]) -> Target:
+    """Return the path of the page of an action's target."""
+    about = {"group": action["targetGroup"], "peer": action["targetPeer"], "resource": action["targetResource"]}
+    return target_of(visit, about)
 
 
 async def ask_fix(visit: Visit, params: dict[str, Any]) -> Question:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from eventd.console.drawing.map_links import SILENT, STATES
 from eventd.console.drawing.map_picture import draw_map
+from eventd.console.pages.targets import target_of
 from eventd.console.pages.visit import ShownPage, Visit
 from eventd.errors import EventdError
 
@@ -42,14 +43,7 @@ async def _problems(visit: Visit) -> tuple[list[dict[str, Any]], bool]:
     checks = (await visit.view.call("doctor.examine"))["checks"]
     found = [check for check in checks if check["status"] in ("warn", "fail")]
     found.sort(key=lambda check: check["status"] != "fail")
-    return [{"detail": "", "remedy": "", **check, "target": _target(check)} for check in found], False
-
-
-def _target(check: dict[str, Any]) -> tuple[str, ...]:
-    """Return the path of the page on which the problem of a check can be fixed, in parts; empty if there is none."""
-    if check.get("peer"):
-        return ("links", check["group"], check["peer"])
-    return ()
+    return [{"detail": "", "remedy": "", **check, "target": target_of(visit, check)} for check in found], False
 
 
 async def _map(visit: Visit, groups: list[str]) -> dict[str, Any]:

@@ -413,6 +413,24 @@ def read_parts(
     return sorted(found, key=lambda part: (-part.observed_at, part.source))
 
 
+class PartPlace(NamedTuple):
+    """A place in the list of parts: after the part with this id, observed at this time."""
+
+    observed_at: int
+    id: int
+
+
+def read_part_page(conn: Connection, *, owner: str, place: PartPlace | None, limit: int) -> list[StoredPart]:
+    """Return up to `limit` parts after a place, all or those of an owner: latest observed first, then by id."""
+    wanted, values = ("owner = ?", [owner]) if owner else ("1 = 1", [])
+    after = " AND (observed_at < ? OR (observed_at = ? AND id < ?))" if place else ""
+    order = "ORDER BY observed_at DESC, id DESC LIMIT ?"
+    given = [*values, *((place.observed_at, *place) if place else ()), limit]
+    ids = [id for (id,) in fetch(conn, f"SELECT id FROM parts WHERE {wanted}{after} {order}", given)]
+    found = {part.id: part for part in read_parts(conn, ids=ids)}
+    return [found[id] for id in ids]
+
+
 def read_part_ids(conn: Connection, owner: str, subject: str, *, limit: int) -> list[int]:
     """Return the ids of up to `limit` parts of an owner, the newest ones, from events about a subject.
 

@@ -15,12 +15,14 @@ from eventd.store.engine.statements import execute, fetch
 from eventd.store.parts.claims import FOR_SUBJECT, ResourceKey, target_of
 from eventd.store.parts.parts import (
     NewPart,
+    PartPlace,
     StoredPart,
     delete_old_parts,
     delete_part,
     orphan,
     put_part,
     read_captures,
+    read_part_page,
     read_parts,
     read_revisions,
     withdraw,
@@ -87,6 +89,20 @@ def test_a_part_is_read_as_it_was_written(database: Database) -> None:
     assert found.claims == {key("r1"): (NOW, NOW + HOUR), key("r2"): (NOW, NOW + HOUR)}
     assert (found.event_ids, found.subjects) == (["e1", "e2"], ["s-e2", "s-e1"])
     assert (found.ends_at, found.problem, found.created_at) == (NOW + HOUR, "", NOW)
+
+
+def test_a_page_of_parts_continues_after_the_last_one_of_the_page_before(database: Database) -> None:
+    for id, now in (("e1", NOW), ("e2", NOW), ("e3", NOW - 1), ("e4", NOW + 1)):
+        database.write_now(put_part, formed(id, [route(id)], now=now), now)
+    database.write_now(put_part, formed("e5", [route("r")], owner="EventSubscription/other"), NOW)
+    seen: list[str] = []
+    place = None
+    while page := database.read_now(read_part_page, owner=OWNER, place=place, limit=2):
+        assert len(page) <= 2
+        seen += [part.event_ids[0] for part in page]
+        place = PartPlace(page[-1].observed_at, page[-1].id)
+    assert seen == ["e4", "e2", "e1", "e3"]
+    assert len(database.read_now(read_part_page, owner="", place=None, limit=9)) == 5
 
 
 def test_every_change_moves_the_version_and_nothing_else_does(database: Database) -> None:

@@ -1,0 +1,38 @@
+"""Where the problem that a check of doctor reports can be fixed: the path of a page of the console, in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from eventd.console.pages.visit import Visit
+
+Target = tuple[str, ...]
+NOWHERE: Final[Target] = ()
+_PART: Final = "DynamicConfigPart/"
+"""What the name of a check begins with that is about a part."""
+
+
+def target_of(visit: Visit, check: Mapping[str, Any]) -> Target:
+    """Return the path of the page for a check, or for an action of the plan; empty if there is none to lead to.
+
+    A page that the visitor may not open is none.
+    """
+    operation, target = _find(check)
+    return target if target and visit.view.may(operation) else NOWHERE
+
+
+def _find(check: Mapping[str, Any]) -> tuple[str, Target]:
+    """Return the operation that a page needs, and its path."""
+    group, peer = check.get("group", ""), check.get("peer", "")
+    kind, _, name = check.get("resource", "").partition("/")
+    title = check.get("name", "")
+    if title.startswith(_PART):
+        return "dynamic.describe", ("parts", title.removeprefix(_PART))
+    if peer and group:
+        return "links.status", ("links", group, peer)
+    if kind == "EventSubscription" and group and name:
+        return "subscriptions.list", ("subscriptions", group, name)
+    if kind == "EventCallback" and name:
+        return "callbacks.describe", ("callbacks", name)
+    return "", NOWHERE
