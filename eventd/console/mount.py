@@ -14,6 +14,7 @@ from eventd.console.serving.dependencies import ConsoleDependencies
 from eventd.settings.model import Settings
 
 if TYPE_CHECKING:
+    from eventd.console.serving.gate import Visitor
     from eventd.console.serving.site import Site
 
 PATH: Final = "/console"
@@ -24,14 +25,15 @@ class Console:
 
     def __init__(self, dependencies: ConsoleDependencies) -> None:
         self._dependencies = dependencies
-        self._site: Site | None = None
+        self._site: Site[Visitor] | None = None
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Answer a request below /console/."""
         if self._site is None:
+            from eventd.console.serving.node_host import NodeHost
             from eventd.console.serving.site import Site
 
-            self._site = Site(self._dependencies)
+            self._site = Site(NodeHost(self._dependencies))
         return await self._site.serve(request)
 
     async def lead_in(self, request: web.Request) -> web.StreamResponse:

@@ -63,7 +63,7 @@ class PageRoute(NamedTuple):
         return self.needs
 
 
-PAGES: Final = (
+PAGES: Final[tuple[PageRoute, ...]] = (
     PageRoute("/", overview.show_overview, "groups.status", "overview", "Overview", "o"),
     PageRoute("/links", links.show_links, "links.status", "links", "Links", "l"),
     PageRoute("/links/{group}/{peer}", links.show_link, "links.status", "links"),
@@ -120,14 +120,14 @@ class FoundPage(NamedTuple):
     names: dict[str, str]
 
 
-def find_page(path: str) -> FoundPage | None:
+def find_page(path: str, pages: tuple[PageRoute, ...] = PAGES) -> FoundPage | None:
     """Return the page of a path below /console, still quoted; None if there is none."""
-    for route, pattern in _patterns():
+    for route, pattern in _patterns(pages):
         if found := pattern.fullmatch(path):
             return FoundPage(route, {name: unquote(text) for name, text in found.groupdict().items()})
     return None
 
 
 @cache
-def _patterns() -> list[tuple[PageRoute, re.Pattern[str]]]:
-    return [(route, re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", route.path))) for route in PAGES]
+def _patterns(pages: tuple[PageRoute, ...]) -> list[tuple[PageRoute, re.Pattern[str]]]:
+    return [(route, re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", route.path))) for route in pages]

@@ -1,8 +1,8 @@
-"""Who may look, and which forms count: only those that a page of this console sent."""
+"""Who may look at the console of a node."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Final, NamedTuple
 
@@ -33,6 +33,11 @@ class Visitor(NamedTuple):
             return "local socket"
         return "anyone" if self.key is ANYONE else f"key {self.key.name}" if self.key.name else "a key of the settings"
 
+    @property
+    def mark(self) -> Hashable:
+        """Return what decides what the visitor sees."""
+        return self.key.scopes, self.key.prefixes, self.name
+
 
 class Gate:
     """Identifies visitors of the console. `proxies`: whose headers about the original request count."""
@@ -57,22 +62,6 @@ class Gate:
             return None
         self._callers.trust(request, session.key)
         return Visitor(session.key, session_caller(session.key, self.address(request)), session)
-
-    def require_own_form(self, request: web.Request) -> None:
-        """Raises `Forbidden` for a POST that no page of this console sent.
-
-        Browsers say where a request comes from. Another port of this host is the same site, and its pages may send
-        our cookie along, so only the same origin counts.
-        """
-        site = request.headers.get("Sec-Fetch-Site", "")
-        origin = request.headers.get("Origin", "")
-        host = request.headers.get("Host", "")
-        own = site == "same-origin" if site else bool(origin)
-        # our pages send no referrer, and then browsers write null for their own origin, too
-        if own and origin and not (site and origin == "null"):
-            own = origin.partition("://")[2].lower() == host.lower()
-        if not own:
-            raise Forbidden("this form was not sent by a page of this console", hint="reload the page and try again")
 
     def require_private(self, request: web.Request) -> None:
         """Raises `Forbidden` if a key would be sent over an open connection: without TLS, not on this machine."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from eventd.console.pages.table import ACTIONS, PAGES
+from eventd.console.pages.table import ACTIONS, PAGES, PageRoute
 from eventd.console.pages.visit import ShownPage, Visit
 from eventd.console.rendering.environment import templates
 from eventd.console.rendering.formats import TIMES
@@ -13,12 +13,47 @@ from eventd.console.serving.preferences import THEMES, Preferences
 from eventd.console.serving.static_files import release
 
 
+class SwitcherEntry(NamedTuple):
+    """A node in the switcher: `url` of the same page there, or of its overview. `colour` is empty without one."""
+
+    name: str
+    url: str
+    colour: str = ""
+    protected: bool = False
+    current: bool = False
+
+
+class Switcher(NamedTuple):
+    """The way from the pages of one node to those of others. `home`: the URL of the page of all nodes."""
+
+    home: str
+    entries: tuple[SwitcherEntry, ...]
+
+    @property
+    def current(self) -> SwitcherEntry | None:
+        """Return the node that is shown; None on the page of all."""
+        return next((entry for entry in self.entries if entry.current), None)
+
+
+class SiteFrame(NamedTuple):
+    """What the pages of a site have in common. `pages`: those of its table. `switcher`: None for one node alone.
+
+    `find`: the URL of the page that finds an event by its id; empty: the site's own.
+    """
+
+    urls: Urls
+    version: str
+    pages: tuple[PageRoute, ...] = PAGES
+    switcher: Switcher | None = None
+    find: str = ""
+
+
 class Layout:
     """Renders pages within their frame."""
 
-    def __init__(self, urls: Urls, version: str) -> None:
-        self._urls = urls
-        self._version = version
+    def __init__(self, frame: SiteFrame) -> None:
+        self._frame = frame
+        self._urls = frame.urls
 
     def whole(self, page: ShownPage, visit: Visit, section: str, preferences: Preferences) -> str:
         """Return a page with its frame."""
@@ -53,12 +88,14 @@ class Layout:
                 visit=visit,
                 urls=self._urls,
                 static=self._static,
-                pages=[route for route in PAGES if route.title],
+                pages=[route for route in self._frame.pages if route.title],
+                switcher=self._frame.switcher,
+                find=self._frame.find or self._urls.to("events"),
                 actions=ACTIONS,
                 preferences=preferences,
                 themes=THEMES,
                 times=TIMES,
-                version=self._version,
+                version=self._frame.version,
                 time_style=style if visit is None else visit.style,
                 done_text=ACTIONS[more["done"]].done if more["done"] in ACTIONS else "",
                 **page.data,

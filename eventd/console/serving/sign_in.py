@@ -12,6 +12,7 @@ from eventd.console.serving.answers import html, see
 from eventd.console.serving.forms import read_form
 from eventd.console.serving.gate import Gate, Visitor
 from eventd.console.serving.layout import Layout
+from eventd.console.serving.own_forms import require_own_form
 from eventd.console.serving.preferences import Preferences
 from eventd.console.serving.sessions import LONGEST, ConsoleSessions
 from eventd.errors import Unauthorized
@@ -40,7 +41,7 @@ class SignIn:
                 return see(target)
             self._gate.require_private(request)
             return self._form(target, preferences)
-        self._gate.require_own_form(request)
+        require_own_form(request)
         self._gate.require_private(request)
         form = await read_form(request)
         target = self._urls.own(str(form.get("next", ""))) or self._urls.to()

@@ -1,59 +1,44 @@
-"""The console of one process: finds what a request asks for, and answers with a page in any case."""
+"""A console: finds what a request asks for, and answers with a page in any case."""
 
 from __future__ import annotations
 
 import logging
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, Generic
 
 from aiohttp import web
 
-from eventd.api.direct import DirectCaller
 from eventd.api.errors.codes import API_FORM, NoSuchRoute, internal
 from eventd.api.framework.request_ids import RequestIds
-from eventd.api.framework.sign_in_limiter import SignInLimiter
 from eventd.console.live.hub import Hub
 from eventd.console.live.stream import follow_view
 from eventd.console.pages.table import ACTIONS, FoundPage, find_page
 from eventd.console.pages.visit import FilePage, ShownPage, Visit
-from eventd.console.rendering.urls import Urls
 from eventd.console.serving.action_pages import ActionPages
 from eventd.console.serving.answers import download, html, keep_to_https, see
-from eventd.console.serving.dependencies import ConsoleDependencies
 from eventd.console.serving.forms import read_form
-from eventd.console.serving.gate import Gate, Visitor
 from eventd.console.serving.layout import Layout
 from eventd.console.serving.preferences import Preferences, set_preferences
-from eventd.console.serving.sessions import ConsoleSessions
-from eventd.console.serving.sign_in import SignIn
+from eventd.console.serving.site_host import SiteHost, Someone
 from eventd.console.serving.static_files import serve_static
-from eventd.console.view.in_process import InProcessView
 from eventd.errors import EventdError, Forbidden, Unauthorized
-from eventd.settings.routemaster import networks_of
-from eventd.settings.values import split_entries
 from eventd.tls.transport import TlsTransport
 
 logger = logging.getLogger("eventd.console")
 
 
-class Site:
+class Site(Generic[Someone]):
     """Serves all below /console/."""
 
-    def __init__(self, dependencies: ConsoleDependencies) -> None:
-        self._dependencies = dependencies
-        services, settings, callers = dependencies.services, dependencies.settings, dependencies.callers
-        self._clock, self._chance = services.clock, services.log.chance
-        self._urls = Urls(settings.console_prefix)
-        sessions = ConsoleSessions(services.database, callers.keys, self._clock, self._chance)
-        self._gate = Gate(callers, sessions, networks_of("\n".join(split_entries([settings.console_trusted_proxies]))))
-        self._layout = Layout(self._urls, dependencies.version)
-        limiter = SignInLimiter(self._clock)
-        self._sign_in = SignIn(self._gate, sessions, callers.keys, limiter, self._layout, self._urls)
+    def __init__(self, host: SiteHost[Someone]) -> None:
+        self._host = host
+        self._clock, self._chance = host.clock, host.chance
+        self._urls, self._pages = host.frame.urls, host.frame.pages
+        self._layout = Layout(host.frame)
         self._actions = ActionPages(self._urls, self._layout)
-        self._sessions = sessions
         self._ids = RequestIds(self._chance)
-        self._hub = Hub(self._clock, dependencies.v0.supervisor.spawn)
+        self._hub = Hub(self._clock, host.spawn)
 
     async def close(self) -> None:
         """End all streams."""
@@ -85,10 +70,10 @@ class Site:
         if path.startswith("/static/") and request.method in ("GET", "HEAD"):
             return serve_static(request, path.removeprefix("/static/"))
         if path == "/sign-in":
-            return await self._sign_in.serve(request, Preferences.of(request))
-        visitor = await self._gate.identify(request)
+            return await self._host.sign_in(request, Preferences.of(request))
+        visitor = await self._host.identify(request)
         if request.method == "POST":
-            self._gate.require_own_form(request)
+            self._host.require_own_form(request)
         if path == "/preferences" and request.method == "POST":
             return await self._prefer(request)
         if visitor is None:
@@ -97,9 +82,9 @@ class Site:
             return see(self._urls.to("sign-in", next=request.path_qs))
         return await self._serve_visitor(request, path, visitor)
 
-    async def _serve_visitor(self, request: web.Request, path: str, visitor: Visitor) -> web.StreamResponse:
+    async def _serve_visitor(self, request: web.Request, path: str, visitor: Someone) -> web.StreamResponse:
         if path == "/sign-out" and request.method == "POST":
-            return await self._sign_in.sign_out(visitor)
+            return await self._host.sign_out(visitor)
         if path == "/stream" and request.method == "GET":
             return await self._stream(request, visitor)
         if path.startswith("/do/"):
@@ -109,14 +94,19 @@ class Site:
             preferences, own = Preferences.of(request), self._ids.of(request)
             visit = self._visit(request.path, dict(request.query), {}, visitor, preferences, own)
             return await self._actions.serve(request, operation, visit, preferences)
-        found = find_page(f"/{request.rel_url.raw_path.partition('/console/')[2]}")
+        found = find_page(self._path_of(request), self._pages)
         if found is None:
             raise NoSuchRoute(f"the console has no page at {request.path}")
         if request.method not in ("GET", "HEAD"):
             raise Forbidden("a page is only read", hint="use its buttons")
         return await self._page(request, found, visitor)
 
-    async def _page(self, request: web.Request, found: FoundPage, visitor: Visitor) -> web.StreamResponse:
+    def _path_of(self, request: web.Request) -> str:
+        """Return the path of a request below /console, still quoted; a proxy may have stripped the prefix."""
+        raw, base = request.rel_url.raw_path, f"{self._urls.base}/"
+        return f"/{raw.removeprefix(base) if raw.startswith(base) else raw.partition('/console/')[2]}"
+
+    async def _page(self, request: web.Request, found: FoundPage, visitor: Someone) -> web.StreamResponse:
         preferences = Preferences.of(request)
         visit = self._visit(request.path, dict(request.query), found.names, visitor, preferences)
         page = await self._show(found, visit)
@@ -136,29 +126,24 @@ class Site:
         path: str,
         query: dict[str, str],
         names: dict[str, str],
-        visitor: Visitor,
+        visitor: Someone,
         preferences: Preferences,
         request_id: str = "",
     ) -> Visit:
-        services = self._dependencies.services
-        settings = self._dependencies.settings
-        by = DirectCaller(visitor.key, visitor.caller, request_id)
-        name = str(settings.api_listen)
-        view = InProcessView(services, self._dependencies.v0, self._dependencies.recorder, by, name)
-        style, histories = preferences.style(self._clock.now()), settings.console_metrics_url
-        return Visit(view, self._urls, path, names, query, style, visitor.name, histories)
+        view, style = self._host.view(visitor, request_id), preferences.style(self._clock.now())
+        return Visit(view, self._urls, path, names, query, style, visitor.name, self._host.histories)
 
     # --- live pages ---------------------------------------------------------------------------------------------
 
-    async def _stream(self, request: web.Request, visitor: Visitor) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, visitor: Someone) -> web.StreamResponse:
         target = self._urls.own(request.query.get("view", ""))
         path, _, text = (target or "").partition("?")
-        found = find_page(path.removeprefix(self._urls.base) or "/")
+        found = find_page(path.removeprefix(self._urls.base) or "/", self._pages)
         if target is None or found is None:
             raise NoSuchRoute("the console has no page of this address to follow")
         query = dict(request.rel_url.with_query(text).query)
         preferences = Preferences.of(request)
-        key = (target, visitor.key.scopes, visitor.key.prefixes, visitor.name, preferences)
+        key = (target, visitor.mark, preferences)
 
         async def render() -> bytes:
             visit = self._visit(path, query, found.names, visitor, preferences)
@@ -167,20 +152,16 @@ class Site:
                 raise NoSuchRoute("a file is not followed")
             return self._layout.fragment(page, visit).encode()
 
-        most = self._dependencies.settings.max_console_streams
-        with self._dependencies.callers.using(request, visitor.key):
-            ended = partial(self._has_ended, visitor)
-            return await follow_view(request, self._hub, key, render, most, ended, self._clock)
-
-    async def _has_ended(self, visitor: Visitor) -> bool:
-        return visitor.session is not None and await self._sessions.renewed(visitor.session) is None
+        with self._host.using(request, visitor):
+            ended = partial(self._host.has_ended, visitor)
+            return await follow_view(request, self._hub, key, render, self._host.most_streams, ended, self._clock)
 
     # --- the rest -----------------------------------------------------------------------------------------------
 
     async def _prefer(self, request: web.Request) -> web.Response:
         form = await read_form(request)
         response = see(self._urls.own(form.get("back", "")) or self._urls.to())
-        set_preferences(response, form, secure=self._gate.is_secure(request))
+        set_preferences(response, form, secure=self._host.is_secure(request))
         return response
 
     async def _error_page(self, request: web.Request, error: EventdError) -> web.StreamResponse:
@@ -190,7 +171,7 @@ class Site:
         page = ShownPage(_HEADINGS.get(status, "That did not work"), "error.html", {"error": error}, False, status)
         visitor = None
         with suppress(EventdError):
-            visitor = await self._gate.identify(request)
+            visitor = await self._host.identify(request)
         preferences = Preferences.of(request)
         visit = None
         if visitor is not None:

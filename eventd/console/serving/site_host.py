@@ -1,0 +1,89 @@
+"""What a site needs from where it is served: in a node, or in a command on the machine of an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeVar
+
+from aiohttp import web
+
+from eventd.console.live.hub import Spawn
+from eventd.console.serving.layout import SiteFrame
+from eventd.console.serving.preferences import Preferences
+from eventd.console.view.node_view import NodeView
+from eventd.runtime.chance import Chance
+from eventd.runtime.clock import Clock
+
+
+class SiteVisitor(Protocol):
+    """A visitor who may look."""
+
+    @property
+    def name(self) -> str:
+        """Return what pages call the visitor."""
+        ...
+
+    @property
+    def mark(self) -> Hashable:
+        """Return a value that visitors share who may see the same: a live page is rendered once for them."""
+        ...
+
+
+Someone = TypeVar("Someone", bound=SiteVisitor)
+
+
+class SiteHost(Protocol[Someone]):
+    """Identifies visitors of a site, and gives each a view. `histories`: see `Visit`."""
+
+    @property
+    def frame(self) -> SiteFrame: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def chance(self) -> Chance: ...
+
+    @property
+    def spawn(self) -> Spawn: ...
+
+    @property
+    def histories(self) -> str: ...
+
+    @property
+    def most_streams(self) -> int:
+        """Return the maximum number of pages that are kept up to date at a time."""
+        ...
+
+    async def identify(self, request: web.Request) -> Someone | None:
+        """Return the visitor; None for one that has to sign in. Raises `Forbidden` for pages of other origins."""
+        ...
+
+    def require_own_form(self, request: web.Request) -> None:
+        """Raises `Forbidden` for a POST that no page of this site sent."""
+        ...
+
+    def is_secure(self, request: web.Request) -> bool:
+        """Return whether the request arrived over TLS."""
+        ...
+
+    async def sign_in(self, request: web.Request, preferences: Preferences) -> web.Response:
+        """Answer a request to the page to sign in."""
+        ...
+
+    async def sign_out(self, visitor: Someone) -> web.Response:
+        """End the session of a visitor."""
+        ...
+
+    def view(self, visitor: Someone, request_id: str) -> NodeView:
+        """Return the node as this visitor may see it; its actions have the id of a request."""
+        ...
+
+    def using(self, request: web.Request, visitor: Someone) -> AbstractContextManager[None]:
+        """Close the connection of the request if the visitor may not look any more while the block runs."""
+        ...
+
+    async def has_ended(self, visitor: Someone) -> bool:
+        """Return whether the session of the visitor has ended."""
+        ...
