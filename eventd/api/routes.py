@@ -193,7 +193,7 @@ OPERATIONS: Final[dict[str, Route]] = {
     "callbacks.pause": _post(f"{_CALLBACK}/pause", "admin.callbacks:pause", "admin", "Pause a callback"),
     "callbacks.resume": _post(f"{_CALLBACK}/resume", "admin.callbacks:resume", "admin", "Resume a callback, at once"),
     "callbacks.reset": _post(
-        f"{_CALLBACK}/reset", "admin.callbacks:reset", "admin", "Move a callback to another place in the log"
+        f"{_CALLBACK}/reset", "admin.callback_resets:reset", "admin", "Move a callback to another place in the log"
     ),
     "callbacks.resend": _post(
         f"{_CALLBACK}/resend", "admin.callback_resends:resend", "admin", "Send events to a callback again, by id"

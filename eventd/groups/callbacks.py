@@ -208,6 +208,29 @@ def count_between(conn: Connection, one: KnownCallback, topic_id: int, after: in
     return sum(not item.omitted for item in _items(conn, one, topic_id, after, upto, now))
 
 
+def count_in_range(
+    conn: Connection, one: KnownCallback, topic_id: int, after: int, upto: int, now: int
+) -> tuple[int, bool]:
+    """Return how many events of a callback are at positions in `(after, upto]`, and whether these are all.
+
+    At most `_MOST_PAGES` pages are read.
+    """
+    reader = CallbackReader(one.selection, one.config.format, one.config.name, now)
+    found = 0
+    for _ in range(_MOST_PAGES):
+        if after >= upto:
+            return found, True
+        start = SourceStart(after, 0)
+        page = read_source_page(
+            conn, topic_id, start, reader, until=upto, limit=COUNTED, max_bytes=_PAGE_BYTES, expire_at=None
+        )
+        found += sum(not item.omitted for item in page.items) if page else 0
+        if page is None or not page.full:
+            return found, True
+        after = page.upto
+    return found, False
+
+
 def _items(
     conn: Connection, one: KnownCallback, topic_id: int, after: int, upto: int, now: int
 ) -> Iterator[CallbackItem]:

@@ -23,6 +23,8 @@ from eventd.store.rows.runs import Run, RunStatus, read_newest
 
 COUNTED = 1000
 """Maximum number of waiting events of a subscription that are counted."""
+MOST_PAGES = 10
+"""Maximum number of pages of the log that are read to count the events of a range."""
 
 
 class Phase(StrEnum):
@@ -138,6 +140,26 @@ def _read_backlog(
     page = read_matching(conn, topic.id, after, trigger, limit=COUNTED, max_bytes=16 << 20, until=None)
     times = [seen.record.recorded_at for seen in page.items]
     return Backlog(page.upto, len(times), oldest=min(times, default=None), exact=not page.full)
+
+
+def count_between(
+    conn: Connection, one: SubscriptionConfig, node: str, topic_id: int, after: int, upto: int, now: int
+) -> tuple[int, bool]:
+    """Return how many events at positions in `(after, upto]` trigger a subscription, and whether that is all of them.
+
+    At most `MOST_PAGES` pages are read.
+    """
+    trigger = SubscriptionTrigger.of(one, node).at(now)
+    found = 0
+    for _ in range(MOST_PAGES):
+        if after >= upto:
+            return found, True
+        page = read_matching(conn, topic_id, after, trigger, limit=COUNTED, max_bytes=16 << 20, until=upto)
+        found += sum(seen.runs for seen in page.items)
+        if not page.full:
+            return found, True
+        after = page.upto
+    return found, False
 
 
 def _phase(cursor: Cursor | None, usable: bool, waits: bool, run: Run | None) -> Phase:

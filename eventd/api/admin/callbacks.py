@@ -1,11 +1,11 @@
-"""Callbacks: their states and attempts, and pause, resume, reset and test."""
+"""Callbacks: their states and attempts, and pause, resume and test."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from eventd.api.framework.moments import read_moment, show_seconds, show_time
 from eventd.api.framework.operations import Params, Services
@@ -15,26 +15,18 @@ from eventd.errors import Conflict, Invalid
 from eventd.groups.callback_history import NEWEST, AttemptPlace, EndpointAttempt, read_attempt_list, read_losses
 from eventd.groups.callbacks import CallbackStatus, KnownCallback, find_callback, read_callback_statuses, read_callbacks
 from eventd.groups.lookup import find_group
-from eventd.log.core.head import announce_topics, read_head
-from eventd.log.core.topic_row import find_topic
 from eventd.log.cursors.cursors import (
     Cursor,
     LinkState,
-    declare_selection,
-    delete_cursors,
-    move_cursor,
     read_cursors,
-    read_selection,
 )
 from eventd.log.cursors.holding import DISABLED_BY
-from eventd.log.delivery.repairs import recorded_between, remove_dead_letters_after
 from eventd.resources.callback_configuration import CallbackConfig
 from eventd.resources.subscriber_configuration import SubscriberLimits
 from eventd.store.engine.database import Connection
-from eventd.store.rows.callback_attempts import forget_attempts
-from eventd.store.rows.callback_cursors import RESEND, SUBSCRIBER, callback_name, callback_of, is_subscriber
+from eventd.store.rows.callback_cursors import RESEND, SUBSCRIBER, callback_name, callback_of
 from eventd.store.rows.registry import announce, read_resources
-from eventd.store.rows.routemaster import SubscriberRow, find_subscriber, select_anew
+from eventd.store.rows.routemaster import SubscriberRow, find_subscriber
 
 if TYPE_CHECKING:  # the module loads the HTTP client, which other operations do not need
     from eventd.egress.callbacks.tester import CallbackTestResult
@@ -297,10 +289,10 @@ async def _pause(services: Services, params: OneCallback, *, at: int | None, by:
     now = services.clock.now()
     await services.database.write(_set_paused, params.callback, now, at=at, by=by)
     await services.take_over()
-    return await services.database.read(_read_row, params.callback, now)
+    return await services.database.read(read_row, params.callback, now)
 
 
-def _read_row(conn: Connection, name: str, now: int) -> dict[str, Any]:
+def read_row(conn: Connection, name: str, now: int) -> dict[str, Any]:
     """Return a callback as in the list of all."""
     [status] = read_callback_statuses(conn, [find_callback(conn, name)], now)
     return _show(status, now)
@@ -309,11 +301,11 @@ def _read_row(conn: Connection, name: str, now: int) -> dict[str, Any]:
 def _set_paused(conn: Connection, name: str, now: int, *, at: int | None, by: str) -> None:
     """Pause the callback and its resends at the time `at`, or resume them if it is None; that clears failures, too."""
     announce(conn)  # locks the head, which is always locked before cursors, and wakes the node
-    callback, cursor = _register(conn, name, now)
+    callback, cursor = register(conn, name, now)
     pause_all(conn, [cursor, *resends_of(conn, callback.config.name)], now, at=at, by=by)
 
 
-def _register(conn: Connection, name: str, now: int) -> tuple[KnownCallback, Cursor]:
+def register(conn: Connection, name: str, now: int) -> tuple[KnownCallback, Cursor]:
     """Return a callback and its cursor, which is created if no node has done that yet.
 
     Raises NotFound, and Conflict if its topic does not exist.
@@ -339,60 +331,3 @@ def read_registered(conn: Connection, name: str) -> tuple[KnownCallback, Cursor]
 def resends_of(conn: Connection, name: str) -> list[Cursor]:
     """Return the cursors of a callback's unfinished resends."""
     return [cursor for cursor in read_cursors(conn, RESEND) if callback_of(cursor.name) == name]
-
-
-class ResetCallback(OneCallback):
-    """Where to continue: at the oldest stored event, at a time, or after the newest."""
-
-    since: str = Field(
-        default="", description="Start at the first event stored at this time or later: RFC 3339, or an age (`15m`)."
-    )
-    latest: bool = Field(default=False, description="Start after the newest event; the backlog is skipped.")
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if self.since and self.latest:
-            raise ValueError("must not have both since and latest: they name two positions")
-        return self
-
-
-async def reset(services: Services, params: ResetCallback) -> dict[str, Any]:
-    now = services.clock.now()
-    moved = await services.database.write(_reset_now, params, now)
-    await services.take_over()
-    return await services.database.read(_read_row, params.callback, now) | moved
-
-
-def _reset_now(conn: Connection, params: ResetCallback, now: int) -> dict[str, int]:
-    """Move the callback; return its former and its new position."""
-    announce(conn)
-    callback, cursor = _register(conn, params.callback, now)
-    topic = find_topic(conn, callback.config.topic)
-    to = 0 if topic is None else topic.evicted_position
-    if params.latest:
-        to = read_head(conn).last
-    elif params.since:
-        to, last = recorded_between(conn, cursor.topic_id, read_moment("since", params.since, now), None)
-        if last == 0:
-            raise Invalid(
-                f"no event of {callback.config.topic} was stored since {params.since}",
-                hint="name an earlier time, or latest",
-            )
-    _go_to(conn, cursor, to, now)
-    return {"from": cursor.position, "to": to}
-
-
-def _go_to(conn: Connection, cursor: Cursor, to: int, now: int) -> None:
-    """Move a callback's cursor; its resends and attempts are deleted, and its dead letters after the position `to`."""
-    resends = [resend.name for resend in resends_of(conn, callback_of(cursor.name))]
-    delete_cursors(conn, resends)
-    for name in (cursor.name, *resends):
-        forget_attempts(conn, name)
-    remove_dead_letters_after(conn, cursor.topic_id, cursor.name, to)
-    move_cursor(conn, cursor.name, to=to, now=now)
-    # The new version ends requests from the old position at once.
-    if is_subscriber(cursor.name):
-        select_anew(conn, announce_topics(conn), [callback_of(cursor.name).removeprefix(SUBSCRIBER)])
-        return
-    version, selection = read_selection(conn, cursor.name)
-    declare_selection(conn, cursor.name, max(version + 1, read_head(conn).registry_version), selection, now)

@@ -14,6 +14,7 @@ from eventd.egress.cursors import BACKFILL, begin_backfill, pause_all, reconcile
 from eventd.egress.subscriptions.trigger import SubscriptionTrigger
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.groups.lookup import find_group, read_group_topic
+from eventd.groups.subscriptions import count_between
 from eventd.log.core.head import read_head
 from eventd.log.core.scan import read_at
 from eventd.log.cursors.cursors import (
@@ -28,6 +29,7 @@ from eventd.log.cursors.cursors import (
 from eventd.log.delivery.repairs import (
     MOST_POSITIONS,
     StoredDeadLetter,
+    count_dead_letters_after,
     read_all_dead_letters,
     recorded_between,
     remove_dead_letters,
@@ -137,6 +139,7 @@ class Reset(OneSubscription):
         default="", description="Start at the first event stored at this time or later: RFC 3339, or an age (`15m`)."
     )
     latest: bool = Field(default=False, description="Start after the newest event; the backlog is skipped.")
+    dry_run: bool = Field(default=False, description="Only show what would change.")
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -146,26 +149,58 @@ class Reset(OneSubscription):
 
 
 async def reset(services: Services, params: Reset) -> dict[str, Any]:
-    return await services.database.write(_reset_now, params, services.clock.now())
+    now = services.clock.now()
+    if params.dry_run:
+        return await services.database.read(_plan_reset, params, now)
+    return await services.database.write(_reset_now, params, now)
+
+
+def _plan_reset(conn: Connection, params: Reset, now: int) -> dict[str, Any]:
+    """Return what a reset would do: how many events run again or are skipped, and what is deleted."""
+    one = find_subscription(conn, params.subscription, params.group)
+    topic = read_group_topic(conn, one.group)
+    found = read_cursors(conn, name=subscription_name(one.group, one.name))
+    at = found[0].position if found else topic.evicted_position
+    to = _position_of(conn, params, one, topic.id, now)
+    node = find_group(conn, one.group).node_name
+    count, exact = count_between(conn, one, node, topic.id, min(at, to), max(at, to), now)
+    letters = count_dead_letters_after(conn, topic.id, found[0].name, to) if found else 0
+    return {
+        "subscription": one.name,
+        "group": one.group,
+        "from": at,
+        "to": to,
+        "dryRun": True,
+        "again": count if to < at else 0,
+        "skipped": count if to > at else 0,
+        "countIsExact": exact,
+        "deadLetters": letters,
+        "backfills": len(backfills_of(conn, one)),
+    }
 
 
 def _reset_now(conn: Connection, params: Reset, now: int) -> dict[str, Any]:
     announce(conn)
     one = find_subscription(conn, params.subscription, params.group)
     cursor = read_registered(conn, one, now)
-    to = read_group_topic(conn, one.group).evicted_position
-    if params.latest:
-        to = read_head(conn).last
-    elif params.since:
-        since = read_moment("since", params.since, now)
-        to, last = recorded_between(conn, cursor.topic_id, since, None)
-        if last == 0:
-            raise Invalid(
-                f"no event of group {one.group} was stored since {params.since}",
-                hint="name an earlier time, or latest",
-            )
+    to = _position_of(conn, params, one, cursor.topic_id, now)
     _go_to(conn, one, cursor, to, now)
     return {"subscription": one.name, "group": one.group, "from": cursor.position, "to": to}
+
+
+def _position_of(conn: Connection, params: Reset, one: SubscriptionConfig, topic_id: int, now: int) -> int:
+    """Return the position after which the subscription would continue."""
+    if params.latest:
+        return read_head(conn).last
+    if not params.since:
+        return read_group_topic(conn, one.group).evicted_position
+    to, last = recorded_between(conn, topic_id, read_moment("since", params.since, now), None)
+    if last == 0:
+        raise Invalid(
+            f"no event of group {one.group} was stored since {params.since}",
+            hint="name an earlier time, or latest",
+        )
+    return to
 
 
 def _go_to(conn: Connection, one: SubscriptionConfig, cursor: Cursor, to: int, now: int) -> None:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from eventd.cli.federation.links import user
-from eventd.cli.gateway.selecting import GroupsOption
+from eventd.cli.federation.resets import planned
+from eventd.cli.gateway.selecting import DryRunOption, GroupsOption
 from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
 from eventd.cli.resources.describe import show_waiting, waiting_events
 from eventd.cli.terminal.output import Column, moment, note, show_moment, show_span, span, text
@@ -219,13 +220,17 @@ async def reset(
     latest: Annotated[
         bool, typer.Option("--latest", help="Start after the newest event, which skips the backlog.")
     ] = False,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Move a callback to the oldest stored event, or to where --since or --latest points. Deletes the dead letters of
     events that are sent again.
     """
     if since and latest:
         raise typer.BadParameter("choose a position in one way: --since, or --latest")
-    answer = await session.call("callbacks.reset", callback=name, since=since, latest=latest)
+    answer = await session.call("callbacks.reset", callback=name, since=since, latest=latest, dry_run=dry_run)
+    if dry_run:
+        session.out.outcome(answer, planned(answer, name, "be sent"), name=lambda row: str(row["callback"]))
+        return
     moved = f"{answer['callback']}: continues at position {answer['to']}, was at {answer['from']}"
     session.out.outcome(answer, moved, name=lambda row: str(row["callback"]))
     note_unserved(session)

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from eventd.cli.federation.links import user
-from eventd.cli.gateway.selecting import GroupsOption
+from eventd.cli.federation.resets import planned
+from eventd.cli.gateway.selecting import DryRunOption, GroupsOption
 from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
 from eventd.cli.terminal.output import Column, moment, note, span, text
 from eventd.text.plural import counted
@@ -152,11 +153,17 @@ async def reset(
     latest: Annotated[
         bool, typer.Option("--latest", help="Start after the newest event, which skips the backlog.")
     ] = False,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Restart a subscription at the oldest stored event, or as --since or --latest says. Deletes the dead letters of
     events that run again.
     """
-    answer = await session.call("subscriptions.reset", subscription=name, group=group, since=since, latest=latest)
+    answer = await session.call(
+        "subscriptions.reset", subscription=name, group=group, since=since, latest=latest, dry_run=dry_run
+    )
+    if dry_run:
+        session.out.outcome([answer], planned(answer, name, "run"), name=lambda row: str(row["subscription"]))
+        return
     moved = f"{answer['subscription']}: continues at position {answer['to']}, was at {answer['from']}"
     session.out.outcome([answer], moved, name=lambda row: str(row["subscription"]))
 

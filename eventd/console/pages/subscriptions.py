@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from eventd.console.pages.actions import FormField, PageAction, Question
+from eventd.console.pages.resets import ask_move, prepare_move
 from eventd.console.pages.visit import MOST_ROWS, ShownPage, Visit
-from eventd.errors import Invalid, NotFound
+from eventd.errors import NotFound
 
 _RUN_STATUSES: Final = ("failed", "pending", "succeeded")
-_OLDEST, _NEWEST, _TIME = "the oldest stored event", "after the newest event", "the time below"
-
 _RUNS: Final = 20
 """Maximum number of runs of a page."""
 _EVENTS: Final = 4
@@ -129,39 +128,17 @@ async def ask_retry(visit: Visit, params: dict[str, Any]) -> Question:
 
 
 async def ask_reset(visit: Visit, params: dict[str, Any]) -> Question:
-    """Ask where a subscription continues, and say what ends."""
+    """Ask where a subscription continues, and show what that changes."""
     one = await _read(visit, params)
-    lines = (
-        f"Its position is {one['position'] or 0:,} of {one['head'] or 0:,}; {one['waitingEvents']:,} events wait.",
-        "Moved back, the plugin runs again for events that it has seen. Moved forward, the events between are skipped.",
-        f"Its {len(one['backfills']):,} backfills end, and those of its {one['deadLetters']:,} dead letters"
-        " that lie after the new position are dropped.",
-    )
-    fields = (
-        FormField("where", "Continue at", choices=(_OLDEST, _NEWEST, _TIME)),
-        FormField("since", "Time", "Such as 15m, or 2026-03-01T12:00:00Z; only for “the time below”."),
-    )
-    return Question(f"Move {one['subscription']} to another position?", lines, fields=fields)
-
-
-def _reset(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of the operation for the fields of the question."""
-    params = dict(params)
-    where, since = params.pop("where", ""), params.pop("since", "")
-    if where == _NEWEST:
-        return params | {"latest": True}
-    if where == _TIME:
-        if not since:
-            raise Invalid("the time is empty", hint="write 15m or 2026-03-01T12:00:00Z")
-        return params | {"since": since}
-    if where != _OLDEST:
-        raise Invalid("choose where the subscription continues")
-    return params
+    title = f"Move {one['subscription']} to another position?"
+    return await ask_move(visit, "subscriptions.reset", params, title, "run again")
 
 
 ACTIONS: Final = {
     "subscriptions.pause": PageAction("Pause", "The subscription is paused.", ask_pause, danger=True),
     "subscriptions.resume": PageAction("Resume", "The subscription resumes at once."),
     "subscriptions.retry": PageAction("Retry", "The dead letters that can be retried run again.", ask_retry),
-    "subscriptions.reset": PageAction("Reset", "The subscription was moved.", ask_reset, danger=True, prepare=_reset),
+    "subscriptions.reset": PageAction(
+        "Reset", "The subscription was moved.", ask_reset, danger=True, prepare=prepare_move, bound="seen"
+    ),
 }

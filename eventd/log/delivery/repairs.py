@@ -214,6 +214,12 @@ def count_dead_letters(conn: Connection, topic_id: int) -> dict[str, int]:
     return dict(fetch(conn, sql, (topic_id,)))
 
 
+def count_dead_letters_after(conn: Connection, topic_id: int, cursor: str, position: int) -> int:
+    """Return the number of dead letters of a cursor after a position."""
+    sql = "SELECT count(*) FROM dead_letters WHERE topic_id = ? AND cursor = ? AND position > ?"
+    return int(fetch(conn, sql, (topic_id, cursor, position))[0][0])
+
+
 def remove_dead_letters(conn: Connection, ids: Sequence[int]) -> int:
     """Delete the dead letters with these row ids; return how many were deleted."""
     return execute_many(conn, "DELETE FROM dead_letters WHERE id = ?", [(at,) for at in ids])

@@ -182,6 +182,10 @@ async def test_from_the_beginning(engine: Engine) -> None:
     await engine.emit("e1", "e2")
     await parked(engine, 1)
     engine.plugins.always = routes
+    plan = await engine.ask("subscriptions.reset", subscription="claims", dryRun=True)
+    assert (plan["from"], plan["to"], plan["again"], plan["skipped"]) == (2, 0, 2, 0)
+    assert (plan["countIsExact"], plan["deadLetters"], plan["backfills"]) == (True, 1, 0)
+    assert len(await engine.letters()) == 1, "a dry run changes nothing"
     answer = await engine.ask("subscriptions.reset", subscription="claims")
     assert answer == {"subscription": "claims", "group": "edge", "from": 2, "to": 0}
     await until(lambda: engine.plugins.given[-1] == ["e1", "e2"])
@@ -213,6 +217,8 @@ async def test_behind_everything(engine: Engine) -> None:
     await engine.ask("subscriptions.pause", subscription="claims")
     await engine.subscribe(match={"subjectPrefixes": ["a", "b"]})
     await engine.emit("a2")
+    plan = await engine.ask("subscriptions.reset", subscription="claims", latest=True, dryRun=True)
+    assert (plan["again"], plan["skipped"], plan["backfills"]) == (0, 1, 1)
     await engine.ask("subscriptions.reset", subscription="claims", latest=True)
     assert await engine.backfills() == [], "what was to be run late is passed over, too"
     assert (await engine.state())["state"] == "paused"

@@ -98,6 +98,8 @@ def test_a_pause_shows_the_operator_and_ends(declared: Control) -> None:
     (row,) = [row for row in declared("callback", "list", "-o", "json").json if row["callback"] == "billing"]
     assert declared("callback", "pause", "billing", "-o", "json").json.keys() == row.keys()
     assert declared("callback", "resume", "billing", "-o", "json").json.keys() == row.keys()
+    plan = declared("callback", "reset", "billing", "--latest", "--dry-run", "-o", "json").json
+    assert (plan["from"], plan["again"], plan["skipped"], plan["countIsExact"]) == (0, 0, 2, True)
     moved = declared("callback", "reset", "billing", "-o", "json").json
     assert moved.keys() == {*row, "from", "to"}
     assert (moved["from"], moved["to"], moved["waitingEvents"]) == (0, 0, 2)

@@ -75,6 +75,9 @@ def test_it_is_paused_and_resumed(declared: Control) -> None:
 def test_reset_and_retry_say_what_they_do(declared: Control) -> None:
     emit(declared, "e1")
     emit(declared, "e2")
+    assert declared("subscription", "reset", "claims", "--latest", "--dry-run").lines == [
+        "claims: from position 0 to 2: 2 events would be skipped (dry run)"
+    ]
     assert declared("subscription", "reset", "claims", "--latest").lines == [
         "claims: continues at position 2, was at 0"
     ]
