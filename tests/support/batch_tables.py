@@ -30,7 +30,8 @@ def receipt(batch: int, **fields: Any) -> Row:
 def delivery(batch: int, **fields: Any) -> Row:
     """Return a row of `deliveries` of `a`: the only event of the batch with this number."""
     made = {"number": batch, "node": "a", "epoch": "e", "group": "g", "peer": "b", "batch_id": f"batch-{batch}"}
-    return made | {"outcome": "delivered", "attempt_at": AT, "done_at": AT, "receipt_digest": str(batch) * 64} | fields
+    made |= {"outcome": "delivered", "status": 200, "attempt_at": AT, "done_at": AT}
+    return made | {"receipt_digest": str(batch) * 64} | fields
 
 
 def inbound(batch: int, **fields: Any) -> Row:

@@ -162,5 +162,6 @@ def grouped(table: pa.Table, keys: Sequence[str], sums: Sequence[tuple[str, str]
 
     Columns keep their names, and sums of whole numbers wrap around.
     """
-    made = table.group_by([*keys], use_threads=False).aggregate([*sums])
+    # The rows of an outer join may have words of several dictionaries, which Arrow does not group by.
+    made = table.unify_dictionaries().group_by([*keys], use_threads=False).aggregate([*sums])
     return made.rename_columns([*keys, *(name for name, _ in sums)])

@@ -29,7 +29,7 @@ from eventd.lake.writer import Segment
 from eventd.runtime.chance import SYSTEM
 
 INDEX: Final = f"{FOLDER}/index.msgpack"
-VERSION: Final = 22
+VERSION: Final = 23
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
 HashKey = Annotated[bytes, msgspec.Meta(max_length=64)]
 """A key of the hashes of rows, which take no longer one."""

@@ -64,7 +64,7 @@ SHARED_KEY = (
 )
 NO_DELIVERIES = "the sender's receipt counts more events than its ledger has deliveries of the batch"
 MORE_DELIVERIES = "the sender's ledger has more deliveries of the batch than its receipt counts"
-OTHER_BATCH = "the sender's deliveries name another batch, receipt, time or version than the receipt under their number"
+OTHER_BATCH = "the sender's deliveries say something else of their batch than the receipt under their number"
 NO_RECEIPT = "the sender's ledger has deliveries of the batch, and not its receipt"
 NO_INBOUND = "the peer holds events of the batch of the sender's receipt; its ledger of batches has lost the row"
 UNKEPT_BATCH = "the sender holds a verified receipt of the batch; the peer's ledger of batches has lost the row"

@@ -6,7 +6,7 @@ Both ledgers are numbered by batch, so a row that was removed from one of them, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +21,18 @@ if TYPE_CHECKING:
 
 _OF_BATCH: Final = {
     "selector_version": "selector_version",
+    "attempts": "attempts",
+    "status": "status",
     "attempt_at": "sent_at",
     "done_at": "acked_at",
     "peer_recorded_at": "peer_recorded_at",
 }
 """The columns of numbers that the deliveries of a batch share with its receipt, with their names in `receipts`."""
+_WORDS_OF_BATCH: Final = ("protocol", "key_id")
+"""The columns of words that they share, beside the ids of the batch and of the receipt."""
 COUNT_COLUMNS: Final = (
-    *("number", "node", "epoch", "group", "peer", "outcome", "batch_id", "receipt_digest"),
+    *("number", "node", "epoch", "group", "peer", "outcome", "batch_id", "receipt_digest", "repair"),
+    *_WORDS_OF_BATCH,
     *_OF_BATCH,
 )
 """The columns of `deliveries` that show how many events of each batch were delivered, and by which receipt."""
@@ -40,19 +45,26 @@ def count_deliveries(segment: str, table: Columns, key: bytes = b"") -> pa.Table
     of the hash of what they say.
     """
     delivered = np.flatnonzero(table.words("outcome").where("delivered".__eq__))
-    rows, n = first_rows(table, delivered, words=("batch_id", "receipt_digest"), numbers=_OF_BATCH)
+    words = ("batch_id", "receipt_digest", *_WORDS_OF_BATCH)
+    rows, n = first_rows(table, delivered, words=words, numbers=_OF_BATCH, flags=("repair",))
     return _cells(segment, Measure.CARRIED, table, rows, n, "done_at", _said(table, rows, _OF_BATCH, key))
 
 
 def first_rows(
-    table: Columns, rows: Numbers, *, words: Iterable[str] = (), numbers: Iterable[str] = ()
+    table: Columns,
+    rows: Numbers,
+    *,
+    words: Iterable[str] = (),
+    numbers: Iterable[str] = (),
+    flags: Iterable[str] = (),
 ) -> tuple[Numbers, Numbers]:
     """Return those of these rows of `deliveries` that begin a batch, and how many of the rows each batch has.
 
-    A batch begins anew if its rows do not follow each other, or differ in one of these columns of `words` or `numbers`.
+    A batch begins anew if its rows do not follow each other, or differ in one of these columns.
     """
-    columns: list[npt.NDArray[np.integer]] = [table.numbers(name) for name in ("number", *numbers)]
+    columns: list[npt.NDArray[Any]] = [table.numbers(name) for name in ("number", *numbers)]
     columns += [table.words(name).codes for name in ("group", "peer", *words)]
+    columns += [table.booleans(name) for name in flags]
     changed = np.zeros(len(rows), bool)
     changed[:1] = True
     for column in columns:
@@ -82,6 +94,10 @@ def _said(table: Columns, rows: Numbers, columns: Mapping[str, str], key: bytes)
     made = RowHash(key, len(rows))
     made.add_numbers("batch_id", batch_hashes(table)[rows])
     made.add_numbers("receipt_digest", digest_hashes(table)[rows])
+    made.add_numbers("repair", table.booleans("repair")[rows].astype(np.int64))
+    for name in _WORDS_OF_BATCH:
+        words = table.words(name).at(rows)
+        made.add_words(name, words.values, words.codes)
     for name, of_receipt in columns.items():
         made.add_numbers(of_receipt, table.numbers(name)[rows])
     return made.sums()

@@ -85,8 +85,8 @@ def _counts(batches: Columns) -> tuple[Numbers, Numbers]:
 def joined_batches(cells: pa.Table) -> pa.Table:
     """Return a row for each batch from cells of ANSWERED and CARRIED: what its receipts and its deliveries say.
 
-    Null without any. The flags: there are `several` receipts, or its receipt and its deliveries do not name the same
-    batch, receipt, times and version of the selection (`other`).
+    Null without any. The flags: there are `several` receipts, or its receipt and its deliveries do not say the same of
+    the batch (`other`), see `batch_counts`.
     """
     joined = _joined_cells(cells)
     table = Columns(joined)

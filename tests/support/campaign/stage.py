@@ -30,7 +30,7 @@ def audit_lake(lake: Path, out: Path, now: int, spark: SparkSession | None, *, k
 def stage(federation: Federation, damage: Damage, root: Path, spark: SparkSession | None) -> tuple[Report, list[str]]:
     """Do one damage to a copy of the lake, and return the report of its audit with what is wrong with it."""
     with open_ledgers(federation.lake) as ledgers:
-        scene = _copy(federation, damage, root, ledgers)
+        scene = set_scene(federation, damage, root, ledgers)
         if damage.remembers:
             audit_lake(scene.lake.root, root / "out", federation.now, spark)
         damage.inflict(scene)
@@ -43,7 +43,8 @@ def stage(federation: Federation, damage: Damage, root: Path, spark: SparkSessio
         return report, complaints(damage, report, ledgers)
 
 
-def _copy(federation: Federation, damage: Damage, root: Path, ledgers: Ledgers) -> Scene:
+def set_scene(federation: Federation, damage: Damage, root: Path, ledgers: Ledgers) -> Scene:
+    """Copy what a damage is done to."""
     root.mkdir(parents=True, exist_ok=True)
     urls: dict[str, str] = {}
     if damage.in_databases:

@@ -299,10 +299,11 @@ CONTENT = (
     Damage(
         "repair-called-delivery",
         "the mark of a repair that an operator asked for is removed",
-        "the second delivery of the same event",
+        "the second delivery of the same event; the receipt of its batch, which has the mark",
         _repair_flag,
         wanted="SELECT 'duplicate', node, id FROM before.deliveries WHERE repair",
-        allowed="SELECT 'forged', node, batch_id FROM before.deliveries WHERE repair",
+        allowed="SELECT 'forged', node, batch_id FROM before.deliveries WHERE repair UNION ALL"
+        " SELECT 'altered', node, batch_id FROM before.deliveries WHERE repair",
     ),
     Damage(
         "second-sender",

@@ -96,6 +96,11 @@ def test_refused_and_expired_events_of_a_batch_are_not_deliveries() -> None:
         {"attempt_at": AT - 1},
         {"done_at": AT + 1},
         {"peer_recorded_at": AT},
+        {"attempts": 9},
+        {"status": 409},
+        {"protocol": "v1"},
+        {"key_id": "another"},
+        {"repair": True},
     ],
 )
 def test_a_delivery_that_says_something_else_of_its_batch_than_the_receipt_is_altered(change: dict[str, Any]) -> None:
@@ -126,6 +131,7 @@ def test_a_delivery_to_another_peer_under_the_number_of_a_batch_says_nothing_abo
     receipts, deliveries = HEALTHY
     added = [*deliveries, delivery(2, peer="c", batch_id="batch-x")]
     assert faults(receipts, added) == [(Kind.ERASED, "c", "batch-x", NO_RECEIPT)]
+    assert claims_by_peer(receipts, added) == {"c": 1}
 
 
 def test_deliveries_by_unsigned_answers_are_claims() -> None:
