@@ -31,11 +31,12 @@ from eventd.lake.layout import (
     state_path,
 )
 from eventd.lake.manifest import Manifest, NodeState, SegmentRange, Unreadable, decode, encode
-from eventd.lake.reader import BadSegment, read_segment, read_state, state_files
+from eventd.lake.reader import read_segment, read_state, state_files
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_checks import manifest_fault
+from eventd.lake.segment_file import BadSegment
 from eventd.lake.storage import Storage
-from eventd.lake.writer import Segment, write_segment, write_state
+from eventd.lake.writer import Segment, TooLargeSegment, write_segment, write_state
 from eventd.runtime.clock import SECOND
 
 DAY: Final = 86_400 * SECOND
@@ -195,7 +196,8 @@ def _runs(segments: Sequence[Segment], most: int) -> Iterator[list[Segment]]:
 def _merge(storage: Storage, node: str, day: str, run: Sequence[Segment], now: int) -> Iterator[Segment]:
     """Write the rows of a run of segments to one file of the archive, and yield the new segment.
 
-    If a segment is invalid, each half of the run is merged on its own, until only the invalid ones are left out.
+    If a segment is invalid, or the file would take too much memory, each half of the run is merged on its own, until
+    only the invalid ones are left out.
     """
     first = run[0].place
     place = archived(first.book, node, first.epoch, first.after, run[-1].upto, day=day)
@@ -210,7 +212,7 @@ def _merge(storage: Storage, node: str, day: str, run: Sequence[Segment], now: i
             replaces=tuple(segment.place.name for segment in run),
             lost=tuple(lost for segment in run for lost in segment.manifest.lost),
         )
-    except BadSegment:
+    except (BadSegment, TooLargeSegment):
         if len(run) > 1:
             middle = len(run) // 2
             yield from _merge(storage, node, day, run[:middle], now)

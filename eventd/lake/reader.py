@@ -5,17 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from eventd.errors import LakeUnavailable, NotFound
 from eventd.lake.copies import copies
 from eventd.lake.coverage import Span, choose, holes
-from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.layout import (
     ARCHIVE,
     DATA,
@@ -32,15 +29,15 @@ from eventd.lake.layout import (
     state_path,
 )
 from eventd.lake.manifest import LakeHead, Manifest, NodeState, Unreadable, decode
-from eventd.lake.schema import ADDED, Ledger, arrow_schema
+from eventd.lake.schema import Ledger
 from eventd.lake.segment_checks import manifest_fault, numbers_fault, rows_fault
+from eventd.lake.segment_file import BadSegment, SegmentFile, open_segment, parsing, require_none, with_added
 from eventd.lake.storage import FileReader, Storage, StoredFile, open_lake
 from eventd.lake.writer import Segment
 from eventd.runtime.clock import SECOND
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as parquet_type
 
 
 class TroubleKind(StrEnum):
@@ -353,10 +350,6 @@ def _iso(micros: int) -> str:
     return datetime.fromtimestamp(micros // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class BadSegment(Exception):
-    """A segment differs from its manifest; the text gives the reason, with "its" for the segment's."""
-
-
 def read_segment(storage: FileReader, segment: Segment, columns: Sequence[str] | None = None) -> pa.Table:
     """Return the rows of a segment, with all columns or with these.
 
@@ -364,11 +357,11 @@ def read_segment(storage: FileReader, segment: Segment, columns: Sequence[str] |
     `rows_fault`, and rows of another node or epoch, because a node must not report for another.
     """
     file = open_segment(storage, segment)
-    wanted = [*file.schema_arrow.names] if columns is None else [*columns]
+    wanted = file.names if columns is None else [*columns]
     with parsing():
         table = _with_numbers(file, segment, wanted) if "number" in wanted else file.read(wanted)
         table = with_added(table, segment.place.book, columns)
-        _require_none(rows_fault(segment.manifest, table))
+        require_none(rows_fault(segment.manifest, table))
         for name, own in (("node", segment.manifest.node), ("epoch", segment.manifest.epoch)):
             chunks = table[name].chunks if name in table.column_names else ()
             for chunk in chunks:
@@ -377,77 +370,15 @@ def read_segment(storage: FileReader, segment: Segment, columns: Sequence[str] |
     return table
 
 
-def _with_numbers(file: parquet_type.ParquetFile, segment: Segment, wanted: Sequence[str]) -> pa.Table:
+def _with_numbers(file: SegmentFile, segment: Segment, wanted: Sequence[str]) -> pa.Table:
     """Return these columns, of which one is `number`, which is read and checked before the rest.
 
     The rows of a small file may be millions of equal ones.
     """
     numbers = file.read(["number"])
-    _require_none(numbers_fault(segment.manifest, numbers["number"]))
+    require_none(numbers_fault(segment.manifest, numbers["number"]))
     others = [name for name in wanted if name != "number"]
     if not others:
         return numbers
     at = min(wanted.index("number"), (rest := file.read(others)).num_columns)
     return rest.add_column(at, numbers.schema.field("number"), numbers["number"])
-
-
-@contextmanager
-def parsing() -> Iterator[None]:
-    """Raise BadSegment for what Arrow raises while it parses a segment, whose file may be damaged in any way.
-
-    Arrow's own errors have no common base class: a damaged footer or page header is a plain OSError. Raises
-    LakeUnavailable if this machine lacks memory, which is no fault of the segment.
-    """
-    try:
-        yield
-    except MemoryError as error:  # also Arrow's, which is an ArrowException, too
-        raise LakeUnavailable(
-            f"this machine has too little memory to read a segment of the lake: {error}",
-            hint="use a machine with more memory; an audit with --master 'local[1]' reads one segment at a time",
-        ) from None
-    except (pyarrow().ArrowException, OSError, UnicodeDecodeError) as error:
-        raise BadSegment(f"its file cannot be read: {error}") from None
-
-
-def _require_none(fault: str | None) -> None:
-    if fault is not None:
-        raise BadSegment(fault)
-
-
-def with_added(table: pa.Table, book: Ledger, columns: Sequence[str] | None) -> pa.Table:
-    """Return the table with the column that its segment lacks, if it is wanted: all rows have an empty text."""
-    name = ADDED.get(book)
-    if name is None or name in table.column_names or (columns is not None and name not in columns):
-        return table
-    return table.append_column(arrow_schema(book).field(name), pyarrow().repeat("", table.num_rows))
-
-
-def open_segment(storage: FileReader, segment: Segment) -> parquet_type.ParquetFile:
-    """Read the Parquet file of a segment into memory, and verify its size, digest, columns and number of rows.
-
-    Raises BadSegment and LakeUnavailable.
-    """
-    place, manifest = segment
-    _require_none(manifest_fault(manifest))
-    try:
-        data = storage.read(place.data)
-    except NotFound:
-        raise BadSegment("its file is missing") from None
-    if (size := len(data)) != manifest.bytes:
-        raise BadSegment(f"its file has {size} bytes, and had {manifest.bytes} when it was written")
-    if hashlib.sha256(data).hexdigest() != manifest.sha256:
-        raise BadSegment("its file was changed after it was written")
-    with parsing():
-        file = parquet().ParquetFile(pyarrow().BufferReader(data))
-        _require_none(contents_fault(manifest, file.schema_arrow, file.metadata.num_rows))
-    return file
-
-
-def contents_fault(manifest: Manifest, found: pa.Schema, rows: int) -> str | None:
-    """Return why a file with these columns and so many rows is not that of the segment; None if it is."""
-    schema = arrow_schema(manifest.book)
-    if not (found.equals(schema) or (manifest.book in ADDED and found.equals(schema.remove(len(schema) - 1)))):
-        return "its file has other columns than the ledger"
-    if rows != manifest.rows:
-        return f"its file has {rows} rows, and its manifest says {manifest.rows}"
-    return None

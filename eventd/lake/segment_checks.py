@@ -15,6 +15,7 @@ from eventd.lake.losses import parse_loss
 from eventd.lake.manifest import OUTSIDE, Manifest
 from eventd.lake.schema import COLUMNS, OWN_TIME, SLOTTED, Column, ColumnType, Ledger
 from federation.event import FIRST_TIME, LAST_TIME, format_time
+from federation.peers import MAX_TEXT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +26,10 @@ _REPEATING: Final = frozenset({Ledger.DELIVERIES, Ledger.RECEIPTS})
 """Ledgers in which rows may share a number: the deliveries of a batch do, and a second receipt is judged as such."""
 _ANY: Final = frozenset({"fingerprint", "incarnation"})
 """Columns of whole numbers that are compared only, and may have any value."""
+_NAMES: Final = frozenset({"id", "subject", "type", "dedupe_key"})
+"""Columns of texts that are no longer than an event's may be."""
+_LONGEST: Final = 4 * MAX_TEXT
+"""Bytes of the longest of these texts in UTF-8."""
 _LEAST: Final = -1
 """The lowest number, position, seq or count; it stands for an unknown one."""
 _WHOLE: Final = (ColumnType.INT64, ColumnType.INT32, ColumnType.INT16)
@@ -71,6 +76,7 @@ def rows_fault(manifest: Manifest, table: pa.Table) -> str | None:
         (numbers_fault(manifest, table["number"]) if "number" in names else None)
         or (_positions_fault(table) if manifest.book is Ledger.EVENTS and names >= {"number", "position"} else None)
         or next((fault for one in checked if (fault := _values_fault(one, bounds)) is not None), None)
+        or next((fault for name in sorted(names & _NAMES) if (fault := _texts_fault(name, table)) is not None), None)
         or ranges_fault(manifest, bounds.get(OWN_TIME[manifest.book]), bounds.get("event_at"))
     )
 
@@ -132,6 +138,17 @@ def _values_fault(column: Column, bounds: Mapping[str, Bounds]) -> str | None:
     if column.type in _WHOLE and _exceeds(found, _LEAST, LARGEST):
         return f"its rows have a number outside of {_LEAST} to {LARGEST:,}, in the column {column.name}"
     return None
+
+
+def _texts_fault(name: str, table: pa.Table) -> str | None:
+    from pyarrow import compute
+
+    chunks = table[name].chunks
+    lengths = [compute.binary_length(chunk.dictionary if hasattr(chunk, "dictionary") else chunk) for chunk in chunks]
+    longest = max((compute.max(one).as_py() or 0 for one in lengths), default=0)
+    if longest <= _LONGEST:
+        return None
+    return f"its rows have a text of {longest:,} bytes in the column {name}, and events have at most {_LONGEST:,}"
 
 
 def column_bounds(column: pa.ChunkedArray) -> Bounds | None:

@@ -9,6 +9,7 @@ from eventd.errors import Invalid
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.layout import SegmentName, slot_of, state_path
 from eventd.lake.manifest import LostRows, Manifest, NodeState, encode
+from eventd.lake.page_sizes import most_bytes, over, word_bytes
 from eventd.lake.schema import COLUMNS, OWN_TIME, SLOTTED, ColumnType, Ledger, arrow_schema
 from eventd.lake.segment_checks import MOST_ROWS, Bounds, column_bounds
 from eventd.lake.storage import Storage
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 ROW_GROUP: Final = 131_072
 """Maximum number of rows in a row group, which is compressed and read as one."""
 ZSTD_LEVEL: Final = 1
+
+
+class TooLargeSegment(Invalid):
+    """A segment would take more memory than its readers allow for a file of its size."""
 
 
 class Segment(NamedTuple):
@@ -53,7 +58,7 @@ def write_segment(
 
     A segment of the same name is replaced. `rows` have the columns of `arrow_schema(place.book)`; several tables are
     written one after the other, about one row group at a time. `now` is in microseconds. Raises Invalid for row groups
-    out of order, rows out of the range, more than `MOST_ROWS`, or no rows at all, and LakeUnavailable.
+    out of order, rows out of the range, more than `MOST_ROWS`, or no rows at all, TooLargeSegment, and LakeUnavailable.
     """
     summary = _RowSummary(place)
     with storage.create(place.data) as draft:
@@ -64,6 +69,8 @@ def write_segment(
                 writer.write_table(group, row_group_size=ROW_GROUP)
         if not summary.rows:
             raise Invalid(f"{place.name} would hold no row")
+        if max(summary.bytes, summary.words) > most_bytes(draft.written.bytes):
+            raise TooLargeSegment(f"{place.name} cannot hold its rows: {over(draft.written.bytes)}")
     size, digest = draft.written
     manifest = Manifest(
         book=place.book,
@@ -125,7 +132,7 @@ class _RowSummary:
     def __init__(self, place: SegmentName) -> None:
         self._place = place
         self._last = place.after
-        self.rows = 0
+        self.rows = self.bytes = self.words = 0
         self.slots: tuple[int, int] | None = None
         self.times: tuple[int, int] | None = None
 
@@ -137,6 +144,8 @@ class _RowSummary:
             raise Invalid(f"{place.name} cannot hold its rows: {problem}")
         self._last = last
         self.rows += table.num_rows
+        self.bytes += table.nbytes
+        self.words += word_bytes(table)
         if self.rows > MOST_ROWS:
             raise Invalid(f"{self._place.name} cannot hold {self.rows:,} rows: a segment has at most {MOST_ROWS:,}")
         self.times = _union(self.times, _bounds(table, OWN_TIME[self._place.book]))

@@ -24,8 +24,9 @@ from eventd.audit.report.findings import (
     in_order,
 )
 from eventd.lake.manifest import SelectionConditions
-from eventd.lake.reader import BadSegment, Survey, TroubleKind, read_segment, survey
+from eventd.lake.reader import Survey, TroubleKind, read_segment, survey
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_file import BadSegment
 from eventd.lake.storage import connect
 from federation.selector import Selector
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from eventd.lake.reader import BadSegment, parsing
+from eventd.lake.segment_file import BadSegment, parsing
 
 _IN_TEXT: Final = re.compile(r"DamagedSegment: segment (\S+): ([^\n]+)")
 """Matches the error in the text of Spark, which reports the exceptions of other processes."""

@@ -18,9 +18,9 @@ from eventd.audit.segments.cells import HOUR, Measure, batch_cells
 from eventd.lake.layout import LARGEST, MINUTE
 from eventd.lake.losses import parse_loss
 from eventd.lake.manifest import Unreadable, decode_selection
-from eventd.lake.reader import BadSegment
 from eventd.lake.receivers import is_callback
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_file import BadSegment
 from federation.digest import fingerprint
 
 if TYPE_CHECKING:

@@ -37,8 +37,9 @@ from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.footers import false_ranges
 from eventd.lake.layout import parse_name
 from eventd.lake.manifest import Manifest
-from eventd.lake.reader import BadSegment, open_segment, parsing, read_segment
+from eventd.lake.reader import read_segment
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_file import BadSegment, open_segment, parsing
 from eventd.lake.storage import FileDraft, FileReader, Written
 from eventd.lake.writer import Segment
 

@@ -12,7 +12,8 @@ from eventd.audit.source.origin import LedgerExtent, LedgerPartition, Snapshot, 
 from eventd.errors import Invalid
 from eventd.lake.coverage import Span, choose, holes
 from eventd.lake.layout import ARCHIVE, LANDING, NODES, LedgerKey
-from eventd.lake.reader import BadSegment, Survey, read_segment, survey
+from eventd.lake.reader import Survey, read_segment, survey
+from eventd.lake.segment_file import BadSegment
 from eventd.lake.storage import Storage, StoredFile, connect
 from eventd.lake.writer import Segment
 

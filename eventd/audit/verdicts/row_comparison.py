@@ -37,8 +37,8 @@ from eventd.audit.segments.segment_jobs import SegmentJob, SegmentJobs
 from eventd.audit.segments.spark_tasks import OpenFile, keys_of
 from eventd.audit.verdicts.pair_figures import RowComparison
 from eventd.audit.verdicts.verdicts import Trail
-from eventd.lake.reader import open_segment
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_file import open_segment
 from eventd.lake.storage import FileReader
 
 if TYPE_CHECKING:
@@ -101,11 +101,11 @@ class MarkMaker:
     def _marks(self, lake: FileReader, job: SegmentJob) -> Iterator[pa.Table]:
         file, book = open_segment(lake, job.segment), job.segment.place.book
         keys, rest = (EVENT_KEYS, EVENT_ROWS) if book is Ledger.EVENTS else (DELIVERY_KEYS, DELIVERY_ROWS)
-        for at in range(file.num_row_groups):
-            places = candidates(Columns(file.read_row_group(at, keys)), self.uneven)
+        for at in range(file.row_groups):
+            places = candidates(Columns(file.read_group(at, keys)), self.uneven)
             if not len(places):
                 continue
-            table = Columns(file.read_row_group(at, rest).take(places))
+            table = Columns(file.read_group(at, rest).take(places))
             if book is Ledger.EVENTS:
                 yield from mark_events(table, job.links, self.uneven, job.since)
             else:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eventd.errors import Invalid
-from eventd.lake import segment_checks, writer
+from eventd.lake import page_sizes, segment_checks, writer
 from eventd.lake.compaction import DAY, Done, compacting, retaining
 from eventd.lake.layout import ARCHIVE, LANDING
 from eventd.lake.reader import read_segment, survey
@@ -267,3 +267,13 @@ def test_more_rows_than_a_reader_takes_are_not_written(storage: Storage, monkeyp
     with pytest.raises(Invalid, match="cannot hold 10 rows: a segment has at most 9"):
         ship(storage, 0, 10, at=NOON)
     assert storage.list(LANDING) == []
+
+
+def test_an_archive_that_readers_would_refuse_for_its_memory_is_divided(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some_days(storage, 1)
+    monkeypatch.setattr(page_sizes, "MOST_TIMES", 0)
+    monkeypatch.setattr(page_sizes, "LEAST_BOUND", 2 * read_segment(storage, survey(storage).segments[0]).nbytes)
+    assert [done.compacted for done in compact(storage)] == [1, 2]
+    assert numbers(storage) == [*range(1, 61)]

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from eventd.errors import LakeUnavailable
-from eventd.lake.reader import BadSegment, parsing
+from eventd.lake.segment_file import BadSegment, parsing
 
 
 @pytest.mark.parametrize("error", [pa.ArrowMemoryError("realloc of size 4096000000 failed"), MemoryError("no memory")])

@@ -60,6 +60,13 @@ def _repeat(segment: SegmentFile) -> None:
     segment.write([first, first, *others])
 
 
+def _inflate(segment: SegmentFile) -> None:
+    """Give all events one long subject, which compresses to almost nothing, and to 300 MB in memory."""
+    rows = segment.rows()
+    subject = "x" * ((300 << 20) // len(rows))
+    segment.write([row | {"subject": subject} for row in rows])
+
+
 def _swapped(scene: Scene) -> None:
     """Exchange the last row of a segment and the first row of the next one."""
     one, other = scene.lake.segments("events", "a")[:2]
@@ -243,6 +250,14 @@ SEGMENTS = (
         "an event is in the ledger twice, in place of another one, with a manifest that fits",
         "the number that two rows share",
         _on_middle("events", "a", _repeat),
+        wanted=_corrupt(("events", "a")),
+        unproven=_UNPROVEN,
+    ),
+    Damage(
+        "texts-inflated",
+        "the texts of a small file take hundreds of megabytes in memory, with a manifest that fits",
+        "the sizes of its pages, before they are decompressed",
+        _on_middle("events", "a", _inflate),
         wanted=_corrupt(("events", "a")),
         unproven=_UNPROVEN,
     ),

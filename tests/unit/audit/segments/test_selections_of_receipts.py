@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from eventd.audit.segments.ledger_summaries import summarize
-from eventd.lake.reader import BadSegment
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_file import BadSegment
 from tests.support.ledger_rows import columns_of
 
 

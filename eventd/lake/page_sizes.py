@@ -1,0 +1,136 @@
+"""Measures the pages of a Parquet file before they are read: a small file may say that it has very much data.
+
+Pages are compressed, a page of the same text over and over to a ten-thousandth, and a text in a dictionary takes a few
+bits for each row that has it. The header of a page says what it decompresses to, and readers refuse other pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from eventd.lake.footer_statistics import decode_footer
+from eventd.lake.thrift import INT64, Struct, StructDecoder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LEAST_BOUND: Final = 256 << 20
+"""Bytes that the content of any segment may take in memory."""
+MOST_TIMES: Final = 100
+"""The content of a larger segment may take so many times the bytes of its file: digests are not compressible."""
+_MOST_PAGES: Final = 1 << 18
+"""Maximum number of pages of a file. A page has about 20,000 rows or a megabyte, so nodes write far fewer."""
+
+_DATA, _INDEX, _DICTIONARY, _DATA_V2 = range(4)
+"""Types of pages."""
+_PREFIXES: Final = 7
+"""The encoding DELTA_BYTE_ARRAY, in which a text of a few bytes may repeat all of the one before it."""
+_LARGEST: Final = (1 << 31) - 1
+
+
+class _Page(NamedTuple):
+    """The header of a page: its type, its size in memory, and its number of values."""
+
+    kind: int
+    bytes: int
+    values: int
+
+
+def most_bytes(file: int) -> int:
+    """Return how many bytes the content of a segment may take in memory whose file has so many bytes."""
+    return max(LEAST_BOUND, MOST_TIMES * file)
+
+
+def with_dictionaries(data: bytes, columns: int, rows: int) -> list[int]:
+    """Return the indexes of the columns of a Parquet file that have dictionaries.
+
+    The file has so many `columns`, none of them nested. Raises ValueError if its footer or its pages are damaged or do
+    not have so many `rows`, or if its pages take more memory than `most_bytes`.
+    """
+    groups = _groups(decode_footer(data), columns)
+    if (found := sum(rows_of for rows_of, _ in groups)) != rows:
+        raise ValueError(f"its file has row groups of {found:,} rows, and its manifest says {rows:,}")
+    most = most_bytes(len(data))
+    size = count = 0
+    known = set()
+    for rows_of, chunks in groups:
+        for at, chunk in enumerate(chunks):
+            for page in _pages(data, chunk, rows_of):
+                size, count = size + page.bytes, count + 1
+                if page.kind == _DICTIONARY:
+                    known.add(at)
+                if size > most:
+                    raise ValueError(over(len(data)))
+                if count > _MOST_PAGES:
+                    raise ValueError(f"its file has more than {_MOST_PAGES:,} pages")
+    return sorted(known)
+
+
+def word_bytes(table: pa.Table, enough: int = 0) -> int:
+    """Return how many bytes the texts of all rows have in columns with dictionaries.
+
+    If they have at most `enough`, the number may be too high, and is found without a look at all rows.
+    """
+    from pyarrow import compute
+
+    chunks = [chunk for one in table.columns if hasattr(one.type, "value_type") for chunk in one.chunks]
+    lengths = [compute.binary_length(chunk.dictionary).cast("int64") for chunk in chunks]
+    most = sum((compute.max(one).as_py() or 0) * len(chunk) for one, chunk in zip(lengths, chunks, strict=True))
+    if most <= enough:
+        return most
+    return sum(compute.sum(one.take(chunk.indices)).as_py() or 0 for one, chunk in zip(lengths, chunks, strict=True))
+
+
+def over(file: int) -> str:
+    """Return the message that the content of a segment takes too much memory whose file has so many bytes."""
+    return f"its file of {file:,} bytes would take more than {most_bytes(file) >> 20:,} MiB of memory"
+
+
+def _groups(footer: Struct, columns: int) -> list[tuple[int, list[Struct]]]:
+    """Return the number of rows of each row group, and the metadata of its columns. Raises ValueError."""
+    try:
+        groups = [(group[3], [chunk[3] for chunk in group[1]]) for group in footer[4]]
+        sound = all(
+            rows >= 0
+            and len(chunks) == columns
+            and all(chunk[5] == rows and chunk.types.get(11, INT64) == INT64 for chunk in chunks)
+            for rows, chunks in groups
+        )
+    except (KeyError, TypeError, AttributeError):
+        sound = False
+    if not sound:
+        raise ValueError("its footer is damaged: its row groups do not have the columns or the rows of the file")
+    return groups
+
+
+def _pages(data: bytes, chunk: Struct, values: int) -> Iterator[_Page]:
+    """Yield the pages of a column of a row group, as Arrow reads them: until there are so many values.
+
+    Raises ValueError.
+    """
+    try:
+        at = min(chunk[9], first) if (first := chunk.get(11, 0)) > 0 else chunk[9]
+        while values > 0:
+            if not 0 <= at < len(data):
+                raise IndexError("it lies outside of the file")
+            decoder = StructDecoder(data, at)
+            page, compressed = _page(decoder.struct())
+            yield page
+            values -= page.values
+            at = decoder.at + compressed
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(f"the header of a page is damaged: {error}") from None
+
+
+def _page(header: Struct) -> tuple[_Page, int]:
+    """Return the header of a page, and the size of the page in the file. Raises ValueError and KeyError."""
+    kind, size, compressed = header[1], header[2], header[3]
+    values = 0
+    if kind in (_DATA, _DATA_V2):
+        values, encoding = (header[5][1], header[5][2]) if kind == _DATA else (header[8][1], header[8][4])
+        if encoding == _PREFIXES:
+            raise ValueError("its file has pages in an encoding that no node writes")
+    if kind not in range(4) or not all(0 <= one <= _LARGEST for one in (size, compressed, values)):
+        raise ValueError("the header of a page is damaged: it has a number that no page has")
+    return _Page(kind, size, values), compressed

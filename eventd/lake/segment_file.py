@@ -1,0 +1,141 @@
+"""The Parquet file of a segment, which is compared with its manifest before any of its rows takes memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from eventd.errors import LakeUnavailable, NotFound
+from eventd.lake.extra import parquet, pyarrow
+from eventd.lake.manifest import Manifest
+from eventd.lake.page_sizes import most_bytes, over, with_dictionaries, word_bytes
+from eventd.lake.schema import ADDED, Ledger, arrow_schema
+from eventd.lake.segment_checks import manifest_fault
+from eventd.lake.storage import FileReader
+from eventd.lake.writer import Segment
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet_type
+
+
+class BadSegment(Exception):
+    """A segment differs from its manifest; the text gives the reason, with "its" for the segment's."""
+
+
+@contextmanager
+def parsing() -> Iterator[None]:
+    """Raise BadSegment for what Arrow raises while it parses a segment, whose file may be damaged in any way.
+
+    Arrow's own errors have no common base class: a damaged footer or page header is a plain OSError. Raises
+    LakeUnavailable if this machine lacks memory, which is no fault of the segment.
+    """
+    try:
+        yield
+    except MemoryError as error:  # also Arrow's, which is an ArrowException, too
+        raise LakeUnavailable(
+            f"this machine has too little memory to read a segment of the lake: {error}",
+            hint="use a machine with more memory; an audit with --master 'local[1]' reads one segment at a time",
+        ) from None
+    except (pyarrow().ArrowException, OSError, UnicodeDecodeError) as error:
+        raise BadSegment(f"its file cannot be read: {error}") from None
+
+
+class SegmentFile:
+    """The file of a segment in memory, as `open_segment` returns it.
+
+    Before the first rows are read, the sizes of its pages are compared with a bound, see `most_bytes`. Texts in a
+    dictionary take more memory than their pages, so they are converted to texts only if these are within the bound.
+    """
+
+    def __init__(self, data: bytes, manifest: Manifest) -> None:
+        self._data = data
+        self._manifest = manifest
+        self._measured: parquet_type.ParquetFile | None = None
+        with parsing():
+            file = parquet().ParquetFile(pyarrow().BufferReader(data))
+            require_none(contents_fault(manifest, file.schema_arrow, file.metadata.num_rows))
+        self._file = file
+        self.names: list[str] = file.schema_arrow.names
+        self.row_groups: int = file.num_row_groups
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """Return these columns of all rows. Raises BadSegment, and LakeUnavailable for lack of memory."""
+        with parsing():
+            return self._texts(self._within_bound().read([*columns]))
+
+    def read_group(self, at: int, columns: Sequence[str]) -> pa.Table:
+        """Return these columns of the rows of one row group. Raises like `read`."""
+        with parsing():
+            return self._texts(self._within_bound().read_row_group(at, [*columns]))
+
+    def _within_bound(self) -> parquet_type.ParquetFile:
+        """Return the file, of which texts in dictionaries are read as such. Raises BadSegment."""
+        if self._measured is None:
+            try:
+                found = with_dictionaries(self._data, len(self.names), self._manifest.rows)
+            except ValueError as error:
+                raise BadSegment(str(error)) from None
+            schema = self._file.schema_arrow
+            texts = [name for at in found if schema.field(name := self.names[at]).type == pyarrow().string()]
+            again = parquet().ParquetFile(pyarrow().BufferReader(self._data), read_dictionary=texts) if texts else None
+            self._measured = again or self._file
+        return self._measured
+
+    def _texts(self, table: pa.Table) -> pa.Table:
+        """Return rows with those columns as texts that are read as dictionaries, and are not words. Raises BadSegment.
+
+        The texts of all rows count, also those of words: a later step may need them row by row.
+        """
+        most = most_bytes(len(self._data))
+        if word_bytes(table, most) > most:
+            raise BadSegment(over(len(self._data)))
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            field = self._file.schema_arrow.field(name)
+            if column.type != field.type:
+                table = table.set_column(table.column_names.index(name), field, column.cast(field.type))
+        return table
+
+
+def open_segment(storage: FileReader, segment: Segment) -> SegmentFile:
+    """Read the Parquet file of a segment into memory, and verify its size, digest, columns and number of rows.
+
+    Raises BadSegment and LakeUnavailable.
+    """
+    place, manifest = segment
+    require_none(manifest_fault(manifest))
+    try:
+        data = storage.read(place.data)
+    except NotFound:
+        raise BadSegment("its file is missing") from None
+    if (size := len(data)) != manifest.bytes:
+        raise BadSegment(f"its file has {size} bytes, and had {manifest.bytes} when it was written")
+    if hashlib.sha256(data).hexdigest() != manifest.sha256:
+        raise BadSegment("its file was changed after it was written")
+    return SegmentFile(data, manifest)
+
+
+def contents_fault(manifest: Manifest, found: pa.Schema, rows: int) -> str | None:
+    """Return why a file with these columns and so many rows is not that of the segment; None if it is."""
+    schema = arrow_schema(manifest.book)
+    if not (found.equals(schema) or (manifest.book in ADDED and found.equals(schema.remove(len(schema) - 1)))):
+        return "its file has other columns than the ledger"
+    if rows != manifest.rows:
+        return f"its file has {rows} rows, and its manifest says {manifest.rows}"
+    return None
+
+
+def with_added(table: pa.Table, book: Ledger, columns: Sequence[str] | None) -> pa.Table:
+    """Return the table with the column that its segment lacks, if it is wanted: all rows have an empty text."""
+    name = ADDED.get(book)
+    if name is None or name in table.column_names or (columns is not None and name not in columns):
+        return table
+    return table.append_column(arrow_schema(book).field(name), pyarrow().repeat("", table.num_rows))
+
+
+def require_none(fault: str | None) -> None:
+    """Raise BadSegment with a fault, if there is one."""
+    if fault is not None:
+        raise BadSegment(fault)

@@ -1,0 +1,105 @@
+"""Decodes structs of Thrift's compact protocol, as Parquet files have them, which may be damaged in any way.
+
+Arrow decodes the same bytes, and a struct that the two understand differently would escape the checks of readers. So
+all of a struct that is not unambiguous is refused: a field that it has twice, or an id or a number of more bits than
+fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+INT32: Final = 5
+INT64: Final = 6
+"""Types of fields, as the protocol numbers them."""
+
+_BOOLEANS: Final = (1, 2)
+_LISTS: Final = (9, 10)
+_MAP: Final = 11
+_STRUCT: Final = 12
+_DEEPEST: Final = 32
+"""Maximum depth of structs in each other; a footer needs 8."""
+_LARGEST_ID: Final = (1 << 15) - 1
+
+
+class Struct(dict[int, Any]):
+    """The fields of a decoded struct by id; `types` has their types."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.types: dict[int, int] = {}
+
+
+class StructDecoder:
+    """Decodes values one after the other from `at`. Raises ValueError, and IndexError at the end of the data."""
+
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self._data = data
+        self.at = at
+        number = self._signed
+        self._plain: dict[int, Callable[[], Any]] = {
+            **dict.fromkeys((1, 2, 3), self._byte),
+            **dict.fromkeys((4, INT32, INT64), number),
+            7: lambda: self._bytes(8),
+            8: lambda: self._bytes(self._number()),
+        }
+
+    def struct(self, depth: int = 0) -> Struct:
+        """Return the fields of a struct."""
+        if depth > _DEEPEST:
+            raise ValueError("it is nested too deeply")
+        fields = Struct()
+        name = 0
+        while head := self._byte():
+            kind = head & 15
+            name = name + (head >> 4) if head >> 4 else self._signed()
+            if not 0 < name <= _LARGEST_ID or name in fields:
+                raise ValueError("it has a field twice, or one without a valid id")
+            fields[name] = kind == 1 if kind in _BOOLEANS else self._value(kind, depth)
+            fields.types[name] = kind
+        return fields
+
+    def _value(self, kind: int, depth: int) -> Any:
+        if kind == _STRUCT:
+            return self.struct(depth + 1)
+        if kind in _LISTS:
+            return self._list(depth + 1)
+        if kind not in self._plain:
+            raise ValueError("it has a map, or a field without a valid type")
+        return self._plain[kind]()
+
+    def _list(self, depth: int) -> list[Any]:
+        if depth > _DEEPEST:
+            raise ValueError("it is nested too deeply")
+        head = self._byte()
+        size = head >> 4 if head >> 4 < 15 else self._number()
+        return [self._value(head & 15, depth) for _ in range(size)]  # each takes a byte of the data at least
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self._data[self.at - 1]
+
+    def _bytes(self, size: int) -> bytes:
+        self.at += size
+        if self.at > len(self._data):
+            raise IndexError("it ends early")
+        return self._data[self.at - size : self.at]
+
+    def _number(self) -> int:
+        byte = self._byte()
+        if byte < 128:
+            return byte
+        found = byte & 127
+        for shift in range(7, 64, 7):
+            byte = self._byte()
+            found |= (byte & 127) << shift
+            if byte < 128:
+                if found >> 64:
+                    break
+                return found
+        raise ValueError("it has too large a number")
+
+    def _signed(self) -> int:
+        found = self._number()
+        return (found >> 1) ^ -(found & 1)
