@@ -311,6 +311,9 @@ OPERATIONS: Final[dict[str, Route]] = {
     "node.settings": _get(
         "/settings", "admin.node_settings:show", "Show the settings of the node with their origins", "admin"
     ),
+    "queues.list": _look(
+        "/queues", "admin.queues:list_all", "List queues with their jobs, and when the oldest ready one was written"
+    ),
     "queues.leases": _get(
         "/queues/{topic}/leases", "admin.queue_leases:list_leases", "List the leased and delayed jobs of a queue"
     ),

@@ -227,6 +227,18 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
             "delete": Leaf("topics.routers.delete", "Delete a router."),
         },
     ),
+    "queue": Branch(
+        "Show queues and their leases.",
+        {
+            "list": Leaf(
+                "topics.queues.list_queues",
+                "List queues by name: their ready, leased and delayed jobs, and when the oldest ready one was written.",
+            ),
+            "leases": Leaf(
+                "topics.queues.leases", "List the leased and delayed jobs of a queue, those first that end first."
+            ),
+        },
+    ),
     "stream": _STREAM,
     "cache": Branch(
         "Store and read values of caches over QUIC.",

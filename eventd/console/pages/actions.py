@@ -57,6 +57,7 @@ class PageAction(NamedTuple):
     answers the form, for what the node shows only once; without it, the browser is led back to the page it came from.
 
     Of a `request`, the parameters that are not in its path are the members of its body, or its query if it deletes.
+    `check` raises an error for an answer which says that nothing was done.
     """
 
     label: str
@@ -69,6 +70,7 @@ class PageAction(NamedTuple):
     bound: str = ""
     show: Callable[[dict[str, Any]], ShownPage] | None = None
     request: V0Request | None = None
+    check: Callable[[Any], None] | None = None
 
     def may(
         self, view: NodeView, operation: str, group: str = "", params: Mapping[str, Any] = MappingProxyType({})
@@ -87,6 +89,8 @@ class PageAction(NamedTuple):
         if missing := [name for name in names if not params.get(name)]:
             raise Invalid(f"the {missing[0]} is missing", hint="use the buttons of a page")
         path, rest = self.request.fill(params), {name: value for name, value in params.items() if name not in names}
-        if method == "DELETE":
-            return await view.ask(method, *path, **rest)
-        return await view.ask(method, *path, body=rest)
+        deletes = method == "DELETE"
+        answer = await (view.ask(method, *path, **rest) if deletes else view.ask(method, *path, body=rest))
+        if self.check:
+            self.check(answer)
+        return answer

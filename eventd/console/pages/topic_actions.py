@@ -54,10 +54,11 @@ async def _exists(visit: Visit, name: str) -> bool:
 def _configured(form: dict[str, Any]) -> dict[str, Any]:
     """Return the name and the configuration of a form. Raises Invalid for what is not a number."""
     config: dict[str, Any] = {name: form[name] for name in ("topic", "type", *_TEXTS) if form.get(name)}
-    return config | {name: _number(name, form[name]) for name in _NUMBERS if form.get(name)}
+    return config | {name: read_number(name, form[name]) for name in _NUMBERS if form.get(name)}
 
 
-def _number(name: str, text: str) -> int:
+def read_number(name: str, text: str) -> int:
+    """Return the number that a field of a form holds. Raises Invalid."""
     digits = text.replace(",", "").replace("_", "").strip()
     if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
         raise Invalid(f"`{name}` must be a whole number, not {text[:40]!r}")
@@ -129,7 +130,7 @@ def _count(params: dict[str, Any]) -> int:
 
 
 def _purged(form: dict[str, Any]) -> dict[str, Any]:
-    return {"topic": form.get("topic", ""), "before_seq": _number("before_seq", str(form.get("before_seq", "")))}
+    return {"topic": form.get("topic", ""), "before_seq": read_number("before_seq", str(form.get("before_seq", "")))}
 
 
 async def ask_delete(visit: Visit, params: dict[str, Any]) -> Question:

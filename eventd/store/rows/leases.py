@@ -121,6 +121,14 @@ def first_end(conn: Connection, topic_id: int) -> int | None:
     return end
 
 
+def first_ended(conn: Connection, topic_id: int, after: int, now: int) -> int | None:
+    """Return the first seq after `after` of the `ENDED_AT_ONCE` jobs whose lease or delay ended first; None without."""
+    ended = f"SELECT seq FROM leases WHERE {_ENDED} ORDER BY free_at, seq LIMIT {ENDED_AT_ONCE}"
+    sql = f"SELECT min(seq) FROM ({ended}) AS ended WHERE seq > ?"
+    seq: int | None = fetch(conn, sql, (topic_id, now, after))[0][0]
+    return seq
+
+
 def end_leases(conn: Connection, topic_id: int, now: int) -> LeaseCounts:
     """Free the first `ENDED_AT_ONCE` jobs whose lease or delay has ended.
 

@@ -1,0 +1,67 @@
+"""routerctl queue: list, leases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from eventd.cli.gateway.session import Session, connected, only_calls
+from eventd.cli.terminal.output import Column, moment, note, text
+
+QUEUES = (
+    Column("QUEUE", text("queue")),
+    Column("READY", lambda row: str(row["ready"])),
+    Column("LEASED", lambda row: str(row["leased"])),
+    Column("DELAYED", lambda row: str(row["delayed"])),
+    Column("DEAD_LETTERED", lambda row: str(row["deadLettered"])),
+    Column("OLDEST_READY", lambda row: moment("writtenAt")(row["oldestReady"] or {"writtenAt": None})),
+    Column("BYTES", lambda row: str(row["bytes"]), wide=True),
+    Column("DEAD_LETTERS_TO", text("deadLetterTopic"), wide=True),
+)
+LEASES = (
+    Column("SEQ", lambda row: str(row["seq"])),
+    Column("STATE", text("state")),
+    Column("CLIENT", text("client")),
+    Column("ENDS", moment("endsAt")),
+    Column("DELIVERIES", lambda row: str(row["deliveries"])),
+    Column("BYTES", lambda row: str(row["bytes"]), wide=True),
+)
+After = Annotated[str, typer.Option("--after", metavar="TOKEN", help="Show what follows after TOKEN.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=200, help="Maximum number of rows.")]
+
+
+@connected
+@only_calls
+async def list_queues(
+    session: Session,
+    prefix: Annotated[str, typer.Option("--prefix", metavar="PREFIX", help="Only names that start with PREFIX.")] = "",
+    limit: Limit = 50,
+    after: After = "",
+) -> None:
+    """List queues by name: their ready, leased and delayed jobs, and when the oldest ready one was written."""
+    answer = await session.call("queues.list", prefix=prefix, limit=limit, after=after)
+    session.out.rows(QUEUES, answer["queues"], name=lambda row: str(row["queue"]))
+    _note_next(answer)
+    if not answer["complete"]:
+        note("note: there are more topics than were searched: narrow the list with --prefix")
+
+
+@connected
+@only_calls
+async def leases(
+    session: Session,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue.")],
+    limit: Limit = 50,
+    after: After = "",
+) -> None:
+    """List the leased and delayed jobs of a queue, those first that end first."""
+    answer = await session.call("queues.leases", topic=queue, limit=limit, after=after)
+    session.out.rows(LEASES, answer["leases"], name=lambda row: str(row["seq"]))
+    _note_next(answer)
+
+
+def _note_next(answer: Mapping[str, Any]) -> None:
+    if answer["next"] is not None:
+        note(f"note: there are more: continue with --after {answer['next']}")

@@ -1,0 +1,24 @@
+"""routerctl queue."""
+
+from __future__ import annotations
+
+from tests.integration.cli.conftest import Control
+
+
+def test_queues_are_listed_with_their_jobs(routerctl: Control) -> None:
+    assert routerctl("queue", "list").out == ""
+    routerctl("topic", "put", "work", "--set", "type=queue")
+    routerctl("topic", "write", "work", "1", "2")
+    [row] = routerctl("queue", "list", "-o", "json").json
+    assert (row["queue"], row["ready"], row["leased"], row["oldestReady"]["seq"]) == ("work", 2, 0, 1)
+    assert routerctl("queue", "list", "--prefix", "z", "-o", "name").lines == []
+    assert routerctl("queue", "leases", "work").out == ""
+    assert routerctl("queue", "leases", "none", code=3).err.startswith("error: ")
+
+
+def test_a_longer_list_says_how_to_continue(routerctl: Control) -> None:
+    for name in ("a", "b"):
+        routerctl("topic", "put", name, "--set", "type=queue")
+    first = routerctl("queue", "list", "--limit", "1", "-o", "name")
+    assert (first.lines, first.err) == (["a"], "note: there are more: continue with --after a\n")
+    assert routerctl("queue", "list", "--after", "a", "-o", "name").lines == ["b"]
