@@ -23,7 +23,8 @@ from eventd.api.framework.params import read_params
 from eventd.api.framework.recorder import ActionDraft, ActionRecorder
 from eventd.api.framework.route import Route
 from eventd.api.framework.withholding import run_for
-from eventd.api.routes import OPERATIONS, TOPIC_ROUTES
+from eventd.api.routes import OPERATIONS
+from eventd.api.topic_routes import TOPIC_ROUTES
 from eventd.api.topics.calls import V0
 from eventd.errors import TooLarge
 

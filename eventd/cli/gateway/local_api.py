@@ -19,7 +19,7 @@ from eventd.api.framework.operations import Services
 from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.listener.runner import Runner
-from eventd.api.routes import TOPIC_ROUTES
+from eventd.api.topic_routes import TOPIC_ROUTES
 from eventd.api.topics.calls import V0, Serving
 from eventd.observe.metrics import Metrics
 from eventd.runtime.worker_share import Share

@@ -14,7 +14,8 @@ import pytest
 from eventd.api.framework.auth import SCOPES, parse_keys, read_scopes
 from eventd.api.framework.roles import ROLES, role_of
 from eventd.api.framework.route import Route
-from eventd.api.routes import OPERATIONS, TOPIC_ROUTES
+from eventd.api.routes import OPERATIONS
+from eventd.api.topic_routes import TOPIC_ROUTES
 from eventd.runtime.clock import SECOND
 from eventd.store.rows.keys import KeyRow
 from tests.support.every_route import SERVED, has_field, name_of, narrows, send

@@ -10,7 +10,8 @@ import pytest
 
 from eventd.api.framework.auth import SCOPES, ApiKey
 from eventd.api.framework.route import Route
-from eventd.api.routes import OPERATIONS, TOPIC_ROUTES
+from eventd.api.routes import OPERATIONS
+from eventd.api.topic_routes import TOPIC_ROUTES
 from eventd.console.pages.table import ACTIONS, PAGES
 from eventd.console.view.node_view import V0Request
 from tests.integration.console.conftest import MakeBrowser

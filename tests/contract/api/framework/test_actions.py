@@ -8,7 +8,8 @@ import pytest
 
 from eventd.api.framework import action_terms, recorder
 from eventd.api.framework.endpoint import load
-from eventd.api.routes import OPERATIONS, TOPIC_ROUTES
+from eventd.api.routes import OPERATIONS
+from eventd.api.topic_routes import TOPIC_ROUTES
 from eventd.errors import DatabaseFault
 from eventd.store.rows.actions import ActionRow
 from tests.support.acting import OPERATOR, READER, operating

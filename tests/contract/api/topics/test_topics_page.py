@@ -16,7 +16,7 @@ from eventd.api.errors.codes import TOPICS_FORM
 from eventd.api.framework.endpoint import load
 from eventd.api.framework.limits import Limits
 from eventd.api.framework.route import Route
-from eventd.api.routes import TOPIC_ROUTES
+from eventd.api.topic_routes import TOPIC_ROUTES
 from eventd.api.topics import websocket
 from eventd.log.core.topic_config import TopicConfig
 from tests.contract.test_reference_docs import _declared_errors

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from eventd.api.framework.endpoint import load
 from eventd.api.framework.openapi import describe
 from eventd.api.framework.route import Route
-from eventd.api.routes import TOPIC_ROUTES
+from eventd.api.topic_routes import TOPIC_ROUTES
 from tests.support.schemas import ANYTHING, NAME, Schemas, corrupted
 from tests.support.v0 import Response, Server
 
