@@ -20,9 +20,9 @@ from tests.support.sites import Site
 async def with_jobs(site: Site, browser: MakeBrowser) -> Browser:
     """Return a visitor of a node whose queue has three jobs."""
     one = await signed_in(site, browser)
-    await create(one, "work", type="queue", lease_ms="60000", dead_letter="graves")
+    await create(one, "todo", type="queue", lease_ms="60000", dead_letter="graves")
     for number in range(3):
-        await write(one, "work", str(number))
+        await write(one, "todo", str(number))
     return one
 
 
@@ -30,7 +30,7 @@ async def claim(one: Browser, node: str) -> int:
     """Claim a job as a client, and return its seq."""
     headers = {"Authorization": f"Bearer {ADMIN}"}
     async with aiohttp.ClientSession(headers=headers) as session:
-        answer = await session.post(f"http://{one.host}/v0/topics/work/claim", json={"node": node})
+        answer = await session.post(f"http://{one.host}/v0/topics/todo/claim", json={"node": node})
         found: dict[str, Any] = await answer.json()
     seq: int = found["claimed"][0]["$seq"]
     return seq
@@ -47,10 +47,10 @@ async def test_a_queue_is_listed_with_its_jobs_and_its_oldest_ready_one(site: Si
     await create(one, "log")
     await claim(one, "w1")
     listed = (await one.get("/console/queues")).text
-    assert re.findall('<tr id="q-([^"]*)"', listed) == ["work"]
-    shown = (await one.get("/console/queues/work")).text
+    assert re.findall('<tr id="q-([^"]*)"', listed) == ["todo"]
+    shown = (await one.get("/console/queues/todo")).text
     assert ("<dt>Ready</dt><dd>2</dd>" in shown, "<dt>Leased</dt><dd>1</dd>" in shown) == (True, True)
-    assert 'href="/console/topics/work/records/2"' in shown, "the oldest ready job"
+    assert 'href="/console/topics/todo/records/2"' in shown, "the oldest ready job"
     assert 'href="/console/topics/graves"' in shown
     assert "w1" in job(shown, 1)
     assert (await one.get("/console/queues/log")).status == 409
@@ -60,7 +60,7 @@ async def test_a_queue_is_listed_with_its_jobs_and_its_oldest_ready_one(site: Si
 async def test_a_job_is_given_back_and_its_client_named_as_text(site: Site, browser: MakeBrowser) -> None:
     one = await with_jobs(site, browser)
     seq = await claim(one, "<b>w</b>")
-    row = job((await one.get("/console/queues/work")).text, seq)
+    row = job((await one.get("/console/queues/todo")).text, seq)
     assert "&lt;b&gt;w&lt;/b&gt;" in row
     [url] = [unescape(url) for url in re.findall(r'href="([^"]*queues\.return[^"]*)"', row)]
     asked = await one.get(url)
@@ -73,7 +73,7 @@ async def test_a_job_is_given_back_and_its_client_named_as_text(site: Site, brow
 async def test_a_job_that_its_client_does_not_hold_any_more_is_not_given_back(site: Site, browser: MakeBrowser) -> None:
     one = await with_jobs(site, browser)
     seq = await claim(one, "w1")
-    form = {"topic": "work", "node": "w2", "seq": str(seq), "asked": "yes", "lease_ms": "1000"}
+    form = {"topic": "todo", "node": "w2", "seq": str(seq), "asked": "yes", "lease_ms": "1000"}
     for operation in ("queues.return", "queues.extend"):
         answer = await one.post(f"/console/do/{operation}", **form)
         assert (answer.status, "does not hold the job any more" in answer.text) == (409, True), operation
@@ -85,11 +85,11 @@ async def test_a_lease_is_extended(site: Site, browser: MakeBrowser) -> None:
 
     async def left() -> float:
         """Return the seconds until the lease ends."""
-        [lease] = (await site.ask("queues.leases", topic="work"))["leases"]
+        [lease] = (await site.ask("queues.leases", topic="todo"))["leases"]
         return datetime.fromisoformat(lease["endsAt"]).timestamp() - time.time()
 
     assert await left() < 61
-    form = {"topic": "work", "node": "w1", "seq": str(seq), "asked": "yes", "back": "/console/queues/work"}
+    form = {"topic": "todo", "node": "w1", "seq": str(seq), "asked": "yes", "back": "/console/queues/todo"}
     wrong = await one.post("/console/do/queues.extend", lease_ms="long", **form)
     assert (wrong.status, await left() < 61) == (400, True)
     done = await one.post("/console/do/queues.extend", lease_ms="3,600,000", **form)
@@ -101,5 +101,5 @@ async def test_a_reader_sees_leases_and_no_buttons(site: Site, browser: MakeBrow
     one = await with_jobs(site, browser)
     seq = await claim(one, "w1")
     reader = await signed_in(site, browser, READ)
-    shown = (await reader.get("/console/queues/work")).text
+    shown = (await reader.get("/console/queues/todo")).text
     assert ("w1" in job(shown, seq), "/console/do/" in shown) == (True, False)

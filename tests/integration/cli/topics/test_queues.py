@@ -6,13 +6,13 @@ from tests.integration.cli.conftest import Control
 
 
 def test_queues_are_listed_with_their_jobs(routerctl: Control) -> None:
-    assert routerctl("queue", "list").out == ""
+    assert routerctl("queue", "list", "-o", "name").lines == []
     routerctl("topic", "put", "work", "--set", "type=queue")
     routerctl("topic", "write", "work", "1", "2")
     [row] = routerctl("queue", "list", "-o", "json").json
     assert (row["queue"], row["ready"], row["leased"], row["oldestReady"]["seq"]) == ("work", 2, 0, 1)
     assert routerctl("queue", "list", "--prefix", "z", "-o", "name").lines == []
-    assert routerctl("queue", "leases", "work").out == ""
+    assert routerctl("queue", "leases", "work", "-o", "name").lines == []
     assert routerctl("queue", "leases", "none", code=3).err.startswith("error: ")
 
 
