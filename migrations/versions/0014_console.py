@@ -64,6 +64,7 @@ def _create_actions() -> None:
 
 
 def _index_dead_letters() -> None:
+    op.create_index("dead_letters_cursor", "dead_letters", ["topic_id", "cursor", "id"])
     op.create_index("dead_letters_event", "dead_letters", ["topic_id", "event_id"])
     op.create_index("dead_letters_reason", "dead_letters", ["cursor", "reason", "id"])
 

@@ -23,8 +23,10 @@ from eventd.log.core.id_conflicts import ConflictCount, read_conflicts
 from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.core.missing_records import MissingRecords, count_unstored, find_missing
 from eventd.log.core.topic_row import TopicRow
+from eventd.log.core.values import Record
+from eventd.log.core.wire_page import PeerFilter
 from eventd.log.cursors.cursors import Cursor
-from eventd.log.delivery.backlog import read_backlog, read_stale
+from eventd.log.delivery.backlog import Backlog, read_backlog, read_backlogs, read_stale
 from eventd.log.delivery.refused_requests import count_tls_refusals
 from eventd.log.delivery.repairs import count_dead_letters, read_dead_letters
 from eventd.resources.configuration import GroupConfig, PeerConfig, SloConfig, slos
@@ -37,7 +39,12 @@ from eventd.text.duration import HOUR
 from federation.event import is_alive
 
 MOST_LETTERS = 1000
-"""Maximum number of dead letters of a peer that are read, the newest ones; older ones count as retryable."""
+"""Maximum number of dead letters that are read for one peer, the newest ones; older ones count as retryable."""
+LETTERS = 5000
+"""The same for all peers of a group together; of each peer with dead letters, at least `FEWEST_LETTERS` are read."""
+FEWEST_LETTERS = 10
+PEERS_AT_ONCE = 100
+"""How many peers are examined by one read of the database: their backlogs are counted together."""
 ROUNDS = 60
 """Maximum number of reads of the log for all peers of a group together; each peer gets at least one."""
 MOST_ROUNDS = 12
@@ -78,7 +85,9 @@ async def _read_group(services: Services, name: str, aside: Sequence[Ineffective
     context = await services.database.read(_read_context, name, services.clock.now())
     others = [peer for peer in peers_of(context.config) if peer.node_name != context.config.node_name]
     rounds = max(1, min(MOST_ROUNDS, ROUNDS // max(1, len(others))))
-    peers = [await _read_peer(services, context, peer, rounds) for peer in others]
+    peers: list[PeerFacts] = []
+    for start in range(0, len(others), PEERS_AT_ONCE):
+        peers += await _read_peers(services, context, others[start : start + PEERS_AT_ONCE], rounds)
     lost, unstored = await _read_lost(services, context)
     owners = tuple(f"{subscription_owner(runs.subscription)}/" for runs in context.runs)
     return GroupFacts(
@@ -174,22 +183,38 @@ def _look_for_own(conn: Connection, context: _GroupContext, before: int) -> tupl
     return any(not record.path for record in listed.records), listed.seen if listed.more else None
 
 
-async def _read_peer(services: Services, context: _GroupContext, peer: PeerConfig, rounds: int) -> PeerFacts:
-    read = services.database.read
+async def _read_peers(
+    services: Services, context: _GroupContext, peers: Sequence[PeerConfig], rounds: int
+) -> list[PeerFacts]:
     try:
-        ledger, waiting, letters = await read(_read_waiting, context, peer)
-        tally = await read_sample(read, context.topic.id, ledger, rounds, context.now)
+        found = await services.database.read(_read_waiting, context, peers)
     except EventdError as error:
-        return PeerFacts(peer.group, peer.node_name, peer.endpoint, trouble=str(error))
-    cursor = ledger.link.cursor
+        return [_unread(peer, error) for peer in peers]
+    return [await _read_peer(services, context, *each, rounds) for each in zip(peers, found, strict=True)]
+
+
+async def _read_peer(
+    services: Services, context: _GroupContext, peer: PeerConfig, waiting: _Waiting | EventdError, rounds: int
+) -> PeerFacts:
+    if isinstance(waiting, EventdError):
+        return _unread(peer, waiting)
+    try:
+        tally = await read_sample(services.database.read, context.topic.id, waiting.ledger, rounds, context.now)
+    except EventdError as error:
+        return _unread(peer, error)
+    cursor = waiting.ledger.link.cursor
     return PeerFacts(
         peer.group,
         peer.node_name,
         peer.endpoint,
         link=_link(cursor),
-        deliveries=_deliveries(waiting, letters, tally, refuses=_link(cursor).is_refused),
+        deliveries=_deliveries(waiting.backlog, waiting.letters, tally, refuses=_link(cursor).is_refused),
         lost_before=cursor is not None and cursor.position < context.topic.lost_position,
     )
+
+
+def _unread(peer: PeerConfig, error: EventdError) -> PeerFacts:
+    return PeerFacts(peer.group, peer.node_name, peer.endpoint, trouble=str(error))
 
 
 def _link(cursor: Cursor | None) -> LinkFacts:
@@ -239,17 +264,64 @@ class _DeadLetterCounts:
     expires_in: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """What a peer does not have yet, and the ledger of what it has."""
+
+    ledger: PeerLedger
+    backlog: _BacklogCounts
+    letters: _DeadLetterCounts
+
+
 def _read_waiting(
-    conn: Connection, context: _GroupContext, peer: PeerConfig
-) -> tuple[PeerLedger, _BacklogCounts, _DeadLetterCounts]:
-    ledger, wanted, now = open_ledger(conn, peer), wanted_by(peer), context.now
-    cursor, topic = ledger.link.cursor, context.topic
-    after = cursor.position if cursor else topic.evicted_position
-    stale = read_stale(conn, topic.id, wanted, after=after, now=now, cursor=cursor.name) if cursor else []
-    ahead = read_backlog(conn, topic.id, wanted, after=after, now=now, but={record.position for record in stale})
+    conn: Connection, context: _GroupContext, peers: Sequence[PeerConfig]
+) -> list[_Waiting | EventdError]:
+    """Return what waits for each of these peers, in order, or why it could not be read."""
+    ledgers: list[PeerLedger | EventdError] = []
+    for peer in peers:
+        try:
+            ledgers.append(open_ledger(conn, peer))
+        except EventdError as error:
+            ledgers.append(error)
+    counts = iter(_count_backlogs(conn, context, [one for one in ledgers if isinstance(one, PeerLedger)]))
+    most = max(FEWEST_LETTERS, min(MOST_LETTERS, LETTERS // max(1, len(context.letters))))
+    found: list[_Waiting | EventdError] = []
+    for peer, ledger in zip(peers, ledgers, strict=True):
+        if isinstance(ledger, EventdError):
+            found.append(ledger)
+            continue
+        found.append(_Waiting(ledger, next(counts), _read_letters(conn, context, peer, most)))
+    return found
+
+
+def _count_backlogs(conn: Connection, context: _GroupContext, ledgers: Sequence[PeerLedger]) -> list[_BacklogCounts]:
+    """Return the backlog of each link, in order. Those without stale refreshes, mostly all, are counted together."""
+    topic, now = context.topic.id, context.now
+    asked: list[tuple[PeerFilter, int]] = []
+    refreshes: list[Sequence[Record]] = []
+    for ledger in ledgers:
+        wanted, cursor = wanted_by(ledger.peer), ledger.link.cursor
+        asked.append((wanted, cursor.position if cursor else context.topic.evicted_position))
+        refreshes.append(
+            read_stale(conn, topic, wanted, after=cursor.position, now=now, cursor=cursor.name) if cursor else ()
+        )
+    plain = [each for each, stale in zip(asked, refreshes, strict=True) if not stale]
+    together = iter(read_backlogs(conn, topic, plain, now=now))
+    found: list[_BacklogCounts] = []
+    for (wanted, after), ledger, stale in zip(asked, ledgers, refreshes, strict=True):
+        if stale:
+            but = {record.position for record in stale}
+            ahead = read_backlog(conn, topic, wanted, after=after, now=now, but=but)
+        else:
+            ahead = next(together)
+        found.append(_backlog_counts(ahead, stale, ledger.link.cursor, now))
+    return found
+
+
+def _backlog_counts(ahead: Backlog, stale: Sequence[Record], cursor: Cursor | None, now: int) -> _BacklogCounts:
     oldest = _first([ahead.oldest, *(record.recorded_at for record in stale)])
     ready = None if oldest is None else max(oldest, cursor.created_at if cursor else 0)
-    waiting = _BacklogCounts(
+    return _BacklogCounts(
         ahead.events,
         len(stale),
         None if ready is None else max(0, now - ready),
@@ -257,15 +329,15 @@ def _read_waiting(
         _left([record.expires_at for record in stale], now),
         ahead.exact,
     )
-    return ledger, waiting, _read_letters(conn, context, peer)
 
 
-def _read_letters(conn: Connection, context: _GroupContext, peer: PeerConfig) -> _DeadLetterCounts:
+def _read_letters(conn: Connection, context: _GroupContext, peer: PeerConfig, most: int) -> _DeadLetterCounts:
+    """Return the counts of a peer's dead letters, of which `most` are read."""
     name = link_name(peer.group, peer.node_name)
     total = context.letters.get(name, 0)
     if not total:
         return _DeadLetterCounts()
-    newest = read_dead_letters(conn, context.topic.id, cursor=name, limit=MOST_LETTERS, newest=True)
+    newest = read_dead_letters(conn, context.topic.id, cursor=name, limit=most, newest=True)
     live = [letter for letter in newest if letter.tag is not None and is_alive(letter.expires_at, context.now)]
     spent = len(newest) - len(live)
     again = sum(letter.reason in REFUSED_AGAIN for letter in live)

@@ -145,6 +145,7 @@ CREATE INDEX actions_at ON actions (at);
 CREATE TABLE action_answers ( caller TEXT NOT NULL, "key" TEXT NOT NULL, fingerprint TEXT NOT NULL, at BIGINT NOT
     NULL, status INTEGER NOT NULL, answer BLOB, PRIMARY KEY (caller, "key") );
 CREATE INDEX action_answers_at ON action_answers (at);
+CREATE INDEX dead_letters_cursor ON dead_letters (topic_id, cursor, id);
 CREATE INDEX dead_letters_event ON dead_letters (topic_id, event_id);
 CREATE INDEX dead_letters_reason ON dead_letters (cursor, reason, id);
 CREATE TABLE bulk_jobs ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, token TEXT NOT NULL, state TEXT NOT NULL,

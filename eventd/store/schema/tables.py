@@ -234,6 +234,7 @@ dead_letters = sa.Table(
     sa.UniqueConstraint("cursor", "position", name="dead_letters_cursor_position"),
     sa.Index("dead_letters_parked", "parked_at"),
     sa.Index("dead_letters_topic", "topic_id", "id"),
+    sa.Index("dead_letters_cursor", "topic_id", "cursor", "id"),
     sa.Index("dead_letters_event", "topic_id", "event_id"),
     sa.Index("dead_letters_reason", "cursor", "reason", "id"),
     sqlite_autoincrement=True,
