@@ -5,19 +5,22 @@ from __future__ import annotations
 from eventd.egress.callbacks.delivery import EndpointRequest
 from eventd.observe.callback_figures import CallbackFigures
 from eventd.observe.routemaster_figures import RoutemasterFigures
+from eventd.observe.traffic import Traffic
 from eventd.store.rows.callback_cursors import SUBSCRIBER
 
 
 class DeliveryMetrics:
     """The `CallbackMetrics` of a process. Times are in microseconds."""
 
-    def __init__(self, callbacks: CallbackFigures, surface: RoutemasterFigures) -> None:
+    def __init__(self, callbacks: CallbackFigures, surface: RoutemasterFigures, traffic: Traffic) -> None:
         self._callbacks = callbacks
         self._surface = surface
+        self._traffic = traffic
 
     def attempted(self, callback: str, request: EndpointRequest) -> None:
         """Count a request to an endpoint."""
         self._callbacks.attempted(callback, request.duration, request.reason)
+        self._traffic.requested(callback, failed=bool(request.reason))
         if handle := _handle(callback):
             delivered = not request.reason
             self._surface.attempted(handle, request.duration, request.events, delivered=delivered)
@@ -27,6 +30,7 @@ class DeliveryMetrics:
     def delivered(self, callback: str, events: int, lag: int) -> None:
         """Count accepted events; the oldest was recorded `lag` microseconds ago."""
         self._callbacks.delivered(callback, events, lag)
+        self._traffic.accepted(callback, events)
 
     def refused(self, callback: str, events: int) -> None:
         """Count events that became dead letters."""

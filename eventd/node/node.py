@@ -240,7 +240,7 @@ class Node:
         files = CallbackSecretFiles(log.database.threads, settings.credentials_directory)
         self._started.append(files.close)
         self._tester = CallbackTester(transport, rules, self._clock, self._chance, files, subscriber_limits(settings))
-        metrics = DeliveryMetrics(self.metrics.callbacks, self.metrics.routemaster)
+        metrics = DeliveryMetrics(self.metrics.callbacks, self.metrics.routemaster, self.metrics.traffic)
         dependencies = CallbackDependencies(log, transport, rules, self.outbox, metrics, self.supervisor.spawn)
         notices = CallbackNotices(log, settings.notices_topic, self.supervisor.spawn)
         callbacks = Callbacks(dependencies, self.supervisor, self._chance.fraction, files, notices.notify)

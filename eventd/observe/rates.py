@@ -25,27 +25,34 @@ MOST_COLUMNS: Final = 900
 """Maximum numbers of series, and of columns of all series: 1 MiB of memory. A link has three columns."""
 MOST_INBOUND: Final = 128
 """Maximum number of senders with a series, the busiest: a member of a group can invent names."""
+MOST_CALLBACKS: Final = 100
+"""Maximum number of callbacks with a series, the busiest."""
 MOST_CHANGED: Final = 20
-"""Maximum number of topics, and of senders, that one sample begins to keep."""
+"""Maximum number of topics, of senders, and of callbacks, that one sample begins to keep."""
 _FADING: Final = 0.97
 """By which the recent activity of a topic fades from sample to sample: to one half in two minutes."""
 
-NODE, GROUP, LINK, INBOUND, TOPIC = "node", "group", "link", "inbound", "topic"
+NODE, GROUP, LINK, INBOUND, CALLBACK, TOPIC = "node", "group", "link", "inbound", "callback", "topic"
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     NODE: ("appendedPerSecond", "receivedPerSecond", "deliveredPerSecond", "deliveredBytesPerSecond"),
     GROUP: ("emittedPerSecond", "receivedPerSecond"),
     LINK: ("eventsPerSecond", "bytesPerSecond", "lagSeconds"),
     INBOUND: ("eventsPerSecond",),
+    CALLBACK: ("requestsPerSecond", "failedPerSecond", "eventsPerSecond"),
     TOPIC: ("recordsPerSecond",),
 }
 """The columns of each kind of series, kinds in the order of lists."""
 _KINDS = tuple(COLUMNS)
 _RANK = {kind: rank for rank, kind in enumerate(COLUMNS)}
-_OF_NODE, _OF_GROUP, _OF_LINK, _OF_INBOUND, _OF_TOPIC = _RANK.values()
+_OF_NODE, _OF_GROUP, _OF_LINK, _OF_INBOUND, _OF_CALLBACK, _OF_TOPIC = _RANK.values()
+_MOST: Final = {_OF_INBOUND: MOST_INBOUND, _OF_CALLBACK: MOST_CALLBACKS}
 
 
 class SeriesKey(NamedTuple):
-    """What a series is about: `rank` is its kind, `group` and `node` those of a group, a link or a sender."""
+    """What a series is about: `rank` is its kind, `group` and `node` those of a group, a link or a sender.
+
+    `node` is also the name of a callback.
+    """
 
     rank: int
     group: str = ""
@@ -58,19 +65,20 @@ class SeriesKey(NamedTuple):
 
     @property
     def competes(self) -> bool:
-        """Return whether series of this kind compete for the room: those of senders and of topics."""
+        """Return whether series of this kind compete for the room: those of senders, callbacks and topics."""
         return self.rank >= _OF_INBOUND
 
 
 class RateFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which series to read: up to `limit` after the key `after`, in order, and of how many ticks.
 
-    Empty fields do not restrict the series; `topic` is an id, 0 for all.
+    Empty fields do not restrict the series; `topic` is an id, 0 for all. `node`: of links and senders.
     """
 
     kind: str = ""
     group: str = ""
     node: str = ""
+    callback: str = ""
     topic: int = 0
     ticks: int = POINTS
     after: SeriesKey | None = None
@@ -81,7 +89,8 @@ class RateFilter(msgspec.Struct, frozen=True, kw_only=True):
         return (
             (not self.kind or key.kind == self.kind)
             and (not self.group or key.group == self.group)
-            and (not self.node or key.node == self.node)
+            and (not self.node or (key.node == self.node and key.rank != _OF_CALLBACK))
+            and (not self.callback or (key.node == self.callback and key.rank == _OF_CALLBACK))
             and (not self.topic or key.topic == self.topic)
             and (self.after is None or key > self.after)
         )
@@ -111,8 +120,8 @@ class _Series:
 class RateHistory:
     """The series of one process. `add` takes a sample; `read` returns a page of series.
 
-    First come the node, its groups, links and senders; the busiest topics get the room that these leave. A series
-    whose values have been 0 for 15 minutes is dropped.
+    First come the node, its groups, links, senders and callbacks; the busiest topics get the room that these leave. A
+    series whose values have been 0 for 15 minutes is dropped.
     """
 
     _series: dict[SeriesKey, _Series] = field(default_factory=dict)
@@ -144,6 +153,12 @@ class RateHistory:
             self._begin(SeriesKey(*key))
         self._choose(_OF_INBOUND, {(_OF_INBOUND, *sender, 0): events for sender, events in sample.inbound.items()})
         values |= {(_OF_INBOUND, *sender, 0): (events * per,) for sender, events in sample.inbound.items()}
+        self._choose(
+            _OF_CALLBACK, {(_OF_CALLBACK, "", name, 0): one.requests for name, one in sample.callbacks.items()}
+        )
+        values |= {
+            (_OF_CALLBACK, "", name, 0): tuple(count * per for count in one) for name, one in sample.callbacks.items()
+        }
         self._choose(_OF_TOPIC, {(_OF_TOPIC, "", "", topic): records for topic, records in topics.items()})
         for topic, records in topics.items():
             values[_OF_TOPIC, "", "", topic] = (records * per,)
@@ -151,7 +166,7 @@ class RateHistory:
 
     def _begin(self, key: SeriesKey) -> bool:
         """Begin a series if there is room; a series that is not a topic's takes that of the least busy topic."""
-        if key.rank == _OF_INBOUND and self._counts[_OF_INBOUND] >= MOST_INBOUND:
+        if self._counts[key.rank] >= _MOST.get(key.rank, MOST_SERIES):
             return False
         width = len(COLUMNS[key.kind])
         while len(self._series) >= MOST_SERIES or self._columns + width > MOST_COLUMNS:
@@ -172,7 +187,7 @@ class RateHistory:
         self._counts[key.rank] -= 1
 
     def _choose(self, rank: int, counts: Mapping[tuple[int, str, str, int], int]) -> None:
-        """Begin series for the busiest senders or topics that have none, in place of ones that are less busy."""
+        """Begin series for the busiest of a kind that have none, in place of ones that are less busy."""
         new = [key for key in counts if key not in self._series]
         kept: list[tuple[float, SeriesKey]] | None = None
         for name in heapq.nlargest(MOST_CHANGED, new, key=counts.__getitem__):

@@ -34,6 +34,7 @@ from eventd.node.callback_metrics import DeliveryMetrics
 from eventd.node.callbacks import CallbackPurpose, Callbacks
 from eventd.observe.callback_figures import CallbackFigures
 from eventd.observe.routemaster_figures import RoutemasterFigures
+from eventd.observe.traffic import Traffic
 from eventd.resources.callback_configuration import CallbackConfig
 from eventd.resources.callback_secret_files import CallbackSecretFiles
 from eventd.runtime.backoff import Backoff
@@ -98,7 +99,7 @@ class CalledBack:
     def begin(self) -> None:
         """Make callbacks without consumers, as a process does that starts."""
         budget = Budget(64 << 20, lambda: max(1, len(self._purposes)), self.clock)
-        metrics = DeliveryMetrics(self.figures, self.surface_figures)
+        metrics = DeliveryMetrics(self.figures, self.surface_figures, Traffic())
         dependencies = CallbackDependencies(self.log, self.transport, LOOPBACK, budget, metrics, self._supervisor.spawn)
         self.callbacks = Callbacks(dependencies, self._supervisor, lambda: 0.0, self.files, self._note)
 

@@ -1,4 +1,4 @@
-"""The rates of the last 15 minutes: of the node, its groups, links and senders, and the busiest topics."""
+"""The rates of the last 15 minutes: of the node, its groups, links and senders, the busiest callbacks and topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.errors import Invalid
 from eventd.log.core.topic_row import read_topic, read_topic_names
-from eventd.observe.rates import COLUMNS, INTERVAL_SECONDS, POINTS, TOPIC, RateFilter, RatePage, SeriesKey
+from eventd.observe.rates import CALLBACK, COLUMNS, INTERVAL_SECONDS, POINTS, TOPIC, RateFilter, RatePage, SeriesKey
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 
@@ -23,11 +23,12 @@ LONGEST_SECONDS = POINTS * INTERVAL_SECONDS
 class ShowRates(Params):
     """Which rates to show; all if nothing is given."""
 
-    kind: Literal["", "node", "group", "link", "inbound", "topic"] = Field(
-        default="", description="Only series of this kind: node, group, link, inbound or topic."
+    kind: Literal["", "node", "group", "link", "inbound", "callback", "topic"] = Field(
+        default="", description="Only series of this kind: node, group, link, inbound, callback or topic."
     )
     group: str = Field(default="", description="Only of this group: its own, and those of its links and senders.")
     link: str = Field(default="", max_length=253, description="Only of links to and from this node.")
+    callback: str = Field(default="", max_length=253, description="Only of this callback.")
     topic: str = Field(default="", max_length=512, description="Only of this topic of records.")
     seconds: int = Field(
         default=LONGEST_SECONDS,
@@ -46,6 +47,7 @@ async def show_rates(services: Services, params: ShowRates) -> dict[str, Any]:
         kind=params.kind or (TOPIC if topic else ""),
         group=params.group,
         node=params.link,
+        callback=params.callback,
         topic=topic,
         ticks=params.seconds // INTERVAL_SECONDS,
         after=after,
@@ -69,7 +71,7 @@ def _show(key: SeriesKey, columns: list[list[float | None]], page: RatePage, nam
     places = {tick: at for at, tick in enumerate(page.ticks)}
     about: dict[str, Any] = {"kind": key.kind}
     about |= {"group": key.group} if key.group else {}
-    about |= {"node": key.node} if key.node else {}
+    about |= {"callback" if key.kind == CALLBACK else "node": key.node} if key.node else {}
     about |= {"topic": names.get(key.topic, "")} if key.topic else {}
     values = {
         name: [column[places[tick]] if tick in places else None for tick in every]

@@ -24,6 +24,7 @@ class SeriesKind(StrEnum):
     GROUP = "group"
     LINK = "link"
     INBOUND = "inbound"
+    CALLBACK = "callback"
     TOPIC = "topic"
 
 
@@ -32,6 +33,7 @@ MAIN = {
     SeriesKind.GROUP: "emittedPerSecond",
     SeriesKind.LINK: "eventsPerSecond",
     SeriesKind.INBOUND: "eventsPerSecond",
+    SeriesKind.CALLBACK: "eventsPerSecond",
     SeriesKind.TOPIC: "recordsPerSecond",
 }
 """The values that the table shows of each kind."""
@@ -59,7 +61,7 @@ def _lag(row: Row) -> str:
 RATES = (
     Column("KIND", text("kind")),
     Column("GROUP", lambda row: row.get("group") or "-"),
-    Column("NAME", lambda row: row.get("node") or row.get("topic") or "-"),
+    Column("NAME", lambda row: row.get("node") or row.get("callback") or row.get("topic") or "-"),
     Column("NOW/S", _main(1)),
     Column("1M/S", _main(MINUTE)),
     Column("15M/S", _main(15 * MINUTE)),
@@ -76,10 +78,12 @@ async def show_rates(
     group: GroupsOption = "",
     kind: Annotated[SeriesKind | None, typer.Option("--kind", help="Only rates of this kind.")] = None,
 ) -> None:
-    """Show the rates of the last 15 minutes: of the node, its groups and links, and the busiest topics.
+    """Show the rates of the last 15 minutes: of the node, its groups and links, and the busiest callbacks and
+    topics.
 
     NOW/S is the mean of the last 5 s, 1M/S that of a minute: records appended by the node, events emitted in a group,
-    events acknowledged by the peer of a link, new events from a sender (inbound), records appended to a topic.
+    events acknowledged by the peer of a link, new events from a sender (inbound), events accepted by the endpoint of a
+    callback, records appended to a topic.
     """
     series: list[Row] = []
     after: str | None = ""

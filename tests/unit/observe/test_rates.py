@@ -10,9 +10,11 @@ import pytest
 
 from eventd.observe import rates
 from eventd.observe.rates import (
+    CALLBACK,
     GROUP,
     INBOUND,
     LINK,
+    MOST_CALLBACKS,
     MOST_COLUMNS,
     MOST_INBOUND,
     MOST_SERIES,
@@ -24,7 +26,7 @@ from eventd.observe.rates import (
     RatePage,
     add_pages,
 )
-from eventd.observe.traffic import MOST_COUNTED, Traffic, TrafficSample
+from eventd.observe.traffic import MOST_COUNTED, CallbackCount, Traffic, TrafficSample
 
 GROUPS = {1: "edge"}
 
@@ -43,12 +45,15 @@ def of(page: RatePage, kind: str) -> list[list[list[float | None]]]:
     return [columns for key, columns in page.series if key.kind == kind]
 
 
-def test_counts_become_rates_of_node_group_link_sender_and_topic() -> None:
+def test_counts_become_rates_of_node_group_link_sender_callback_and_topic() -> None:
     traffic, history = Traffic(), RateHistory()
     traffic.delivered("edge", "b", 10, 1000)
     traffic.delivered("edge", "b", 10, 1000)
     traffic.lag("edge", "b", 1.5)
     traffic.received("edge", "c", 5)
+    traffic.requested("hook", failed=False)
+    traffic.requested("hook", failed=True)
+    traffic.accepted("hook", 20)
     traffic.appended([Appended(1, 30), Appended(1, 5, own=0), Appended(7, 15)])
     history.add(100, 5.0, traffic.take(), GROUPS)
     page = history.read(RateFilter())
@@ -57,6 +62,7 @@ def test_counts_become_rates_of_node_group_link_sender_and_topic() -> None:
     assert of(page, GROUP) == [[[6.0], [1.0]]]
     assert of(page, LINK) == [[[4.0], [400.0], [1.5]]]
     assert of(page, INBOUND) == [[[1.0]]]
+    assert of(page, CALLBACK) == [[[0.4], [0.2], [4.0]]]
     assert of(page, TOPIC) == [[[3.0]]]
     assert history.means(LINK, "edge", 12) == {"b": 4.0}
     assert history.means(LINK, "other", 12) == {}
@@ -119,6 +125,18 @@ def test_invented_senders_leave_room_for_links_and_busy_senders() -> None:
     assert len(history.read(RateFilter(kind=LINK)).series) == 10
 
 
+def test_the_busiest_callbacks_have_series_and_are_found_by_name() -> None:
+    history = RateHistory()
+    for tick in range(1, 10):
+        callbacks = {f"hook{number}": CallbackCount(1 + number, 0, 1) for number in range(MOST_CALLBACKS + 10)}
+        history.add(tick, 5.0, sample(links=1)._replace(callbacks=callbacks), GROUPS)
+    found = [key.node for key, _ in history.read(RateFilter(kind=CALLBACK)).series]
+    assert (len(found), f"hook{MOST_CALLBACKS + 9}" in found, "hook0" in found) == (MOST_CALLBACKS, True, False)
+    named = history.read(RateFilter(callback=found[0])).series
+    assert [(key.kind, key.node) for key, _ in named] == [(CALLBACK, found[0])]
+    assert history.read(RateFilter(node=found[0])).series == [], "a link may have the same name"
+
+
 def test_the_senders_of_one_sample_are_bounded() -> None:
     traffic = Traffic()
     for number in range(MOST_COUNTED + 5):
@@ -177,4 +195,4 @@ def test_a_sample_of_a_full_history_takes_less_than_a_few_milliseconds(busy: int
 
 
 def test_columns_have_one_name_for_each_value() -> None:
-    assert [*rates.COLUMNS] == [NODE, GROUP, LINK, INBOUND, TOPIC]
+    assert [*rates.COLUMNS] == [NODE, GROUP, LINK, INBOUND, CALLBACK, TOPIC]
