@@ -17,7 +17,6 @@ from eventd.api.framework.mount import make_app
 from eventd.api.framework.openapi import describe
 from eventd.api.framework.operations import Services
 from eventd.api.framework.recorder import ActionRecorder
-from eventd.api.framework.repeats import Repeats
 from eventd.api.framework.request_ids import HEADER, RequestIds
 from eventd.api.framework.route import TOPICS, Route
 from eventd.api.framework.worker_peers import WorkerPeers
@@ -78,7 +77,7 @@ def build_app(
     ids = RequestIds(services.log.chance)
     database = services.database
     recorder = recorder or ActionRecorder(database, clock, services.metrics)
-    acting = Acting(callers, recorder, Repeats(database, clock), ids, OPERATION_NAMES)
+    acting = Acting(callers, recorder, ids, OPERATION_NAMES)
     app = make_app(served, contexts, admission, workers, clock, services.log.chance, acting)
 
     async def add_headers(request: web.Request, response: web.StreamResponse) -> None:

@@ -5,13 +5,17 @@ Streams and what waits for a client need a connection: they are not run here.
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
+import msgspec
+
+from eventd.api.errors.codes import restore
 from eventd.api.framework.action_callers import ActionCaller
 from eventd.api.framework.action_terms import arguments_of, object_of
 from eventd.api.framework.admission import admit, services_for
@@ -21,6 +25,7 @@ from eventd.api.framework.endpoint import load
 from eventd.api.framework.operations import Services
 from eventd.api.framework.params import read_params
 from eventd.api.framework.recorder import ActionDraft, ActionRecorder
+from eventd.api.framework.repeats import KeptAnswer, repeated_request
 from eventd.api.framework.route import Route
 from eventd.api.framework.withholding import run_for
 from eventd.api.routes import OPERATIONS
@@ -35,11 +40,15 @@ _NAMES: Final = re.compile(r"{(\w+)}")
 
 
 class DirectCaller(NamedTuple):
-    """Who calls: the permissions, the name in the record of actions, and the id of the request."""
+    """Who calls: the permissions, the name in the record of actions, and the id of the request.
+
+    `once`: the key of a request that may be repeated (see `ActionRecorder.perform_once`); empty without one.
+    """
 
     key: ApiKey
     caller: ActionCaller
     request: str
+    once: str = ""
 
 
 class FoundRoute(NamedTuple):
@@ -82,8 +91,10 @@ async def run_operation(
         call = partial(run_for, by.key, route, operate)
         if draft is None:
             return await call()
-        draft.object, draft.arguments = object_of(route, names, checked), arguments_of(route, checked)
-        return await recorder.perform(draft, call)
+        draft.describe(route, names, checked)
+        if draft.is_dry or not by.once:
+            return await recorder.perform(draft, call)
+        return _read(await recorder.perform_once(draft, by.once, checked.model_dump_json, call, is_secret=route.secret))
 
     if not route.recorded:
         return await run(None)
@@ -92,6 +103,48 @@ async def run_operation(
     )
     async with recorder.recording(draft):
         return await run(draft)
+
+
+async def find_answer(recorder: ActionRecorder, by: DirectCaller, operation: str, params: Mapping[str, Any]) -> Any:
+    """Return the answer that an operation gave to the same caller's request with the same key; None if it was not run.
+
+    Raises the error that it gave, and `Conflict` if its answer was not kept or is not there yet.
+    """
+    route = OPERATIONS[operation]
+    model = load(route).params
+    if not route.recorded or model is None:
+        return None
+    return await _find(recorder, by, operation, read_params(model, params).model_dump_json)
+
+
+async def find_topic_answer(
+    recorder: ActionRecorder, by: DirectCaller, found: FoundRoute, query: str, content: bytes
+) -> Any:
+    """Return the answer of a route of /v0, as `find_answer` does that of an operation."""
+    if not found.route.recorded:
+        return None
+    return await _find(recorder, by, _name_of(found.route), partial(_describe, found, query, content))
+
+
+async def _find(recorder: ActionRecorder, by: DirectCaller, operation: str, describe: Callable[[], str]) -> Any:
+    request = await asyncio.to_thread(repeated_request, by.caller, by.once, operation, describe)
+    kept = await recorder.repeats.find(request)
+    return None if kept is None else _read(kept)
+
+
+def _name_of(route: Route) -> str:
+    return f"{route.method} {route.path}"
+
+
+def _describe(found: FoundRoute, query: str, content: bytes) -> str:
+    return f"{sorted(found.names.items())} {query} {content!r}"
+
+
+def _read(kept: KeptAnswer) -> Any:
+    """Return an answer as a client reads it. Raises the error that it reports."""
+    if kept.status >= 400:
+        raise restore(kept.status, kept.body)
+    return msgspec.json.decode(kept.body)
 
 
 async def run_topic_route(
@@ -109,13 +162,15 @@ async def run_topic_route(
         if draft is None:
             return await endpoint.run(call)
         draft.arguments = arguments_of(route, given, body)
-        return await recorder.perform(draft, partial(endpoint.run, call))
+        perform = partial(endpoint.run, call)
+        if not by.once:
+            return await recorder.perform(draft, perform)
+        describe = partial(_describe, found, query, content)
+        return _read(await recorder.perform_once(draft, by.once, describe, perform, is_secret=route.secret))
 
     if not route.recorded:
         return await run(None)
-    draft = ActionDraft(
-        f"{route.method} {route.path}", by.caller, by.request, object_of(route, names), frequent=route.frequent
-    )
+    draft = ActionDraft(_name_of(route), by.caller, by.request, object_of(route, names), frequent=route.frequent)
     async with recorder.recording(draft):
         return await run(draft)
 

@@ -213,7 +213,7 @@ OPERATIONS: Final[dict[str, Route]] = {
     ),
     "jobs.plan": _act(
         "/jobs/plan", "admin.bulk_jobs:plan", "Count the dead letters that a bulk job would retry or drop"
-    ),
+    )._replace(plans=True),
     "jobs.start": _act("/jobs", "admin.bulk_jobs:start", "Start the bulk job of a plan"),
     "jobs.list": _get("/jobs", "admin.bulk_jobs:list_jobs", "List bulk jobs"),
     "jobs.get": _get("/jobs/{number}", "admin.bulk_jobs:get", "Show a bulk job with its results"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import hdrs, web
@@ -56,11 +57,15 @@ def mount_console(
     recorder: ActionRecorder,
     settings: Settings,
     version: str,
+    address: Callable[[], str],
 ) -> None:
-    """Serve the console on an application, with and without the prefix of the settings, unless it is switched off."""
+    """Serve the console on an application, with and without the prefix of the settings, unless it is switched off.
+
+    `address` returns the address of the API, which is known when it is served.
+    """
     if not settings.console:
         return
-    console = Console(ConsoleDependencies(services, v0, callers, recorder, settings, version))
+    console = Console(ConsoleDependencies(services, v0, callers, recorder, settings, version, address))
     for prefix in dict.fromkeys(("", settings.console_prefix)):
         app.router.add_route("*", f"{prefix}{PATH}{{slash:/?}}{{tail:.*}}", console.serve)
         app.router.add_get(f"{prefix}/", console.lead_in)

@@ -70,7 +70,7 @@ from eventd.runtime.threads import THREADS, ThreadFactory
 from eventd.runtime.worker_share import ALL, Share
 from eventd.settings.environment import plugin_environment
 from eventd.settings.identity import identify_file, identify_server
-from eventd.settings.model import Settings
+from eventd.settings.model import Endpoint, Settings
 from eventd.store.engine.claim import DatabaseClaim
 from eventd.store.engine.database import Database
 from eventd.store.engine.space import shortage
@@ -308,7 +308,7 @@ class Node:
             tokens=self.stream_tenants.issuer,
             recorder=self.recorder,
         )
-        mount_console(app, services, v0, callers, self.recorder, settings, eventd.__version__)
+        mount_console(app, services, v0, callers, self.recorder, settings, eventd.__version__, self._describe_address)
         runner = Runner(app, self._chance, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         self._started.append(runner.cleanup)
@@ -323,6 +323,10 @@ class Node:
             self.supervisor.keep(partial(self._local.keep_publishing, self._clock.sleep), "local socket")
         await self._serve_routemaster(v0.serving.concurrency)
         await self._serve_streams(v0)
+
+    def _describe_address(self) -> str:
+        """Return the address of the API: with the real port, where the settings leave it to the system."""
+        return str(Endpoint(*self.api_address) if self.api_address else self.settings.api_listen)
 
     def _make_services(self, local: LocalListener | None) -> Services:
         settings = self.settings

@@ -72,6 +72,11 @@ def arguments_of(route: Route, *given: Any) -> str:
     return _encode({name: _bound(value) for name, value in values.items() if name not in named})
 
 
+def is_dry_run(route: Route, params: BaseModel) -> bool:
+    """Return whether a request only asks what would change. A plugin runs even then, so that is an action."""
+    return not route.outside and bool(getattr(params, "dry_run", False))
+
+
 def add_argument(arguments: str, name: str, value: Any) -> str:
     """Return arguments with another one, bounded again."""
     return _encode(msgspec.json.decode(arguments, type=dict[str, Any]) | {name: _bound(value)})

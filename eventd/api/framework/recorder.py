@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
 
 from eventd.api.errors.codes import API_FORM, Internal
 from eventd.api.framework.action_callers import ActionCaller
-from eventd.api.framework.action_terms import MOST_OBJECT, add_argument
+from eventd.api.framework.action_terms import MOST_OBJECT, add_argument, arguments_of, is_dry_run, object_of
 from eventd.api.framework.refused_actions import ROW_SECONDS, RefusedActions
-from eventd.api.framework.repeats import AlreadyDone, require_first
+from eventd.api.framework.repeats import AlreadyDone, KeptAnswer, Repeats, repeated_request, require_first
+from eventd.api.framework.route import Route
 from eventd.errors import EventdError, Forbidden, Unauthorized
 from eventd.log.core.head import lock_head
 from eventd.runtime.clock import SECOND, Clock
@@ -35,6 +38,9 @@ from eventd.store.rows.actions import (
     find_similar,
     set_result,
 )
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 T = TypeVar("T")
 
@@ -56,7 +62,8 @@ class _NoMetrics:
 class ActionDraft:
     """An action that is being requested; what is not known yet is empty. `request`: the id of the request.
 
-    `outside`, `frequent`: see `Route`. `repeat`: the request, if it may be repeated.
+    `outside`, `frequent`: see `Route`. `repeat`: the request, if it may be repeated. `is_dry`: it only asks what would
+    change, so it is not recorded.
     """
 
     operation: str
@@ -67,7 +74,13 @@ class ActionDraft:
     outside: bool = False
     frequent: bool = False
     repeat: RepeatedRequest | None = None
+    is_dry: bool = False
     is_begun: bool = False
+
+    def describe(self, route: Route, path: Mapping[str, str], params: BaseModel) -> None:
+        """Set what is known once the parameters are: the object, the arguments, and whether anything changes."""
+        self.object, self.arguments = object_of(route, path, params), arguments_of(route, params)
+        self.is_dry = is_dry_run(route, params)
 
     def row(self, at: int, result: str) -> ActionRow:
         """Return the row of the action."""
@@ -113,6 +126,7 @@ class ActionRecorder:
         self._database = database
         self._clock = clock
         self._metrics: ActionMetrics = metrics or _NoMetrics()
+        self.repeats = Repeats(database, clock)
         self.refused = RefusedActions(database, clock)
 
     @asynccontextmanager
@@ -128,6 +142,8 @@ class ActionRecorder:
     async def perform(self, draft: ActionDraft, run: Callable[[], Awaitable[T]]) -> T:
         """Return what `run` returns, and record it. Raises `AlreadyDone` if the request was done before."""
         draft.is_begun = True
+        if draft.is_dry:
+            return await run()
         row = draft.row(self._clock.now(), STARTED if draft.outside else OK)
         write = _ActionWrite(row, draft.repeat, is_frequent=draft.frequent)
         try:
@@ -142,6 +158,29 @@ class ActionRecorder:
             raise
         await self._end(draft, write, None)
         return value
+
+    async def perform_once(
+        self,
+        draft: ActionDraft,
+        key: str,
+        describe: Callable[[], str],
+        run: Callable[[], Awaitable[Any]],
+        *,
+        is_secret: bool,
+    ) -> KeptAnswer:
+        """Perform an action unless the same request with this key did. Raises `Conflict`, and what `run` raises.
+
+        `describe` returns the parameters of the request. With `is_secret`, the answer is not kept for repetitions.
+        """
+        draft.repeat = await asyncio.to_thread(repeated_request, draft.caller, key, draft.operation, describe)
+
+        async def perform() -> bytes:
+            return msgspec.json.encode(await self.perform(draft, run)) + b"\n"
+
+        kept = await self.repeats.answer(draft.repeat, perform, is_secret=is_secret)
+        if kept.is_replayed:
+            self._metrics.action("repeated")
+        return kept
 
     async def _end(self, draft: ActionDraft, write: _ActionWrite, error: Exception | None) -> None:
         """Record how an action ended. Raises `AlreadyDone`."""
@@ -168,10 +207,6 @@ class ActionRecorder:
             row = replace(row, object="", arguments="{}")
         await self.refused.add(row)
         self._note(row, "refused" if is_refusal else "failed")
-
-    def note_repeated(self) -> None:
-        """Count a request that was answered with the first answer."""
-        self._metrics.action("repeated")
 
     def _note(self, row: ActionRow, result: str, *, is_new: bool = True) -> None:
         self._metrics.action(result)

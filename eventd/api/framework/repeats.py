@@ -11,6 +11,10 @@ import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
+from eventd.api.errors.codes import API_FORM
+from eventd.api.framework.action_callers import ActionCaller
 from eventd.errors import Conflict, EventdError, Invalid
 from eventd.runtime.clock import SECOND, Clock
 from eventd.store.engine.database import Connection, Database
@@ -68,9 +72,22 @@ def read_key(text: str) -> str:
     )
 
 
-def fingerprint_of(operation: str, params: str) -> str:
-    """Return a hash of an operation and its parameters."""
-    return hashlib.sha256(f"{operation}\n{params}".encode(errors="surrogatepass")).hexdigest()
+def repeated_request(caller: ActionCaller, key: str, operation: str, describe: Callable[[], str]) -> RepeatedRequest:
+    """Return a request for comparison; `describe` returns its parameters as text.
+
+    Large parameters take long, so do not call it on the event loop.
+    """
+    content = f"{operation}\n{describe()}".encode(errors="surrogatepass")
+    return RepeatedRequest(caller.mark, key, hashlib.sha256(content).hexdigest())
+
+
+def _kept(first: FirstAnswer | None) -> KeptAnswer:
+    if first is None or first.answer is None:
+        raise AnswerNotKept(
+            "this request was done before, and its answer was not kept",
+            hint="answers with a secret, or of more than 16 kB, are given once: look at the result of the action",
+        )
+    return KeptAnswer(first.status, zlib.decompress(first.answer), is_replayed=True)
 
 
 def require_first(conn: Connection, request: RepeatedRequest, now: int) -> None:
@@ -86,18 +103,18 @@ class Repeats:
         self._database = database
         self._clock = clock
 
+    async def find(self, request: RepeatedRequest) -> KeptAnswer | None:
+        """Return the answer of the first request, after waiting for it; None if there was none. Raises `Conflict`."""
+        first = await self._wait_for_first(request)
+        return None if first is None else _kept(first)
+
     async def answer(
-        self,
-        request: RepeatedRequest,
-        perform: Callable[[], Awaitable[bytes]],
-        show: Callable[[EventdError], tuple[int, bytes]],
-        *,
-        is_secret: bool,
+        self, request: RepeatedRequest, perform: Callable[[], Awaitable[bytes]], *, is_secret: bool
     ) -> KeptAnswer:
         """Return the answer of the first request, else that of `perform`. Raises its errors, and `Conflict`.
 
-        `show` returns the status and body of an error. An action that had no effect is done again: only then its key
-        is not stored. With `is_secret`, a successful answer is not kept.
+        An action that had no effect is done again: only then its key is not stored. With `is_secret`, a successful
+        answer is not kept.
         """
         first = await self._wait_for_first(request)
         if first is None:
@@ -106,17 +123,13 @@ class Repeats:
             except AlreadyDone:
                 first = await self._wait_for_first(request)
             except EventdError as error:
-                await self._keep(request, *show(error))
+                body = msgspec.json.encode(API_FORM.body(error)) + API_FORM.line_end
+                await self._keep(request, API_FORM.status(error), body)
                 raise
             else:
                 await self._keep(request, 200, None if is_secret else body)
                 return KeptAnswer(200, body, is_replayed=False)
-        if first is None or first.answer is None:
-            raise AnswerNotKept(
-                "this request was done before, and its answer was not kept",
-                hint="answers with a secret, or of more than 16 kB, are given once: look at the result of the action",
-            )
-        return KeptAnswer(first.status, zlib.decompress(first.answer), is_replayed=True)
+        return _kept(first)
 
     async def _wait_for_first(self, request: RepeatedRequest) -> FirstAnswer | None:
         until = self._clock.monotonic() + WAIT_SECONDS

@@ -68,7 +68,8 @@ class Route(NamedTuple):
 
     `outside`: the action changes something outside the database, or in several transactions, so its row in the record
     of actions is written before it begins. `secret`: the answer holds a secret, so it is not kept for repeated
-    requests. `frequent`: programs do it all the time, so equal actions of one minute share a row.
+    requests. `plans`: only prepares another request, so it is not recorded. `frequent`: programs do it all the time, so
+    equal actions of one minute share a row.
     """
 
     method: Method
@@ -88,6 +89,7 @@ class Route(NamedTuple):
     withheld: tuple[str, ...] = ()
     outside: bool = False
     secret: bool = False
+    plans: bool = False
     frequent: bool = False
     any_scope: bool = False
 
@@ -99,4 +101,4 @@ class Route(NamedTuple):
     @property
     def recorded(self) -> bool:
         """Return whether requests are actions: each is a row in the record of actions."""
-        return self.method not in ("GET", "HEAD") and not RECORDED.isdisjoint(self.scopes)
+        return self.method not in ("GET", "HEAD") and not self.plans and not RECORDED.isdisjoint(self.scopes)

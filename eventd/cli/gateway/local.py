@@ -83,7 +83,6 @@ class LocalGateway:
     async def _act(self, operation: str, endpoint: Endpoint, params: Params) -> Any:
         """Run an operation, and record it as an action of this command's user."""
         from eventd.api.framework.action_callers import command_caller
-        from eventd.api.framework.action_terms import arguments_of, object_of
         from eventd.api.framework.recorder import ActionDraft, ActionRecorder
         from eventd.api.routes import OPERATIONS
 
@@ -94,11 +93,10 @@ class LocalGateway:
             operation,
             command_caller(),
             database.chance.token(8).hex(),
-            object_of(route, path, params),
-            arguments_of(route, params),
             outside=route.outside,
             frequent=route.frequent,
         )
+        draft.describe(route, path, params)
         recorder = ActionRecorder(database, self._clock)
         return await recorder.perform(draft, partial(endpoint.run, self._services, params))
 

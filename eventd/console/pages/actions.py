@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from eventd.console.pages.visit import ShownPage, Visit
 from eventd.console.view.node_view import NodeView, V0Request
-from eventd.errors import Invalid
+from eventd.errors import EventdError, Invalid
 
 SURE_FROM: Final = 100
 """More objects than that are only changed after their number was typed."""
@@ -54,7 +54,8 @@ class PageAction(NamedTuple):
     it ends or drops something. `lists`, `switches`: parameters that are lists, and that a checkbox sets. `prepare`
     returns the parameters of the operation for the fields of its form, if they differ. `bound`: the field that binds a
     form to what its question has shown; a URL cannot set it, and a form without it asks. `show` returns the page that
-    answers the form, for what the node shows only once; without it, the browser is led back to the page it came from.
+    shows the answer; without it, or for None, the browser is led back to the page it came from. `keyed`: the field
+    that gets the idempotency key, where none can be sent beside the parameters.
 
     Of a `request`, the parameters that are not in its path are the members of its body, or its query if it deletes.
     `check` raises an error for an answer which says that nothing was done.
@@ -68,9 +69,10 @@ class PageAction(NamedTuple):
     switches: tuple[str, ...] = ()
     prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     bound: str = ""
-    show: Callable[[dict[str, Any]], ShownPage] | None = None
+    show: Callable[[Visit, dict[str, Any]], ShownPage | None] | None = None
     request: V0Request | None = None
     check: Callable[[Any], None] | None = None
+    keyed: str = ""
 
     def may(
         self, view: NodeView, operation: str, group: str = "", params: Mapping[str, Any] = MappingProxyType({})
@@ -80,17 +82,37 @@ class PageAction(NamedTuple):
             return view.may(operation, group)
         return view.may_ask(self.request.method, *self.request.fill(params))
 
-    async def perform(self, view: NodeView, operation: str, form: dict[str, Any]) -> Any:
+    def params_of(self, form: dict[str, Any], key: str) -> dict[str, Any]:
+        """Return the parameters for the fields of a form and its idempotency key. Raises EventdError."""
+        given = form | ({self.keyed: key} if self.keyed and key else {})
+        return self.prepare(given) if self.prepare else given
+
+    async def perform(self, view: NodeView, operation: str, form: dict[str, Any], key: str) -> Any:
         """Do the action with the fields of its form, and return its answer. Raises the errors of the API."""
-        params = self.prepare(form) if self.prepare else form
+        params = self.params_of(form, key)
         if self.request is None:
-            return await view.call(operation, **params)
-        method, names = self.request.method, self.request.names
-        if missing := [name for name in names if not params.get(name)]:
-            raise Invalid(f"the {missing[0]} is missing", hint="use the buttons of a page")
-        path, rest = self.request.fill(params), {name: value for name, value in params.items() if name not in names}
-        deletes = method == "DELETE"
-        answer = await (view.ask(method, *path, **rest) if deletes else view.ask(method, *path, body=rest))
+            return await view.act(operation, key, **params)
+        path, rest = _split(self.request, params)
+        answer = await view.ask(self.request.method, *path, once=key, **rest)
         if self.check:
             self.check(answer)
         return answer
+
+    async def find_answer(self, view: NodeView, operation: str, form: dict[str, Any], key: str) -> Any:
+        """Return the answer to the same form, sent before; None if it is not known. Raises the error that it was."""
+        try:
+            params = self.params_of(form, key)
+            path, rest = _split(self.request, params) if self.request else ((), {})
+        except EventdError:
+            return None
+        if self.request is None:
+            return await view.find_answer(operation, key, **params)
+        return await view.find_asked(key, self.request.method, *path, **rest)
+
+
+def _split(request: V0Request, params: dict[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return the path of a request to /v0, and what else `NodeView.ask` needs. Raises `Invalid`."""
+    if missing := [name for name in request.names if not params.get(name)]:
+        raise Invalid(f"the {missing[0]} is missing", hint="use the buttons of a page")
+    rest = {name: value for name, value in params.items() if name not in request.names}
+    return request.fill(params), rest if request.method == "DELETE" else {"body": rest}

@@ -64,13 +64,22 @@ async def ask_emit(visit: Visit, params: dict[str, Any]) -> Question:
 
 def _emitted(form: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of `events.emit` for a form. Raises Invalid for a payload that is not a JSON object."""
-    names = {"type": "type", "subject": "subject", "ttl": "ttl", "dedupe_key": "dedupeKey"}
+    names = {"id": "id", "type": "type", "subject": "subject", "ttl": "ttl", "dedupe_key": "dedupeKey"}
     event: dict[str, Any] = {names[name]: form[name] for name in names if form.get(name)}
     try:
         payload = json.loads(form.get("payload") or "{}")
     except (ValueError, RecursionError) as error:
         raise Invalid(f"the payload is not JSON: {error}", hint='write an object such as {"metric": "10"}') from None
     return {"group": form.get("group", ""), "events": [event | {"payload": payload}]}
+
+
+def show_emitted(visit: Visit, answer: dict[str, Any]) -> ShownPage | None:
+    """Lead to the page of an event that was emitted, if the visitor may see it."""
+    (result,) = answer["results"]
+    event = result.get("event")
+    if event is None or not visit.view.may("events.describe", event["group"]):
+        return None
+    return ShownPage("Event", "event.html", target=visit.urls.to("events", event["group"], event["id"]))
 
 
 async def ask_redeliver(visit: Visit, params: dict[str, Any]) -> Question:
@@ -88,6 +97,8 @@ async def ask_redeliver(visit: Visit, params: dict[str, Any]) -> Question:
 
 
 ACTIONS: Final = {
-    "events.emit": PageAction("Emit", "The event is stored.", ask_emit, prepare=_emitted),
+    "events.emit": PageAction(
+        "Emit", "The event is stored.", ask_emit, prepare=_emitted, show=show_emitted, keyed="id"
+    ),
     "deliveries.redeliver": PageAction("Send again", "The events are sent again.", ask_redeliver, lists=("ids",)),
 }

@@ -67,7 +67,7 @@ def _created(form: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
-def show_created(answer: dict[str, Any]) -> ShownPage:
+def show_created(visit: Visit, answer: dict[str, Any]) -> ShownPage:
     """Show a key that was created."""
     return ShownPage(f"Key {answer['name']}", "key_created.html", {"one": answer}, live=False)
 

@@ -63,12 +63,23 @@ def _started(form: dict[str, Any]) -> dict[str, Any]:
     return {"token": form.get("token", "")}
 
 
+def show_started(visit: Visit, answer: dict[str, Any]) -> ShownPage:
+    """Lead to the page of a job that was started."""
+    return ShownPage("Job", "job.html", target=visit.urls.to("jobs", answer["job"]["number"]))
+
+
 ACTIONS: Final = {
     "dead_letters.retry": PageAction("Retry", "The dead letter is sent once more.", lists=("ids",)),
     "dead_letters.drop": PageAction("Drop", "The dead letter is dropped.", ask_drop, danger=True, lists=("ids",)),
     "callback_letters.retry": PageAction("Retry", "The dead letter is sent once more.", lists=("ids",)),
     "callback_letters.drop": PageAction("Drop", "The dead letter is dropped.", ask_drop, danger=True, lists=("ids",)),
     "jobs.start": PageAction(
-        "Start the job", "The job has started.", ask_start, danger=True, prepare=_started, bound="token"
+        "Start the job",
+        "The job has started.",
+        ask_start,
+        danger=True,
+        prepare=_started,
+        bound="token",
+        show=show_started,
     ),
 }

@@ -14,6 +14,7 @@ from eventd.errors import Invalid, NotFound
 _NUMBERS: Final = ("ttl_ms", "cap_records", "cap_bytes", "lease_ms", "max_deliveries")
 _TEXTS: Final = ("durability", "discard", "dead_letter")
 _DURABILITIES: Final = ("disk", "fsync", "memory", "ephemeral")
+_KEY: Final = "idempotency_key"
 _LIMITS: Final = (
     FormField("durability", "Durability", "What is safe before a write is acknowledged.", _DURABILITIES),
     FormField("ttl_ms", "Time to live, in milliseconds", "Older records are removed; empty: none are."),
@@ -105,8 +106,9 @@ def _written(form: dict[str, Any]) -> dict[str, Any]:
         msgspec.json.decode(text.encode())
     except (ValueError, RecursionError) as error:
         raise Invalid(f"the data is not JSON: {error}", hint='write a value such as {"item": "bolt"}') from None
+    keyed = {_KEY: form[_KEY]} if form.get(_KEY) else {}
     record = {"data": msgspec.Raw(text.encode())} | {name: form[name] for name in ("tag", "node") if form.get(name)}
-    return {"topic": form.get("topic", ""), "records": [record], "create": False}
+    return {"topic": form.get("topic", ""), "records": [record], "create": False, **keyed}
 
 
 async def ask_purge(visit: Visit, params: dict[str, Any]) -> Question:
@@ -193,6 +195,7 @@ ACTIONS: Final = {
         "The record is written.",
         ask_write,
         prepare=_written,
+        keyed=_KEY,
         request=V0Request("POST", _TOPIC),
     ),
     "topics.remove": PageAction(

@@ -20,7 +20,8 @@ class Visit:
     """One visit. `names`: the values in the path of the page; `query`: the first value of each field of the query.
 
     `path`: of the URL. `visitor`: what the page calls the visitor, such as `key ci`. `histories`: the URL of longer
-    histories, with `{group}` and `{peer}` to be replaced; empty if there are none.
+    histories, with `{group}` and `{peer}` to be replaced; empty if there are none. `once`: a value that no other visit
+    has, by which a form that is sent twice is known again; empty for what many visitors get.
     """
 
     view: NodeView
@@ -31,6 +32,7 @@ class Visit:
     style: TimeStyle
     visitor: str = ""
     histories: str = ""
+    once: str = ""
 
     def asked(self, name: str, default: str = "") -> str:
         """Return a value of the query without the blanks around it; `default` if there is none."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -19,9 +21,9 @@ from eventd.console.serving.preferences import Preferences
 from eventd.errors import EventdError, Forbidden, Invalid
 from eventd.text.quoting import quoted
 
-_OWN: Final = ("back", "sure", "asked")
-"""Fields of a form that are not parameters of its operation: where to go then, the typed number, and that the visitor
-was asked."""
+_OWN: Final = ("back", "sure", "asked", "once")
+"""Fields of a form that are not parameters of its operation: where to go then, the typed number, that the visitor was
+asked, and what no other form has."""
 
 
 class ActionPages:
@@ -44,27 +46,45 @@ class ActionPages:
             return await self._ask(operation, visit, given, visit.asked("back"), preferences)
         if request.method != "POST":
             raise Invalid(f"an action is posted, not sent with {request.method}")
-        form = await read_form(request)
+        return await self._act(operation, visit, await read_form(request), preferences)
+
+    async def _act(self, operation: str, visit: Visit, form: dict[str, Any], preferences: Preferences) -> web.Response:
+        action = ACTIONS[operation]
         back = self._urls.own(str(form.get("back", ""))) or self._urls.to()
         params = _params(operation, form)
+        sent, key = dict(params), _key_of(operation, form, params)  # the question may change the parameters
         question: Question | None = None
         if action.ask:
             was_asked = "asked" in form and (not action.bound or action.bound in params)
-            question = await action.ask(visit, params)
-            problem = _unsure(question, form)
-            if problem or not was_asked or not question.ready:
+            try:
+                question = await action.ask(visit, params)
+                problem = _unsure(question, form)
+                is_sure = was_asked and question.ready and not problem
+            except EventdError:
+                # what the form is about may be gone because the form was sent before
+                if not was_asked or (answer := await action.find_answer(visit.view, operation, sent, key)) is None:
+                    raise
+                return self._lead(operation, visit, answer, back, preferences)
+            if not is_sure:
+                if was_asked and (answer := await action.find_answer(visit.view, operation, sent, key)) is not None:
+                    return self._lead(operation, visit, answer, back, preferences)
                 return await self._ask(operation, visit, params, back, preferences, problem=problem, asked=question)
         try:
-            answer = await action.perform(visit.view, operation, params)
+            answer = await action.perform(visit.view, operation, sent, key)
         except EventdError as error:
             if question is not None:
                 return await self._ask(operation, visit, params, back, preferences, error=error, asked=question)
             raise
-        if action.show:
-            page = action.show(answer)
+        return self._lead(operation, visit, answer, back, preferences)
+
+    def _lead(self, operation: str, visit: Visit, answer: Any, back: str, preferences: Preferences) -> web.Response:
+        """Show the answer to an action, or lead to where its result shows."""
+        show = ACTIONS[operation].show
+        page = show(visit, answer) if show else None
+        if page is not None and not page.target:
             page = page._replace(data={**page.data, "back": back})
             return html(self._layout.alone(page, visit, preferences, 0), page.status)
-        path, _, query = back.partition("?")
+        path, _, query = (page.target if page else back).partition("?")
         return see(changed(path, dict(parse_qsl(query)), done=operation))
 
     async def _ask(
@@ -97,6 +117,14 @@ class ActionPages:
         status = API_FORM.status(error) if error else 422 if problem else 200
         page = ShownPage(question.title, "question.html", data, live=False, status=status)
         return html(self._layout.alone(page, visit, preferences, 0), status)
+
+
+def _key_of(operation: str, form: dict[str, Any], params: dict[str, Any]) -> str:
+    """Return the idempotency key of a form: that of the page that had it, and what it says. Empty without one."""
+    if not form.get("once"):
+        return ""
+    content = json.dumps([form["once"], operation, params], sort_keys=True)
+    return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()
 
 
 def _params(operation: str, form: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from eventd.api.framework.callers import Callers
@@ -13,7 +14,7 @@ from eventd.settings.model import Settings
 
 @dataclass(frozen=True, slots=True)
 class ConsoleDependencies:
-    """What the console of a node is built from. `version`: of the program."""
+    """What the console of a node is built from. `version`: of the program; `address` returns that of the API."""
 
     services: Services
     v0: V0
@@ -21,3 +22,4 @@ class ConsoleDependencies:
     recorder: ActionRecorder
     settings: Settings
     version: str
+    address: Callable[[], str]

@@ -56,7 +56,7 @@ class NodeHost:
     def view(self, visitor: Visitor, request_id: str) -> InProcessView:
         of = self._dependencies
         by = DirectCaller(visitor.key, visitor.caller, request_id)
-        return InProcessView(of.services, of.v0, of.recorder, by, str(of.settings.api_listen))
+        return InProcessView(of.services, of.v0, of.recorder, by, of.address())
 
     def using(self, request: web.Request, visitor: Visitor) -> AbstractContextManager[None]:
         return self._dependencies.callers.using(request, visitor.key)

@@ -129,9 +129,13 @@ class Site(Generic[Someone]):
         visitor: Someone,
         preferences: Preferences,
         request_id: str = "",
+        *,
+        shared: bool = False,
     ) -> Visit:
+        """Return a visit. `shared`: other visitors get what it renders, too."""
         view, style = self._host.view(visitor, request_id), preferences.style(self._clock.now())
-        return Visit(view, self._urls, path, names, query, style, visitor.name, self._host.histories)
+        once = "" if shared else self._host.chance.token(16).hex()
+        return Visit(view, self._urls, path, names, query, style, visitor.name, self._host.histories, once)
 
     # --- live pages ---------------------------------------------------------------------------------------------
 
@@ -146,7 +150,7 @@ class Site(Generic[Someone]):
         key = (target, visitor.mark, preferences)
 
         async def render() -> bytes:
-            visit = self._visit(path, query, found.names, visitor, preferences)
+            visit = self._visit(path, query, found.names, visitor, preferences, shared=True)
             page = await self._show(found, visit)
             if isinstance(page, FilePage):
                 raise NoSuchRoute("a file is not followed")

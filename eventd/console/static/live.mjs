@@ -15,6 +15,9 @@ const live = {
   source: null, release: null, timer: 0, watchdog: 0, tries: 0, last: "", since: null, paused: false, waiting: null, count: 0,
 };
 
+/** The forms of this page that were sent: a double click sends one once. */
+let sent = new WeakSet();
+
 const view = () => location.pathname + location.search;
 const clock = (time) => time.toISOString().slice(11, 19) + " UTC";
 
@@ -59,7 +62,13 @@ function show(text) {
       beforeNodeMorphed: (old) => !(old.nodeType === 1 && old.dataset.keep !== undefined),
     },
   });
+  key();
   bar();
+}
+
+/** Gives the forms of the page its key, by which the node knows a form that is sent twice: updates have none. */
+function key() {
+  for (const one of document.querySelectorAll("#main input[name=once]")) one.value = document.body.dataset.once;
 }
 
 function bar() {
@@ -217,6 +226,18 @@ function zone() {
 }
 
 zone();
+document.addEventListener("submit", (event) => {
+  if (event.target.method !== "post" || event.defaultPrevented) return;
+  if (sent.has(event.target)) event.preventDefault();
+  sent.add(event.target);
+});
+addEventListener("pageshow", (event) => {
+  if (!event.persisted) return;
+  // the visitor came back to the page: what is sent now is meant
+  sent = new WeakSet();
+  document.body.dataset.once = "";
+  key();
+});
 if (STATUS?.dataset.live === "yes") {
   say("connecting", "");
   document.addEventListener("visibilitychange", () => {

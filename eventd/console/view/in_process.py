@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import msgspec
 
-from eventd.api.direct import DirectCaller, find_topic_route, run_operation, run_topic_route
+from eventd.api.direct import (
+    DirectCaller,
+    FoundRoute,
+    find_answer,
+    find_topic_answer,
+    find_topic_route,
+    run_operation,
+    run_topic_route,
+)
 from eventd.api.framework.operations import Services
 from eventd.api.framework.recorder import ActionRecorder
 from eventd.api.routes import OPERATIONS
@@ -57,15 +65,41 @@ class InProcessView:
         async with _within_patience(operation):
             return await run_operation(self._services, self._recorder, self._by, operation, params)
 
-    async def ask(self, method: str, *path: str, body: Any = None, model: Any = Any, **query: Any) -> Any:
-        target, _, text = target_of(path, query).partition("?")
-        found = find_topic_route(method, target)
-        if found is None:
-            raise NotFound(f"{method} {target} cannot be asked without a connection")
-        content = b"" if body is None else msgspec.json.encode(body)
+    async def act(self, operation: str, key: str, /, **params: Any) -> Any:
+        async with _within_patience(operation):
+            by = self._by._replace(once=key)
+            return await run_operation(self._services, self._recorder, by, operation, params)
+
+    async def find_answer(self, operation: str, key: str, /, **params: Any) -> Any:
+        if not key:
+            return None
+        async with _within_patience(operation):
+            return await find_answer(self._recorder, self._by._replace(once=key), operation, params)
+
+    async def ask(
+        self, method: str, *path: str, body: Any = None, model: Any = Any, once: str = "", **query: Any
+    ) -> Any:
+        found, text, content = _request(method, path, body, query)
         async with _within_patience(f"{method} {found.route.path}"):
-            answer = await run_topic_route(self._v0, self._recorder, self._by, found, text, content)
+            by = self._by._replace(once=once)
+            answer = await run_topic_route(self._v0, self._recorder, by, found, text, content)
         return msgspec.json.decode(msgspec.json.encode(answer), type=model)
+
+    async def find_asked(self, once: str, method: str, *path: str, body: Any = None, **query: Any) -> Any:
+        if not once:
+            return None
+        found, text, content = _request(method, path, body, query)
+        async with _within_patience(f"{method} {found.route.path}"):
+            return await find_topic_answer(self._recorder, self._by._replace(once=once), found, text, content)
+
+
+def _request(method: str, path: Sequence[str], body: Any, query: Mapping[str, Any]) -> tuple[FoundRoute, str, bytes]:
+    """Return the route of a request, its query and its body. Raises `NotFound`."""
+    target, _, text = target_of(path, query).partition("?")
+    found = find_topic_route(method, target)
+    if found is None:
+        raise NotFound(f"{method} {target} cannot be asked without a connection")
+    return found, text, b"" if body is None else msgspec.json.encode(body)
 
 
 @asynccontextmanager

@@ -43,16 +43,36 @@ class NodeView(Protocol):
         """Return whether the visitor may use a route of /v0, by the parts of its path; an empty one is any name."""
         ...
 
-    async def ask(self, method: str, *path: str, body: Any = None, model: Any = Any, **query: Any) -> Any:
+    async def ask(
+        self, method: str, *path: str, body: Any = None, model: Any = Any, once: str = "", **query: Any
+    ) -> Any:
         """Use a route of /v0 and return its answer: `await view.ask("GET", "topics", name)`. Raises its errors.
 
         `path`: the parts behind /v0, unquoted. `body`: to be sent as JSON. `model`: the type of the answer; its `Raw`
-        members are the text that is stored, with each number as it was written.
+        members are the text that is stored, with each number as it was written. `once`: a key as that of `act`.
         """
         ...
 
     async def call(self, operation: str, /, **params: Any) -> Any:
         """Run an operation of /api/v1 and return its answer. Raises the errors of the API."""
+        ...
+
+    async def act(self, operation: str, key: str, /, **params: Any) -> Any:
+        """Run an operation as `call` does, once: within 120 s the same with the same `key` gets the first answer.
+
+        Only actions that are recorded are known again. An empty key: it is run.
+        """
+        ...
+
+    async def find_answer(self, operation: str, key: str, /, **params: Any) -> Any:
+        """Return the answer of `act` to the same with the same key; None if it was not run, or if that is not known.
+
+        Raises the error that it was.
+        """
+        ...
+
+    async def find_asked(self, once: str, method: str, *path: str, body: Any = None, **query: Any) -> Any:
+        """Return the answer of `ask` to the same with the same key `once`, as `find_answer` does."""
         ...
 
 

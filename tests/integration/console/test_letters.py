@@ -76,7 +76,7 @@ async def test_all_that_match_are_dropped_by_a_job(site: Site, browser: MakeBrow
     assert (unsure.status, "type 120 to confirm" in unsure.text) == (422, True)
     assert f'value="{form["token"]}"' in unsure.text, "the plan stays the same"
     done = await one.post("/console/do/jobs.start", **form, sure="120")
-    assert (done.heading, "The job has started." in done.text) == ("Jobs", True)
+    assert (done.heading, "The job has started." in done.text) == ("Job 1", True)
     (job,) = (await site.ask("jobs.list"))["jobs"]
     shown = await one.get(f"/console/jobs/{job['number']}")
     assert shown.heading == f"Job {job['number']}"

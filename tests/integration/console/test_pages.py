@@ -104,3 +104,11 @@ async def test_the_console_can_be_switched_off_and_moved(site: Site, browser: Ma
     shown = await one.post("/site-a/console/sign-in", key=READ, next="/site-a/console/links")
     assert (shown.url, shown.heading) == ("/site-a/console/links", "Links")
     assert 'href="/console' not in shown.text
+
+
+async def test_the_head_shows_the_address_at_which_the_node_is_served(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(READ)
+    page = await one.get("/console/")
+    assert f"{one.host}</title>" in page.text
+    assert "127.0.0.1:0" not in page.text

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
+from typing import Any
 
 import pytest
 
@@ -14,12 +16,27 @@ from eventd.errors import DatabaseFault
 from eventd.store.rows.actions import ActionRow
 from tests.support.acting import OPERATOR, READER, operating
 
-READ_ONLY = {"resources.diff", "dynamic.render", "dynamic.diff", "links.verify"}
+READ_ONLY = {"resources.diff", "dynamic.render", "dynamic.diff", "links.verify", "jobs.plan"}
 """Operations with POST that change nothing: a body may be larger than a query. `links.verify` compares."""
 NOT_RECORDED = {"events.emit"}
 """Operations whose changes are in the log itself."""
 KEPT_OUT = {"keys", "token"}
 """Fields of actions that are not recorded: secrets and payloads."""
+
+FILES = {"sources": [{"name": "a", "text": "{apiVersion: net.example/v1, kind: Route, metadata: {name: r}, spec: {}}"}]}
+BODIES: dict[str, Any] = {
+    "resources.apply": FILES,
+    "resources.delete_sources": FILES,
+    "deliveries.redeliver": {"ids": ["e1"]},
+    "callbacks.resend": {"ids": ["e1"]},
+    "callbacks.replay": {"since": "1h", "until": "1m"},
+}
+"""Fields that operations with a dry run need."""
+
+
+def fields_of(operation: str) -> Collection[str]:
+    model = load(OPERATIONS[operation]).params
+    return () if model is None else model.model_fields
 
 
 def described(row: ActionRow) -> tuple[str, str, str]:
@@ -104,6 +121,23 @@ async def test_reading_emitting_and_writing_leave_no_row(migrated_url: str) -> N
         await operator.ask("GET", "/api/v1/keys")
         await operator.ask("POST", "/api/v1/groups/edge/events", {"events": []})
         assert await operator.rows() == []
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, route in OPERATIONS.items() if route.recorded and "dry_run" in fields_of(name)]
+)
+async def test_a_dry_run_leaves_no_row_unless_a_program_runs(migrated_sqlite_url: str, name: str) -> None:
+    route = OPERATIONS[name]
+    path = route.path.replace("{kind}", "EventPeer")
+    for part in action_terms._NAME.findall(path):
+        path = path.replace(f"{{{part}}}", "nobody")
+    async with operating(migrated_sqlite_url) as operator:
+        body = BODIES.get(name, {})
+        for dry, rows in ((True, int(route.outside)), (False, 1 + int(route.outside))):
+            headers = {"Idempotency-Key": f"k{dry and route.outside}"}  # a dry run uses up no key
+            answer = await operator.ask(route.method, path, body | {"dryRun": dry}, headers=headers)
+            assert answer.status in (200, 404), answer.body
+            assert len(await operator.rows()) == rows, dry
 
 
 async def test_a_key_is_named_and_never_shown(migrated_url: str) -> None:
