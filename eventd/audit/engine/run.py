@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventd.audit.assembly import receipt_report, report_details
@@ -15,7 +16,7 @@ from eventd.audit.assembly.output_files import write_output
 from eventd.audit.coverage.absent_ledgers import pairs_without_ledgers
 from eventd.audit.coverage.clock_shifts import clock_shifts
 from eventd.audit.coverage.coverage import Coverage, find_coverage
-from eventd.audit.coverage.holes import find_holes, holes_by_ledger
+from eventd.audit.coverage.holes import EARLIEST, find_holes, holes_by_ledger
 from eventd.audit.coverage.mentions import find_mentions
 from eventd.audit.coverage.receipt_links import (
     LinkKey,
@@ -39,9 +40,17 @@ from eventd.audit.engine.lake_reader import LakeReader
 from eventd.audit.engine.output_lock import hold_location
 from eventd.audit.engine.request import AuditRequest, Places
 from eventd.audit.engine.state import forget_corrupt, keep, prepare_output
-from eventd.audit.report.findings import Discrepancy, DiscrepancyKey, group_findings, in_order, unnamed_findings
+from eventd.audit.report.findings import (
+    Discrepancy,
+    DiscrepancyKey,
+    Finding,
+    Kind,
+    group_findings,
+    in_order,
+    unnamed_findings,
+)
 from eventd.audit.report.report import Hour, Report
-from eventd.audit.review.acknowledgements import read_acknowledgements
+from eventd.audit.review.acknowledgements import known_by, read_acknowledgements
 from eventd.audit.review.marks import check_baseline, mark_findings
 from eventd.audit.segments.cells import HOUR
 from eventd.audit.segments.damaged_segment import damage_in
@@ -121,7 +130,8 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
     _add_history(found, resumed, reader)
     keep_history(out, resumed.history)
     with watch.stage("report"):
-        marked = mark_findings(found.findings, request.baseline, known)
+        in_force = known_by(known, clock.now())
+        marked = mark_findings(found.findings, request.baseline, in_force, partial(_recorded_since, found.coverage))
         report, hours = compose_report(found, marked, reader, request, clock)
         report.work.stages, report.work.rows_compared = watch.stages, found.comparison.compared
         report.work.seconds = round(clock.monotonic() - begun, 3)
@@ -135,6 +145,15 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
             table_format=request.table_format,
         )
     return Audit(report, hours, found)
+
+
+def _recorded_since(coverage: Coverage, finding: Finding) -> int:
+    """Return when the first rows of an erased hole may have been recorded; the beginning of time for other findings."""
+    if finding.kind is not Kind.ERASED or finding.peer:
+        return EARLIEST
+    holes = coverage.holes.get((finding.source, finding.group), ())
+    same = (hole.times[0] for hole in holes if (hole.first, hole.last) == (finding.first, finding.last))
+    return min(same, default=EARLIEST)
 
 
 def _add_silences(found: StageResults, request: AuditRequest, now: int) -> None:

@@ -18,9 +18,12 @@ from eventd.lake.manifest import Time, Unreadable, decode, encode
 from eventd.lake.schema import SCHEMA_VERSION
 from eventd.lake.storage import Storage
 from eventd.runtime.chance import Chance
+from eventd.runtime.clock import SECOND
 
 LONGEST_NAME: Final = 100
 LONGEST_REASON: Final = 1000
+CLOCK_MARGIN: Final = 3600 * SECOND
+"""How far the clocks of nodes, operators and auditors may differ, in microseconds."""
 _ID_BYTES: Final = 6
 _WITHDRAWN: Final = "-withdrawn.json"
 
@@ -85,6 +88,14 @@ def read_acknowledgements(lake: Storage) -> Acknowledgements:
         [(one, ends[_end(one.id)]) for one in in_order if _end(one.id) in ends],
         unreadable,
     )
+
+
+def known_by(known: Acknowledgements, now: int) -> Acknowledgements:
+    """Return the acknowledgements as they count at a time: one that is dated later may cover what is not known yet."""
+    later = [one for one in known.active if one.at > now + CLOCK_MARGIN]
+    reasons = {f"{ACKNOWLEDGEMENTS}/{one.id}.json": "is dated after the audit" for one in later}
+    active = [one for one in known.active if one not in later]
+    return known._replace(active=active, unreadable={**known.unreadable, **reasons})
 
 
 def acknowledge(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -12,12 +14,12 @@ from eventd.audit.report.figures import moment
 from eventd.audit.report.findings import Finding, in_order
 from eventd.audit.report.marks import AcknowledgementUse, Baseline
 from eventd.audit.report.report import Limitation
-from eventd.audit.review.acknowledgements import Acknowledgements
+from eventd.audit.review.acknowledgements import CLOCK_MARGIN, Acknowledgement, Acknowledgements
 from eventd.audit.review.earlier import EarlierReport
-from eventd.audit.review.faults import FindingPart, KnownFaults, count_events, gone_events, ids_of, parts_of
+from eventd.audit.review.faults import FaultKey, FindingPart, KnownFaults, count_events, gone_events, ids_of, parts_of
 from eventd.errors import Invalid
 from eventd.text.plural import counted
-from federation.event import format_time
+from federation.event import FIRST_TIME, format_time
 
 _NO_MARKS: Final[dict[str, Any]] = {"new": None, "new_ids": (), "acknowledged": 0, "acknowledged_ids": ()}
 
@@ -54,8 +56,22 @@ class MarkResult(NamedTuple):
             yield f"Acknowledged: {known:,} of {counted(len(self.findings), 'finding')}{in_part}."
 
 
-def mark_findings(findings: Sequence[Finding], baseline: EarlierReport | None, known: Acknowledgements) -> MarkResult:
-    """Return the findings with their marks; their order is kept."""
+SinceWhen = Callable[[Finding], int]
+"""Returns the time in microseconds before which a finding cannot have been known."""
+
+
+def _always(finding: Finding) -> int:
+    return FIRST_TIME
+
+
+def mark_findings(
+    findings: Sequence[Finding], baseline: EarlierReport | None, known: Acknowledgements, since: SinceWhen = _always
+) -> MarkResult:
+    """Return the findings with their marks; their order is kept.
+
+    An acknowledgement covers no finding that cannot have been known when it was made, by `since`. Clocks may differ by
+    `CLOCK_MARGIN`.
+    """
     parts = [parts_of(one) for one in findings] if baseline or known.active else []
     marked = list(findings)
     compared = None
@@ -65,13 +81,18 @@ def mark_findings(findings: Sequence[Finding], baseline: EarlierReport | None, k
             new = before.unknown(each)
             marked[place] = replace(marked[place], new=count_events(new), new_ids=_partial_ids(new, each))
         compared = _compare(marked, baseline, KnownFaults(part.key for each in parts for part in each))
-    owner = {part.key: one.id for one in known.active for finding in one.findings for part in parts_of(finding)}
-    faults = KnownFaults(owner)
+    made_at = [one.at for one in known.active]
+
+    @cache
+    def made_from(first: int) -> _AcknowledgedFaults:
+        return _AcknowledgedFaults.of(known.active[first:])
+
     covered: Counter[str] = Counter()
-    for place, each in enumerate(parts if owner else ()):
-        same = [(part, key) for part, key in zip(each, faults.match(each), strict=True) if key is not None]
+    for place, each in enumerate(parts if known.active else ()):
+        faults = made_from(bisect_left(made_at, since(findings[place]) - CLOCK_MARGIN))
+        same = [(part, key) for part, key in zip(each, faults.known.match(each), strict=True) if key is not None]
         for part, key in same:
-            covered[owner[key]] += part.events
+            covered[faults.owner[key]] += part.events
         own = [part for part, _ in same]
         marked[place] = replace(marked[place], acknowledged=count_events(own), acknowledged_ids=_partial_ids(own, each))
     return MarkResult(
@@ -91,6 +112,18 @@ def mark_findings(findings: Sequence[Finding], baseline: EarlierReport | None, k
             for path, reason in sorted(known.unreadable.items())
         ),
     )
+
+
+class _AcknowledgedFaults(NamedTuple):
+    """The faults that some acknowledgements cover, and the id of the last of these that covers each."""
+
+    known: KnownFaults
+    owner: Mapping[FaultKey, str]
+
+    @classmethod
+    def of(cls, made: Sequence[Acknowledgement]) -> _AcknowledgedFaults:
+        owner = {part.key: one.id for one in made for finding in one.findings for part in parts_of(finding)}
+        return cls(KnownFaults(owner), owner)
 
 
 def _partial_ids(parts: Sequence[FindingPart], of: Sequence[FindingPart]) -> tuple[str, ...]:

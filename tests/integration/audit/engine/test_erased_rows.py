@@ -10,12 +10,16 @@ import pytest
 
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.generate import GeneratorSettings, generate
-from eventd.audit.report.findings import NO_DELIVERIES, NO_INBOUND, NO_RECEIPT, Kind
+from eventd.audit.report.findings import NO_DELIVERIES, NO_INBOUND, NO_RECEIPT, Finding, Kind
 from eventd.audit.report.report import Pair, Report
+from eventd.audit.review.acknowledgements import acknowledge
+from eventd.lake.layout import LARGEST
 from eventd.lake.reader import read_segment
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
+from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND
+from federation.event import micros
 from tests.support.local_spark import run_audit
 from tests.support.tampering import erase, segments_of
 
@@ -126,6 +130,19 @@ def test_the_first_rows_are_missed_because_nothing_was_removed_by_retention(lake
     (found,) = audit(lake).findings
     assert (found.kind, found.source, found.first, found.last) == (Kind.ERASED, A, 1, 2)
     assert set(found.ids) == {row["id"] for row in rows[:2]}
+
+
+@pytest.mark.parametrize(("late", "acknowledged"), [(-2 * HOUR, 0), (0, 1)])
+def test_no_acknowledgement_covers_rows_that_were_recorded_after_it(
+    lake: Storage, late: int, acknowledged: int
+) -> None:
+    lost = own_of(lake, A)[-30]
+    erase(lake, A, Ledger.EVENTS, lambda row: row["id"] == lost["id"])
+    everything = Finding(Kind.ERASED, "edge", A, "", 1, LARGEST, (), count=LARGEST)
+    made_at = micros(lost["recorded_at"]) + late
+    acknowledge(lake, [everything], by="ann", reason="all that comes", now=made_at, chance=SYSTEM)
+    report = audit(lake)
+    assert [(one.kind, one.acknowledged) for one in report.findings] == [(Kind.ERASED, acknowledged)]
 
 
 def test_a_second_run_finds_the_hole_in_a_segment_that_it_does_not_read_again(lake: Storage) -> None:

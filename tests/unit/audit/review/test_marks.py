@@ -18,7 +18,7 @@ from eventd.audit.report.findings import (
     unnamed_findings,
 )
 from eventd.audit.report.report import Lake
-from eventd.audit.review.acknowledgements import Acknowledgement, Acknowledgements
+from eventd.audit.review.acknowledgements import CLOCK_MARGIN, Acknowledgement, Acknowledgements, known_by
 from eventd.audit.review.earlier import EarlierReport, ReadReport
 from eventd.audit.review.marks import check_baseline, mark_findings
 from eventd.errors import Invalid
@@ -100,6 +100,25 @@ def test_of_a_hole_that_shrank_the_ids_are_gone_that_nothing_names_any_more() ->
     unnamed = mark_findings([replace(NAMED, last=22, ids=(), count=3)], earlier(NAMED), NONE)
     assert unnamed.baseline is not None
     assert unnamed.baseline.gone_findings == (replace(NAMED, ids=(), count=2),)
+
+
+def test_an_acknowledgement_covers_no_hole_of_rows_that_were_recorded_after_it() -> None:
+    early, late = (replace(known(HOLE).active[0], id=name, at=at) for name, at in (("0a", 0), ("0b", 2 * CLOCK_MARGIN)))
+    for made, at, uses in (
+        ([early], CLOCK_MARGIN, [3]),
+        ([early], CLOCK_MARGIN + 1, [0]),
+        ([early, late], CLOCK_MARGIN + 1, [0, 3]),
+    ):
+        marked = mark_findings([HOLE], None, Acknowledgements(made, (), {}), {HOLE: at}.__getitem__)
+        assert [one.ids for one in marked.acknowledgements] == uses
+        assert (marked.open == []) is any(uses)
+
+
+def test_an_acknowledgement_that_is_dated_after_the_audit_does_not_count_yet() -> None:
+    made = known(HOLE).active[0]
+    at = made.at - CLOCK_MARGIN
+    assert known_by(known(HOLE), at).active == [made]
+    assert known_by(known(HOLE), at - 1) == ([], (), {"acknowledgements/0a.json": "is dated after the audit"})
 
 
 def test_a_range_that_is_not_erased_rows_is_the_same_only_as_a_whole() -> None:
