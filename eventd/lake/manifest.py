@@ -24,6 +24,9 @@ Number = Annotated[int, msgspec.Meta(ge=-1, le=LARGEST)]
 Time = Annotated[int, msgspec.Meta(ge=FIRST_TIME, le=LAST_TIME)]
 """A time in microseconds that calendars have. Times of files of the lake have messages of their own, see `decode`."""
 
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""A hash, or a sum or difference of other numbers."""
+
 
 class Unreadable(Exception):
     """A JSON file of the lake cannot be decoded; the text is the reason, such as "is not JSON", to follow its name."""

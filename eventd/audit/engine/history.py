@@ -24,7 +24,7 @@ from eventd.errors import NotFound
 from eventd.lake.compaction import GRACE
 from eventd.lake.coverage import Span, holes
 from eventd.lake.layout import LedgerSlug, parse_name, slug
-from eventd.lake.manifest import LakeHead, Number, Time
+from eventd.lake.manifest import Int64, LakeHead, Number, Time
 from eventd.lake.reader import Survey
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment
@@ -47,8 +47,8 @@ class SeenSegment(msgspec.Struct, frozen=True, array_like=True):
     """
 
     sha256: str
-    rows: int
-    total: int | None
+    rows: Number
+    total: Int64 | None
 
 
 class SeenRange(msgspec.Struct, frozen=True, array_like=True):
@@ -58,10 +58,10 @@ class SeenRange(msgspec.Struct, frozen=True, array_like=True):
     """
 
     ledger: LedgerSlug
-    after: int
-    upto: int
-    rows: int
-    total: int | None
+    after: Number
+    upto: Number
+    rows: Number
+    total: Int64 | None
 
 
 class PromisedRows(msgspec.Struct, frozen=True, array_like=True):

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import msgspec
 
 from eventd.audit.report.file_names import HISTORY
-from eventd.audit.segments.cell_files import FOLDER, read_cells
+from eventd.audit.segments.cell_files import FOLDER, parse_cells, read_cells
 from eventd.audit.segments.event_digests import DigestResult
 from eventd.audit.segments.ledger_summaries import LedgerSummary
 from eventd.audit.segments.plan import ClockOffsets
@@ -22,7 +22,7 @@ from eventd.audit.segments.row_sums import SUMS, RangeSum
 from eventd.audit.segments.segment_jobs import SegmentJob, TaskResult
 from eventd.audit.segments.seq_runs import SeqRun
 from eventd.errors import Conflict, LakeUnavailable, NotFound
-from eventd.lake.manifest import LakeHead, Manifest, Time
+from eventd.lake.manifest import Int64, LakeHead, Manifest, Number, Time
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, Written
 from eventd.lake.writer import Segment
@@ -44,11 +44,11 @@ class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
 
     sha256: str
     ranges: str
-    rows: int
+    rows: Number
     file: str
     read_at: Time
     links: str = ""
-    skews: dict[str, dict[int, int]] = {}
+    skews: dict[str, dict[Int64, Int64]] = {}
     summary: LedgerSummary | None = msgspec.field(default=None, name="facts")
     runs: list[SeqRun] | None = None
     digests: DigestResult | None = None
@@ -171,7 +171,8 @@ def another_lake(out: Storage) -> Conflict:
 def forget_corrupt(out: Storage, state: State) -> bool:
     """Forget the segments in files of cells that are missing or corrupt, and return whether there are any.
 
-    Reads all files of cells completely. Raises LakeUnavailable.
+    Reads all files of cells completely: one may have the digest that it should have, and not be one of cells. Raises
+    LakeUnavailable.
     """
     corrupt = [file for file in state.files() if not _is_whole(out, file, state.written(file))]
     state.forget(corrupt)
@@ -180,7 +181,8 @@ def forget_corrupt(out: Storage, state: State) -> bool:
 
 def _is_whole(out: Storage, file: str, written: Written) -> bool:
     try:
-        return hashlib.sha256(read_cells(out, file)).hexdigest() == written.sha256
+        data = read_cells(out, file)
+        return hashlib.sha256(data).hexdigest() == written.sha256 and parse_cells(data) is not None
     except NotFound:
         return False
 

@@ -14,6 +14,7 @@ import numpy as np
 from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers
 from eventd.audit.receipts.receipt_terms import ReceiptTerms
 from eventd.audit.report.findings import Discrepancy, Evidence, Kind
+from eventd.lake.manifest import Number, Time
 from eventd.lake.receivers import is_callback
 from eventd.lake.schema import Ledger
 from federation.errors import MessageError
@@ -51,10 +52,10 @@ class ReceiptCount(msgspec.Struct, array_like=True):
     sender: str
     peer: str
     algorithm: str
-    count: int = 0
-    checked: int = 0
-    verified: int = 0
-    invalid: int = 0
+    count: Number = 0
+    checked: Number = 0
+    verified: Number = 0
+    invalid: Number = 0
 
 
 class ReceiptFault(msgspec.Struct, array_like=True):
@@ -64,7 +65,7 @@ class ReceiptFault(msgspec.Struct, array_like=True):
     sender: str
     peer: str
     batch: str
-    at: int
+    at: Time
     digest: str
     key_id: str
     detail: str

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from eventd.audit.segments.cells import cell_schema
 from eventd.audit.segments.segment_jobs import TaskResult
 from eventd.audit.segments.spark_tasks import FileShares, OpenFile, not_empty, run_on_files
 from eventd.audit.spark.locations import Location
@@ -94,3 +95,13 @@ def read_cells(storage: FileReader, file: str) -> bytes:
         return b""  # the digest of nothing is that of no file of cells
     cells = table["cells"].to_pylist() if table.column_names else []
     return cells[0] if len(cells) == 1 and isinstance(cells[0], bytes) else b""
+
+
+def parse_cells(data: bytes) -> pa.Table | None:
+    """Return the cells in the content of a Parquet file; None if it is not a file of cells."""
+    arrow = pyarrow()
+    try:
+        table = parquet().read_table(arrow.BufferReader(data))
+    except (arrow.ArrowException, OSError):
+        return None
+    return table.unify_dictionaries() if table.schema.equals(cell_schema()) else None

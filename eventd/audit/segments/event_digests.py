@@ -24,6 +24,7 @@ from eventd.audit.report.findings import (
     Evidence,
     Kind,
 )
+from eventd.lake.manifest import Int64, Number, Time
 from federation.event import ZERO_TIME, written
 
 if TYPE_CHECKING:
@@ -46,10 +47,10 @@ class AlteredRow(msgspec.Struct, frozen=True, array_like=True):
     group: str
     source: str
     id: str
-    seq: int
-    event_at: int
-    fingerprint: int
-    computed: int
+    seq: Number
+    event_at: Time
+    fingerprint: Int64
+    computed: Int64
     reason: str
 
 
@@ -59,7 +60,7 @@ class AlteredCount(msgspec.Struct, array_like=True):
     group: str
     source: str
     reason: str
-    rows: int
+    rows: Number
 
 
 class DigestResult(msgspec.Struct, array_like=True):
@@ -68,7 +69,7 @@ class DigestResult(msgspec.Struct, array_like=True):
     `altered` has the first `MOST_ALTERED`, `more` counts the others.
     """
 
-    checked: int = 0
+    checked: Number = 0
     altered: list[AlteredRow] = []
     more: list[AlteredCount] = []
 

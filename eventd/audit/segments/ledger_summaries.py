@@ -6,7 +6,7 @@ A summary has progress and selections of links, bounds of the clocks, use of key
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import numpy as np
@@ -17,11 +17,12 @@ from eventd.audit.receipts.receipt_checks import ReceiptResults
 from eventd.audit.segments.cells import HOUR, Measure, batch_cells
 from eventd.lake.layout import LARGEST, MINUTE
 from eventd.lake.losses import parse_loss
-from eventd.lake.manifest import Unreadable, decode_selection
+from eventd.lake.manifest import Int64, Number, Time, Unreadable, decode_selection
 from eventd.lake.receivers import is_callback
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_file import BadSegment
 from federation.digest import fingerprint
+from federation.event import FIRST_TIME, LAST_TIME
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +43,9 @@ MOST_TEXTS: Final = 4
 GAP_COLUMNS: Final = ("group", "peer", "gap_epoch", "after", "upto", "reason", "recorded_at")
 REFUSAL_COLUMNS: Final = ("group", "peer", "reason", "count", "first_at", "last_at")
 
+Hour = Annotated[int, msgspec.Meta(ge=FIRST_TIME // HOUR, le=LAST_TIME // HOUR)]
+"""An hour since 1970 that calendars have."""
+
 
 class LinkProgress(msgspec.Struct, array_like=True):
     """The progress of a link, from receipts of batches that no repair sent: they cover positions in (after, upto].
@@ -55,22 +59,22 @@ class LinkProgress(msgspec.Struct, array_like=True):
 
     group: str
     peer: str
-    after: int
-    upto: int
-    versions: list[tuple[int, int]]
-    selections: dict[int, tuple[str, ...]]
-    first_used: dict[int, int]
-    repaired: dict[int, int]
-    acknowledged: list[tuple[int, int]]
+    after: Number
+    upto: Number
+    versions: list[tuple[Number, Number]]
+    selections: dict[Number, tuple[str, ...]]
+    first_used: dict[Number, Time]
+    repaired: dict[Number, Number]
+    acknowledged: list[tuple[Number, Time]]
 
 
 class ClockBounds(msgspec.Struct, array_like=True):
     """How far a peer's clock was ahead of the node's: `low` to `high` microseconds, in one hour by the node's clock."""
 
     peer: str
-    hour: int
-    low: int
-    high: int
+    hour: Hour
+    low: Int64
+    high: Int64
 
 
 class KeyRequests(msgspec.Struct, array_like=True):
@@ -80,9 +84,9 @@ class KeyRequests(msgspec.Struct, array_like=True):
     group: str
     key_id: str
     protocol: str
-    requests: int
-    first: int
-    last: int
+    requests: Int64
+    first: Time
+    last: Time
 
 
 class DeclaredGap(msgspec.Struct, array_like=True):
@@ -91,10 +95,10 @@ class DeclaredGap(msgspec.Struct, array_like=True):
     group: str
     peer: str
     gap_epoch: str
-    after: int
-    upto: int
+    after: Number
+    upto: Number
     reason: str
-    recorded_at: int
+    recorded_at: Time
 
 
 class RefusalCount(msgspec.Struct, array_like=True):
@@ -103,9 +107,9 @@ class RefusalCount(msgspec.Struct, array_like=True):
     group: str
     peer: str
     reason: str
-    count: int
-    first: int
-    last: int
+    count: Int64
+    first: Time
+    last: Time
 
 
 class LinkReach(msgspec.Struct, array_like=True):
@@ -117,15 +121,15 @@ class LinkReach(msgspec.Struct, array_like=True):
 
     sender: str
     epoch: str
-    marks: list[tuple[int, int]]
+    marks: list[tuple[Number, Time]]
 
 
 class StoredBatches(msgspec.Struct, array_like=True):
     """Batches of one minute with events that the node recorded: the first and last time (microseconds), how many."""
 
-    first: int
-    last: int
-    events: int
+    first: Time
+    last: Time
+    events: Int64
 
 
 class LedgerSummary(msgspec.Struct):
@@ -138,7 +142,7 @@ class LedgerSummary(msgspec.Struct):
     progress: list[LinkProgress] = msgspec.field(default_factory=list, name="passed")
     clocks: list[ClockBounds] = []
     keys: list[KeyRequests] = []
-    algorithms: dict[str, int] = {}
+    algorithms: dict[str, Number] = {}
     gaps: list[DeclaredGap] = []
     refused: list[RefusalCount] = []
     receipts: ReceiptResults = msgspec.field(default_factory=ReceiptResults)

@@ -13,6 +13,7 @@ import numpy as np
 
 from eventd.audit.arrays.columns import Columns, Numbers
 from eventd.audit.arrays.row_hash import CONTENT, OUTLINE, RowHash, contents, outlines
+from eventd.lake.manifest import Int64, Number
 from eventd.lake.schema import COLUMNS, ColumnType, Ledger
 
 SUMS: Final = 2
@@ -28,10 +29,10 @@ _NUMBERS: Final = {Ledger.EVENTS: "position"}
 class RangeSum(msgspec.Struct, frozen=True, array_like=True):
     """The number of rows with numbers in (after, upto], and the sum of their hashes, in 64 bits."""
 
-    after: int
-    upto: int
-    rows: int
-    total: int
+    after: Number
+    upto: Number
+    rows: Number
+    total: Int64
 
 
 def summed_columns(book: Ledger) -> tuple[str, ...]:

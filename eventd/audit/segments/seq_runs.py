@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from eventd.audit.arrays.columns import Columns, Numbers
+from eventd.lake.manifest import Number, Time
 
 RUN_COLUMNS = ("group", "seq", "position", "recorded_at")
 """The columns of `events` that show the runs."""
@@ -24,12 +25,12 @@ class SeqRun(msgspec.Struct, frozen=True, array_like=True):
     """
 
     group: str
-    first: int
-    last: int
-    first_position: int
-    last_position: int
-    first_at: int
-    last_at: int
+    first: Number
+    last: Number
+    first_position: Number
+    last_position: Number
+    first_at: Time
+    last_at: Time
 
 
 def seq_runs(table: Columns) -> list[SeqRun]:

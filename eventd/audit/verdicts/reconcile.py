@@ -17,7 +17,7 @@ import numpy as np
 
 from eventd.audit.arrays.bins import edges_of
 from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, grouped, with_texts
-from eventd.audit.segments.cell_files import read_cells
+from eventd.audit.segments.cell_files import parse_cells, read_cells
 from eventd.audit.segments.cells import ALL_HOURS, SLOTS_PER_HOUR, Measure
 from eventd.audit.segments.plan import NumberRanges
 from eventd.audit.segments.row_marks import PairKey
@@ -26,7 +26,7 @@ from eventd.audit.verdicts.batch_verdicts import joined_batches, uneven_batches,
 from eventd.audit.verdicts.receipt_verdicts import questioned_receipts
 from eventd.audit.verdicts.refused_events import unanswered_batches
 from eventd.audit.verdicts.unclaimed_batches import unclaimed_batches
-from eventd.lake.extra import parquet, pyarrow
+from eventd.lake.extra import pyarrow
 from eventd.lake.storage import Written
 from eventd.runtime.clock import SECOND
 
@@ -62,7 +62,7 @@ class CellFilter:
     """Reads files of cells. `segments` has those that count in each file, `hours` the requested hours [first, last).
 
     `written` has the digest of each file. Called with the files of a task, it yields their cells of these segments that
-    `counts` selects. Raises CorruptState for a file with another digest, and NotFound.
+    `counts` selects. Raises CorruptState for a file with another digest or other columns, and NotFound.
     """
 
     segments: Mapping[str, Sequence[str]]
@@ -75,12 +75,13 @@ class CellFilter:
         arrow = pyarrow()
         for file, storage in files:
             data = read_cells(storage, file)
-            if hashlib.sha256(data).hexdigest() != self.written[file].sha256:
+            same = hashlib.sha256(data).hexdigest() == self.written[file].sha256
+            table = parse_cells(data) if same else None
+            if table is None:
                 raise CorruptState(
                     f"the file {file} in the state of the audit has changed since it was written; check the disk of"
                     " --out"
                 )
-            table = parquet().read_table(arrow.BufferReader(data)).unify_dictionaries()
             wanted = arrow.array(self.segments[file], arrow.string())
             counts = compute.is_in(table["segment"].cast(arrow.string()), wanted)
             inside = arrow.array(self.counts(Columns(table)))

@@ -7,6 +7,10 @@ the problems of another.
 
 from __future__ import annotations
 
+import errno
+import os
+import select
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +35,8 @@ MAX_BYTES = 16 * 1024 * 1024
 """The largest source that is accepted."""
 MAX_TOTAL_BYTES = 4 * MAX_BYTES
 """The largest total size of the sources of one command."""
+PIPE_SECONDS = 60
+"""How long a command waits for the end of a pipe."""
 
 ROUTER = ("routerd.net/v1alpha1", "Router")
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -99,9 +105,31 @@ class ReadResult:
 
 
 def read_file(path: Path) -> bytes:
-    """Return up to `MAX_BYTES` + 1 bytes of a file, from its beginning: enough to notice that it is too large."""
+    """Return up to `MAX_BYTES` + 1 bytes of a file, from its beginning: enough to notice that it is too large.
+
+    A pipe, as `<(…)` of a shell is one, must end within `PIPE_SECONDS`. Raises OSError.
+    """
+    if path.is_fifo():
+        return _read_pipe(path)
     with path.open("rb") as file:
         return file.read(MAX_BYTES + 1)
+
+
+def _read_pipe(path: Path) -> bytes:
+    """Read a pipe without waiting for its writer for ever: there may be none, or one that never ends."""
+    end = time.monotonic() + PIPE_SECONDS
+    found = bytearray()
+    with open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        poll = select.poll()
+        poll.register(file, select.POLLIN)
+        while len(found) <= MAX_BYTES:
+            if not poll.poll(max(0, end - time.monotonic()) * 1000):
+                raise OSError(errno.ETIMEDOUT, f"its end did not come within {PIPE_SECONDS} s")
+            part = file.read(MAX_BYTES + 1 - len(found))
+            if part == b"":
+                break
+            found += part or b""  # None: another reader was faster
+    return bytes(found)
 
 
 def read_sources(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from eventd.audit.engine.request import AuditRequest
-from eventd.audit.engine.state import INDEX
+from eventd.audit.engine.state import INDEX, State
 from eventd.audit.report.figures import moment
 from eventd.audit.report.findings import Kind
 from eventd.audit.report.pair_status import reused_segments
@@ -17,7 +21,7 @@ from eventd.audit.report.report import Report
 from eventd.lake.compaction import DAY, compacting
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
-from eventd.lake.storage import connect
+from eventd.lake.storage import Written, connect
 from eventd.lake.writer import write_segment
 from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, generate
@@ -100,6 +104,33 @@ def test_a_file_of_the_state_that_is_gone_is_made_anew(first: Report, tmp_path: 
 def test_a_file_of_the_state_with_other_bytes_is_made_anew(first: Report, tmp_path: Path) -> None:
     for file in (tmp_path / "out" / "state").glob("cells-*.parquet"):
         flip(file)
+    again = audited(tmp_path)
+    assert told(again) == told(first)
+    assert audited(tmp_path).work.segments_read == 0
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"text", id="no Parquet"),
+        pytest.param(b"", id="nothing"),
+        pytest.param(None, id="Parquet with other columns"),
+    ],
+)
+def test_a_file_of_the_state_that_holds_no_cells_is_made_anew_although_its_digest_fits(
+    first: Report, tmp_path: Path, content: bytes | None
+) -> None:
+    index = tmp_path / "out" / INDEX
+    state = msgspec.msgpack.decode(index.read_bytes(), type=State)
+    for path in state.cells:
+        file = tmp_path / "out" / path
+        if content is None:
+            pq.write_table(pa.table({"segment": ["a"]}), file)
+        else:
+            file.write_bytes(content)
+        data = file.read_bytes()
+        state.cells[path] = Written(len(data), hashlib.sha256(data).hexdigest())
+    index.write_bytes(msgspec.msgpack.encode(state))
     again = audited(tmp_path)
     assert told(again) == told(first)
     assert audited(tmp_path).work.segments_read == 0
