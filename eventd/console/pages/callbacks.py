@@ -5,14 +5,26 @@ from __future__ import annotations
 from typing import Any, Final
 
 from eventd.console.pages.actions import FormField, PageAction, Question
+from eventd.console.pages.dry_runs import DryRun, ask_twice
+from eventd.console.pages.link_charts import read_acceptance, read_callback_charts
+from eventd.console.pages.resets import ask_move, prepare_move
 from eventd.console.pages.visit import ShownPage, Visit
+from eventd.errors import NotFound
+from eventd.text.plural import counted
+
+_ALL, _FAILED = "all events of that time", "only its dead letters of that time"
+_RANGE: Final = (
+    FormField("since", "Since", "Such as 15m, or 2026-03-01T12:00:00Z."),
+    FormField("until", "Until", "Empty: up to now. What is still to be sent is sent anyway."),
+    FormField("what", "Send again", choices=(_ALL, _FAILED)),
+)
 
 
 async def show_callbacks(visit: Visit) -> ShownPage:
     """Show the callbacks, those that need attention first."""
     found = (await visit.view.call("callbacks.list"))["callbacks"]
     found.sort(key=lambda one: (one["state"] == "running", one["callback"]))
-    return ShownPage("Callbacks", "callbacks.html", {"callbacks": found})
+    return ShownPage("Callbacks", "callbacks.html", {"callbacks": found, "accepted": await read_acceptance(visit)})
 
 
 async def show_callback(visit: Visit) -> ShownPage:
@@ -20,18 +32,83 @@ async def show_callback(visit: Visit) -> ShownPage:
     name = visit.names["callback"]
     one = await visit.view.call("callbacks.describe", callback=name)
     tried = await visit.view.call("callbacks.attempts", callback=name, after=visit.asked("after"), limit=visit.limit)
-    return ShownPage(f"Callback {name}", "callback.html", {"one": one, **tried}, live=not visit.asked("after"))
+    data = {"one": one, **tried, **await read_callback_charts(visit, one["callback"])}
+    return ShownPage(f"Callback {name}", "callback.html", data, live=not visit.asked("after"))
+
+
+async def _name(visit: Visit, params: dict[str, Any]) -> str:
+    """Return the name of the callback that a question is about. Raises NotFound."""
+    if not params.get("callback"):
+        raise NotFound("choose a callback first", hint="the page Callbacks shows all of them")
+    name: str = (await visit.view.call("callbacks.describe", callback=params["callback"]))["callback"]
+    return name
 
 
 async def ask_pause(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask before a callback is paused."""
-    one = await visit.view.call("callbacks.describe", callback=params.get("callback", ""))
+    name = await _name(visit, params)
     lines = ("The node sends it nothing until it is resumed. Nothing is lost while its events are stored.",)
     field = FormField("by", "Reason", "Shown with the callback, such as your name or a ticket.")
-    return Question(f"Pause the callback {one['callback']}?", lines, fields=(field,))
+    return Question(f"Pause the callback {name}?", lines, fields=(field,))
+
+
+async def ask_reset(visit: Visit, params: dict[str, Any]) -> Question:
+    """Ask where a callback continues, and show what that changes."""
+    title = f"Move the callback {await _name(visit, params)} to another position?"
+    return await ask_move(visit, "callbacks.reset", params, title, "sent again")
+
+
+async def ask_resend(visit: Visit, params: dict[str, Any]) -> Question:
+    """Ask which events are sent again, by id, and then whether to. Events that the link chose are shown at once."""
+    title = f"Send events to {await _name(visit, params)} again?"
+    ids = params.get("ids", [])
+
+    async def plan() -> DryRun:
+        found = await visit.view.call("callbacks.resend", **_given(params), dry_run=True)
+        return DryRun((f"{counted(found['events'], 'event')} sent again: {', '.join(ids[:10])}",), found["events"])
+
+    fields = () if ids else (FormField("ids", "Events", "Their ids, with blanks between.", required=True),)
+    return await ask_twice(params, title, fields, " ".join(ids), plan)
+
+
+async def ask_replay(visit: Visit, params: dict[str, Any]) -> Question:
+    """Ask which time is sent again, and then whether to."""
+    title = f"Send a time to {await _name(visit, params)} again?"
+
+    async def plan() -> DryRun:
+        found = await visit.view.call("callbacks.replay", **_replayed(params), dry_run=True)
+        return DryRun((f"{counted(found['events'], 'event')} sent again.",), found["events"])
+
+    choice = f"{params.get('since', '')} {params.get('until', '')} {params['what']}" if "what" in params else ""
+    return await ask_twice(params, title, _RANGE, choice, plan)
+
+
+def _given(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of an operation without what binds them to a question."""
+    return {name: value for name, value in params.items() if name != "seen"}
+
+
+def _replayed(params: dict[str, Any]) -> dict[str, Any]:
+    given = _given(params)
+    return {name: value for name, value in given.items() if name != "what"} | {"failed": given.get("what") == _FAILED}
+
+
+def show_tested(answer: dict[str, Any]) -> ShownPage:
+    """Show the answer of an endpoint to a test message."""
+    return ShownPage(f"Test of {answer['callback']}", "callback_tested.html", {"one": answer}, live=False)
 
 
 ACTIONS: Final = {
     "callbacks.pause": PageAction("Pause", "The callback is paused.", ask_pause, danger=True),
     "callbacks.resume": PageAction("Resume", "The callback resumes at once."),
+    "callbacks.test": PageAction("Send a test", "The test message was sent.", show=show_tested),
+    "callbacks.resend": PageAction(
+        "Send again", "The events are sent again.", ask_resend, lists=("ids",), prepare=_given, bound="seen"
+    ),
+    "callbacks.replay": PageAction(
+        "Send a time again", "The events are sent again.", ask_replay, prepare=_replayed, bound="seen"
+    ),
+    "callbacks.reset": PageAction(
+        "Reset", "The callback was moved.", ask_reset, danger=True, prepare=prepare_move, bound="seen"
+    ),
 }

@@ -1,4 +1,4 @@
-"""The charts on the page of a link: 15 minutes of its rates and its lag, with their figures."""
+"""The charts on the pages of a link and of a callback: 15 minutes of its rates, with their figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from eventd.console.drawing.sparkline import Sparkline, by_minute, draw_sparkline
-from eventd.console.pages.visit import Visit
+from eventd.console.pages.visit import MOST_ROWS, Visit
 from eventd.errors import EventdError
 
 
@@ -37,24 +37,75 @@ _COLUMNS: Final = (
 )
 
 
+_CALLBACK_COLUMNS: Final = (
+    _Column("callback", "requestsPerSecond", "Requests", "rate", fmean),
+    _Column("callback", "failedPerSecond", "Requests not accepted", "rate", fmean),
+    _Column("callback", "eventsPerSecond", "Events accepted", "rate", fmean),
+)
+
+
+class Acceptance(NamedTuple):
+    """The requests to the endpoint of a callback in the last 15 minutes, and those that it accepted."""
+
+    requests: int
+    accepted: int
+
+
 async def read_charts(visit: Visit, group: str, peer: str) -> dict[str, Any]:
     """Return the charts of a link, and whether all workers of the node have answered; no charts without rates."""
-    found: dict[str, Any] = {"charts": [], "complete": True, "histories": _histories(visit, group, peer)}
-    if not visit.view.may("rates.show", group):
-        return found
+    histories = _histories(visit, group, peer)
+    found = {"charts": [], "complete": True, "histories": histories}
+    if shown := await _read_rates(visit, group=group, link=peer):
+        found |= {"charts": _drawn(shown, _COLUMNS), "complete": shown["complete"]}
+    return found
+
+
+async def read_callback_charts(visit: Visit, callback: str) -> dict[str, Any]:
+    """Return the charts of a callback, and how many requests its endpoint accepted as `success`, None without any."""
+    found = {"charts": [], "complete": True, "histories": "", "success": None}
+    if shown := await _read_rates(visit, kind="callback", callback=callback):
+        found |= {"charts": _drawn(shown, _CALLBACK_COLUMNS), "complete": shown["complete"]}
+        found["success"] = _acceptance(shown).get(callback)
+    return found
+
+
+async def read_acceptance(visit: Visit) -> dict[str, Acceptance]:
+    """Return the acceptance of the busiest callbacks, by name."""
+    shown = await _read_rates(visit, kind="callback", limit=MOST_ROWS)
+    return _acceptance(shown) if shown else {}
+
+
+def _acceptance(shown: dict[str, Any]) -> dict[str, Acceptance]:
+    found = {}
+    for one in shown["series"]:
+        requests, failed = (
+            round(sum(value or 0.0 for value in one[name]) * shown["intervalSeconds"])
+            for name in ("requestsPerSecond", "failedPerSecond")
+        )
+        if requests:
+            found[one["callback"]] = Acceptance(requests, requests - failed)
+    return found
+
+
+async def _read_rates(visit: Visit, **wanted: Any) -> dict[str, Any] | None:
+    """Return the rates that the visitor may see; None without any."""
+    if not visit.view.may("rates.show", wanted.get("group", "")):
+        return None
     try:
-        shown = await visit.view.call("rates.show", group=group, link=peer)
+        shown: dict[str, Any] = await visit.view.call("rates.show", **wanted)
     except EventdError:
-        return found
+        return None
+    return shown
+
+
+def _drawn(shown: dict[str, Any], columns: tuple[_Column, ...]) -> list[Chart]:
     series = {one["kind"]: one for one in shown["series"]}
     per_minute = max(1, 60 // shown["intervalSeconds"])
-    found["complete"] = shown["complete"]
-    found["charts"] = [
+    return [
         Chart(column.title, column.unit, draw_sparkline(values), by_minute(values, per_minute, column.join))
-        for column in _COLUMNS
+        for column in columns
         if (values := series.get(column.kind, {}).get(column.name))
     ]
-    return found
 
 
 def _histories(visit: Visit, group: str, peer: str) -> str:

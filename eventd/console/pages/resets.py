@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from eventd.console.pages.actions import FormField, Question
+from eventd.console.pages.dry_runs import DryRun, ask_twice
 from eventd.console.pages.visit import Visit
-from eventd.errors import EventdError, Invalid
+from eventd.errors import Invalid
 from eventd.text.plural import counted
 
 OLDEST, NEWEST, TIME = "the oldest stored event", "after the newest event", "the time below"
@@ -17,26 +18,14 @@ _FIELDS: Final = (
 
 
 async def ask_move(visit: Visit, operation: str, params: dict[str, Any], title: str, again: str) -> Question:
-    """Ask where to continue; once that is chosen, show what would change.
+    """Ask where to continue, then whether to. `again`: what happens to events once more, such as `run again`."""
 
-    `again`: what happens to events once more, such as `run again`.
+    async def plan() -> DryRun:
+        found = await visit.view.call(operation, **prepare_move(params), dry_run=True)
+        return DryRun(_lines(found, again), found["again"] or found["skipped"])
 
-    `seen` of the parameters names the choice whose changes the visitor was shown, with the number of events: another
-    choice is shown first, and events that arrive meanwhile do not ask again.
-    """
-    seen = params.pop("seen", "")
-    if "where" not in params:
-        return Question(title, ("The next page shows what would change.",), fields=_FIELDS, ready=False)
-    choice = f"{params['where']}:{params.get('since', '')}"
-    try:
-        plan = await visit.view.call(operation, **prepare_move(params), dry_run=True)
-    except EventdError as error:
-        return Question(title, (f"Nothing was moved: {error}",), fields=_FIELDS, ready=False)
-    number, _, shown = seen.partition(":")
-    ready = shown == choice and number.isascii() and number.isdigit() and len(number) < 16
-    count = int(number) if ready else plan["again"] or plan["skipped"]
-    params["seen"] = f"{count}:{choice}"
-    return Question(title, _lines(plan, again), count=count, fields=_FIELDS, ready=ready)
+    choice = f"{params['where']}:{params.get('since', '')}" if "where" in params else ""
+    return await ask_twice(params, title, _FIELDS, choice, plan)
 
 
 def _lines(plan: dict[str, Any], again: str) -> tuple[str, ...]:

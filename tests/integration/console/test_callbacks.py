@@ -1,11 +1,55 @@
-"""Callbacks in the console: listed, shown with their attempts, paused and resumed."""
+"""Callbacks in the console: listed, shown with their attempts and rates, tried out, sent to again, moved, paused."""
 
 from __future__ import annotations
 
-from tests.integration.console.conftest import MakeBrowser
-from tests.integration.console.test_signing_in import ADMIN
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from eventd.testing import until
+from tests.integration.console.conftest import KEYS, MakeBrowser
+from tests.integration.console.test_signing_in import ADMIN, READ
+from tests.support.callback_receivers import Receiver, Reply
+from tests.support.console_pages import Answer, Browser
 from tests.support.declared import callback
 from tests.support.sites import Site
+
+URL = "/console/callbacks/hook"
+FORM = {"callback": "hook", "back": URL}
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    receiver = await Receiver().start()
+    yield receiver
+    await receiver.stop()
+
+
+@pytest.fixture
+async def called(site: Site, receiver: Receiver) -> Site:
+    """A node with a callback, to which two events were sent."""
+    await site.stop()
+    await site.start(api_keys=KEYS, callback_allow="127.0.0.1,::1")
+    url = receiver.url.replace("127.0.0.1", "localhost")
+    await site.apply(callback("hook", url=url, allowPlain=True))
+    await site.emit("e1", "e2")
+    await until(lambda: receiver.events == ["e1", "e2"], "both events")
+
+    async def settled() -> bool:
+        (one,) = (await site.ask("callbacks.list"))["callbacks"]
+        return one["position"] == one["head"]
+
+    await until(settled, "the callback to reach the end")
+    return site
+
+
+async def confirm(one: Browser, operation: str, **form: Any) -> tuple[Answer, Answer]:
+    """Choose, and then confirm what the question shows; return both answers."""
+    asked = await one.post(f"/console/do/{operation}", asked="yes", **FORM, **form)
+    (seen,) = re.findall(r'name="seen" value="([^"]*)"', asked.text)
+    return asked, await one.post(f"/console/do/{operation}", asked="yes", seen=seen, **FORM, **form)
 
 
 async def test_a_callback_is_shown_paused_and_resumed(site: Site, browser: MakeBrowser) -> None:
@@ -13,9 +57,73 @@ async def test_a_callback_is_shown_paused_and_resumed(site: Site, browser: MakeB
     await one.sign_in(ADMIN)
     assert "No callback yet." in (await one.get("/console/callbacks")).text
     await site.apply(callback("hook"))
-    assert 'href="/console/callbacks/hook"' in (await one.get("/console/callbacks")).text
-    assert (await one.get("/console/callbacks/hook")).heading == "hook"
+    assert f'href="{URL}"' in (await one.get("/console/callbacks")).text
+    assert (await one.get(URL)).heading == "hook"
     assert (await one.get("/console/callbacks/other")).status == 404
-    form = {"callback": "hook", "asked": "yes", "back": "/console/callbacks/hook"}
-    assert "The callback is paused." in (await one.post("/console/do/callbacks.pause", **form)).text
-    assert "The callback resumes at once." in (await one.post("/console/do/callbacks.resume", **form)).text
+    assert "The callback is paused." in (await one.post("/console/do/callbacks.pause", asked="yes", **FORM)).text
+    assert "The callback resumes at once." in (await one.post("/console/do/callbacks.resume", **FORM)).text
+
+
+async def test_the_answer_to_a_test_message_is_shown(called: Site, browser: MakeBrowser, receiver: Receiver) -> None:
+    one = browser(called)
+    await one.sign_in(ADMIN)
+    receiver.answer = lambda _: Reply(503, b"<b>down</b>")
+    tested = await one.post("/console/do/callbacks.test", **FORM)
+    assert (tested.status, tested.heading) == (200, "Test of hook")
+    assert "The endpoint did not accept the test message: http_503" in tested.text
+    assert ("&lt;b&gt;down" in tested.text, "<b>down" in tested.text) == (True, False)
+    receiver.answer = lambda _: Reply()
+    assert "accepted the test message" in (await one.post("/console/do/callbacks.test", **FORM)).text
+
+
+async def test_events_are_sent_again_by_id_after_a_dry_run(
+    called: Site, browser: MakeBrowser, receiver: Receiver
+) -> None:
+    one = browser(called)
+    await one.sign_in(ADMIN)
+    form = await one.get("/console/do/callbacks.resend?callback=hook")
+    assert 'name="ids"' in form.text
+    asked, done = await confirm(one, "callbacks.resend", ids="e1")
+    assert "1 event sent again: e1" in asked.text
+    assert "The events are sent again." in done.text
+    await until(lambda: receiver.events == ["e1", "e2", "e1"], "e1 once more")
+    unknown = await one.post("/console/do/callbacks.resend", asked="yes", ids="e9", **FORM)
+    assert "Nothing was changed: nothing is sent again" in unknown.text
+    assert "/console/do/callbacks.resend?" in (await one.get(URL)).text
+
+
+async def test_a_span_of_time_is_sent_again_after_a_dry_run(
+    called: Site, browser: MakeBrowser, receiver: Receiver
+) -> None:
+    one = browser(called)
+    await one.sign_in(ADMIN)
+    asked, done = await confirm(one, "callbacks.replay", since="1h", what="all events of that time")
+    assert "2 events sent again." in asked.text
+    assert "The events are sent again." in done.text
+    await until(lambda: receiver.events == ["e1", "e2"] * 2, "both once more")
+    failed = await one.post(
+        "/console/do/callbacks.replay", asked="yes", since="1h", what="only its dead letters of that time", **FORM
+    )
+    assert "there is nothing to send to hook again" in failed.text
+
+
+async def test_a_callback_is_moved_after_a_dry_run(called: Site, browser: MakeBrowser, receiver: Receiver) -> None:
+    one = browser(called)
+    await one.sign_in(ADMIN)
+    asked, done = await confirm(one, "callbacks.reset", where="the oldest stored event")
+    assert "2 events sent again." in asked.text
+    assert "The callback was moved." in done.text
+    await until(lambda: receiver.events == ["e1", "e2"] * 2, "both once more")
+
+
+async def test_the_share_of_accepted_requests_and_charts_are_shown(called: Site, browser: MakeBrowser) -> None:
+    one = browser(called)
+    await one.sign_in(READ)
+
+    async def drawn() -> bool:
+        return 'aria-label="Requests: now ' in (await one.get(URL)).text
+
+    await until(drawn, "the first samples of the callback", seconds=25)
+    assert re.search(r"<dt>Accepted in 15 min</dt><dd>100 % of \d requests?</dd>", (await one.get(URL)).text)
+    assert "100 % of" in (await one.get("/console/callbacks")).text
+    assert "/console/do/" not in (await one.get(URL)).text

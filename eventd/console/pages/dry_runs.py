@@ -1,0 +1,44 @@
+"""Actions that are asked in two steps: what the visitor chooses, and then what that would change, by a dry run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from eventd.console.pages.actions import FormField, Question
+from eventd.errors import EventdError
+
+
+class DryRun(NamedTuple):
+    """What an action would change, in sentences, and how many objects that are."""
+
+    lines: tuple[str, ...]
+    number: int
+
+
+async def ask_twice(
+    params: dict[str, Any],
+    title: str,
+    fields: tuple[FormField, ...],
+    choice: str,
+    plan: Callable[[], Awaitable[DryRun]],
+) -> Question:
+    """Ask for a choice, and once there is one, show what it would change. `choice`: as a text, empty for none yet.
+
+    `seen` of the parameters stands for the choice whose changes the visitor was shown, and their number: another choice
+    is shown first, and events that arrive meanwhile do not ask again.
+    """
+    seen = params.pop("seen", "")
+    if not choice:
+        return Question(title, ("The next page shows what would change.",), fields=fields, ready=False)
+    try:
+        found = await plan()
+    except EventdError as error:
+        return Question(title, (f"Nothing was changed: {error}",), fields=fields, ready=False)
+    digest = hashlib.sha256(choice.encode()).hexdigest()
+    number, _, shown = seen.partition("-")
+    ready = shown == digest and number.isascii() and number.isdigit() and len(number) < 16
+    count = int(number) if ready else found.number
+    params["seen"] = f"{count}-{digest}"
+    return Question(title, found.lines, count=count, fields=fields, ready=ready)
