@@ -60,7 +60,7 @@ async def move(one: Browser, form: dict[str, Any]) -> None:
     """Move a subscription that has one dead letter, and nothing else, behind its newest event."""
     url = "/console/do/subscriptions.reset"
     refused = await one.post(url, asked="yes", where="the time below", since="", **form)
-    assert "Nothing was moved: the time is empty" in refused.text
+    assert "Nothing was changed: the time is empty" in refused.text
     oldest = await one.post(url, asked="yes", where="the oldest stored event", **form)
     assert "1 event run again." in oldest.text
     assert "1 dead letter after the new position dropped." in oldest.text
