@@ -6,14 +6,15 @@ Times are microseconds since 1970, UTC.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Final, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Self, TypeVar
 
 import msgspec
 
 from eventd.lake.layout import LARGEST, MINUTE
 from eventd.lake.schema import SCHEMA_VERSION, Ledger
 from federation.event import FIRST_TIME, LAST_TIME
+from federation.selector import Selector
 
 OUTSIDE: Final = "a time outside of the years 1 to 9999"
 NESTED: Final = "is nested too deeply"
@@ -78,7 +79,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class SelectionConditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """The conditions of a selection, as states and `receipts` have them: those of `Selector`, and `relay`.
 
-    With `relay`, a receiver gets the events of other nodes, too.
+    With `relay`, a receiver gets the events of other nodes, too. Other keys of a stored selection, such as `without`,
+    are dropped: rows of the lake do not show what they select.
     """
 
     types: tuple[str, ...] = ()
@@ -86,6 +88,18 @@ class SelectionConditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     sources: tuple[str, ...] = ()
     payload: dict[str, str] = {}
     relay: bool = False
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Self:
+        """Return the conditions of a selection as a node shows it."""
+        return msgspec.convert(stored, cls)
+
+    @property
+    def selector(self) -> Selector:
+        """Return the selector with these conditions."""
+        return Selector.of(
+            types=self.types, subject_prefixes=self.subject_prefixes, sources=self.sources, payload=self.payload
+        )
 
     @property
     def text(self) -> str:

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from msgspec import convert
-
 from eventd.lake.layout import landing
 from eventd.lake.manifest import GroupState, NodeState, PeerState, SegmentRange, Selection, SelectionConditions
 from eventd.lake.receivers import receiver_of_callback
@@ -49,7 +47,7 @@ class NodeLedgers:
         self.callbacks[receiver] = PeerState(
             peer=receiver,
             selections=tuple(
-                Selection(version=number, declared_at=NOON, selection=convert(selection, SelectionConditions))
+                Selection(version=number, declared_at=NOON, selection=SelectionConditions.of(selection))
                 for number, selection in enumerate(selections or (ALL,), start=version)
             ),
             relay=True,

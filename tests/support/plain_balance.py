@@ -28,7 +28,6 @@ from eventd.lake.reader import Survey, TroubleKind, read_segment, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_file import BadSegment
 from eventd.lake.storage import connect
-from federation.selector import Selector
 
 Row = dict[str, Any]
 Rows = dict[Ledger, list[Row]]
@@ -146,7 +145,7 @@ def _wanted(row: Row, peer: Any, reached: int) -> bool:
     """Return whether a link ever had to carry an event."""
 
     def takes(selection: SelectionConditions) -> bool:
-        return Selector.of(types=selection.types).takes_type(row["type"])
+        return selection.selector.takes_type(row["type"])
 
     first, last = peer.selections[0], peer.selections[-1]
     if row["position"] <= reached and takes(first.selection):

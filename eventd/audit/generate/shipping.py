@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from msgspec import convert
 
 from eventd.audit.generate.batch_ledgers import InboundLedger, ReceiptsLedger
 from eventd.audit.generate.batches import Batches
@@ -105,7 +104,7 @@ def _peer(world: World, link: Link, head: int) -> PeerState:
         Selection(
             version=version,
             declared_at=terms.since + skew - SECOND,
-            selection=convert(terms.selection, SelectionConditions),
+            selection=SelectionConditions.of(terms.selection),
         )
         for version, terms in enumerate(link.terms, 1)
     )

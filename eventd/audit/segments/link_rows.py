@@ -200,7 +200,4 @@ def may_select(text: str, *, type: str, source: str, subjects: Collection[str]) 
 def _selector(selection: str) -> tuple[Selector, bool]:
     """Parse a stored selection: its selector, and whether it relays events of other nodes."""
     stored = decode_selection(selection)
-    selector = Selector.of(
-        types=stored.types, subject_prefixes=stored.subject_prefixes, sources=stored.sources, payload=stored.payload
-    )
-    return selector, stored.relay
+    return stored.selector, stored.relay

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import convert
 from msgspec.structs import replace
 
 from eventd.egress.lake.coverage import LakeCoverage
@@ -70,9 +69,7 @@ def _peer(link: LinkSnapshot) -> PeerState:
     return PeerState(
         peer=link.peer,
         selections=tuple(
-            Selection(
-                version=one.version, declared_at=one.declared_at, selection=convert(one.selection, SelectionConditions)
-            )
+            Selection(version=one.version, declared_at=one.declared_at, selection=SelectionConditions.of(one.selection))
             for one in link.selections
         ),
         relay=link.relay,

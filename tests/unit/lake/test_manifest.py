@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eventd.lake.manifest import LakeHead, NodeState, SelectionConditions, Unreadable, decode, decode_selection, encode
+from federation.selector import Selector
 
 DEEP = "[" * 200_000
 STATE = NodeState(node="a", epoch="e", instance="i", began_at=1, as_of=2, head=0, complete_until=2)
@@ -44,6 +45,15 @@ def test_a_state_with_a_malformed_selection_is_unreadable(selection: str) -> Non
 def test_a_malformed_selection_of_a_row_is_unreadable(selection: str) -> None:
     with pytest.raises(Unreadable, match="is not valid: "):
         decode_selection(selection)
+
+
+def test_a_selection_in_the_lake_has_all_conditions_of_a_selector() -> None:
+    """A new condition of selectors that states leave out would make audits expect too many events."""
+    assert {*SelectionConditions.__struct_fields__} == {*Selector.__struct_fields__, "relay"}
+    conditions = {"types": ["x"], "subjectPrefixes": ["p"], "sources": ["a"], "payload": {"k": "v"}}
+    found = SelectionConditions.of({**conditions, "relay": True, "without": ["another"]})
+    assert found.relay
+    assert found.selector == Selector.of(types="x", subject_prefixes="p", sources="a", payload={"k": "v"})
 
 
 def test_equal_selections_have_one_text() -> None:
