@@ -93,7 +93,7 @@ def _replayed(params: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name != "what"} | {"failed": given.get("what") == _FAILED}
 
 
-def show_tested(answer: dict[str, Any]) -> ShownPage:
+def show_tested(visit: Visit, answer: dict[str, Any]) -> ShownPage:
     """Show the answer of an endpoint to a test message."""
     return ShownPage(f"Test of {answer['callback']}", "callback_tested.html", {"one": answer}, live=False)
 
