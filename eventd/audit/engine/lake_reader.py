@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +18,7 @@ from eventd.audit.segments.cell_files import write_cells
 from eventd.audit.segments.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
 from eventd.audit.segments.damaged_segment import name_damage
 from eventd.audit.segments.event_digests import DigestResult
-from eventd.audit.segments.ledger_summaries import LedgerSummary
+from eventd.audit.segments.ledger_summaries import LedgerSummary, LinkProgress
 from eventd.audit.segments.plan import LakePlan, NodeEpoch, NumberRanges, owner_of
 from eventd.audit.segments.row_marks import UnevenSlots, concerns
 from eventd.audit.segments.row_sums import RangeSum
@@ -145,6 +145,20 @@ class LakeReader:
             if entry is not None and entry.summary is not None:
                 found.setdefault(NodeEpoch(job.manifest.node, job.manifest.epoch), []).append(entry.summary)
         return found
+
+    def progress_by_segment(self) -> Callable[[Segment], Sequence[LinkProgress] | None]:
+        """Return a function for the progress of the links of a segment of `receipts`.
+
+        It returns None if the progress is not known, or does not cover all rows of the segment.
+        """
+        limits = self._limits()
+
+        def progress_of(segment: Segment) -> Sequence[LinkProgress] | None:
+            entry = self.state.entries.get(segment.place.name)
+            is_covered = segment.place.upto <= limits.get(owner_of(segment), 0)
+            return entry.summary.progress if entry is not None and entry.summary is not None and is_covered else None
+
+        return progress_of
 
     def _limits(self) -> dict[NodeEpoch, int]:
         """Return the row number up to which the lake has the deliveries of each node and epoch.

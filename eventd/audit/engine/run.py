@@ -324,15 +324,16 @@ def _compare_rows(
     faults, of_receipts = _receipt_faults(reader, coverage, summaries, questioned)
     of_batches = batch_discrepancies(uneven, reader.survey, known, rows, losses)
     faults += receipt_report.without_repeats(of_batches, faults)
-    unclaimed = tables.rows("unclaimed")
-    of_peers = unclaimed_discrepancies(unclaimed, reader.survey, summaries, coverage, rows, reader.hours)
-    lacking = [*receipt_report.without_repeats(of_peers, faults)]
+    unclaimed, progress = tables.parts.get("unclaimed", ()), reader.progress_by_segment()
+    of_peers = unclaimed_discrepancies(unclaimed, reader.survey, summaries, coverage, rows, reader.hours, progress)
+    lacking = [*receipt_report.without_repeats(of_peers.named, faults)]
     coverage.unclaimed = frozenset(LinkKey(one.group, one.source, one.peer) for one in lacking)
     faults += lacking
     discrepancies = [*found.erasures.others, *altered, *faults, *selection_discrepancies(found.plan)]
     lake = report_details.lake_findings(reader.survey, reader.unreadable)
     named = [*group_findings(discrepancies), *found.erasures.findings]
-    found.findings = in_order([*named, *unnamed_findings(of_rows + of_receipts), *rollbacks.findings(), *lake])
+    unnamed = unnamed_findings(of_rows + of_receipts + of_peers.unnamed)
+    found.findings = in_order([*named, *unnamed, *rollbacks.findings(), *lake])
 
 
 def _altered_rows(

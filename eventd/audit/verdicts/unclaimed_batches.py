@@ -7,8 +7,8 @@ positions.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -17,9 +17,9 @@ import numpy as np
 
 from eventd.audit.arrays.columns import Columns, Numbers, grouped
 from eventd.audit.coverage.coverage import Coverage
-from eventd.audit.report.findings import UNCLAIMED_BATCH, Discrepancy, Evidence, Kind
+from eventd.audit.report.findings import MOST_NAMED, UNCLAIMED_BATCH, Discrepancy, DiscrepancyKey, Evidence, Kind
 from eventd.audit.segments.cells import HOUR, Measure
-from eventd.audit.segments.ledger_summaries import LedgerSummary, hash_of
+from eventd.audit.segments.ledger_summaries import LedgerSummary, LinkProgress, hash_of
 from eventd.audit.segments.link_rows import ENDLESS
 from eventd.audit.segments.plan import NodeEpoch, declared_gaps, owner_of
 from eventd.audit.segments.row_marks import PairKey
@@ -27,6 +27,7 @@ from eventd.audit.verdicts.ledger_rows import LedgerRows
 from eventd.lake.manifest import NodeState
 from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
+from eventd.lake.writer import Segment
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,27 +73,73 @@ class _Received(NamedTuple):
     at: int
 
 
+class UnclaimedDiscrepancies(NamedTuple):
+    """The discrepancies of unclaimed batches: at least `MOST_NAMED` of a pair that has more, and how many follow.
+
+    Those that follow are counted without being judged: each is read from the ledger of the peer.
+    """
+
+    named: list[Discrepancy]
+    unnamed: Counter[DiscrepancyKey]
+
+
+ProgressOf = Callable[[Segment], Sequence[LinkProgress] | None]
+"""Returns the progress of the links of a segment of `receipts`; None if it does not cover all rows of the segment."""
+
+
 def unclaimed_discrepancies(
-    unclaimed: Iterable[Mapping[str, Any]],
+    tables: Sequence[pa.Table],
     survey: Survey,
     summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
     coverage: Coverage,
     rows: LedgerRows,
     hours: tuple[int, int],
-) -> Iterator[Discrepancy]:
-    """Yield a DISAGREEMENT for each of these batches of which the ledger of its sender should have a row.
+    progress: ProgressOf,
+) -> UnclaimedDiscrepancies:
+    """Return a DISAGREEMENT for each of these batches of which the ledger of its sender should have a row.
 
-    `unclaimed` are rows of `unclaimed_batches`. Left out are those whose answer the sender may still be waiting for,
+    `tables` are those of `unclaimed_batches`. Left out are those whose answer the sender may still be waiting for,
     and those that it sent outside of `hours`.
     """
-    judge = _UnclaimedBatches(survey, summaries, coverage, rows, (hours[0] * HOUR, hours[1] * HOUR))
-    by_sender: defaultdict[str, dict[_LinkEpoch, list[_Received]]] = defaultdict(dict)
-    for link, batches in judge.suspects(unclaimed).items():
-        by_sender[link.sender][link] = batches
-    for sender, links in by_sender.items():
-        for link, one in judge.unexplained(sender, links):
-            evidence = Evidence(sender, one.at, one.id)
-            yield Discrepancy(Kind.DISAGREEMENT, link.group, sender, link.peer, 0, one.id, UNCLAIMED_BATCH, evidence)
+    import pyarrow as pa
+
+    if not tables:
+        return UnclaimedDiscrepancies([], Counter())
+    unclaimed = pa.concat_tables(tables).unify_dictionaries()
+    judge = _UnclaimedBatches(survey, summaries, coverage, rows, (hours[0] * HOUR, hours[1] * HOUR), progress)
+    named: list[Discrepancy] = []
+    counts: Counter[DiscrepancyKey] = Counter()
+    unnamed: Counter[DiscrepancyKey] = Counter()
+    left = [*_by_pair(unclaimed)]
+    while left:
+        portion = np.concatenate([each[:MOST_NAMED] for each in left])
+        found = [*judge.discrepancies(unclaimed.take(portion).to_pylist())]
+        counts.update(DiscrepancyKey.of(one) for one in found)
+        named += found
+        left = [each[MOST_NAMED:] for each in left if len(each) > MOST_NAMED]
+        full = [each for each in left if counts[_key_of(unclaimed, each)] >= MOST_NAMED]
+        left = [each for each in left if counts[_key_of(unclaimed, each)] < MOST_NAMED]
+        unnamed.update({_key_of(unclaimed, each): len(each) for each in full})
+    return UnclaimedDiscrepancies(named, unnamed)
+
+
+def _by_pair(unclaimed: pa.Table) -> Iterator[Numbers]:
+    """Yield the indexes of the rows of each pair, in the order of their times."""
+    table = Columns(unclaimed)
+    if not table.rows:
+        return
+    codes = [table.words(name).codes.astype(np.int64) for name in PairKey._fields]
+    order = np.lexsort(np.stack([table.numbers("at"), *codes]))
+    is_first = np.zeros(table.rows, bool)
+    for column in codes:
+        is_first[1:] |= column[order][1:] != column[order][:-1]
+    yield from np.split(order, np.flatnonzero(is_first))
+
+
+def _key_of(unclaimed: pa.Table, rows: Numbers) -> DiscrepancyKey:
+    """Return what discrepancies of the pair of these rows have in common."""
+    (pair,) = unclaimed.select([*PairKey._fields]).take(rows[:1]).to_pylist()
+    return DiscrepancyKey(Kind.DISAGREEMENT, detail=UNCLAIMED_BATCH, **pair)
 
 
 @dataclass
@@ -104,6 +151,19 @@ class _UnclaimedBatches:
     coverage: Coverage
     rows: LedgerRows
     times: tuple[int, int]
+    progress: ProgressOf
+
+    def discrepancies(self, unclaimed: Iterable[Mapping[str, Any]]) -> Iterator[Discrepancy]:
+        """Yield a discrepancy for each of these rows of `unclaimed_batches` whose sender should have a row of it."""
+        by_sender: defaultdict[str, dict[_LinkEpoch, list[_Received]]] = defaultdict(dict)
+        for link, batches in self.suspects(unclaimed).items():
+            by_sender[link.sender][link] = batches
+        for sender, links in by_sender.items():
+            for link, one in self.unexplained(sender, links):
+                evidence = Evidence(sender, one.at, one.id)
+                yield Discrepancy(
+                    Kind.DISAGREEMENT, link.group, sender, link.peer, 0, one.id, UNCLAIMED_BATCH, evidence
+                )
 
     def suspects(self, unclaimed: Iterable[Mapping[str, Any]]) -> dict[_LinkEpoch, list[_Received]]:
         """Return, by link, the batches of which the ledger of the sender would have a row, if it had an answer."""
@@ -184,12 +244,31 @@ class _UnclaimedBatches:
             times = segment.manifest.times
             if not any(left.values()) or (times is not None and times[1] < since):
                 continue
+            if not self._concerns(segment, left, passed):
+                continue
             heads = {link: self._heads.get(NodeEpoch(link.sender, link.epoch), 0) for link in left}
             for link, (after, upto) in _ranges(Columns(self.rows.read(segment, _OF_LINKS)), heads).items():
                 passed[link] = max(passed[link], int(upto.max()))
                 left[link] = _not_covered(left[link], after, upto)
         for link, batches in left.items():
             yield from ((link, one) for one in sorted(batches) if one.upto <= passed[link])
+
+    def _concerns(
+        self, segment: Segment, left: Mapping[_LinkEpoch, Collection[_Received]], passed: Mapping[_LinkEpoch, int]
+    ) -> bool:
+        """Return whether rows of a segment of `receipts` may cover one of these batches, or show that its link passed
+        it."""
+        progress = self.progress(segment)
+        if progress is None:
+            return True
+        ranges = {(one.group, one.peer): (one.after, one.upto) for one in progress}
+        for link, batches in left.items():
+            after, upto = ranges.get((link.group, link.peer), (-1, -1))
+            if any(after < one.upto and one.after < upto for one in batches):
+                return True
+            if upto > passed[link] and any(one.upto > passed[link] for one in batches):
+                return True
+        return False
 
 
 def _not_covered(batches: Collection[_Received], after: Numbers, upto: Numbers) -> set[_Received]:

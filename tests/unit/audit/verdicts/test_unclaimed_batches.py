@@ -11,17 +11,18 @@ import pytest
 from eventd.audit.arrays.columns import Columns
 from eventd.audit.coverage.coverage import BlindSpot, Coverage
 from eventd.audit.report.findings import UNCLAIMED_BATCH, Kind
-from eventd.audit.segments.ledger_summaries import DeclaredGap, LedgerSummary
+from eventd.audit.segments.ledger_summaries import DeclaredGap, LedgerSummary, summarize
 from eventd.audit.segments.plan import LakePlan, NodeEpoch
+from eventd.audit.verdicts import unclaimed_batches as module
 from eventd.audit.verdicts.ledger_rows import LedgerRows
 from eventd.audit.verdicts.reconcile import CellFilter
-from eventd.audit.verdicts.unclaimed_batches import unclaimed_batches, unclaimed_discrepancies
+from eventd.audit.verdicts.unclaimed_batches import ProgressOf, unclaimed_batches, unclaimed_discrepancies
 from eventd.lake.manifest import GroupState, LakeHead, NodeState, PeerState
 from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
 from eventd.lake.writer import Segment
 from tests.support.batch_tables import AT, HOUR, inbound, receipt, receipt_cells, segment_of
-from tests.support.ledger_rows import Row, ledger_table
+from tests.support.ledger_rows import Row, columns_of, ledger_table
 
 ALWAYS = (0, 1_000_000)
 BEYOND = 100
@@ -42,8 +43,14 @@ def findings(
     gaps: Sequence[DeclaredGap] = (),
     hours: tuple[int, int] = ALWAYS,
     acknowledged: Sequence[tuple[int, int]] = (),
+    progress: ProgressOf = lambda segment: None,
+    reads: list[Ledger] | None = None,
+    counted: dict[str, int] | None = None,
 ) -> list[str]:
-    """Return the ids of the batches of `a` that are in dispute; its link to `b` has passed `cursor` (None: no link)."""
+    """Return the ids of the batches of `a` that are in dispute; its link to `b` has passed `cursor` (None: no link).
+
+    `reads` gets the ledger of each segment that is read, `counted` the numbers of batches that are not named.
+    """
     peers = () if cursor is None else (PeerState(peer="b", cursor=cursor),)
     group = GroupState(group="g", peers=peers)
     state = NodeState(
@@ -53,9 +60,14 @@ def findings(
         Ledger.RECEIPTS: ledger_table(Ledger.RECEIPTS, receipts),
         Ledger.INBOUND: ledger_table(Ledger.INBOUND, copies),
     }
-    segments = [segment_of("a", Ledger.RECEIPTS, 9, (AT, AT + HOUR)), segment_of("b", Ledger.INBOUND, 9, (AT, AT))]
+    segments = [
+        segment_of("a", Ledger.RECEIPTS, 9, (AT, AT + HOUR)),
+        segment_of("b", Ledger.INBOUND, 9, (AT, AT + HOUR)),
+    ]
 
     def read(segment: Segment, names: Sequence[str]) -> pa.Table:
+        if reads is not None:
+            reads.append(segment.place.book)
         return tables[segment.place.book].select([*names])
 
     plan = LakePlan(acknowledged={(NodeEpoch("a", "e"), "g", "b"): [*acknowledged]})
@@ -64,14 +76,17 @@ def findings(
         coverage.blind_spots["a", book].append(spot)
     cells = receipt_cells(receipts, copies)
     kept = cells.filter(pa.array(CellFilter({}, {}, hours).counts(Columns(cells)))).combine_chunks()
-    unclaimed = unclaimed_batches(kept, hours).to_pylist()
+    unclaimed = unclaimed_batches(kept, hours)
     survey = Survey(LakeHead(id="l", made_at=0), [state], segments, [])
     summaries = {NodeEpoch("b", "f"): [LedgerSummary(gaps=[*gaps])]}
-    found = [*unclaimed_discrepancies(unclaimed, survey, summaries, coverage, LedgerRows(segments, read), hours)]
-    assert {(one.kind, one.source, one.peer, one.detail) for one in found} <= {
+    ledgers = LedgerRows(segments, read)
+    found = unclaimed_discrepancies([unclaimed], survey, summaries, coverage, ledgers, hours, progress)
+    if counted is not None:
+        counted.update({key.peer: n for key, n in found.unnamed.items()})
+    assert {(one.kind, one.source, one.peer, one.detail) for one in found.named} <= {
         (Kind.DISAGREEMENT, "a", "b", UNCLAIMED_BATCH)
     }
-    return [one.id for one in found]
+    return [one.id for one in found.named]
 
 
 def test_a_batch_whose_receipt_the_sender_has_is_claimed() -> None:
@@ -164,3 +179,44 @@ def test_one_of_several_overlapping_rows_explains_a_batch() -> None:
     rows = [receipt(1, after=0, upto=7), receipt(2, after=2, upto=3), receipt(3, after=3, upto=4)]
     assert findings(rows, [received(6, batch_id="other")], cursor=9) == []
     assert findings(rows, [received(8), received(9)], cursor=9) == ["batch-8", "batch-9"]
+
+
+@pytest.mark.parametrize(
+    ("receipts", "cursor", "disputed", "is_read"),
+    [
+        pytest.param([receipt(1), receipt(2)], BEYOND, ["batch-5"], False, id="earlier positions"),
+        pytest.param([receipt(5, peer="c")], BEYOND, ["batch-5"], False, id="another link"),
+        pytest.param([receipt(9)], BEYOND, ["batch-5"], False, id="later positions"),
+        pytest.param([receipt(1), receipt(9)], BEYOND, ["batch-5"], True, id="earlier and later positions"),
+        pytest.param([receipt(5, batch_id="again")], BEYOND, [], True, id="the same positions"),
+        pytest.param([receipt(9)], 1, ["batch-5"], True, id="the link passed the batch"),
+        pytest.param([receipt(4)], 1, [], True, id="the link came nearer to the batch"),
+    ],
+)
+def test_receipts_are_read_only_where_they_may_explain_a_batch(
+    receipts: Sequence[Row], cursor: int, disputed: list[str], is_read: bool
+) -> None:
+    """By the progress of links, which an audit keeps of each segment."""
+    progress = summarize(Ledger.RECEIPTS, columns_of(Ledger.RECEIPTS, [*receipts]), limit=9).progress
+    reads: list[Ledger] = []
+    copies = [received(5)]
+    assert findings(receipts, copies, cursor=cursor, progress=lambda segment: progress, reads=reads) == disputed
+    assert (Ledger.RECEIPTS in reads) is is_read
+    assert findings(receipts, copies, cursor=cursor) == disputed
+
+
+def test_of_many_batches_some_are_named_and_the_others_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_NAMED", 3)
+    copies = [received(number) for number in range(1, 9)]
+    counted: dict[str, int] = {}
+    assert len(findings([], copies, counted=counted)) == 3
+    assert counted == {"b": 5}
+
+
+def test_batches_that_are_explained_leave_room_for_later_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_NAMED", 3)
+    copies = [received(number, recorded_at=AT + number) for number in range(1, 9)]
+    again = [receipt(number, batch_id=f"again-{number}") for number in range(1, 6)]
+    counted: dict[str, int] = {}
+    assert findings(again, copies, counted=counted) == ["batch-6", "batch-7", "batch-8"]
+    assert counted == {}
