@@ -249,6 +249,7 @@ OPERATIONS: Final[dict[str, Route]] = {
     "keys.create": _post("/keys", "admin.keys:create", "admin", "Create an API key; the answer shows it once")._replace(
         secret=True
     ),
+    "callers.show": _look("/caller", "admin.callers:show_caller", "Show what the key of the request may do"),
     "keys.list": _get("/keys", "admin.keys:list_keys", "List created API keys, without their secrets", "admin"),
     "keys.revoke": _post("/keys/{name}/revoke", "admin.keys:revoke", "admin", "Revoke an API key at once"),
     "sessions.list": _get(

@@ -255,6 +255,10 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
             )
         },
     ),
+    "console": Leaf(
+        "console.console.console",
+        "Serve the console of one node or many on this machine, over their APIs, until Ctrl-C.",
+    ),
     "context": Branch(
         "Manage contexts: nodes by name, and how to connect to them.",
         {

@@ -175,9 +175,19 @@ class Connection:
         """Check with one request, without retries, that the node answers. Raises `Unavailable` or its refusal."""
         await self.send("GET", "/v0/health", None, REQUEST_SECONDS)
 
-    async def send(self, method: str, path: str, content: bytes | None, seconds: float) -> bytes:
-        """Send a request once, and return the body of its answer. Raises the `EventdError` of a refusal, and `Lost`."""
-        answer = await self._transport.ask(method, path, content, seconds)
+    async def send(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None,
+        seconds: float,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> bytes:
+        """Send a request once, with more headers, and return the body of its answer.
+
+        Raises the `EventdError` of a refusal, and `Lost`.
+        """
+        answer = await self._transport.ask(method, path, content, seconds, headers)
         require_success(answer.status, answer.headers.get("retry-after", ""), answer.body)
         return answer.body
 

@@ -7,6 +7,7 @@ import os
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import quote
 
 from eventd.client.refusals.kinds import Lost, WrongTls
@@ -46,12 +47,23 @@ class Transport:
         self._pool = Pool(lambda: asyncio.get_running_loop().time())  # a client may be created before there is a loop
         self.tls = (tls or ClientTls(SYSTEM_CAS, None, SystemClock().now)) if address.secure else None
 
-    async def ask(self, method: str, path: str, content: bytes | None, seconds: float) -> Answer:
-        """Send one request and return its answer, of any status. Raises `Lost` if none is complete within `seconds`."""
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None,
+        seconds: float,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> Answer:
+        """Send one request, with more headers, and return its answer, of any status.
+
+        Raises `Lost` if none is complete within `seconds`.
+        """
         content_headers = (
             "" if content is None else f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
         )
-        head = f"{method} {self._prefix}{path} HTTP/1.1\r\n{self._lines}\r\n{content_headers}\r\n".encode()
+        more = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        head = f"{method} {self._prefix}{path} HTTP/1.1\r\n{self._lines}\r\n{more}{content_headers}\r\n".encode()
         try:
             async with asyncio.timeout(seconds):
                 exchange = self._pool.take() or await self._connect()

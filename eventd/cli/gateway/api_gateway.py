@@ -6,11 +6,10 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, urlencode
 
-from eventd.api.framework.route import Route
+from eventd.api.framework.outgoing import make_request, outer_name
 from eventd.api.routes import OPERATIONS
-from eventd.errors import EventdError, Invalid, NotFound, Unavailable
+from eventd.errors import EventdError, Invalid, Unavailable
 
 REQUEST_SECONDS = 60.0
 MAX_ANSWER_BYTES = 256 << 20
@@ -71,47 +70,11 @@ class ApiGateway(ABC):
         """Close the connection."""
 
 
-def make_request(route: Route, params: Mapping[str, Any]) -> tuple[str, str, bytes | None]:
-    """Return method, path with query, and body; for GET no body. UnicodeEncodeError: a value is not valid Unicode."""
-    path, rest = _fill(route.path, {_outer_name(name): value for name, value in params.items()})
-    if route.method == "GET":
-        return route.method, path + _query(rest), None
-    return route.method, path, json.dumps(rest, ensure_ascii=False).encode()
-
-
-def _outer_name(name: str) -> str:
-    """Return the API's name of a parameter: `fromSeq` for `from_seq`."""
-    first, *others = name.split("_")
-    return first + "".join(map(str.capitalize, others))
-
-
 def _undecoded(params: Mapping[str, Any]) -> str:
     """Return the API's name of the first parameter that cannot be encoded as UTF-8; `the request` without one."""
     for name, value in params.items():
         try:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            return _outer_name(name)
+            return outer_name(name)
     return "the request"
-
-
-def _fill(path: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Fill in the fields of a path. Returns the path and the remaining values. Raises `NotFound` for an empty name."""
-    rest = dict(values)
-    parts = path.split("/")
-    for at, part in enumerate(parts):
-        if part.startswith("{"):
-            name = part[1:-1]
-            parts[at] = quote(str(rest.pop(name)), safe="")
-            if not parts[at]:
-                raise NotFound(f"the value for {name} is empty: write one")
-    return "/".join(parts), rest
-
-
-def _query(values: Mapping[str, Any]) -> str:
-    texts = {
-        name: str(value).lower() if isinstance(value, bool) else value
-        for name, value in values.items()
-        if value is not None
-    }
-    return f"?{urlencode(texts, doseq=True)}" if texts else ""

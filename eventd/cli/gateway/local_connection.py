@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from eventd.cli.gateway.local_topics import LocalTopics
 from eventd.cli.gateway.node_socket import SERVER
@@ -20,7 +21,15 @@ class LocalConnection(Connection):
         self._serve = serve
         self._served: Connection | None = None
 
-    async def send(self, method: str, path: str, content: bytes | None, seconds: float) -> bytes:
+    async def send(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None,
+        seconds: float,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> bytes:
+        """Answer a request in this process; none of these has headers that count."""
         answer = await self._topics.answer(method, path, content)
         if answer is None:
             return await (await self._connect()).send(method, path, content, seconds)

@@ -20,15 +20,13 @@ from eventd.api.direct import (
 )
 from eventd.api.framework.operations import Services
 from eventd.api.framework.recorder import ActionRecorder
-from eventd.api.routes import OPERATIONS
 from eventd.api.topics.calls import V0
 from eventd.console.view.node_view import target_of
+from eventd.console.view.permissions import may_run, may_use
 from eventd.errors import NotFound, Unavailable
 
 PATIENCE_SECONDS: Final = 30.0
 """Maximum duration of one operation: those that ask a peer or run a plugin take longest."""
-_ANY: Final = "-"
-"""Stands for any name in a path; no topic or router has this name."""
 
 
 class InProcessView:
@@ -46,17 +44,10 @@ class InProcessView:
         return self._name
 
     def may(self, operation: str, group: str = "") -> bool:
-        route = OPERATIONS[operation]
-        enough = any if route.any_scope else all
-        return enough(map(self._by.key.may, route.scopes)) and (not group or self.sees(group))
+        return may_run(self._by.key, operation, group)
 
     def may_ask(self, method: str, *path: str) -> bool:
-        found = find_topic_route(method, target_of([part or _ANY for part in path]))
-        return (
-            found is not None
-            and all(map(self._by.key.may, found.route.scopes))
-            and all(name == _ANY or self.sees(name) for name in found.names.values())
-        )
+        return may_use(self._by.key, method, path)
 
     def sees(self, name: str) -> bool:
         return self._by.key.sees(name)

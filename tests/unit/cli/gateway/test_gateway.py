@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from eventd.api.framework.outgoing import _fill, _query, outer_name
 from eventd.api.routes import OPERATIONS
-from eventd.cli.gateway.api_gateway import _fill, _outer_name, _query
 from eventd.cli.gateway.local import check_params
 from eventd.cli.gateway.remote import RemoteGateway
 from eventd.errors import Invalid, NotFound
@@ -42,7 +42,7 @@ def test_lists_and_truth_values_in_a_query() -> None:
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_parameters_are_called_as_the_api_calls_them(operation: str) -> None:
     fields = params_of(operation).model_fields
-    assert {name: field.alias for name, field in fields.items()} == {name: _outer_name(name) for name in fields}
+    assert {name: field.alias for name, field in fields.items()} == {name: outer_name(name) for name in fields}
 
 
 def test_what_was_not_said_is_not_asked_for() -> None:

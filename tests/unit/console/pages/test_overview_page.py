@@ -10,7 +10,7 @@ from eventd.console.pages.overview import show_overview
 from eventd.console.pages.visit import Visit
 from eventd.console.rendering.formats import TimeStyle
 from eventd.console.rendering.urls import Urls
-from eventd.console.serving.layout import Layout
+from eventd.console.serving.layout import Layout, SiteFrame
 from eventd.console.serving.preferences import Preferences
 
 NODES = 300
@@ -58,7 +58,7 @@ class LargeGroup:
 async def test_a_large_group_has_100_rows_of_each_table_and_says_how_many_more_there_are() -> None:
     style = TimeStyle("utc", UTC, datetime.now(UTC))
     visit = Visit(LargeGroup(), Urls(), "/console/", {}, {}, style)
-    text = Layout(Urls(), "").whole(await show_overview(visit), visit, "overview", Preferences())
+    text = Layout(SiteFrame(Urls(), "")).whole(await show_overview(visit), visit, "overview", Preferences())
     assert len(text) < LARGEST_HTML
     assert [len(re.findall(f'<tr id="{kind}-', text)) for kind in "ln"] == [100, 100]
     assert "500 more links" in text

@@ -1,0 +1,176 @@
+"""The pages of all nodes together: their states with one map, and one event on its way through all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from eventd.console.drawing.map_links import STATES
+from eventd.console.drawing.map_picture import draw_map
+from eventd.console.many.joined_map import join_maps
+from eventd.console.many.remote_node import SILENCE_SECONDS, NodeSummary, RemoteNode, ask_all
+from eventd.console.pages.table import PageRoute
+from eventd.console.pages.visit import ShownPage, Visit
+from eventd.console.rendering.urls import Urls
+from eventd.errors import EventdError, NotFound
+from eventd.runtime.supervisor import SpawnTask
+
+PATIENCE_SECONDS: Final = 0.4
+"""How long the page of all nodes waits for answers: it shows what is known of the others."""
+_MOST_ROWS: Final = 100
+"""Maximum number of links, and of nodes, in the tables below a map."""
+
+
+class AllNodesView:
+    """What the pages of all nodes read through: no operation, because they ask each node themselves."""
+
+    name = "all nodes"
+
+    def may(self, operation: str, group: str = "") -> bool:
+        return not operation
+
+    def sees(self, name: str) -> bool:
+        return True
+
+    def may_ask(self, method: str, *path: str) -> bool:
+        return False
+
+    async def ask(
+        self, method: str, *path: str, body: Any = None, model: Any = Any, once: str = "", **query: Any
+    ) -> Any:
+        raise _of_no_node()
+
+    async def call(self, operation: str, /, **params: Any) -> Any:
+        raise _of_no_node()
+
+    async def act(self, operation: str, key: str, /, **params: Any) -> Any:
+        raise _of_no_node()
+
+    async def find_answer(self, operation: str, key: str, /, **params: Any) -> Any:
+        raise _of_no_node()
+
+    async def find_asked(self, once: str, method: str, *path: str, body: Any = None, **query: Any) -> Any:
+        raise _of_no_node()
+
+
+class AllNodes:
+    """The nodes, and the pages of all of them. `urls`: of the site of each node, by its name."""
+
+    def __init__(self, nodes: list[RemoteNode], urls: Mapping[str, Urls], spawn: SpawnTask) -> None:
+        self._nodes = nodes
+        self._urls = urls
+        self._spawn = spawn
+
+    def pages(self) -> tuple[PageRoute, ...]:
+        """Return the table of these pages, which need no permission of a node."""
+        return (
+            PageRoute("/", self.show_nodes, "", "nodes", "Nodes", "o"),
+            PageRoute("/events", self.show_event, "", "events", "Find an event", "e"),
+        )
+
+    async def show_nodes(self, visit: Visit) -> ShownPage:
+        """Show each node with its groups, and the map of one group from all sides."""
+        group = visit.asked("group") or next((node.options.group for node in self._nodes if node.options.group), "")
+        group = group or next((name for node in self._nodes for name in _groups_of(node)), "")
+        await self._refresh(group)
+        groups = sorted({name for node in self._nodes for name in _groups_of(node)})
+        group = group if group in groups or visit.asked("group") else (groups[0] if groups else "")
+        rows = [self._row(node) for node in self._nodes]
+        rows.sort(key=lambda row: (not row["problem"], row["name"]))
+        data = {"nodes": rows, "groups": groups, "group": group, "states": STATES, **self._map(group)}
+        return ShownPage("Nodes", "nodes.html", data)
+
+    async def _refresh(self, group: str) -> None:
+        """Ask all nodes, and wait for their answers, but not for those that are slow or silent."""
+        asked = [task for node in self._nodes if (task := node.refresh(group)) is not None]
+        if asked:
+            await asyncio.wait(asked, timeout=PATIENCE_SECONDS)
+
+    def _row(self, node: RemoteNode) -> dict[str, Any]:
+        summary, options = node.summary or NodeSummary(0.0), node.options
+        links: dict[str, int] = {}
+        for each in summary.groups:
+            for state, count in each["links"].items():
+                links[state] = links.get(state, 0) + count
+        return {
+            "name": node.name,
+            "url": self._urls[node.name].to(),
+            "colour": options.colour,
+            "protected": options.protected,
+            "address": options.address,
+            "problem": node.problem or node.refusal,
+            "silent_for": node.silent_seconds(),
+            "asked": node.summary is not None or bool(node.problem or node.refusal),
+            "age": node.age() if node.problem else None,
+            "groups": summary.groups,
+            "events": sum(each["events"] for each in summary.groups),
+            "links": links,
+        }
+
+    def _map(self, group: str) -> dict[str, Any]:
+        known = {node.name: node.summary.maps.get(group) for node in self._nodes if node.summary is not None}
+        silent = {node.name for node in self._nodes if node.problem}
+        told = [shown for name, shown in known.items() if shown is not None and name not in silent]
+        names = frozenset(str(shown["node"]) for name, shown in known.items() if shown is not None and name in silent)
+        if not told:
+            return {"map": None, "picture": None, "hidden": 0, "all": 0}
+        joined = join_maps(group, told, names)
+        at = {str(shown["node"]): self._urls[name] for name, shown in known.items() if shown is not None}
+        for node in joined["nodes"]:
+            node["console"] = at[node["node"]].to() if node["node"] in at else ""
+        rows = {"nodes": joined["nodes"][:_MOST_ROWS], "links": joined["links"][:_MOST_ROWS]}
+        return {
+            "map": joined | rows | {"sites": at},
+            "picture": draw_map(joined),
+            "hidden": joined["leftOut"] + len(joined["links"]) - len(rows["links"]),
+            "all": len(joined["nodes"]),
+        }
+
+    async def show_event(self, visit: Visit) -> ShownPage:
+        """Show one event at each node that has it: its way, its deliveries, and its runs."""
+        name = visit.asked("id")
+        if not name:
+            return ShownPage("Find an event", "found.html", {"name": "", "rows": []}, live=False)
+
+        async def ask(node: RemoteNode) -> list[dict[str, Any]]:
+            await node.learn()
+            view = node.view("")
+            found = (await view.call("events.find", id=name))["groups"]
+            return [
+                (await view.call("events.describe", group=one["group"], id=name) if one["stored"] else {})
+                | {"group": one["group"], "stored": one["stored"]}
+                for one in found
+            ]
+
+        answers = await ask_all(self._nodes, ask, self._spawn, SILENCE_SECONDS)
+        rows = [self._found(node, answers.get(node.name), name) for node in self._nodes]
+        rows.sort(key=lambda row: (not row["courses"], bool(row["problem"])))
+        return ShownPage(f"Event {name}", "found.html", {"name": name, "rows": rows})
+
+    def _found(self, node: RemoteNode, answer: Any, name: str) -> dict[str, Any]:
+        problem, courses = "", []
+        if answer is None:
+            problem = f"it has not answered within {SILENCE_SECONDS:.0f} s"
+        elif isinstance(answer, NotFound) and answer.code != "no_such_route":
+            pass
+        elif isinstance(answer, EventdError):
+            problem = str(answer)
+        else:
+            courses = [{**one, "url": self._urls[node.name].to("events", one["group"], name)} for one in answer]
+        return {
+            "name": node.name,
+            "url": self._urls[node.name].to(),
+            "colour": node.options.colour,
+            "protected": False,
+            "problem": problem,
+            "courses": courses,
+        }
+
+
+def _of_no_node() -> NotFound:
+    return NotFound("this page is of all nodes", hint="choose a node")
+
+
+def _groups_of(node: RemoteNode) -> list[str]:
+    return [] if node.summary is None else [str(group["group"]) for group in node.summary.groups]

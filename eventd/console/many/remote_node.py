@@ -1,0 +1,201 @@
+"""A node that the console of an operator shows: its connection, and what is known of it while it is silent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from eventd.api.framework.auth import ANYONE, SCOPES, ApiKey
+from eventd.client.connection import Connection
+from eventd.client.refusals.kinds import Lost
+from eventd.console.view.over_http import OverHttpView
+from eventd.errors import EventdError, Unavailable
+from eventd.runtime.clock import Clock
+from eventd.runtime.supervisor import SpawnTask
+
+logger = logging.getLogger("eventd.console")
+SILENCE_SECONDS: Final = 3.0
+"""A node that does not answer a question within that time is silent."""
+KNOWN_SILENT_SECONDS: Final = 0.5
+"""The same for a node that was silent the last time: its pages say so sooner."""
+ACTION_SECONDS: Final = 30.0
+"""Maximum duration of what changes something: such a request is not cut off sooner, since it may have been done."""
+_ASK_AGAIN_SECONDS: Final = 60.0
+"""How old the permissions of a key may be: the node checks each request anyway."""
+FRESH_SECONDS: Final = 0.9
+"""A summary that is older is asked for again when a page shows it."""
+WANTED_SECONDS: Final = 10.0
+"""How long the map of a group is asked for after a page has shown it."""
+
+
+class NodeOptions(NamedTuple):
+    """How a node is reached and shown. `colour`, `group`: empty without one.
+
+    `problem`: why it cannot be reached at all, such as a key file that is missing; empty if it can.
+    """
+
+    name: str
+    address: str
+    colour: str = ""
+    group: str = ""
+    protected: bool = False
+    problem: str = ""
+
+
+class NodeSummary(NamedTuple):
+    """What a node said when it was asked last. `at`: the monotonic time of the answer, in seconds.
+
+    `maps`: the answers of `map.show` by group.
+    """
+
+    at: float
+    groups: tuple[Mapping[str, Any], ...] = ()
+    maps: Mapping[str, Mapping[str, Any]] = {}
+
+
+class RemoteNode:
+    """A node over its API. It has no `connection` if its options have a problem."""
+
+    def __init__(self, options: NodeOptions, connection: Connection | None, clock: Clock, spawn: SpawnTask) -> None:
+        self.options = options
+        self.summary: NodeSummary | None = None
+        self.problem = options.problem
+        """Why the last question had no answer; empty if it had one."""
+        self.problem_since: float | None = None
+        """The monotonic time since when questions have no answer."""
+        self._connection = connection
+        self._clock = clock
+        self._spawn = spawn
+        self._key = ANYONE._replace(scopes=frozenset(SCOPES))
+        self._learnt: float | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._wanted: dict[str, float] = {}
+        self.refusal = ""
+        """Why the node has refused the last question for its summary; empty if it has not."""
+
+    @property
+    def name(self) -> str:
+        return self.options.name
+
+    def view(self, request_id: str) -> OverHttpView:
+        """Return the node with the permissions of its key, for a request of the browser with this id."""
+        headers = {"X-Request-Id": request_id} if request_id else {}
+        return OverHttpView(self.name, self.send, self._decode, self._key, headers)
+
+    def _decode(self, content: bytes, model: Any) -> Any:
+        return self._reach().decode(content, model)
+
+    def _reach(self) -> Connection:
+        if self._connection is None:
+            raise Unavailable(self.options.problem, hint="correct the context, and start routerctl console again")
+        return self._connection
+
+    async def learn(self) -> None:
+        """Ask what the key may do, unless that is known; a node that does not say it is taken to allow everything."""
+        if self.problem or self._is_fresh(self._learnt, _ASK_AGAIN_SECONDS):
+            return  # a node that does not answer is asked by the page
+        try:
+            told = await self.view("").call("callers.show")
+            scopes = frozenset(scope for scope in SCOPES if scope in told["scopes"])
+            self._key = ApiKey(b"", scopes, tuple(map(str, told["prefixes"])), str(told["name"]))
+        except Unavailable:
+            return  # the page says it
+        except (EventdError, KeyError, TypeError):
+            pass  # an older program, or a key that may not even look
+        self._learnt = self._clock.monotonic()
+
+    async def send(self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]) -> bytes:
+        """Send a request, and note whether the node answers. Raises the errors of the API, and `Unavailable`."""
+        connection = self._reach()
+        patience, begun = ACTION_SECONDS, self._clock.monotonic()
+        if method == "GET":
+            patience = KNOWN_SILENT_SECONDS if self.problem else SILENCE_SECONDS
+        try:
+            answer = await connection.send(method, target, content, patience, headers)
+        except Lost as error:
+            self._note(error.message, begun)
+            raise Unavailable(f"{self.name} does not answer: {error.message}", hint=error.hint) from None
+        except EventdError:
+            self._note("")
+            raise
+        self._note("")
+        return answer
+
+    def _note(self, problem: str, begun: float = 0.0) -> None:
+        """Note why a request has no answer, and when it was sent; an empty problem: it has one."""
+        if not problem:
+            self.problem_since = None
+        elif self.problem_since is None:
+            self.problem_since = begun
+        self.problem = problem
+
+    def _is_fresh(self, at: float | None, most: float) -> bool:
+        return at is not None and self._clock.monotonic() - at < most
+
+    # --- the summary --------------------------------------------------------------------------------------------
+
+    def refresh(self, group: str) -> asyncio.Task[None] | None:
+        """Ask for the summary, with the map of a group, unless it is fresh.
+
+        Return the question that is under way, if there is one.
+        """
+        if group:
+            self._wanted[group] = self._clock.monotonic()
+        if self._asking is not None and not self._asking.done():
+            return self._asking
+        if self._connection is None or (self.summary and self._is_fresh(self.summary.at, FRESH_SECONDS)):
+            return None
+        self._asking = self._spawn(self._ask(), f"summary of {self.name}")
+        return self._asking
+
+    async def _ask(self) -> None:
+        view = self.view("")
+        try:
+            groups = (await view.call("groups.status"))["groups"]
+            names = [str(group["group"]) for group in groups]
+            self._wanted = {name: at for name, at in self._wanted.items() if self._is_fresh(at, WANTED_SECONDS)}
+            wanted = [name for name in names if name in self._wanted] or names[:1]
+            maps = {name: await view.call("map.show", group=name) for name in wanted}
+        except (EventdError, KeyError, TypeError) as error:
+            self.refusal = "" if self.problem else str(error)
+            return
+        self.refusal = ""
+        self.summary = NodeSummary(self._clock.monotonic(), tuple(groups), maps)
+
+    def silent_seconds(self) -> float | None:
+        """Return how long the node has not answered; None if it has answered the last question."""
+        return None if self.problem_since is None else self._clock.monotonic() - self.problem_since
+
+    def age(self) -> float | None:
+        """Return the age of the summary in seconds; None without one."""
+        return None if self.summary is None else self._clock.monotonic() - self.summary.at
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            await self._connection.close()
+
+
+async def ask_all(
+    nodes: list[RemoteNode], work: Callable[[RemoteNode], Awaitable[Any]], spawn: SpawnTask, seconds: float
+) -> dict[str, Any]:
+    """Return what `work` returns for each node, by its name, at the same time; an `EventdError` for one that fails.
+
+    Nodes that do not answer within `seconds` are left out.
+    """
+
+    async def one(node: RemoteNode) -> Any:
+        try:
+            return await work(node)
+        except EventdError as error:
+            return error
+
+    tasks = {node.name: spawn(one(node), f"question to {node.name}") for node in nodes}
+    if tasks:
+        await asyncio.wait(tasks.values(), timeout=seconds)
+    answers = {name: task.result() for name, task in tasks.items() if task.done() and not task.cancelled()}
+    for task in tasks.values():
+        task.cancel()
+    return answers

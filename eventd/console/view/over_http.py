@@ -1,0 +1,84 @@
+"""A node seen over its API, as a program sees it: the node checks the key of each request."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from eventd.api.framework.auth import ApiKey
+from eventd.api.framework.operations import Download
+from eventd.api.framework.outgoing import make_request
+from eventd.api.framework.repeats import HEADER as IDEMPOTENCY_KEY
+from eventd.api.routes import OPERATIONS
+from eventd.client.connection import only_text
+from eventd.console.view.node_view import target_of
+from eventd.console.view.permissions import may_run, may_use
+
+_ENDINGS: Final = {"events.payload": ".json"}
+"""The ends of the names of files, by the operation that returns them."""
+Send = Callable[[str, str, bytes | None, Mapping[str, str]], Awaitable[bytes]]
+"""Sends a request by method, path, body and headers, and returns the body of its answer. Raises the errors of the
+API."""
+Decode = Callable[[bytes, Any], Any]
+"""Decodes a body as a type. Raises `EventdError` if it has another form."""
+
+
+class OverHttpView:
+    """A node to which `send` sends requests. `key`: what the node says of the key; it has no secret.
+
+    `headers` go with each request that changes something.
+    """
+
+    def __init__(self, name: str, send: Send, decode: Decode, key: ApiKey, headers: Mapping[str, str]) -> None:
+        self._name = name
+        self._send = send
+        self._decode = decode
+        self._key = key
+        self._headers = headers
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def may(self, operation: str, group: str = "") -> bool:
+        return may_run(self._key, operation, group)
+
+    def may_ask(self, method: str, *path: str) -> bool:
+        return may_use(self._key, method, path)
+
+    def sees(self, name: str) -> bool:
+        return self._key.sees(name)
+
+    async def call(self, operation: str, /, **params: Any) -> Any:
+        return await self.act(operation, "", **params)
+
+    async def act(self, operation: str, key: str, /, **params: Any) -> Any:
+        route = OPERATIONS[operation]
+        with only_text():
+            method, target, body = make_request(route, params)
+        content = await self._send(method, target, body, self._headers_of(method, key))
+        if route.media != "application/json":
+            named = next((str(params[name]) for name in ("id", "name") if name in params), operation)
+            return Download(named + _ENDINGS.get(operation, ""), content)
+        return self._decode(content, dict[str, Any])
+
+    async def find_answer(self, operation: str, key: str, /, **params: Any) -> Any:
+        return None  # the node gives the first answer to a request with the same key
+
+    async def ask(
+        self, method: str, *path: str, body: Any = None, model: Any = Any, once: str = "", **query: Any
+    ) -> Any:
+        with only_text():
+            target = target_of(path, query)
+            content = None if body is None else msgspec.json.encode(body)
+        return self._decode(await self._send(method, target, content, self._headers_of(method, once)), model)
+
+    async def find_asked(self, once: str, method: str, *path: str, body: Any = None, **query: Any) -> Any:
+        return None
+
+    def _headers_of(self, method: str, key: str) -> Mapping[str, str]:
+        if method == "GET":
+            return {}
+        return {**self._headers, **({IDEMPOTENCY_KEY: key} if key else {})}

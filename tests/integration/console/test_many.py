@@ -1,0 +1,275 @@
+"""One console for many nodes: real nodes over their APIs, one that is silent, and one that stops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from eventd.client.connection import ONCE, Connection
+from eventd.console.many.console import ManyConsole, NodeAccess
+from eventd.console.many.remote_node import SILENCE_SECONDS, NodeOptions
+from eventd.runtime.chance import SYSTEM
+from eventd.runtime.clock import SystemClock
+from eventd.runtime.supervisor import Supervisor
+from eventd.testing import until
+from tests.integration.console.conftest import KEYS
+from tests.support.console_pages import Answer, Browser
+from tests.support.sites import Site
+
+KEY = "adminkey-adminkey"
+
+
+def access(name: str, port: int, key: str = KEY, **about: object) -> NodeAccess:
+    """Return a node of this machine."""
+    address = f"http://127.0.0.1:{port}"
+    options = NodeOptions(name, address)._replace(**about)
+    return NodeAccess(options, Connection(address, key, retry=ONCE))
+
+
+def port_of(site: Site) -> int:
+    assert site.running.api_address is not None
+    return site.running.api_address[1]
+
+
+class Opened:
+    """A console, and a browser of this machine; `link` is the path that the operator opens."""
+
+    def __init__(self, session: aiohttp.ClientSession, port: int, link: str) -> None:
+        self.session = session
+        self.browser = Browser(session, port)
+        self.link = link
+
+    async def get(self, path: str) -> Answer:
+        return await self.browser.get(path)
+
+
+@asynccontextmanager
+async def opened(*nodes: NodeAccess, enter: bool = True) -> AsyncIterator[Opened]:
+    """Serve the console of these nodes, and open its link."""
+    clock = SystemClock()
+    supervisor = Supervisor(clock)
+    console = ManyConsole(nodes, clock, SYSTEM, supervisor.spawn, "test")
+    runner = web.AppRunner(console.app(), access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+            found = Opened(session, runner.addresses[0][1], console.entrance)
+            if enter:
+                assert (await found.get(found.link)).url == "/console/"
+            yield found
+    finally:
+        await runner.cleanup()
+        await supervisor.stop()
+        await console.close()
+
+
+@asynccontextmanager
+async def silent_server() -> AsyncIterator[int]:
+    """Listen, accept connections, and answer nothing."""
+    writers: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for writer in writers:
+            writer.transport.abort()
+        await server.wait_closed()
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[tuple[Site, Site]]:
+    """Two nodes with keys that are peers of each other in the group edge."""
+    sites = Site("a", tmp_path), Site("b", tmp_path)
+    for site, other in zip(sites, reversed(sites), strict=True):
+        await site.start(api_keys=KEYS)
+        await site.join(other)
+    yield sites
+    for site in sites:
+        await site.stop()
+
+
+def row_of(answer: Answer, name: str) -> str:
+    """Return the row of a node on the page of all nodes."""
+    found = re.search(rf'<tr id="node-{name}".*?</tr>', answer.text, re.S)
+    assert found is not None, answer.text
+    return found[0]
+
+
+async def test_the_page_of_a_node_shows_the_same_as_its_own_console(pair: tuple[Site, Site]) -> None:
+    a, b = pair
+    async with opened(access("one", port_of(a)), access("two", port_of(b))) as console:
+        for path in (
+            "",
+            "links",
+            "links/edge/b",
+            "events?group=edge",
+            "resources",
+            "doctor",
+            "topics",
+            "keys",
+            "settings",
+        ):
+            shown = await console.get(f"/at/one/console/{path}")
+            own = Browser(console.session, port_of(a))
+            await own.sign_in(KEY)
+            assert (shown.status, shown.heading) == (200, (await own.get(f"/console/{path}")).heading), path
+        assert "links/edge/a" in (await console.get("/at/two/console/links")).text
+        assert (await console.get("/at/three/console/")).status == 404
+
+
+async def test_an_action_is_done_by_the_node_with_the_key_of_its_context(pair: tuple[Site, Site]) -> None:
+    a, b = pair
+    async with opened(access("one", port_of(a)), access("two", port_of(b))) as console:
+        asked = await console.get("/at/one/console/do/links.pause?group=edge&peer=b")
+        assert asked.heading == "Pause the link to b?"
+        done = await console.browser.post(
+            "/at/one/console/do/links.pause", group="edge", peer="b", asked="1", back="/at/one/console/links"
+        )
+        assert done.url.startswith("/at/one/console/links")
+        assert (await a.ask("links.status", group="edge"))["outbound"][0]["state"] == "paused"
+        assert (await b.ask("links.status", group="edge"))["outbound"][0]["state"] != "paused"
+
+
+async def test_a_form_that_is_sent_twice_is_done_once(pair: tuple[Site, Site]) -> None:
+    async with opened(access("one", port_of(pair[0]))) as console:
+        asked = await console.get("/at/one/console/do/links.pause?group=edge&peer=b")
+        fields = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', asked.text))
+        for _ in range(2):
+            assert (await console.browser.post("/at/one/console/do/links.pause", **fields)).status == 200
+        rows = (await pair[0].ask("actions.list"))["actions"]
+        assert [row["operation"] for row in rows].count("links.pause") == 1
+
+
+async def test_what_a_key_may_not_do_has_no_button_and_is_refused(pair: tuple[Site, Site]) -> None:
+    async with opened(access("one", port_of(pair[0]), "readkey-readkey")) as console:
+        assert "do/links.pause" not in (await console.get("/at/one/console/links/edge/b")).text
+        refused = await console.browser.post("/at/one/console/do/links.pause", group="edge", peer="b", asked="1")
+        assert refused.status == 403
+        assert (await console.get("/at/one/console/keys")).status == 403
+
+
+async def test_the_link_opens_one_browser_once(pair: tuple[Site, Site]) -> None:
+    async with opened(access("one", port_of(pair[0])), enter=False) as console:
+        other = Browser(console.session, int(console.browser.host.partition(":")[2]))
+        assert (await other.get("/console/")).status == 401
+        assert (await other.get("/at/one/console/links")).status == 401
+        assert (await other.get("/console/sign-in?token=wrong")).status == 403
+        assert (await console.get(console.link)).heading == "Nodes"
+        assert (await other.get(console.link)).status == 403
+        assert (await console.get(console.link)).status == 403
+        assert (await console.get("/at/one/console/links")).status == 200
+
+
+async def test_only_pages_of_this_machine_under_its_own_name_are_answered(pair: tuple[Site, Site]) -> None:
+    async with opened(access("one", port_of(pair[0]))) as console:
+        browser = console.browser
+        assert (await browser.get("/console/", Host="rebound.example")).status == 403
+        assert (await browser.get("/console/", Origin="http://127.0.0.1:1")).status == 403
+        form = {"group": "edge", "peer": "b", "asked": "1"}
+        for headers in ({}, {"Origin": "http://127.0.0.1:1"}, {"Sec-Fetch-Site": "same-site"}):
+            told = await browser.post("/at/one/console/do/links.pause", headers=headers, **form)
+            assert told.status == 403, headers
+        assert (await pair[0].ask("links.status", group="edge"))["outbound"][0]["state"] != "paused"
+
+
+async def test_a_node_that_stops_is_shown_and_the_others_go_on_until_it_is_back(pair: tuple[Site, Site]) -> None:
+    a, b = pair
+    port = port_of(b)
+    async with opened(access("one", port_of(a)), access("two", port)) as console:
+
+        async def shows(text: str) -> bool:
+            return text in row_of(await console.get("/console/"), "two")
+
+        await until(lambda: shows(">yes<"), "the second node to answer")
+        await until(lambda: shows("running"), "its links to be shown")
+        await b.stop()
+        await until(lambda: shows("silent"), "the page to say that it does not answer")
+        page = await console.get("/console/")
+        assert ">yes<" in row_of(page, "one")
+        assert re.search(r'<a id="m-b" class="site [^"]*r-bad"', page.text), "the map shows it, too"
+        assert (await console.get("/at/two/console/links")).status == 503
+        assert (await console.get("/at/one/console/links")).status == 200
+        await b.start(api_keys=KEYS, api_listen=f"127.0.0.1:{port}")
+        await until(lambda: shows(">yes<"), "the second node to answer again")
+        assert (await console.get("/at/two/console/links")).status == 200
+
+
+async def test_a_silent_node_is_shown_as_such_and_delays_no_other(pair: tuple[Site, Site]) -> None:
+    async with silent_server() as port, opened(access("one", port_of(pair[0])), access("mute", port)) as console:
+        clock = SystemClock()
+
+        async def shows() -> bool:
+            begun = clock.monotonic()
+            page = await console.get("/console/")
+            assert clock.monotonic() - begun < SILENCE_SECONDS, "the page does not wait for the silent node"
+            return "silent" in row_of(page, "mute") and ">yes<" in row_of(page, "one")
+
+        await until(shows, "the page to say that the node is silent")
+        told = await console.get("/at/mute/console/")
+        assert (told.status, "mute does not answer" in told.text) == (503, True)
+
+
+async def test_an_event_is_found_at_all_nodes_with_its_way(pair: tuple[Site, Site]) -> None:
+    a, b = pair
+    await a.ask("events.emit", group="edge", events=[{"id": "e<1>", "type": "x.y", "subject": "s"}])
+
+    async def arrived() -> bool:
+        return bool((await b.ask("events.list", group="edge"))["events"])
+
+    await until(arrived, "the event to arrive")
+    async with opened(access("one", port_of(a)), access("two", port_of(b)), access("gone", 1)) as console:
+        page = await console.get("/console/events?id=e%3C1%3E")
+        ways = re.findall(r'<ol class="way">(.*?)</ol>', page.text)
+        assert [re.findall(r"<li[^>]*>(.*?)</li>", way) for way in ways] == [["a"], ["a", "b"]]
+        assert "/at/two/console/events/edge/e%3C1%3E" in page.text
+        assert "e&lt;1&gt;" in page.text
+        assert "gone does not answer" in page.text
+        assert "No node that answers" in (await console.get("/console/events?id=other")).text
+        assert (await console.get("/console/events")).heading == "Find an event"
+        assert 'action="/console/events"' in (await console.get("/at/one/console/links")).text
+
+
+async def test_a_live_page_of_a_node_is_streamed(pair: tuple[Site, Site]) -> None:
+    async with opened(access("one", port_of(pair[0]))) as console:
+        browser = console.browser
+        cookies = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+        url = f"http://{browser.host}/at/one/console/stream?view=/at/one/console/links"
+        async with console.session.get(url, headers={"Cookie": cookies}) as stream:
+            assert (await stream.content.readline()).startswith(b"event: view")
+        url = f"http://{browser.host}/console/stream?view=/console/"
+        async with console.session.get(url, headers={"Cookie": cookies}) as stream:
+            assert (await stream.content.readline()).startswith(b"event: view")
+
+
+async def test_the_switcher_shows_colours_and_what_is_protected(pair: tuple[Site, Site]) -> None:
+    nodes = access("one", port_of(pair[0]), colour="red", protected=True), access("two", 1)
+    async with opened(*nodes) as console:
+        text = (await console.get("/at/one/console/links")).text
+        switcher = re.search(r'<details class="switcher">.*?</details>', text, re.S)
+        assert switcher is not None
+        assert 't-red" aria-hidden="true"></span>one <span class="quiet">protected' in switcher[0]
+        assert 'href="/at/two/console/"' in switcher[0]
+
+
+async def test_keys_reach_no_page_no_address_and_no_log(
+    pair: tuple[Site, Site], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    lame = NodeAccess(NodeOptions("lame", "http://x", problem="key file: No such file"), None)
+    async with opened(access("one", port_of(pair[0])), access("gone", 1), lame) as console:
+        for path in ("/console/", "/at/one/console/", "/at/one/console/keys", "/at/gone/console/", "/at/lame/console/"):
+            page = await console.get(path)
+            assert KEY not in page.text + page.url + str(page.headers), path
+        assert "key file: No such file" in page.text
+        assert page.status == 503
+    assert KEY not in caplog.text
