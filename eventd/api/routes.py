@@ -313,6 +313,10 @@ OPERATIONS: Final[dict[str, Route]] = {
     "queues.leases": _get(
         "/queues/{topic}/leases", "admin.queue_leases:list_leases", "List the leased and delayed jobs of a queue"
     ),
+    "audits.list": _get("/audits", "admin.audit_reports:list_audits", "List the reports of audits, newest first"),
+    "audits.report": _get(
+        "/audits/{name}/report", "admin.audit_reports:download_report", "Download the page of an audit's report"
+    )._replace(media="application/octet-stream"),
     "lake.status": _look(
         "/lake",
         "admin.lake:show_lake",

@@ -19,10 +19,14 @@ class RegularFile(NamedTuple):
     mode: int
 
 
-def read_regular(path: Path, most: int) -> RegularFile:
-    """Return at most `most` bytes of a file. Raises `NotRegular`, and OSError."""
+def read_regular(path: Path, most: int, *, folder: int | None = None) -> RegularFile:
+    """Return at most `most` bytes of a file. Raises `NotRegular`, and OSError.
+
+    With an open `folder`, `path` is a name in it, and must not be a link.
+    """
     # Danger: opening a named pipe waits for a writer, and blocks everything that the node has to do.
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if folder is None else os.O_NOFOLLOW)
+    file = os.open(path, flags, dir_fd=folder)
     try:
         mode = os.fstat(file).st_mode
         if not stat.S_ISREG(mode):

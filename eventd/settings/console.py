@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, Field
 
 from eventd.settings.routemaster import read_networks
-from eventd.settings.values import Switch
+from eventd.settings.values import AnyPath, Switch
 from eventd.text.quoting import quoted
 
 _PREFIX: Final = re.compile(r"(/[A-Za-z0-9._~-]+)+")
@@ -45,6 +45,11 @@ class ConsoleSettings(BaseModel):
     console_metrics_url: Annotated[str, BeforeValidator(_read_metrics_url)] = Field(
         "",
         description="URL of longer histories, to which charts link; `{group}` and `{peer}` in it are replaced.",
+    )
+    audit_reports: AnyPath = Field(
+        None,
+        description="Folder in which each folder is a report that `routerctl audit run --out` has written: the console"
+        " shows them.",
     )
     max_console_streams: int = Field(
         100, ge=0, le=10_000, description="Maximum pages of the console that a process keeps up to date by streams."

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from eventd.console.pages import (
+    audits,
     callbacks,
     doctor,
     events,
@@ -29,10 +30,10 @@ from eventd.console.pages import (
     topics,
 )
 from eventd.console.pages.actions import PageAction
-from eventd.console.pages.visit import FilePage, ShownPage, Visit
+from eventd.console.pages.visit import AnyPage, Visit
 from eventd.console.view.node_view import NodeView, V0Request
 
-ShowPage = Callable[[Visit], Awaitable[ShownPage | FilePage]]
+ShowPage = Callable[[Visit], Awaitable[AnyPage]]
 
 
 class PageRoute(NamedTuple):
@@ -92,6 +93,8 @@ PAGES: Final[tuple[PageRoute, ...]] = (
     PageRoute("/resources", resources.show_resources, "resources.list", "resources", "Resources", "r"),
     PageRoute("/resources/{kind}/{name}", resources.show_resource, "resources.describe", "resources"),
     PageRoute("/doctor", doctor.show_doctor, "doctor.examine", "doctor", "Doctor", "d"),
+    PageRoute("/audits", audits.show_audits, "audits.list", "audits", "Audits", "v"),
+    PageRoute("/audits/{name}/report", audits.show_report, "audits.report", "audits"),
     PageRoute("/keys", keys.show_keys, "keys.list", "keys", "Keys", "k"),
     PageRoute("/sessions", sessions.show_sessions, "sessions.list", "sessions", "Sessions", "u"),
     PageRoute("/actions", recorded.show_recorded, "actions.list", "actions", "Actions", "a"),

@@ -74,8 +74,17 @@ class ShownPage(NamedTuple):
     target: str = ""
 
 
+class ForeignPage(NamedTuple):
+    """A page that another program has written: it is shown by itself, without scripts, forms and other files."""
+
+    content: bytes
+
+
 class FilePage(NamedTuple):
     """A file that the browser saves and never shows."""
 
     name: str
     content: bytes
+
+
+AnyPage = ShownPage | FilePage | ForeignPage

@@ -23,6 +23,18 @@ POLICY: Final = "; ".join(
     )
 )
 """The content security policy of all pages: no inline script, style or handler counts."""
+FOREIGN_POLICY: Final = "; ".join(
+    (
+        "sandbox",
+        "default-src 'none'",
+        "style-src 'unsafe-inline'",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+"""The policy of pages that other programs have written, which hold their styles and pictures themselves."""
 HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -42,6 +54,12 @@ def html(text: str, status: int = 200) -> web.Response:
     if len(text) > _COMPRESSED_FROM:
         response.enable_compression()
     return response
+
+
+def foreign(content: bytes) -> web.Response:
+    """Return a page that another program has written: it can do nothing, and belongs to no origin."""
+    headers = {**HEADERS, "Content-Security-Policy": FOREIGN_POLICY}
+    return web.Response(body=content, content_type="text/html", charset="utf-8", headers=headers)
 
 
 def download(name: str, content: bytes) -> web.Response:

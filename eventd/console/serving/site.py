@@ -14,9 +14,9 @@ from eventd.api.framework.request_ids import RequestIds
 from eventd.console.live.hub import Hub
 from eventd.console.live.stream import follow_view
 from eventd.console.pages.table import ACTIONS, FoundPage, find_page
-from eventd.console.pages.visit import FilePage, ShownPage, Visit
+from eventd.console.pages.visit import AnyPage, FilePage, ForeignPage, ShownPage, Visit
 from eventd.console.serving.action_pages import ActionPages
-from eventd.console.serving.answers import download, html, keep_to_https, see
+from eventd.console.serving.answers import download, foreign, html, keep_to_https, see
 from eventd.console.serving.forms import read_form
 from eventd.console.serving.layout import Layout
 from eventd.console.serving.preferences import Preferences, set_preferences
@@ -112,11 +112,13 @@ class Site(Generic[Someone]):
         page = await self._show(found, visit)
         if isinstance(page, FilePage):
             return download(page.name, page.content)
+        if isinstance(page, ForeignPage):
+            return foreign(page.content)
         if page.target:
             return see(page.target)
         return html(self._layout.whole(page, visit, found.route.section, preferences), page.status)
 
-    async def _show(self, found: FoundPage, visit: Visit) -> ShownPage | FilePage:
+    async def _show(self, found: FoundPage, visit: Visit) -> AnyPage:
         if not found.route.is_open_to(visit.view, found.names):
             raise Forbidden(f"this page needs a key that may use {found.route.needed}")
         return await found.route.show(visit)
@@ -152,7 +154,7 @@ class Site(Generic[Someone]):
         async def render() -> bytes:
             visit = self._visit(path, query, found.names, visitor, preferences, shared=True)
             page = await self._show(found, visit)
-            if isinstance(page, FilePage):
+            if not isinstance(page, ShownPage):
                 raise NoSuchRoute("a file is not followed")
             return self._layout.fragment(page, visit).encode()
 
