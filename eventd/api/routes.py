@@ -126,6 +126,15 @@ OPERATIONS: Final[dict[str, Route]] = {
     "dead_letters.all": _get(
         "/dead-letters", "admin.all_dead_letters:list_all", "List the dead letters of all owners, grouped by reason"
     ),
+    "dead_letters.retry_chosen": _post(
+        "/dead-letters/retry",
+        "admin.chosen_dead_letters:retry",
+        "admin",
+        "Send chosen dead letters of any owners once more",
+    ),
+    "dead_letters.drop_chosen": _post(
+        "/dead-letters/drop", "admin.chosen_dead_letters:drop", "delete", "Drop chosen dead letters of any owners"
+    ),
     "dead_letters.retry": _post(
         f"{_LETTERS}/retry", "admin.dead_letters:retry", "admin", "Send dead letters once more"
     ),

@@ -17,6 +17,7 @@ ENDING: Final = frozenset(
         "events.prune",
         "links.pause",
         "dead_letters.drop",
+        "dead_letters.drop_chosen",
         "subscriptions.reset",
         "subscriptions.pause",
         "callbacks.pause",

@@ -6,9 +6,12 @@ from typing import Any, Final
 
 from eventd.console.pages.actions import PageAction, Question
 from eventd.console.pages.visit import ShownPage, Visit
-from eventd.errors import Conflict
+from eventd.errors import Conflict, Invalid
+from eventd.text.plural import counted
 
 KINDS: Final = ("peer", "subscription", "callback", "router", "queue")
+SETTLED: Final = ("peer", "subscription", "callback")
+"""The kinds of owners whose dead letters are chosen one by one."""
 _FILTERS: Final = ("kind", "owner", "reason", "group")
 _OWNERS: Final = ("group", "peer", "subscription", "callback")
 
@@ -19,8 +22,9 @@ async def show_letters(visit: Visit) -> ShownPage:
     found = await visit.view.call("dead_letters.all", limit=visit.limit, **given)
     groups = [group["group"] for group in await visit.groups()]
     filtered = any(visit.asked(name) for name in _FILTERS)
-    data = {"kinds": KINDS, "names": groups, "filtered": filtered, **found}
-    return ShownPage("Dead letters", "letters.html", data, live=not visit.asked("after"))
+    picked = visit.asked("choose") == "all"
+    data = {"kinds": KINDS, "names": groups, "filtered": filtered, "settled": SETTLED, "picked": picked, **found}
+    return ShownPage("Dead letters", "letters.html", data, live=not visit.asked("after") and not picked)
 
 
 async def ask_drop(visit: Visit, params: dict[str, Any]) -> Question:
@@ -29,6 +33,31 @@ async def ask_drop(visit: Visit, params: dict[str, Any]) -> Question:
     count = len(params.get("ids", ()))
     lines = (f"{count:,} of {owner}. It is never delivered, and cannot be brought back.",)
     return Question("Drop the dead letter?" if count == 1 else f"Drop {count:,} dead letters?", lines, count=count)
+
+
+def _picked(params: dict[str, Any]) -> int:
+    """Return the number of chosen dead letters. Raises Invalid without any."""
+    if not params.get("pick"):
+        raise Invalid("no dead letter is chosen", hint="go back and tick some")
+    return len(params["pick"])
+
+
+async def ask_retry_chosen(visit: Visit, params: dict[str, Any]) -> Question:
+    """Ask before the chosen dead letters are sent once more."""
+    count = _picked(params)
+    lines = (f"{counted(count, 'dead letter')} sent once more. Those that cannot be sent again stay dead letters.",)
+    return Question(f"Retry {counted(count, 'dead letter')}?", lines, count=count)
+
+
+async def ask_drop_chosen(visit: Visit, params: dict[str, Any]) -> Question:
+    """Ask before the chosen dead letters are dropped."""
+    count = _picked(params)
+    lines = (f"{counted(count, 'dead letter')} dropped: never delivered, and not to be brought back.",)
+    return Question(f"Drop {counted(count, 'dead letter')}?", lines, count=count)
+
+
+def _chosen(form: dict[str, Any]) -> dict[str, Any]:
+    return {"ids": form.get("pick", [])}
 
 
 async def ask_start(visit: Visit, params: dict[str, Any]) -> Question:
@@ -69,6 +98,17 @@ def show_started(visit: Visit, answer: dict[str, Any]) -> ShownPage:
 
 
 ACTIONS: Final = {
+    "dead_letters.retry_chosen": PageAction(
+        "Retry", "The chosen dead letters are sent once more.", ask_retry_chosen, lists=("pick",), prepare=_chosen
+    ),
+    "dead_letters.drop_chosen": PageAction(
+        "Drop",
+        "The chosen dead letters are dropped.",
+        ask_drop_chosen,
+        danger=True,
+        lists=("pick",),
+        prepare=_chosen,
+    ),
     "dead_letters.retry": PageAction("Retry", "The dead letter is sent once more.", lists=("ids",)),
     "dead_letters.drop": PageAction("Drop", "The dead letter is dropped.", ask_drop, danger=True, lists=("ids",)),
     "callback_letters.retry": PageAction("Retry", "The dead letter is sent once more.", lists=("ids",)),

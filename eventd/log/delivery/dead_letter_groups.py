@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import fetch
+from eventd.store.engine.statements import fetch, fetch_in
 
 MOST_GROUPS = 200
 """Maximum number of groups that are read."""
@@ -90,3 +90,9 @@ def read_newest_letters(conn: Connection, *, before: int | None, limit: int) -> 
     bound, params = ("", ()) if before is None else (" WHERE id < ?", (before,))
     sql = f"SELECT {_COLUMNS} FROM dead_letters{bound} ORDER BY id DESC LIMIT ?"
     return [DeadLetterRow(*row) for row in fetch(conn, sql, (*params, limit))]
+
+
+def read_letters_by_id(conn: Connection, ids: Sequence[int]) -> list[DeadLetterRow]:
+    """Return the dead letters with these ids, in order, without those that do not exist."""
+    rows = fetch_in(conn, f"SELECT {_COLUMNS} FROM dead_letters WHERE id {{in}}", (), sorted(set(ids)))
+    return sorted(DeadLetterRow(*row) for row in rows)

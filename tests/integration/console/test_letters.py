@@ -58,6 +58,28 @@ async def test_a_dead_letter_is_dropped_after_a_question(site: Site, browser: Ma
     assert done.text.count('<tr id="d-') == 1
 
 
+async def test_chosen_dead_letters_are_dropped_after_a_question(site: Site, browser: MakeBrowser) -> None:
+    await park(site, 4)
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    page = (await one.get("/console/dead-letters")).text
+    assert page.count('name="pick"') == 4
+    assert 'formaction="/console/do/dead_letters.drop_chosen"' in page
+    assert (await one.get("/console/dead-letters?choose=all")).text.count(" checked>") == 4
+    picks = re.findall(r'name="pick" value="(\d+)"', page)
+    url, back = "/console/do/dead_letters.drop_chosen", "/console/dead-letters"
+    nothing = await one.post(url, back=back)
+    assert (nothing.status, "no dead letter is chosen" in nothing.text) == (400, True)
+    asked = await one.post(url, pick=picks[:3], back=back)
+    assert asked.heading == "Drop 3 dead letters?"
+    assert re.findall(r'name="pick" value="(\d+)"', asked.text) == picks[:3]
+    done = await one.post(url, pick=picks[:3], asked="yes", back=back)
+    assert "The chosen dead letters are dropped." in done.text
+    assert re.findall(r'name="pick" value="(\d+)"', done.text) == picks[3:]
+    again = await one.post("/console/do/dead_letters.retry_chosen", pick=picks[3:], back=back)
+    assert again.heading == "Retry 1 dead letter?"
+
+
 async def test_all_that_match_are_dropped_by_a_job(site: Site, browser: MakeBrowser) -> None:
     await park(site, 120)
     one = browser(site)
