@@ -316,6 +316,9 @@ OPERATIONS: Final[dict[str, Route]] = {
     "node.settings": _get(
         "/settings", "admin.node_settings:show", "Show the settings of the node with their origins", "admin"
     ),
+    "topology.show": _get(
+        "/topology", "admin.topology:show", "Show the routing graph, and check it as if routers were added or removed"
+    ),
     "queues.list": _look(
         "/queues", "admin.queues:list_all", "List queues with their jobs, and when the oldest ready one was written"
     ),

@@ -1,7 +1,7 @@
 """What /api/v1 serves besides doctor and verify: resources, events, deliveries, links, subscriptions, plugins, keys.
 
-May import: api.bodies, api.framework, dynamic, egress, egress.callbacks, egress.lake, egress.subscriptions, groups,
-    ingress, lake, lake.extract, log.core, log.cursors, log.delivery, log.queues, log.routemaster, net, observe,
-    plugins.contract, plugins.run, resources, resources.kinds, resources.reading, resources.validation, runtime,
-    settings, store.engine, store.parts, store.rows, text.
+May import: api.bodies, api.framework, dynamic, egress, egress.callbacks, egress.lake, egress.routers,
+    egress.subscriptions, groups, ingress, lake, lake.extract, log.core, log.cursors, log.delivery, log.queues,
+    log.routemaster, log.topics, net, observe, plugins.contract, plugins.run, resources, resources.kinds,
+    resources.reading, resources.validation, runtime, settings, store.engine, store.parts, store.rows, text.
 """

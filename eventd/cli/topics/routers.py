@@ -97,6 +97,7 @@ async def put(
 ) -> None:
     """Create a router, which copies new records of one topic to another, or replace all its options."""
     from eventd.client import RouterSpec
+    from eventd.egress.routers.drafts import ends_of
 
     source, dest = ends_of(router, source, dest)
     spec = RouterSpec(
@@ -116,18 +117,6 @@ async def put(
     state = await client.routers.put(router, spec)
     done = f"router/{router} {'created' if state.created else 'configured'}"
     session.out.outcome({**show_router(state), "created": state.created}, done, name=_name)
-
-
-def ends_of(router: str, source: str = "", dest: str = "") -> tuple[str, str]:
-    """Return source and destination, taken from the router's name if not given. Raises `Invalid` if one is missing."""
-    first, arrow, second = router.partition("->")
-    source, dest = source or (first if arrow else ""), dest or (second if arrow else "")
-    if not source or not dest:
-        raise Invalid(
-            f"router {router} has no source or no destination",
-            hint="name it 'SOURCE->DEST', or give both source and dest",
-        )
-    return source, dest
 
 
 def _read_map(text: str) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ SHOW: Final = V0Request("GET", ("topics", "{topic}"))
 READ: Final = V0Request("POST", ("topics", "{topic}", "diff"))
 LARGEST_SHOWN: Final = 64_000
 """Bytes of the largest data that a page shows: larger data is downloaded."""
-_EXCERPT: Final = 160
+_EXCERPT: Final = 120
 """Characters of the data of a record in a list."""
 _MOST_RATES: Final = 200
 _GROUP: Final = "group:"
