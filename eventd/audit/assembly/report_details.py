@@ -23,7 +23,6 @@ from eventd.audit.report.report import (
     Limitation,
     LostSpan,
     NodeReport,
-    Notice,
     RefusedByReason,
     Skew,
     Totals,
@@ -279,35 +278,6 @@ def strays(paths: Sequence[str]) -> list[Limitation]:
             hint="find out who put it there; a copy of a folder belongs outside of the lake",
         )
     ]
-
-
-def make_notices(results: StageResults) -> list[Notice]:
-    """Return how many events of each pair were delivered again by repairs and resends, which operators request.
-
-    After these come the links that nodes do not declare any more: what they had still to send is not expected.
-    """
-    former = [
-        Notice(
-            kind="undeclared",
-            group=group,
-            source=owner.node,
-            peer=peer,
-            events=0,
-            message=f"{owner.node} does not declare this link any more: nothing that it had to send after position"
-            f" {max(upto, 0):,} of its log is expected",
-        )
-        for (owner, group, peer), upto in sorted(results.plan.former.items())
-    ]
-    again = [
-        Notice(
-            kind="redelivery",
-            **pair._asdict(),
-            events=n,
-            message=f"{counted(n, 'event was', 'events were')} delivered again by a repair or a resend",
-        )
-        for pair, n in sorted(results.comparison.redelivered.items())
-    ]
-    return again + former
 
 
 def headline(

@@ -187,10 +187,15 @@ def _fault(state: NodeState, now: int, ahead: int) -> str:
     return ""
 
 
+def longest_silence(state: NodeState, patience: int) -> int:
+    """Return after how many microseconds without a report the node of a state counts as silent."""
+    return max(patience, _MISSED * state.interval)
+
+
 def _silence(
     state: NodeState, now: int, until: int | None, patience: int, ahead: int, mention: Mention | None
 ) -> Silence | None:
-    allowed = max(patience, _MISSED * state.interval)
+    allowed = longest_silence(state, patience)
     covered, reported = state.complete_until, state.as_of - ahead
     age = now - reported
     later = mention if mention is not None and mention.at >= covered else None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import eventd
 from eventd.audit.assembly import receipt_report, report_details
 from eventd.audit.assembly.assemble import StageResults, make_hours, make_pairs, make_totals
+from eventd.audit.assembly.notices import make_notices
 from eventd.audit.assembly.reach import add_reach, words_of_reach
 from eventd.audit.engine.lake_reader import LakeReader
 from eventd.audit.engine.request import AuditRequest
@@ -78,7 +79,7 @@ def compose_report(
             *report_details.history_limitations(found.history),
             *report_details.strays(found.survey.strays),
         ),
-        notices=tuple(report_details.make_notices(found)),
+        notices=tuple(make_notices(found, request.patience)),
         work=_work(reader),
     )
     return report, hours

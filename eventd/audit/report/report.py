@@ -302,7 +302,8 @@ class Limitation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """Events that an operator had sent again, or a link that an operator seems to have deleted. It is not a fault."""
+    """Something that is not a fault: events that an operator had sent again, a link that an operator seems to have
+    deleted, or nodes whose silence is noticed late or never."""
 
     kind: str
     group: str

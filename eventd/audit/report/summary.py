@@ -178,8 +178,8 @@ def _doubts(report: Report) -> Iterator[Text]:
 def _notices(report: Report) -> Iterator[Text]:
     """Yield a line for each notice, up to `MOST_NOTICES`, and one with the number of the others, if any."""
     for one in report.notices[:MOST_NOTICES]:
-        line = f"{one.kind}: {one.source} → {one.peer}: {in_zone(one.message, zone_of(report))}"
-        yield Text(printable(line), style="dim")
+        words = [one.kind, " → ".join(filter(None, (one.source, one.peer))), in_zone(one.message, zone_of(report))]
+        yield Text(printable(": ".join(filter(None, words))), style="dim")
     if (more := len(report.notices) - MOST_NOTICES) > 0:
         yield Text(f"and {counted(more, 'more notice')}, in report.html", style="dim")
 

@@ -99,6 +99,35 @@ def test_a_node_that_is_out_of_service_is_not_waited_for(lake: str) -> None:
     assert [node.closed_at for node in report.nodes] == [None, None, "2026-01-05T05:00:00Z"]
 
 
+def test_a_report_says_if_all_nodes_are_closed(lake: str) -> None:
+    """No age of a report makes its audit unproven."""
+    report_idle(lake, "site-01", now=LATER)
+    for node in ("site-02", "site-03"):
+        close_node(connect(lake), node, now=LATER)
+    assert audit(lake, now=LATER).notices == ()
+    close_node(connect(lake), "site-01", now=LATER + 600 * SECOND)
+    report = audit(lake, now=LATER + 1000 * HOUR)
+    (notice,) = report.notices
+    assert (report.verdict, notice.kind, notice.source) == ("complete", "closed", "")
+    assert notice.message == (
+        "all nodes say that they are closed (site-01, site-02, site-03), the last since 2026-01-05 05:10:00 UTC: the"
+        " audit expects no reports, and does not notice that the lake was taken back to an earlier hour"
+    )
+
+
+def test_a_report_names_the_nodes_that_say_that_they_ship_seldom(lake: str) -> None:
+    report_idle(lake, "site-01", "site-02", "site-03", now=LATER)
+    for state in survey(connect(lake)).nodes:
+        interval = {"site-02": HOUR, "site-03": 300 * SECOND}.get(state.node, 0)
+        write_state(connect(lake), msgspec.structs.replace(state, interval=interval))
+    (notice,) = audit(lake, now=LATER + 600 * SECOND).notices
+    assert (notice.kind, notice.source) == ("interval", "site-02")
+    assert notice.message == (
+        "site-02 says that it ships every 1 h: it counts as silent after 3 h without a report, and not after 15 min"
+        " (--silence)"
+    )
+
+
 def cut(lake: str, node: str, *, seconds: int, closed_at: int) -> None:
     """The state of a node whose last rows were not shipped."""
     (state,) = (one for one in survey(connect(lake)).nodes if one.node == node)
