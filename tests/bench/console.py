@@ -110,8 +110,10 @@ def _paths(options: argparse.Namespace) -> dict[str, str]:
         "/doctor": "octor",
         "/keys": "ey",
         "/sessions": "ession",
-        "/actions": "resources.apply",
+        "/actions": "ction",
         "/settings": "api_listen",
+        "/parts": "art",
+        "/audits": "udit",
     }
     if options.topics:
         paths |= {"/topics": "bench.000000", "/topics/bench.000000": "bench.000000", "/queues": "ueue"}

@@ -84,7 +84,9 @@ def console_site(home: Path, events: int, links: int, letters: int, **env: str) 
 
 def _declare(url: str, secret: Path, links: int) -> None:
     secret.write_text("0123456789abcdef0123456789abcdef\n")
-    peers = [peer(f"peer-{number:03d}", 9, group=GROUP) for number in range(links)]
+    # They rest after each attempt as long as links do whose peers have been away for a while.
+    rests = {"retry": {"baseBackoff": "30s", "maxBackoff": "30s"}}
+    peers = [peer(f"peer-{number:03d}", 9, group=GROUP, **rests) for number in range(links)]
     declare_down(url, group(NODE, secret=secret, name=GROUP), *peers)
 
 

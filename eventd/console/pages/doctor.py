@@ -7,8 +7,10 @@ from urllib.parse import quote
 
 from eventd.console.pages.actions import PageAction, Question
 from eventd.console.pages.targets import Target, target_of
-from eventd.console.pages.visit import ShownPage, Visit
+from eventd.console.pages.visit import MOST_ROWS, ShownPage, Visit
 
+_MOST_ACTIONS: Final = 50
+"""Maximum number of actions of the plan that the page lists."""
 _STATUSES: Final = ("fail", "warn", "pass", "skip")
 """The outcomes of checks, those that need attention first."""
 _EFFECTS: Final = {
@@ -29,11 +31,15 @@ async def show_doctor(visit: Visit) -> ShownPage:
     status = visit.asked("status")
     planned = [_planned(action) for action in found["remediationPlan"]["actions"]]
     rows = [{**row, "target": target_of(visit, row)} for row in _rows(found["checks"])]
+    chosen = [row for row in rows if status in ("", row["status"])]
     data |= {
-        "checks": [row for row in rows if status in ("", row["status"])],
+        "checks": chosen[:MOST_ROWS],
+        "chosen": len(chosen),
         "all": len(rows),
         "summary": found["summary"],
-        "actions_asked": [{**action, "target": _target(visit, action)} for action in planned],
+        "actions_asked": [{**action, "target": _target(visit, action)} for action in planned[:_MOST_ACTIONS]],
+        "planned": len(planned),
+        "fixable": any(action["effect"] for action in planned),
     }
     return ShownPage("Doctor", "doctor.html", data)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, Final
 
 from eventd.console.drawing.map_links import SILENT, STATES
@@ -10,6 +11,8 @@ from eventd.console.pages.targets import target_of
 from eventd.console.pages.visit import ShownPage, Visit
 from eventd.errors import EventdError
 
+_RECENT: Final = timedelta(seconds=2)
+"""The age from which the overview says when the node was examined."""
 _MOST_PROBLEMS = 20
 """Maximum number of problems that the overview lists."""
 _MOST_ROWS: Final = 100
@@ -19,16 +22,14 @@ _MOST_ROWS: Final = 100
 async def show_overview(visit: Visit) -> ShownPage:
     """Show the problems that doctor finds, the map of `group` in the query, or of the first group, and the groups."""
     groups = await visit.groups()
-    problems, unseen = await _problems(visit)
+    problems = await _problems(visit)
     links: dict[str, int] = {}
     for group in groups:
         for state, count in group["links"].items():
             links[state] = links.get(state, 0) + count
     data = {
         "groups": groups,
-        "problems": problems[:_MOST_PROBLEMS],
-        "more": len(problems) - _MOST_PROBLEMS,
-        "unseen": unseen,
+        **problems,
         "links": links,
         "rates": await _node_rates(visit),
         **await _map(visit, [group["group"] for group in groups]),
@@ -36,14 +37,25 @@ async def show_overview(visit: Visit) -> ShownPage:
     return ShownPage("Overview", "overview.html", data)
 
 
-async def _problems(visit: Visit) -> tuple[list[dict[str, Any]], bool]:
-    """Return the failed checks and the warnings of doctor, and whether the visitor may not see them."""
+async def _problems(visit: Visit) -> dict[str, Any]:
+    """Return the failed checks and the warnings of doctor.
+
+    `unseen`: the visitor may not see them; `examined`: whether there are any yet; `as_of`: of when they are, if that is
+    a while ago.
+    """
+    found: dict[str, Any] = {"problems": [], "more": 0, "unseen": False, "examined": False, "as_of": ""}
     if not visit.view.may("doctor.examine"):
-        return [], True
-    checks = (await visit.view.call("doctor.examine"))["checks"]
-    found = [check for check in checks if check["status"] in ("warn", "fail")]
-    found.sort(key=lambda check: check["status"] != "fail")
-    return [{"detail": "", "remedy": "", **check, "target": target_of(visit, check)} for check in found], False
+        return found | {"unseen": True}
+    report = await visit.look("doctor.examine")
+    if report is None:
+        return found
+    failed = [check for check in report.content["checks"] if check["status"] in ("warn", "fail")]
+    failed.sort(key=lambda check: check["status"] != "fail")
+    shown = [
+        {"detail": "", "remedy": "", **check, "target": target_of(visit, check)} for check in failed[:_MOST_PROBLEMS]
+    ]
+    as_of = report.at.isoformat() if visit.style.now - report.at > _RECENT else ""
+    return found | {"problems": shown, "more": len(failed) - len(shown), "examined": True, "as_of": as_of}
 
 
 async def _map(visit: Visit, groups: list[str]) -> dict[str, Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from eventd.console.rendering.formats import TimeStyle
 from eventd.console.rendering.urls import Urls, changed
 from eventd.console.view.node_view import NodeView
+from eventd.console.view.recent import FindRecent, RecentAnswer
 
 PAGE_SIZE, MOST_ROWS = 50, 200
 """The default and the largest number of rows of a list."""
@@ -21,7 +23,8 @@ class Visit:
 
     `path`: of the URL. `visitor`: what the page calls the visitor, such as `key ci`. `histories`: the URL of longer
     histories, with `{group}` and `{peer}` to be replaced; empty if there are none. `once`: a value that no other visit
-    has, by which a form that is sent twice is known again; empty for what many visitors get.
+    has, by which a form that is sent twice is known again; empty for what many visitors get. `recent`: see
+    `RecentAnswers.find`; None: each answer is waited for.
     """
 
     view: NodeView
@@ -33,6 +36,7 @@ class Visit:
     visitor: str = ""
     histories: str = ""
     once: str = ""
+    recent: FindRecent | None = None
 
     def asked(self, name: str, default: str = "") -> str:
         """Return a value of the query without the blanks around it; `default` if there is none."""
@@ -47,6 +51,13 @@ class Visit:
     def here(self, **changes: Any) -> str:
         """Return the URL of this page with other values of the query."""
         return changed(self.path, {name: text for name, text in self.query.items() if name != "done"}, **changes)
+
+    async def look(self, operation: str, **params: Any) -> RecentAnswer | None:
+        """Return a recent answer of an operation that may take long; None while the first one is on its way."""
+        ask = partial(self.view.call, operation, **params)
+        if self.recent is None:
+            return RecentAnswer(await ask(), self.style.now)
+        return await self.recent((self.view.name, operation, tuple(sorted(params.items()))), ask)
 
     async def groups(self) -> list[dict[str, Any]]:
         """Return the status of the groups that the visitor may see, by name."""

@@ -22,6 +22,7 @@ from eventd.console.serving.layout import Layout
 from eventd.console.serving.preferences import Preferences, set_preferences
 from eventd.console.serving.site_host import SiteHost, Someone
 from eventd.console.serving.static_files import serve_static
+from eventd.console.view.recent import RecentAnswers
 from eventd.errors import EventdError, Forbidden, Unauthorized
 from eventd.tls.transport import TlsTransport
 
@@ -39,6 +40,7 @@ class Site(Generic[Someone]):
         self._actions = ActionPages(self._urls, self._layout)
         self._ids = RequestIds(self._chance)
         self._hub = Hub(self._clock, host.spawn)
+        self._recent = RecentAnswers(self._clock, host.spawn)
 
     async def close(self) -> None:
         """End all streams."""
@@ -93,7 +95,11 @@ class Site(Generic[Someone]):
                 raise NoSuchRoute(f"the console has no action {operation[:60]!r}")
             preferences, own = Preferences.of(request), self._ids.of(request)
             visit = self._visit(request.path, dict(request.query), {}, visitor, preferences, own)
-            return await self._actions.serve(request, operation, visit, preferences)
+            try:
+                return await self._actions.serve(request, operation, visit, preferences)
+            finally:
+                if request.method == "POST":
+                    self._recent.forget()
         found = find_page(self._path_of(request), self._pages)
         if found is None:
             raise NoSuchRoute(f"the console has no page at {request.path}")
@@ -137,7 +143,8 @@ class Site(Generic[Someone]):
         """Return a visit. `shared`: other visitors get what it renders, too."""
         view, style = self._host.view(visitor, request_id), preferences.style(self._clock.now())
         once = "" if shared else self._host.chance.token(16).hex()
-        return Visit(view, self._urls, path, names, query, style, visitor.name, self._host.histories, once)
+        recent = partial(self._recent.find, visitor.mark)
+        return Visit(view, self._urls, path, names, query, style, visitor.name, self._host.histories, once, recent)
 
     # --- live pages ---------------------------------------------------------------------------------------------
 
