@@ -62,7 +62,7 @@ class RecentAnswers:
         key = (whose, question)
         asked = self._questions.pop(key, None) or _Question()
         self._questions[key] = asked  # the newest last
-        while len(self._questions) > MOST_ANSWERS:
+        if len(self._questions) > MOST_ANSWERS:
             del self._questions[next(iter(self._questions))]
         if asked.running is None and self._clock.monotonic() >= asked.rests_until:
             asked.running = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
 """YAML and JSON documents, with the line of every field.
 
-May import: text.
+May import: runtime, text.
 """

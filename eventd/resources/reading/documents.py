@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import select
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from eventd.resources.reading.nodes import (
     plain,
 )
 from eventd.resources.reading.problems import MOST_FOUND, FieldPath, Problem, render_path, shorten
+from eventd.runtime.clock import SystemClock
 
 MAX_BYTES = 16 * 1024 * 1024
 """The largest source that is accepted."""
@@ -117,13 +117,14 @@ def read_file(path: Path) -> bytes:
 
 def _read_pipe(path: Path) -> bytes:
     """Read a pipe without waiting for its writer for ever: there may be none, or one that never ends."""
-    end = time.monotonic() + PIPE_SECONDS
+    clock = SystemClock()
+    end = clock.monotonic() + PIPE_SECONDS
     found = bytearray()
     with open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         poll = select.poll()
         poll.register(file, select.POLLIN)
         while len(found) <= MAX_BYTES:
-            if not poll.poll(max(0, end - time.monotonic()) * 1000):
+            if not poll.poll(max(0, end - clock.monotonic()) * 1000):
                 raise OSError(errno.ETIMEDOUT, f"its end did not come within {PIPE_SECONDS} s")
             part = file.read(MAX_BYTES + 1 - len(found))
             if part == b"":
