@@ -207,14 +207,22 @@ def demo(
         bool,
         typer.Option("--callbacks", help="Show callbacks instead: one node, and a receiver that dies and comes back."),
     ] = False,
+    console: Annotated[
+        bool, typer.Option("--console", help="Keep three nodes running until Ctrl-C, with one console for all of them.")
+    ] = False,
 ) -> None:
     """Run three nodes on this machine: they federate, one is killed and comes back, nothing is lost."""
-    if callbacks and keep:
-        raise typer.BadParameter("--callbacks keeps nothing running: leave out --keep")
+    if callbacks and (keep or console):
+        raise typer.BadParameter("--callbacks keeps nothing running: leave out --keep and --console")
     if callbacks:
         from eventd.cli.demo import callbacks as pushing
 
         pushing.run()
+        return
+    if console:
+        from eventd.cli.demo import console as watching
+
+        watching.run()
         return
     from eventd.cli.demo import demo as play
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.console_visit import ConsoleVisit
 from tests.support.ports import free_port
 from tests.support.processes import DAEMON, Process, Processes
 from tests.support.waiting import wait_for
@@ -124,6 +127,73 @@ def test_it_fails_with_the_end_of_the_log(processes: Processes, folder: Path) ->
     assert re.search(rf"cannot listen on 127.0.0.1 port {port}", demo.log())
     assert "Traceback" not in demo.log()
     assert_nothing_left(folder)
+
+
+def test_the_demo_of_the_console_shows_a_killed_node_until_it_is_started_again(folder: Path, tmp_path: Path) -> None:
+    with OnPipes([*DAEMON, "demo", "--console"], {"TMPDIR": str(folder), **CONFUSING}, tmp_path / "log") as demo:
+        wait_for(lambda: "run until Ctrl-C" in demo.text(), "the demo to be ready", seconds=SECONDS)
+        link = re.search(r"http://127\S+token=\w+", demo.text())
+        killed = re.search(r"kill -9 (\d+)", demo.text())
+        assert link is not None
+        assert killed is not None
+        visit = ConsoleVisit(link[0])
+        wait_for(lambda: ">yes<" in visit.row("site-b"), "the console to show the node")
+        os.kill(int(killed[1]), signal.SIGKILL)
+        wait_for(lambda: "silent" in visit.row("site-b"), "the console to show that it was killed")
+        assert re.search(r'<a id="m-site-b" class="site [^"]*r-bad"', visit.get("/console/")[1]), (
+            "the map shows it, too"
+        )
+        assert ">yes<" in visit.row("site-a")
+        wait_for(lambda: "site-b was killed" in demo.text(), "the demo to say how to start it again")
+        demo.press_enter()
+        wait_for(lambda: ">yes<" in visit.row("site-b"), "the node to be back", seconds=SECONDS)
+        assert visit.get("/at/site-b/console/links")[0] == 200
+        demo.interrupt()
+        assert demo.status() == 0, demo.text()
+        assert demo.text().rstrip().endswith("are deleted.")
+    assert_nothing_left(folder)
+
+
+class OnPipes:
+    """A command whose input the test writes; in a session of its own, killed at the end of the block."""
+
+    def __init__(self, command: list[str], env: dict[str, str], log: Path) -> None:
+        self._log = log
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("EVENTD_")}
+        with log.open("wb") as output:
+            self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**environment, **env},
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> OnPipes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._child.poll() is None:
+            os.killpg(self._child.pid, signal.SIGKILL)
+        self._child.communicate()
+
+    def text(self) -> str:
+        """Return what the command has printed. Raises AssertionError if it has failed."""
+        text = self._log.read_text(errors="replace")
+        assert self._child.poll() in (None, 0), text
+        return text
+
+    def press_enter(self) -> None:
+        assert self._child.stdin is not None
+        self._child.stdin.write(b"\n")
+        self._child.stdin.flush()
+
+    def interrupt(self) -> None:
+        self._child.send_signal(signal.SIGINT)
+
+    def status(self) -> int:
+        return self._child.wait(60)
 
 
 def test_the_demo_of_callbacks_proves_that_nothing_is_lost(processes: Processes, folder: Path) -> None:

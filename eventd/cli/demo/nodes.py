@@ -69,10 +69,11 @@ class Contents(NamedTuple):
 
 
 class DemoNode:
-    """One node: its folder, its port for peers, and its process while it runs."""
+    """One node: its folder, its ports for peers and for its API (0: any), and its process while it runs."""
 
-    def __init__(self, name: str, home: Path, port: int, env: Mapping[str, str]) -> None:
+    def __init__(self, name: str, home: Path, port: int, env: Mapping[str, str], api_port: int = 0) -> None:
         self.name = name
+        self._api_port = api_port
         self._env = env
         self.home = home
         self.port = port
@@ -94,7 +95,8 @@ class DemoNode:
         """Start `routerd-eventd serve` without waiting for it."""
         self._port_file.unlink(missing_ok=True)  # the file of an earlier start would be believed
         self.api = ""
-        where = ("--data-dir", str(self.home), "--api-listen", "127.0.0.1:0", "--port-file", str(self._port_file))
+        listen = f"127.0.0.1:{self._api_port}"
+        where = ("--data-dir", str(self.home), "--api-listen", listen, "--port-file", str(self._port_file))
         with self.log_path.open("ab") as log:
             self._child = subprocess.Popen(
                 [sys.executable, "-m", "eventd.cli.routerd_eventd", "serve", *where, "--log-format", "text"],
@@ -133,8 +135,8 @@ class DemoNode:
 class Stage:
     """The nodes `names` in a temporary folder, each with the variables `env`.
 
-    `tick` is called up to 20 times a second during waits. Use it as a context manager: at its end every process and
-    the folder are gone.
+    `fixed`: the API of a node has the same port after each start. `tick` is called up to 20 times a second during
+    waits. Use it as a context manager: at its end every process and the folder are gone.
     """
 
     def __init__(
@@ -144,12 +146,16 @@ class Stage:
         *,
         names: Sequence[str] = NAMES,
         env: Mapping[str, str] = {},
+        fixed: bool = False,
     ) -> None:
         self.clock = clock
         self.folder = Path(tempfile.mkdtemp(prefix="routerd-eventd-demo-"))
+        count = len(names)
+        ports = free_ports(2 * count if fixed else count)
+        api = ports[count:] or [0] * count
         self.nodes = {
-            name: DemoNode(name, self.folder / name, port, env)
-            for name, port in zip(names, free_ports(len(names)), strict=True)
+            name: DemoNode(name, self.folder / name, port, env, api_port)
+            for name, port, api_port in zip(names, ports[:count], api, strict=True)
         }
         self._tick = tick
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
@@ -208,6 +214,18 @@ class Stage:
             outputs.append(text)
         return outputs
 
+    async def open_console(self) -> str:
+        """Run `routerctl console` for all contexts until the end; return the link that it prints."""
+        child, words, output = self._start("", ("console", "--all"), "")
+
+        def has_link() -> bool:
+            if child.poll() is not None:
+                raise DemoFailed(f"{words} ended with status {child.returncode}:\n{output.read_text().rstrip()}")
+            return output.read_text().startswith("http://") and "\n" in output.read_text()
+
+        await self.until("the console to listen", has_link)
+        return output.read_text().splitlines()[0]
+
     def _start(self, node: str, arguments: Sequence[str], stdin: str) -> tuple[subprocess.Popen[bytes], str, Path]:
         number = SYSTEM.token(4).hex()
         given, output = self.folder / f"{number}.in", self.folder / f"{number}.out"
@@ -220,7 +238,7 @@ class Stage:
                 stdout=target,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
-                env=bare_environment(),
+                env={**bare_environment(), "XDG_CONFIG_HOME": str(self.folder / "config")},
             )
         self._commands.append(child)
         return child, f"routerctl {shlex.join(arguments)}", output
@@ -243,6 +261,15 @@ class Stage:
         if answer.status >= 400 and path != "/readyz":
             raise DemoFailed(f"{node.name} answered {answer.status} to {path}: {body}")
         return body
+
+    async def emit(self, node: DemoNode, event: Mapping[str, Any]) -> bool:
+        """Emit an event over the API of a node. Returns False if the node does not answer."""
+        try:
+            url = f"http://{node.api}/api/v1/groups/{GROUP}/events"
+            async with self._session.post(url, json={"events": [event]}) as answer:
+                return answer.status == 200
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return False
 
     async def look(self) -> None:
         """Read the state of every running node, with its links, into its `seen`."""

@@ -1,0 +1,151 @@
+"""`routerd-eventd demo --console`: three nodes that keep emitting events, and one console in which to watch them.
+
+A node that the reader kills stays down until Enter is pressed in the demo, which starts it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from eventd.cli.demo.demo import DOWN, console_of, playing
+from eventd.cli.demo.nodes import DemoNode, Stage
+from eventd.cli.demo.picture import Narrator
+from eventd.runtime.clock import SystemClock
+
+_COLOURS: Final = {"site-a": "green", "site-b": "orange", "site-c": "blue"}
+PAUSE_SECONDS: Final = 0.25
+"""The time between two events of each node: a link to a node that was killed fails at the next one."""
+_MOST_INPUT: Final = 4096
+
+
+def run() -> None:
+    """Play the demo until Ctrl-C. Raises `DemoFailed` if a step fails; nothing of it is left behind."""
+    narrator = Narrator(console_of())
+    playing(lambda: _play(narrator))
+
+
+async def _play(narrator: Narrator) -> None:
+    demo = ConsoleDemo(narrator)
+    async with demo.stage:
+        await demo.play()
+    narrator.note("The nodes, the console and their files are deleted.", gap=True)
+
+
+class ConsoleDemo:
+    """Plays the demo: starts three nodes and a console, and keeps them until the task is cancelled."""
+
+    def __init__(self, narrator: Narrator) -> None:
+        self.clock = SystemClock()
+        self.stage = Stage(self.clock, self._tick, fixed=True)
+        self._narrator = narrator
+        self._nodes = list(self.stage.nodes.values())
+        self._down: dict[str, bool] = {}
+        """The nodes that were killed: whether they have been started again."""
+
+    async def play(self) -> None:
+        """Run all steps in order, and then until the task is cancelled."""
+        self._narrator.title("routerd-eventd", "Three nodes on this machine, and one console for all of them.")
+        await self._start_nodes()
+        link = await self._open_console()
+        self._explain(link)
+        with suppress(asyncio.CancelledError), _pressed_enter(self._start_again):
+            number = 0
+            while True:
+                number += 1
+                await self._emit(number)
+                self._report()
+                await self.clock.sleep(PAUSE_SECONDS)
+
+    async def _start_nodes(self) -> None:
+        self._narrator.act("1", "Three nodes, each a peer of the others")
+        key = self.stage.write_key()
+        for node in self._nodes:
+            self.stage.write_declaration(node.name, key)
+            node.start()
+        for node in self._nodes:
+            await self.stage.until(f"{node.name} to start", node.listens)
+        self._narrator.command("routerctl apply -f site-a.yaml")
+        outputs = await self.stage.routerctl_each(
+            [(node.name, ("apply", "-f", f"{node.name}.yaml"), "") for node in self._nodes]
+        )
+        self._narrator.output(outputs[0])
+        self._narrator.note("and the same on site-b and site-c.")
+        for node in self._nodes:
+            await self.stage.until(f"{node.name} to be ready", self.stage.is_ready, node)
+
+    async def _open_console(self) -> str:
+        self._narrator.act("2", "A context for each, and one console")
+        for node in self._nodes:  # one after the other: each writes the file of contexts
+            arguments = ("context", "add", node.name, "--server", f"http://{node.api}", "--colour", _COLOURS[node.name])
+            self._narrator.command(f"routerctl {shlex.join(arguments)}")
+            await self.stage.routerctl("", *arguments, data_dir=False)
+        self._narrator.command("routerctl console --all")
+        return await self.stage.open_console()
+
+    def _explain(self, link: str) -> None:
+        self._narrator.act("→", "Your turn")
+        self._narrator.note("Open this link in a browser of this machine; it works once:")
+        self._narrator.paste(link)
+        self._narrator.note(f"Kill {DOWN}: the map shows it within 2 seconds, and the others continue.", gap=True)
+        self._narrator.paste(f"kill -9 {self.stage.nodes[DOWN].pid}")
+        self._narrator.note("Press Enter here to start it again, and watch the map heal.", gap=True)
+        self._narrator.note("The nodes and the console run until Ctrl-C.", gap=True)
+
+    # --- while they run ---------------------------------------------------------------------------------------
+
+    async def _emit(self, number: int) -> None:
+        for node in self._nodes:
+            if node.running and node.listens():
+                event = {"type": "door.open" if number % 2 else "door.closed", "subject": f"{node.name}/gate"}
+                await self.stage.emit(node, event)
+
+    def _report(self) -> None:
+        """Say which nodes have died since the last time, and which are back."""
+        for node in self._nodes:
+            if not node.running and node.name not in self._down:
+                self._down[node.name] = False
+                self._narrator.note(f"{node.name} was killed. Press Enter to start it again.", gap=True)
+            elif self._down.get(node.name) and node.listens():
+                del self._down[node.name]
+                self._narrator.note(f"{node.name} runs again, as process {node.pid}.")
+
+    def _start_again(self) -> None:
+        for node in self._nodes:
+            if not node.running:
+                self._start_node(node)
+
+    def _start_node(self, node: DemoNode) -> None:
+        node.start()
+        self._down[node.name] = True
+
+    async def _tick(self) -> None:
+        """Nothing on the screen moves during waits."""
+
+
+@contextmanager
+def _pressed_enter(act: Callable[[], None]) -> Iterator[None]:
+    """Within the block, call `act` for each line of standard input; never if that cannot be waited for."""
+    loop, number = asyncio.get_running_loop(), sys.stdin.fileno()
+
+    def read() -> None:
+        data = os.read(number, _MOST_INPUT)
+        if not data:
+            loop.remove_reader(number)
+        elif b"\n" in data:
+            act()
+
+    try:
+        loop.add_reader(number, read)
+    except OSError:  # a file, or /dev/null
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_reader(number)
