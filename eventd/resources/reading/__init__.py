@@ -1,4 +1,4 @@
 """YAML and JSON documents, with the line of every field.
 
-May import: runtime, text.
+May import: text.
 """

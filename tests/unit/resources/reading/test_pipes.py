@@ -68,7 +68,7 @@ def test_a_pipe_that_never_ends_is_read_up_to_the_largest_size(
 def test_a_pipe_without_a_writer_is_given_up(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "PIPE_SECONDS", 0)
     (problem,) = read_sources([str(pipe)]).problems
-    assert problem.message == "cannot be read: its end did not come within 0 s"
+    assert problem.message == "cannot be read: its writer was silent for 0 s"
 
 
 def test_a_pipe_whose_writer_waits_is_given_up(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,4 +76,4 @@ def test_a_pipe_whose_writer_waits_is_given_up(pipe: Path, monkeypatch: pytest.M
     with open(pipe, "r+b", buffering=0) as file:
         file.write(GROUP.encode())
         (problem,) = read_sources([str(pipe)]).problems
-    assert problem.message == "cannot be read: its end did not come within 0 s"
+    assert problem.message == "cannot be read: its writer was silent for 0 s"
