@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 from eventd.errors import Invalid
 from eventd.text.quoting import quoted
@@ -47,6 +48,7 @@ class BadDuration(Invalid):
     code = "bad_duration"
 
 
+@lru_cache(maxsize=512)  # resources are read with each question about them, and most have the same few durations
 def parse_duration(text: str) -> int:
     """Parse a duration to whole microseconds; what is finer is cut off. It may be negative or zero.
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from eventd.console.pages.actions import FormField, PageAction, Question
 from eventd.console.pages.link_charts import read_charts
-from eventd.console.pages.visit import ShownPage, Visit
+from eventd.console.pages.visit import MOST_ROWS, ShownPage, Visit
 from eventd.errors import NotFound
 
 _GAPS = 10
@@ -30,8 +30,10 @@ async def show_links(visit: Visit) -> ShownPage:
     data = {
         "groups": groups,
         "states": states,
-        "outbound": sorted(shown, key=_urgency),
-        "inbound": senders,
+        "outbound": sorted(shown, key=_urgency)[:MOST_ROWS],
+        "shown": len(shown),
+        "inbound": senders[:MOST_ROWS],
+        "senders": len(senders),
         "all": len(outbound),
     }
     return ShownPage("Links", "links.html", data)

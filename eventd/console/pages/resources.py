@@ -45,7 +45,9 @@ async def show_resource(visit: Visit) -> ShownPage:
     """Show one resource with its defaults and its state. Raises NotFound."""
     kind, name = visit.names["kind"], visit.names["name"]
     found = await visit.view.call("resources.describe", kind=kind, name=name)
+    links = found.get("status", {}).pop("links", None)  # a group may have hundreds: they have a page of their own
     data = {
+        "has_links": links is not None,
         "kind": kind,
         "name": name,
         "problem": found["problem"],
