@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from eventd.lake.extra import pyarrow
 from eventd.lake.footer_statistics import decode_footer
 from eventd.lake.thrift import INT64, Struct, StructDecoder
 
@@ -24,6 +25,8 @@ _MOST_PAGES: Final = 1 << 18
 
 _DATA, _INDEX, _DICTIONARY, _DATA_V2 = range(4)
 """Types of pages."""
+_MOST_NESTED: Final = 1000
+"""Maximum number of values of a row in a nested column."""
 _PREFIXES: Final = 7
 """The encoding DELTA_BYTE_ARRAY, in which a text of a few bytes may repeat all of the one before it."""
 _LARGEST: Final = (1 << 31) - 1
@@ -42,21 +45,21 @@ def most_bytes(file: int) -> int:
     return max(LEAST_BOUND, MOST_TIMES * file)
 
 
-def with_dictionaries(data: bytes, columns: int, rows: int) -> list[int]:
+def with_dictionaries(data: bytes, columns: int, rows: int, *, nested: bool = False) -> list[int]:
     """Return the indexes of the columns of a Parquet file that have dictionaries.
 
-    The file has so many `columns`, none of them nested. Raises ValueError if its footer or its pages are damaged or do
-    not have so many `rows`, or if its pages take more memory than `most_bytes`.
+    The file has so many `columns`, which may be lists if they are `nested`. Raises ValueError if its footer or its
+    pages are damaged or do not have so many `rows`, or if its pages take more memory than `most_bytes`.
     """
-    groups = _groups(decode_footer(data), columns)
+    groups = _groups(decode_footer(data), columns, _MOST_NESTED if nested else 1)
     if (found := sum(rows_of for rows_of, _ in groups)) != rows:
         raise ValueError(f"its file has row groups of {found:,} rows, and its manifest says {rows:,}")
     most = most_bytes(len(data))
     size = count = 0
     known = set()
-    for rows_of, chunks in groups:
+    for _, chunks in groups:
         for at, chunk in enumerate(chunks):
-            for page in _pages(data, chunk, rows_of):
+            for page in _pages(data, chunk):
                 size, count = size + page.bytes, count + 1
                 if page.kind == _DICTIONARY:
                     known.add(at)
@@ -74,7 +77,7 @@ def word_bytes(table: pa.Table, enough: int = 0) -> int:
     """
     from pyarrow import compute
 
-    chunks = [chunk for one in table.columns if hasattr(one.type, "value_type") for chunk in one.chunks]
+    chunks = [chunk for one in table.columns if _is_dictionary(one.type) for chunk in one.chunks]
     lengths = [compute.binary_length(chunk.dictionary).cast("int64") for chunk in chunks]
     most = sum((compute.max(one).as_py() or 0) * len(chunk) for one, chunk in zip(lengths, chunks, strict=True))
     if most <= enough:
@@ -82,19 +85,26 @@ def word_bytes(table: pa.Table, enough: int = 0) -> int:
     return sum(compute.sum(one.take(chunk.indices)).as_py() or 0 for one, chunk in zip(lengths, chunks, strict=True))
 
 
+def _is_dictionary(kind: pa.DataType) -> bool:
+    return bool(pyarrow().types.is_dictionary(kind))
+
+
 def over(file: int) -> str:
     """Return the message that the content of a segment takes too much memory whose file has so many bytes."""
     return f"its file of {file:,} bytes would take more than {most_bytes(file) >> 20:,} MiB of memory"
 
 
-def _groups(footer: Struct, columns: int) -> list[tuple[int, list[Struct]]]:
-    """Return the number of rows of each row group, and the metadata of its columns. Raises ValueError."""
+def _groups(footer: Struct, columns: int, values: int) -> list[tuple[int, list[Struct]]]:
+    """Return the number of rows of each row group, and the metadata of its columns.
+
+    A row has at most so many `values` in a column. Raises ValueError.
+    """
     try:
         groups = [(group[3], [chunk[3] for chunk in group[1]]) for group in footer[4]]
         sound = all(
             rows >= 0
             and len(chunks) == columns
-            and all(chunk[5] == rows and chunk.types.get(11, INT64) == INT64 for chunk in chunks)
+            and all(rows <= chunk[5] <= rows * values and chunk.types.get(11, INT64) == INT64 for chunk in chunks)
             for rows, chunks in groups
         )
     except (KeyError, TypeError, AttributeError):
@@ -104,12 +114,13 @@ def _groups(footer: Struct, columns: int) -> list[tuple[int, list[Struct]]]:
     return groups
 
 
-def _pages(data: bytes, chunk: Struct, values: int) -> Iterator[_Page]:
-    """Yield the pages of a column of a row group, as Arrow reads them: until there are so many values.
+def _pages(data: bytes, chunk: Struct) -> Iterator[_Page]:
+    """Yield the pages of a column of a row group, as Arrow reads them: until there are as many values as it has.
 
     Raises ValueError.
     """
     try:
+        values = chunk[5]
         at = min(chunk[9], first) if (first := chunk.get(11, 0)) > 0 else chunk[9]
         while values > 0:
             if not 0 <= at < len(data):

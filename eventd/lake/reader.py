@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eventd.lake.copies import copies
 from eventd.lake.coverage import Span, choose, holes
+from eventd.lake.file_sizes import MOST_JSON, larger
 from eventd.lake.layout import (
     ARCHIVE,
     DATA,
@@ -28,6 +29,7 @@ from eventd.lake.layout import (
     slug,
     state_path,
 )
+from eventd.lake.listed_files import read_listed
 from eventd.lake.manifest import LakeHead, Manifest, NodeState, Unreadable, decode
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_checks import manifest_fault, numbers_fault, rows_fault
@@ -150,7 +152,7 @@ def _is_stray(path: str) -> bool:
 class StateFile(NamedTuple):
     """The file of a node's state; the node as a slug. If the file cannot be decoded, `state` is the error.
 
-    `sha256` is the digest of the file, in hex.
+    `sha256` is the digest of the file, in hex; empty for a file that is too large to be read.
     """
 
     path: str
@@ -162,9 +164,12 @@ class StateFile(NamedTuple):
 
 def state_files(storage: Storage) -> Iterator[StateFile]:
     """Yield the state file of every node and epoch, decodable or not, sorted by path. Raises LakeUnavailable."""
-    paths = [entry.path for entry in storage.list(NODES) if is_state(entry.path)]
-    for path, text in sorted(storage.read_many(paths).items()):
+    files = [entry for entry in storage.list(NODES) if is_state(entry.path)]
+    for path, text in read_listed(storage, files, MOST_JSON):
         _, node, epoch = path.removesuffix(MANIFEST).split("/")
+        if text is None:
+            yield StateFile(path, "", node, epoch, Unreadable(larger(MOST_JSON)))
+            continue
         sha256 = hashlib.sha256(text).hexdigest()
         try:
             yield StateFile(path, sha256, node, epoch, decode_state(text, node, epoch))
@@ -193,7 +198,8 @@ def _read_states(storage: Storage) -> tuple[list[NodeState], list[Trouble], dict
     """Return the states that can be decoded, a problem for each other one, and the digests of all, by path."""
     states, troubles, digests = [], [], {}
     for file in state_files(storage):
-        digests[file.path] = file.sha256
+        if file.sha256:
+            digests[file.path] = file.sha256
         if isinstance(file.state, NodeState):
             states.append(file.state)
         else:
@@ -214,7 +220,7 @@ def _read_ledgers(
     """Return the segments of each ledger, and the digests of all manifests, by path."""
     sizes: dict[str, int] = {}
     places: dict[str, SegmentName] = {}
-    manifests: set[str] = set()
+    manifests: dict[str, StoredFile] = {}
     for path, size in entries:
         if (place := parse_path(path)) is None:
             continue
@@ -222,16 +228,18 @@ def _read_ledgers(
         if path.endswith(DATA):
             sizes[place.name] = size
         else:
-            manifests.add(place.name)
-    texts = storage.read_many([places[name].manifest for name in sorted(manifests)])
+            manifests[place.name] = StoredFile(path, size)
+    read = {path: _decoded(text) for path, text in read_listed(storage, manifests.values(), MOST_JSON)}
     ledgers: defaultdict[LedgerSlug, _LedgerFiles] = defaultdict(_LedgerFiles)
     replaced: set[str] = set()
     for name, place in sorted(places.items()):
         files = ledgers[place.ledger]
-        text = texts.get(place.manifest)
-        if text is None and name in manifests:
+        if name not in manifests:
+            files.bad.append(_InvalidSegment(place, "its manifest is missing"))
+            continue
+        if place.manifest not in read:
             continue  # deleted since it was listed: its replacement is listed as well
-        found = _judge(place, text, sizes.get(name))
+        found = _judge(place, read[place.manifest].manifest, sizes.get(name))
         if isinstance(found, _InvalidSegment):
             files.bad.append(found)
         else:
@@ -240,17 +248,30 @@ def _read_ledgers(
     for files in ledgers.values():
         files.good = [one for one in files.good if one.place.name not in replaced]
         files.bad = [one for one in files.bad if one.place.name not in replaced]
-    return dict(ledgers), {path: hashlib.sha256(text).hexdigest() for path, text in texts.items()}
+    return dict(ledgers), {path: one.sha256 for path, one in read.items() if one.sha256}
 
 
-def _judge(place: SegmentName, text: bytes | None, size: int | None) -> Segment | _InvalidSegment:
-    """Return a valid segment with its manifest, or an invalid one with the reason; `size` is that of its data file."""
+class _ReadManifest(NamedTuple):
+    """A manifest, or the error of one that cannot be decoded; and the digest of its file, as `StateFile` has it."""
+
+    manifest: Manifest | Unreadable
+    sha256: str
+
+
+def _decoded(text: bytes | None) -> _ReadManifest:
     if text is None:
-        return _InvalidSegment(place, "its manifest is missing")
+        return _ReadManifest(Unreadable(larger(MOST_JSON)), "")
+    sha256 = hashlib.sha256(text).hexdigest()
     try:
-        manifest = decode(text, Manifest)
+        return _ReadManifest(decode(text, Manifest), sha256)
     except Unreadable as error:
-        return _InvalidSegment(place, f"its manifest {error}")
+        return _ReadManifest(error, sha256)
+
+
+def _judge(place: SegmentName, manifest: Manifest | Unreadable, size: int | None) -> Segment | _InvalidSegment:
+    """Return a valid segment with its manifest, or an invalid one with the reason; `size` is that of its data file."""
+    if isinstance(manifest, Unreadable):
+        return _InvalidSegment(place, f"its manifest {manifest}")
     if (manifest.book, slug(manifest.node), manifest.epoch, manifest.after, manifest.upto) != (
         *(place.book, place.slug, place.epoch),
         *(place.after, place.upto),

@@ -6,13 +6,12 @@ Paths are relative to the lake. A file appears whole or not at all. Errors show 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
-import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, Protocol
 
@@ -20,7 +19,9 @@ from eventd.errors import LakeUnavailable, LakeUnusable, NotFound
 from eventd.lake import manifest
 from eventd.lake.address import shown, without_secrets
 from eventd.lake.extra import fsspec
+from eventd.lake.file_sizes import MOST_TEXT, TooLargeFile, larger
 from eventd.lake.layout import HEAD, TEMPORARY
+from eventd.lake.local_files import is_regular, make_folder, open_regular, sync_folder
 from eventd.lake.store_remedies import remedy_of
 from eventd.runtime.chance import Chance
 
@@ -73,7 +74,7 @@ class Storage(FileReader, Protocol):
         ...
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
-        """Read files, and return their contents by path; missing files are left out."""
+        """Read small files, and return their contents by path; missing files are left out."""
         ...
 
     def put(self, path: str, data: bytes) -> None:
@@ -95,6 +96,18 @@ class Storage(FileReader, Protocol):
 
 class ConnectedStorage(Storage, EndReader, Protocol):
     """The interface to the files of a lake that this process reaches by itself, without Spark."""
+
+    def read_within(self, path: str, most: int) -> bytes:
+        """Return the whole content of a file. Raises NotFound, and TooLargeFile for more than `most` bytes."""
+        ...
+
+    def sha256(self, path: str, most: int) -> str:
+        """Return the digest of a file in hex, without having it in memory. Raises like `read_within`."""
+        ...
+
+    def irregular(self, folder: str) -> Sequence[str]:
+        """Return paths of links, pipes and unfinished files below a folder; none in an object store."""
+        ...
 
 
 class FileDraft:
@@ -201,7 +214,19 @@ class _Folder:
         with self._trouble(f"list {folder}"):
             return [e.path for e in self._walk(self._root / folder, folder) if e.path.endswith(TEMPORARY)]
 
+    def irregular(self, folder: str) -> Sequence[str]:
+        with self._trouble(f"list {folder}"):
+            others = [path for path, entry in self._entries(self._root / folder, folder) if not is_regular(entry)]
+        return sorted([*others, *self.unfinished(folder)])
+
     def _walk(self, place: Path, folder: str) -> Iterator[StoredFile]:
+        for path, entry in self._entries(place, folder):
+            if is_regular(entry):
+                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                    yield StoredFile(path, entry.stat(follow_symlinks=False).st_size)
+
+    def _entries(self, place: Path, folder: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """Yield whatever is below a folder and is not one itself, with its path. Links are not followed."""
         try:
             with os.scandir(place) as entries:
                 found = list(entries)
@@ -209,17 +234,37 @@ class _Folder:
             return
         for entry in found:
             path = f"{folder}/{entry.name}" if folder else entry.name
-            if entry.is_dir(follow_symlinks=False):
-                yield from self._walk(place / entry.name, path)
-            elif entry.is_file(follow_symlinks=False):  # a link may lead anywhere, also in a cycle
-                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                    yield StoredFile(path, entry.stat(follow_symlinks=False).st_size)
+            if entry.is_dir(follow_symlinks=False):  # a link may lead anywhere, also in a cycle
+                yield from self._entries(place / entry.name, path)
+            else:
+                yield path, entry
 
     def read(self, path: str) -> bytes:
+        with self._opened(path) as file:
+            return file.read()
+
+    def read_within(self, path: str, most: int) -> bytes:
+        with self._opened(path) as file:
+            self._refuse_larger(path, os.fstat(file.fileno()).st_size, most)
+            found = file.read(most + 1)
+            self._refuse_larger(path, len(found), most)
+        return found
+
+    def sha256(self, path: str, most: int) -> str:
+        with self._opened(path) as file:
+            self._refuse_larger(path, os.fstat(file.fileno()).st_size, most)
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def _refuse_larger(self, path: str, size: int, most: int) -> None:
+        if size > most:
+            raise TooLargeFile(f"{path} in the {self._noun} at {self.url} {larger(most)}")
+
+    @contextlib.contextmanager
+    def _opened(self, path: str) -> Iterator[BufferedReader]:
         with self._trouble(f"read {path}"):
             try:
-                with _open_regular(self._root / path) as file:
-                    return file.read()
+                with open_regular(self._root / path) as file:
+                    yield file
             except (FileNotFoundError, NotADirectoryError):
                 raise NotFound(f"{path} is not in the {self._noun} at {self.url}") from None
 
@@ -229,7 +274,7 @@ class _Folder:
             with (
                 self._trouble(f"read {path}"),
                 contextlib.suppress(FileNotFoundError, NotADirectoryError),
-                _open_regular(self._root / path) as file,
+                open_regular(self._root / path) as file,
             ):
                 file.seek(max(0, length - size))
                 found[path] = file.read(size)
@@ -239,7 +284,7 @@ class _Folder:
         found = {}
         for path in paths:
             with contextlib.suppress(NotFound):
-                found[path] = self.read(path)
+                found[path] = self.read_within(path, MOST_TEXT)
         return found
 
     def put(self, path: str, data: bytes) -> None:
@@ -251,7 +296,7 @@ class _Folder:
         target = self._root / path
         hidden = target.with_name(f".{target.name}.{os.getpid()}{TEMPORARY}")
         with self._trouble(f"write {path}"):
-            _make_folder(target.parent)
+            make_folder(target.parent)
             try:
                 hidden.unlink(missing_ok=True)
                 with hidden.open("xb") as file:  # not through a link that another program placed there
@@ -260,7 +305,7 @@ class _Folder:
                     file.flush()
                     os.fsync(file.fileno())
                 hidden.replace(target)
-                _sync_folder(target.parent)
+                sync_folder(target.parent)
             except BaseException:
                 with contextlib.suppress(OSError):
                     hidden.unlink(missing_ok=True)
@@ -330,6 +375,27 @@ class _Remote:
                 return bytes(self._fs.cat_file(self._path(path)))
             except FileNotFoundError:
                 raise NotFound(f"{path} is not in the {self._noun} at {self.url}") from None
+
+    def read_within(self, path: str, most: int) -> bytes:
+        self._refuse_larger(path, most)
+        return self.read(path)
+
+    def sha256(self, path: str, most: int) -> str:
+        self._refuse_larger(path, most)
+        with self._trouble(f"read {path}"), self._fs.open(self._path(path), "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def _refuse_larger(self, path: str, most: int) -> None:
+        with self._trouble(f"read {path}"):
+            try:
+                size = int(self._fs.info(self._path(path))["size"] or 0)
+            except FileNotFoundError:
+                raise NotFound(f"{path} is not in the {self._noun} at {self.url}") from None
+            if size > most:
+                raise TooLargeFile(f"{path} in the {self._noun} at {self.url} {larger(most)}")
+
+    def irregular(self, folder: str) -> Sequence[str]:
+        return []
 
     def read_ends(self, files: Sequence[StoredFile], size: int) -> dict[str, bytes]:
         with self._trouble("read the ends of files"):  # concurrently, as in `read_many`
@@ -413,31 +479,3 @@ def _reason(error: Exception, url: str) -> str:
     """Return an error of the store as one shortened line, without secrets of the address."""
     text = " ".join(without_secrets(str(error), url).split())
     return f"{type(error).__name__}: {text}"[:_REASON_CHARACTERS]
-
-
-def _open_regular(place: Path) -> IO[bytes]:
-    """Open a file to read it. Raises OSError for what is no regular file: to read a pipe may take for ever."""
-    file = open(place, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        return file
-    file.close()
-    raise OSError(errno.EINVAL, "it is not a regular file")
-
-
-def _make_folder(folder: Path) -> None:
-    """Create a folder and its parents, durably."""
-    if folder.is_dir():
-        return
-    if folder.exists() and not folder.is_dir():  # which another process may have created meanwhile
-        raise NotADirectoryError(errno.ENOTDIR, f"{folder} is not a folder")
-    _make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

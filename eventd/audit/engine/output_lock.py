@@ -7,13 +7,11 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
+from eventd.audit.report.file_names import LOCK
 from eventd.audit.spark.locations import Location
 from eventd.errors import Conflict, LakeUnavailable
 from eventd.lake.storage import Storage
-
-LOCK: Final = ".lock"
 
 
 @contextlib.contextmanager

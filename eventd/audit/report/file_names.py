@@ -14,3 +14,6 @@ HISTORY: Final = "state/history.json"
 """What audits have seen of the lake, see `eventd.audit.engine.history`."""
 FINDINGS: Final = f"{TABLES}/findings/part-0.parquet"
 """The table with all ids that findings name; events that are only counted are in none."""
+LOCK: Final = ".lock"
+UNSIGNED: Final = frozenset({LOCK, "checkpoint", "delta", "final", "state"})
+"""What an audit keeps in its output besides the report, by its first name; a signature does not cover it."""

@@ -13,7 +13,9 @@ import msgspec
 
 from eventd.audit.report.findings import Finding, Kind
 from eventd.errors import Conflict, Invalid, NotFound
+from eventd.lake.file_sizes import MOST_TEXT, larger
 from eventd.lake.layout import ACKNOWLEDGEMENTS, LARGEST
+from eventd.lake.listed_files import read_listed
 from eventd.lake.manifest import Time, Unreadable, decode, encode
 from eventd.lake.schema import SCHEMA_VERSION
 from eventd.lake.storage import Storage
@@ -70,11 +72,14 @@ class Acknowledgements(NamedTuple):
 
 def read_acknowledgements(lake: Storage) -> Acknowledgements:
     """Read all acknowledgements of a lake. Raises LakeUnavailable."""
-    paths = [file.path for file in lake.list(ACKNOWLEDGEMENTS) if file.path.endswith(".json")]
+    files = [file for file in lake.list(ACKNOWLEDGEMENTS) if file.path.endswith(".json")]
     found: dict[str, Acknowledgement] = {}
     ends: dict[str, Withdrawal] = {}
     unreadable = {}
-    for path, text in sorted(lake.read_many(paths).items()):
+    for path, text in read_listed(lake, files, MOST_TEXT):
+        if text is None:
+            unreadable[path] = larger(MOST_TEXT)
+            continue
         try:
             if path.endswith(_WITHDRAWN):
                 ends[path] = _decoded(path, decode(text, Withdrawal))

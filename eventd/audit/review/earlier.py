@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -15,19 +15,29 @@ from eventd.audit.report.findings import MOST_EVIDENCE, MOST_IDS, EventEvidence,
 from eventd.audit.report.report import SCHEMA, Lake
 from eventd.errors import Invalid, NotFound
 from eventd.lake.extra import parquet, pyarrow
+from eventd.lake.file_sizes import MOST_TEXT
 from eventd.lake.layout import LARGEST
 from eventd.lake.manifest import NESTED
-from eventd.lake.storage import Storage, connect
+from eventd.lake.page_sizes import most_bytes, over, with_dictionaries, word_bytes
+from eventd.lake.storage import ConnectedStorage, connect
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _NOUN = "report"
 _HINT = "name the report.json of an audit, or its folder"
+MOST_TABLE: Final = 2 << 30
+"""Bytes of the largest file of a table that is read."""
 _COLUMNS = ("kind", "group", "source", "peer", "first", "last", "id", "detail")
+_TEXTS = ("kind", "group", "source", "peer", "id", "detail")
+_LISTS = "fingerprints"
+_ROWS_AT_ONCE = 10_000
 
 
 class ReportPlace(NamedTuple):
     """The place of a report: its folder, and whether the folder was named, or report.json alone."""
 
-    folder: Storage
+    folder: ConnectedStorage
     whole: bool
 
 
@@ -58,10 +68,10 @@ def find_report(where: str) -> ReportPlace:
     return ReportPlace(connect(parent.rstrip("/") or ("/" if parent else "."), _NOUN), whole=False)
 
 
-def read_text(folder: Storage) -> bytes:
-    """Return the report.json of a folder. Raises NotFound and LakeUnavailable."""
+def read_text(folder: ConnectedStorage) -> bytes:
+    """Return the report.json of a folder. Raises NotFound and LakeUnavailable, which includes TooLargeFile."""
     try:
-        return folder.read(REPORT)
+        return folder.read_within(REPORT, MOST_TEXT)
     except NotFound:
         raise NotFound(f"there is no report in {folder.url}: {REPORT} is missing", hint=_HINT) from None
 
@@ -99,7 +109,7 @@ def read_earlier(where: str) -> EarlierReport:
     if not any(_is_shortened(one) for one in report.findings):
         return EarlierReport(folder.url, digest, report, report.findings)
     try:
-        table = folder.read(FINDINGS)
+        table = folder.read_within(FINDINGS, MOST_TABLE)
     except NotFound:
         raise Invalid(
             f"{REPORT} in {folder.url} has not all ids of its findings, and {FINDINGS} is missing",
@@ -118,16 +128,40 @@ def _findings(content: bytes, report: ReadReport, url: str) -> list[Finding]:
 
     The table has a row for each id, so this number is that of report.json. Raises Invalid.
     """
-    pa = pyarrow()
     counts = {_key(one): one.count for one in report.findings}
+    most = sum(one.events for one in report.findings)
     try:
-        table = parquet().read_table(pa.BufferReader(content))
-        rows = table.select([*_COLUMNS, "fingerprints"]).to_pylist()
+        table = _table(content, most)
+        rows = (row for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE) for row in batch.to_pylist())
         runs = groupby(rows, key=lambda row: tuple(row[name] for name in _COLUMNS if name != "id"))
         found = [_finding(list(run)) for _, run in runs]
-    except (pa.ArrowException, KeyError, ValueError) as error:
+    except (pyarrow().ArrowException, OSError, KeyError, ValueError, TypeError) as error:
         raise Invalid(f"{FINDINGS} in {url} is not a table of findings: {error}", hint=_HINT) from None
     return [replace(one, count=count) if (count := counts.get(_key(one), 0)) > len(one.ids) else one for one in found]
+
+
+def _table(content: bytes, most: int) -> pa.Table:
+    """Return the table in a file with at most `most` rows, with its texts in dictionaries.
+
+    A file that would take very much memory is refused before it does, as a segment is. Raises ValueError, and Arrow's
+    errors.
+    """
+    arrow = pyarrow()
+    paths = [*_TEXTS, f"{_LISTS}.list.element"]
+    file = parquet().ParquetFile(arrow.BufferReader(content), read_dictionary=paths)
+    if (rows := file.metadata.num_rows) > most:
+        raise ValueError(f"it has {rows:,} rows, and {REPORT} has {most:,} events of findings")
+    with_dictionaries(content, file.metadata.num_columns, rows, nested=True)
+    table = file.read([*_COLUMNS, _LISTS])
+    word = arrow.dictionary(arrow.int32(), arrow.string())
+    types = {**dict.fromkeys(_COLUMNS, arrow.int64()), **dict.fromkeys(_TEXTS, word)}
+    lists = table[_LISTS]
+    if any(table[name].type != kind for name, kind in types.items()) or getattr(lists.type, "value_type", None) != word:
+        raise ValueError("its columns have other types")
+    flat = arrow.chunked_array([chunk.flatten() for chunk in lists.chunks], word)
+    if sum(word_bytes(one) for one in (table.select(_TEXTS), arrow.table([flat], [_LISTS]))) > most_bytes(len(content)):
+        raise ValueError(over(len(content)))
+    return table
 
 
 def _key(finding: Finding) -> tuple[object, ...]:

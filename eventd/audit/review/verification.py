@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from eventd.audit.report.file_names import REPORT, SIGNATURE, TABLES
+from eventd.audit.report.file_names import LOCK, REPORT, SIGNATURE, UNSIGNED
 from eventd.audit.report.signature import BadSignature, ReportSignature, read_signature, verify_signature
-from eventd.audit.review.earlier import ReadReport, find_report, parse_report, read_text
+from eventd.audit.review.earlier import MOST_TABLE, ReadReport, find_report, parse_report, read_text
 from eventd.errors import CheckFailed, NotFound
-from eventd.lake.storage import FileInMemory, FileReader, Storage
+from eventd.lake.storage import ConnectedStorage
 from federation.keys import Key
+
+_MOST_SIGNATURE: Final = 1 << 20
+"""Bytes of the largest signature: it has a line for each file."""
 
 
 class FileState(StrEnum):
@@ -21,7 +24,8 @@ class FileState(StrEnum):
     UNCHANGED = "unchanged"
     CHANGED = "changed"
     MISSING = "missing"
-    NOT_SIGNED = "not signed"  # a table that was added
+    NOT_SIGNED = "not signed"  # it was added
+    NOT_REGULAR = "not a regular file"  # a link or a pipe, which other programs may follow or read
 
 
 class ReportFile(NamedTuple):
@@ -66,33 +70,45 @@ def verify_report(where: str, keys: Sequence[Key]) -> VerifiedReport:
     return VerifiedReport(read.key, parse_report(text, folder.url) if genuine else None, files)
 
 
-def _signature(folder: Storage) -> bytes:
+def _signature(folder: ConnectedStorage) -> bytes:
     try:
-        return folder.read(SIGNATURE)
+        return folder.read_within(SIGNATURE, _MOST_SIGNATURE)
     except NotFound:
         raise NotFound(
             f"the report in {folder.url} is not signed: {SIGNATURE} is missing", hint="run the audit with --sign KEY"
         ) from None
 
 
-def _compare(folder: Storage, read: ReportSignature, report: bytes, *, whole: bool) -> Iterator[ReportFile]:
-    """Yield the state of each file, sorted by path; files of tables that the signature does not name are NOT_SIGNED.
+def _compare(folder: ConnectedStorage, read: ReportSignature, report: bytes, *, whole: bool) -> Iterator[ReportFile]:
+    """Yield the state of each file, sorted by path; files that the signature does not name are NOT_SIGNED.
 
-    `report` is the content of report.json: it is not read again, because another process may replace it meanwhile.
+    Files that only an audit reads do not count. `report` is the content of report.json: it is not read again, because
+    another process may replace it meanwhile.
     """
-    known = FileInMemory(REPORT, report)
-    present = [file.path for file in folder.list(TABLES)] if whole else []
+    present = {file.path for file in folder.list("")} if whole else set()
+    irregular = set(folder.irregular("")) if whole else set()
     named = {REPORT: "", **read.files} if whole else {REPORT: read.files.get(REPORT, "")}
-    for path in sorted({*named, *present}):
-        if path not in named:
+    for path in sorted({*named, *filter(_counts, (present - {SIGNATURE}) | irregular)}):
+        if path in irregular:
+            yield ReportFile(path, FileState.NOT_REGULAR)
+        elif path not in named:
             yield ReportFile(path, FileState.NOT_SIGNED)
-            continue
-        yield ReportFile(path, _state_of(known if path == REPORT else folder, path, named[path]))
+        elif path == REPORT:
+            same = hashlib.sha256(report).hexdigest() == named[path]
+            yield ReportFile(path, FileState.UNCHANGED if same else FileState.CHANGED)
+        else:
+            yield ReportFile(path, _state_of(folder, path, named[path]))
 
 
-def _state_of(files: FileReader, path: str, digest: str) -> FileState:
+def _counts(path: str) -> bool:
+    """Return whether a file may be taken for one of the report. A link by the name of a folder is a file."""
+    first, slash, _ = path.partition("/")
+    return not (first in UNSIGNED and (slash or first == LOCK))
+
+
+def _state_of(folder: ConnectedStorage, path: str, digest: str) -> FileState:
     try:
-        same = hashlib.sha256(files.read(path)).hexdigest() == digest
+        same = folder.sha256(path, MOST_TABLE) == digest
     except NotFound:
         return FileState.MISSING
     return FileState.UNCHANGED if same else FileState.CHANGED

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +19,7 @@ from eventd.lake.manifest import GroupState
 from eventd.lake.reader import Survey, Trouble, TroubleKind, read_segment, survey
 from eventd.lake.schema import Ledger, arrow_schema
 from eventd.lake.segment_file import BadSegment
-from eventd.lake.storage import Storage, make_lake
+from eventd.lake.storage import Storage, connect, make_lake
 from eventd.lake.writer import Segment, write_segment, write_state
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND
@@ -64,6 +66,29 @@ def test_the_manifest_tells_what_the_rows_are(storage: Storage) -> None:
     assert manifest.slots == (NOON // 60_000_000 + 1,) * 2
     ship(storage, 0, 3, book=Ledger.GAPS)
     assert next(s for s in survey(storage).segments if s.place.book is Ledger.GAPS).manifest.slots is None
+
+
+@pytest.mark.parametrize("of", ["state", "manifest"])
+def test_a_state_or_manifest_without_end_is_corrupt(tmp_path: Path, of: str) -> None:
+    lake = connect(str(tmp_path))
+    segment = ship(lake, 0, 4)
+    ship_state(lake, 4)
+    path = segment.place.manifest if of == "manifest" else state_path("site-a", EPOCH)
+    os.truncate(tmp_path / path, 1 << 40)
+    found = survey(lake)
+    trouble = only_trouble(found)
+    assert trouble.kind is TroubleKind.CORRUPT
+    assert "has more than 16 MiB" in trouble.message
+    assert path not in found.digests
+
+
+def test_manifests_are_read_a_few_at_a_time(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = [ship(storage, after, after + 4) for after in range(0, 40, 4)]
+    ship_state(storage, 40)
+    monkeypatch.setattr("eventd.lake.listed_files._AT_ONCE", 1000)
+    found = survey(storage)
+    assert found.segments == before
+    assert found.troubles == []
 
 
 def test_some_columns_of_a_segment_can_be_read(storage: Storage) -> None:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
 from eventd.audit.assembly.output_files import write_output
+from eventd.audit.assembly.tables import schemas
+from eventd.audit.report.file_names import FINDINGS as FILE
 from eventd.audit.report.findings import MOST_IDS, EventEvidence, Finding, Kind
 from eventd.audit.report.report import Report
 from eventd.audit.review.earlier import read_earlier
 from eventd.errors import Invalid, NotFound
+from eventd.lake import page_sizes
+from eventd.lake.file_sizes import TooLargeFile
 from eventd.lake.storage import connect
 from tests.support.audit_cases import MADE
 
@@ -66,6 +74,49 @@ def test_a_report_that_lost_its_table_is_refused_if_it_needs_it(folder: Path) ->
     whole["findings"] = whole["findings"][1:]
     (folder / "report.json").write_text(json.dumps(whole))
     assert read_earlier(str(folder)).findings == tuple(FINDINGS[1:])
+
+
+def table_of(rows: list[dict[str, object]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schemas()["findings"])
+
+
+def test_a_table_with_more_rows_than_the_report_has_events_is_refused(folder: Path) -> None:
+    file = folder / "tables" / "findings" / "part-0.parquet"
+    table = pq.read_table(file)
+    pq.write_table(pa.concat_tables([table] * 3), file)
+    with pytest.raises(Invalid, match=r"it has 30,018 rows, and report\.json has 10,010 events of findings"):
+        read_earlier(str(folder))
+
+
+@pytest.mark.parametrize("change", [{"detail": "x" * 100_000}, {"fingerprints": ["x" * 100_000]}])
+@pytest.mark.parametrize("how", [{}, {"use_dictionary": False}])
+def test_a_small_table_of_much_text_is_refused(
+    folder: Path, change: dict[str, object], how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_sizes, "LEAST_BOUND", 1 << 20)
+    row: dict[str, object] = {"kind": "missing", "first": 1, "last": 1, "id": "a", "detail": "", "fingerprints": []}
+    rows = [row | change] * 1000
+    file = folder / "tables" / "findings" / "part-0.parquet"
+    pq.write_table(table_of(rows), file, compression="zstd", **how)
+    assert file.stat().st_size < 20_000
+    with pytest.raises(Invalid, match="would take more than 1 MiB of memory"):
+        read_earlier(str(folder))
+
+
+def test_a_table_with_columns_of_other_types_is_refused(folder: Path) -> None:
+    file = folder / "tables" / "findings" / "part-0.parquet"
+    table = pq.read_table(file)
+    at = table.column_names.index("first")
+    pq.write_table(table.set_column(at, "first", table["first"].cast(pa.string())), file)
+    with pytest.raises(Invalid, match="its columns have other types"):
+        read_earlier(str(folder))
+
+
+@pytest.mark.parametrize(("path", "most"), [("report.json", "256 MiB"), (FILE, "2,048 MiB")])
+def test_a_file_without_end_is_not_read(folder: Path, path: str, most: str) -> None:
+    os.truncate(folder / path, 1 << 40)
+    with pytest.raises(TooLargeFile, match=f"{path} in the report at .* has more than {most}"):
+        read_earlier(str(folder))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 1}', "\xff", '{"x": ' + "[" * 200_000])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import subprocess
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -11,9 +12,14 @@ from typing import Any
 
 import pytest
 
+from eventd.audit.assembly import final_hours
+from eventd.audit.assembly.delta_tables import DELTA_FOLDER
 from eventd.audit.assembly.output_files import write_output
 from eventd.audit.engine import run
+from eventd.audit.engine.state import INDEX
+from eventd.audit.engine.stream import CHECKPOINT
 from eventd.audit.generate import GeneratorSettings, generate
+from eventd.audit.report.file_names import HISTORY, LOCK
 from eventd.audit.review import earlier
 from eventd.audit.review.verification import verify_report
 from eventd.cli.program import key_files
@@ -111,11 +117,63 @@ def test_of_a_changed_report_nothing_is_shown_but_the_states_of_the_files(
         assert (told["valid"], told["made_at"], told["verdict"], told["lake"]) == (False, None, None, None)
 
 
-def test_only_files_of_tables_count_as_added(verify: Callable[..., Any], folder: Path) -> None:
-    (folder / "state").mkdir()
-    (folder / "state" / "index").write_bytes(b"x")
-    (folder / "notes.txt").write_text("of a reader")
+def test_what_an_audit_keeps_beside_its_report_does_not_count_as_added(
+    verify: Callable[..., Any], folder: Path
+) -> None:
+    for path in (INDEX, HISTORY, final_hours.INDEX, f"{DELTA_FOLDER}/pairs/part-0.parquet", f"{CHECKPOINT}/offsets/0"):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(b"x")
+    (folder / LOCK).write_bytes(b"7")
     verify(folder)
+
+
+@pytest.mark.parametrize(
+    "path", ["index.html", "tables/findings/part-1.parquet", "tables/findings/.part-1.parquet.7.tmp", "tables/more/a"]
+)
+def test_an_added_file_is_named(verify: Callable[..., Any], folder: Path, path: str) -> None:
+    (folder / path).parent.mkdir(exist_ok=True)
+    (folder / path).write_bytes(b"x")
+    ended = verify(folder, code=4)
+    wanted = "not a regular file" if path.endswith(".tmp") else "not signed"
+    assert f"error: the report is not as it was signed: {path} is {wanted} (fetch" in ended.err
+
+
+@pytest.mark.parametrize("path", ["tables/findings/part-1.parquet", "index.html", "state"])
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_an_added_link_or_pipe_is_named(
+    verify: Callable[..., Any], folder: Path, tmp_path: Path, path: str, kind: str
+) -> None:
+    if kind == "pipe":
+        os.mkfifo(folder / path)
+    else:
+        (folder / path).symlink_to(tmp_path)
+    assert f"not as it was signed: {path} is not a regular file (fetch" in verify(folder, code=4).err
+
+
+def test_a_folder_of_tables_that_is_a_link_is_named(verify: Callable[..., Any], folder: Path, tmp_path: Path) -> None:
+    (folder / "tables" / "findings").rename(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "part-1.parquet").write_bytes(b"PAR1")
+    (folder / "tables" / "findings").symlink_to(tmp_path / "elsewhere")
+    assert "not as it was signed: tables/findings is not a regular file (fetch" in verify(folder, code=4).err
+
+
+@pytest.mark.parametrize(
+    ("path", "most"),
+    [("report.json", "256 MiB"), ("report.sig", "1 MiB"), ("tables/findings/part-0.parquet", "2,048 MiB")],
+)
+def test_a_file_without_end_is_an_error_of_one_line(
+    verify: Callable[..., Any], folder: Path, path: str, most: str
+) -> None:
+    os.truncate(folder / path, 1 << 40)
+    assert verify(folder, code=1).err == f"error: {path} in the report at {folder} has more than {most}\n"
+
+
+@pytest.mark.parametrize("path", ["report.json", "report.sig"])
+def test_a_pipe_in_the_place_of_a_report_is_not_read(verify: Callable[..., Any], folder: Path, path: str) -> None:
+    (folder / path).unlink()
+    os.mkfifo(folder / path)
+    ended = verify(folder, code=1)
+    assert ended.err.startswith(f"error: cannot read {path} in the report at {folder}: it is not a regular file")
 
 
 def test_the_report_alone_is_checked_without_the_other_files(verify: Callable[..., Any], folder: Path) -> None:

@@ -1,0 +1,21 @@
+"""Bounds the sizes of files that are read as one text: a file of no bytes on disk may be a terabyte long."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eventd.errors import LakeUnavailable
+
+MOST_JSON: Final = 16 << 20
+"""Bytes of the largest state or manifest that readers accept."""
+MOST_TEXT: Final = 256 << 20
+"""Bytes of the largest other file that is read as one text."""
+
+
+class TooLargeFile(LakeUnavailable):
+    """A file has more bytes than a reader accepts."""
+
+
+def larger(most: int) -> str:
+    """Return the reason why a file of more than `most` bytes is not read, to follow its name."""
+    return f"has more than {most >> 20:,} MiB"

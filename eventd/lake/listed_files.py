@@ -1,0 +1,30 @@
+"""Reads many small files of a lake, few of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from eventd.lake.storage import Storage, StoredFile
+
+_AT_ONCE: Final = 64 << 20
+"""Bytes of files that are in memory at once."""
+
+
+def read_listed(storage: Storage, files: Iterable[StoredFile], most: int) -> Iterator[tuple[str, bytes | None]]:
+    """Yield path and content of listed files, sorted by path; None for one that has more than `most` bytes.
+
+    Missing files are left out. Few of the contents are in memory at once.
+    """
+    portion: list[str] = []
+    size = 0
+    for path, length in sorted(files):
+        if length > most:
+            yield path, None
+            continue
+        if size + length > _AT_ONCE:
+            yield from sorted(storage.read_many(portion).items())
+            portion, size = [], 0
+        portion.append(path)
+        size += length
+    yield from sorted(storage.read_many(portion).items())
