@@ -16,7 +16,7 @@ from eventd.client.connection import only_text
 from eventd.console.view.node_view import target_of
 from eventd.console.view.permissions import may_run, may_use
 
-_ENDINGS: Final = {"events.payload": ".json"}
+_ENDINGS: Final = {"events.payload": ".json", "audits.report": ".html"}
 """The ends of the names of files, by the operation that returns them."""
 Send = Callable[[str, str, bytes | None, Mapping[str, str]], Awaitable[bytes]]
 """Sends a request by method, path, body and headers, and returns the body of its answer. Raises the errors of the
