@@ -94,7 +94,7 @@ class Site(Generic[Someone]):
             if operation not in ACTIONS:
                 raise NoSuchRoute(f"the console has no action {operation[:60]!r}")
             preferences, own = Preferences.of(request), self._ids.of(request)
-            visit = self._visit(request.path, dict(request.query), {}, visitor, preferences, own)
+            visit = self._visit(request.rel_url.raw_path, dict(request.query), {}, visitor, preferences, own)
             try:
                 return await self._actions.serve(request, operation, visit, preferences)
             finally:
@@ -114,7 +114,7 @@ class Site(Generic[Someone]):
 
     async def _page(self, request: web.Request, found: FoundPage, visitor: Someone) -> web.StreamResponse:
         preferences = Preferences.of(request)
-        visit = self._visit(request.path, dict(request.query), found.names, visitor, preferences)
+        visit = self._visit(request.rel_url.raw_path, dict(request.query), found.names, visitor, preferences)
         page = await self._show(found, visit)
         if isinstance(page, FilePage):
             return download(page.name, page.content)
@@ -188,7 +188,7 @@ class Site(Generic[Someone]):
         preferences = Preferences.of(request)
         visit = None
         if visitor is not None:
-            visit = self._visit(request.path, {}, {}, visitor, preferences)
+            visit = self._visit(request.rel_url.raw_path, {}, {}, visitor, preferences)
         return html(self._layout.alone(page, visit, preferences, self._clock.now()), status)
 
 
