@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
 from eventd.api.framework.operations import Params, Services
@@ -83,20 +84,25 @@ def count_events(conn: Connection) -> dict[str, int]:
     return {row.name: topics.get(topic_of(row.name), 0) for row in read_resources(conn, EVENT_GROUP.name)}
 
 
-class NoParams(Params):
-    """No parameters."""
+class ShowStatus(Params):
+    """No parameters. A key that is limited to prefixes gets its own groups."""
+
+    narrows: ClassVar[bool] = True
 
 
-async def show_status(services: Services, params: NoParams) -> dict[str, Any]:
+async def show_status(services: Services, params: ShowStatus) -> dict[str, Any]:
     known = _declared.get(services.database, _NOTHING)
-    status, present = await services.database.read(_read_status, known)
+    status, present = await services.database.read(_read_status, known, services.sees)
     if present is not known:
         _declared[services.database] = present
     return status
 
 
-def _read_status(conn: Connection, known: AppliedState) -> tuple[dict[str, Any], AppliedState]:
-    """Return the status of all groups as JSON, and the applied state: `known` if it is current, else as read now."""
+def _read_status(
+    conn: Connection, known: AppliedState, sees: Callable[[str], bool]
+) -> tuple[dict[str, Any], AppliedState]:
+    """Return the status of all groups that the caller `sees`, as JSON, and the applied state: `known` if that is
+    current, else as read now."""
     head = read_head(conn)
     topics = {topic.name: topic for topic in read_group_topics(conn)}
     links = {cursor.name: cursor for cursor in read_cursors(conn, "peer")}
@@ -106,7 +112,7 @@ def _read_status(conn: Connection, known: AppliedState) -> tuple[dict[str, Any],
         "epoch": head.epoch,
         "incarnation": head.incarnation,
         "position": head.last,
-        "groups": [_group(groups[name], topics.get(topic_of(name)), links) for name in sorted(groups)],
+        "groups": [_group(groups[name], topics.get(topic_of(name)), links) for name in sorted(filter(sees, groups))],
     }
     return status, known
 

@@ -22,7 +22,8 @@ _RANGE: Final = (
 
 async def show_callbacks(visit: Visit) -> ShownPage:
     """Show the callbacks, those that need attention first."""
-    found = (await visit.view.call("callbacks.list"))["callbacks"]
+    listed = [await visit.view.call("callbacks.list", group=group) for group in await visit.scopes_of_groups()]
+    found = [one for each in listed for one in each["callbacks"]]
     found.sort(key=lambda one: (one["state"] == "running", one["callback"]))
     return ShownPage("Callbacks", "callbacks.html", {"callbacks": found, "accepted": await read_acceptance(visit)})
 

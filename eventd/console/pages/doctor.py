@@ -23,7 +23,8 @@ _EFFECTS: Final = {
 
 async def show_doctor(visit: Visit) -> ShownPage:
     """Show the checks of the node, or of `group` in the query, and those of one `status`."""
-    groups, group = await visit.group_names(), visit.asked("group")
+    groups = await visit.group_names()
+    group = visit.asked("group") or (groups[0] if len(groups) == 1 and not visit.view.sees("") else "")
     data: dict[str, Any] = {"groups": groups, "group": group, "statuses": _STATUSES, "checks": [], "all": 0}
     if not group and not visit.view.sees(""):
         return ShownPage("Doctor", "doctor.html", data | {"summary": None, "actions_asked": []})

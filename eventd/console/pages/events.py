@@ -15,7 +15,7 @@ _LISTS: Final = ("type", "payload")
 
 async def show_events(visit: Visit) -> ShownPage:
     """Search the events of a group; an id alone leads to its event, in whichever group that is."""
-    groups = [group["group"] for group in await visit.groups()]
+    groups = await visit.group_names()
     name, group = visit.asked("id"), visit.asked("group") or (groups[0] if len(groups) == 1 else "")
     if name and not visit.asked("group"):
         found = (await visit.view.call("events.find", id=name))["groups"]

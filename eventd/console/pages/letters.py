@@ -20,7 +20,7 @@ async def show_letters(visit: Visit) -> ShownPage:
     """Show the dead letters that fit the filters of the query, newest first, and how many each reason has."""
     given = {name: text for name in (*_FILTERS, "after") if (text := visit.asked(name))}
     found = await visit.view.call("dead_letters.all", limit=visit.limit, **given)
-    groups = [group["group"] for group in await visit.groups()]
+    groups = await visit.group_names()
     filtered = any(visit.asked(name) for name in _FILTERS)
     picked = visit.asked("choose") == "all"
     data = {"kinds": KINDS, "names": groups, "filtered": filtered, "settled": SETTLED, "picked": picked, **found}

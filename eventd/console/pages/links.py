@@ -15,7 +15,7 @@ _GAPS = 10
 
 async def show_links(visit: Visit) -> ShownPage:
     """Show the links of all groups, or of `group` in the query, and of one `state`."""
-    groups = [group["group"] for group in await visit.groups()]
+    groups = await visit.group_names()
     chosen = [group for group in groups if visit.asked("group") in ("", group)]
     found = [await visit.view.call("links.status", group=group) for group in chosen]
     outbound = [link for links in found for link in links["outbound"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any, Final
 
@@ -46,15 +47,18 @@ async def _problems(visit: Visit) -> dict[str, Any]:
     found: dict[str, Any] = {"problems": [], "more": 0, "unseen": False, "examined": False, "as_of": ""}
     if not visit.view.may("doctor.examine"):
         return found | {"unseen": True}
-    report = await visit.look("doctor.examine")
-    if report is None:
+    limits = [{"group": group} if group else {} for group in await visit.scopes_of_groups()]
+    reports = await asyncio.gather(*(visit.look("doctor.examine", **limit) for limit in limits))
+    known = [report for report in reports if report is not None]
+    if len(known) < len(reports):
         return found
-    failed = [check for check in report.content["checks"] if check["status"] in ("warn", "fail")]
+    failed = [check for report in known for check in report.content["checks"] if check["status"] in ("warn", "fail")]
     failed.sort(key=lambda check: check["status"] != "fail")
     shown = [
         {"detail": "", "remedy": "", **check, "target": target_of(visit, check)} for check in failed[:_MOST_PROBLEMS]
     ]
-    as_of = report.at.isoformat() if visit.style.now - report.at > _RECENT else ""
+    at = min((report.at for report in known), default=visit.style.now)
+    as_of = at.isoformat() if visit.style.now - at > _RECENT else ""
     return found | {"problems": shown, "more": len(failed) - len(shown), "examined": True, "as_of": as_of}
 
 

@@ -19,7 +19,7 @@ _EVENTS: Final = 4
 async def show_subscriptions(visit: Visit) -> ShownPage:
     """Show the subscriptions of all groups, or of `group` in the query, and of one `state`."""
     groups = await visit.group_names()
-    chosen = [group for group in groups if visit.asked("group") in ("", group)]
+    chosen = [visit.asked("group")] if visit.asked("group") else groups
     found = [await visit.view.call("subscriptions.list", group=group) for group in chosen]
     known = [one for each in found for one in each["subscriptions"]]
     state, text = visit.asked("state"), visit.asked("q").casefold()

@@ -11,6 +11,8 @@ Target = tuple[str, ...]
 NOWHERE: Final[Target] = ()
 _PART: Final = "DynamicConfigPart/"
 """What the name of a check begins with that is about a part."""
+_OF_ALL_GROUPS: Final = ("dynamic.describe", "callbacks.describe")
+"""Operations that a key may not use if it is limited to some names."""
 
 
 def target_of(visit: Visit, check: Mapping[str, Any]) -> Target:
@@ -19,6 +21,8 @@ def target_of(visit: Visit, check: Mapping[str, Any]) -> Target:
     A page that the visitor may not open is none.
     """
     operation, target = _find(check)
+    if operation in _OF_ALL_GROUPS and not visit.view.sees(""):
+        return NOWHERE
     return target if target and visit.view.may(operation) else NOWHERE
 
 

@@ -15,6 +15,8 @@ from eventd.console.view.recent import FindRecent, RecentAnswer
 
 PAGE_SIZE, MOST_ROWS = 50, 200
 """The default and the largest number of rows of a list."""
+MOST_GROUPS = 20
+"""Maximum number of groups that are asked for one by one, for a key that is limited to some names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +63,16 @@ class Visit:
 
     async def groups(self) -> list[dict[str, Any]]:
         """Return the status of the groups that the visitor may see, by name."""
-        status = await self.view.call("groups.status")
-        return [group for group in status["groups"] if self.view.sees(group["group"])]
+        groups: list[dict[str, Any]] = (await self.view.call("groups.status"))["groups"]
+        return groups
 
     async def group_names(self) -> list[str]:
-        """Return the groups to choose from; for a key that is limited to some names, only `group` of the query."""
-        if self.view.sees(""):
-            return [group["group"] for group in await self.groups()]
-        return [self.asked("group")] if self.asked("group") else []
+        """Return the names of the groups that the visitor may see."""
+        return [group["group"] for group in await self.groups()]
+
+    async def scopes_of_groups(self) -> list[str]:
+        """Return the groups to ask for one by one: only "", for all, unless the key is limited to some names."""
+        return [""] if self.view.sees("") else (await self.group_names())[:MOST_GROUPS]
 
 
 class ShownPage(NamedTuple):

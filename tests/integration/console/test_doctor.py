@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.integration.console.conftest import MakeBrowser
 from tests.integration.console.test_signing_in import ADMIN, EDGE, READ
-from tests.support.declared import peer
+from tests.support.declared import group, peer
 from tests.support.ports import free_port
 from tests.support.sites import Site
 
@@ -29,10 +29,11 @@ async def test_checks_are_shown_and_filtered(site: Site, browser: MakeBrowser) -
 async def test_a_key_of_some_groups_checks_these(site: Site, browser: MakeBrowser) -> None:
     one = browser(site)
     await one.sign_in(EDGE)
-    assert "enter the name of one" in (await one.get("/console/doctor")).text
-    shown = await one.get("/console/doctor?group=edge")
-    assert shown.status == 200
-    assert '<tr id="check-' in shown.text
+    for query in ("", "?group=edge"):
+        shown = await one.get(f"/console/doctor{query}")
+        assert (shown.status, '<tr id="check-' in shown.text) == (200, True)
+    await site.apply(group("a", port=0, secret=site.secret, name="edge-2"))
+    assert "choose one to check it" in (await one.get("/console/doctor")).text
     assert (await one.get("/console/doctor?group=other")).status == 403
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.integration.console.conftest import MakeBrowser
 from tests.integration.console.test_signing_in import ADMIN, EDGE, READ
-from tests.support.declared import peer
+from tests.support.declared import callback, group, peer
 from tests.support.sites import Site
 
 
@@ -69,6 +69,20 @@ async def test_an_action_without_its_scope_has_no_button_and_is_refused(site: Si
 async def test_a_key_of_some_names_sees_no_others(site: Site, browser: MakeBrowser) -> None:
     one = browser(site)
     await one.sign_in(EDGE)
+    await site.apply(
+        group("a", port=0, secret=site.secret, name="other"),
+        peer("b", 1),
+        peer("far", 1, group="other"),
+        callback("hook"),
+        callback("others-hook", group="other"),
+    )
+    for page in ("", "links", "events", "subscriptions", "callbacks", "dead-letters", "doctor"):
+        shown = await one.get(f"/console/{page}")
+        assert (shown.status, "other" in shown.text.partition("<main")[2].partition("</main")[0]) == (200, False), page
+    overview = (await one.get("/console/")).text
+    assert ('id="group-edge"' in overview, 'href="/console/links/edge/b"' in overview) == (True, True)
+    hooks = (await one.get("/console/callbacks")).text
+    assert ('id="c-hook"' in hooks, 'href="/console/callbacks/hook"' in hooks) == (True, False)
     assert (await one.get("/console/links/other/b")).status == 403
     assert (await one.get("/console/links/edge/nobody")).status == 404
 

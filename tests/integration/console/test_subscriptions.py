@@ -51,7 +51,7 @@ async def test_a_subscription_shows_its_runs_with_their_errors(
 async def test_an_empty_list_says_what_to_do(site: Site, browser: MakeBrowser) -> None:
     one = browser(site)
     await one.sign_in(EDGE)
-    assert "enter the name of one" in (await one.get("/console/subscriptions")).text
+    assert "No subscription yet." in (await one.get("/console/subscriptions")).text
     assert "No subscription yet." in (await one.get("/console/subscriptions?group=edge")).text
     assert (await one.get("/console/subscriptions?group=other")).status == 403
 

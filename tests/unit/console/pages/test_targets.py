@@ -11,8 +11,9 @@ from eventd.console.pages.targets import target_of
 from eventd.console.pages.visit import Visit
 
 
-def visit(*operations: str) -> Visit:
-    return cast(Visit, SimpleNamespace(view=SimpleNamespace(may=lambda operation: operation in operations)))
+def visit(*operations: str, sees_all: bool = True) -> Visit:
+    view = SimpleNamespace(may=lambda operation: operation in operations, sees=lambda name: sees_all)
+    return cast(Visit, SimpleNamespace(view=view))
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,12 @@ def test_a_problem_leads_to_the_page_of_what_it_is_about_unless_the_visitor_may_
 ) -> None:
     assert target_of(visit(operation), check) == target
     assert target_of(visit("groups.status"), check) == ()
+
+
+@pytest.mark.parametrize("operation", ["dynamic.describe", "callbacks.describe"])
+def test_a_key_of_some_names_is_led_to_no_page_that_it_may_not_open(operation: str) -> None:
+    for check in ({"name": "DynamicConfigPart/Plugin/p"}, {"resource": "EventCallback/hook"}):
+        assert target_of(visit(operation, sees_all=False), check) == ()
 
 
 def test_a_problem_of_the_whole_node_leads_nowhere() -> None:
