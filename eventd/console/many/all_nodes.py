@@ -93,6 +93,7 @@ class AllNodes:
         for each in summary.groups:
             for state, count in each["links"].items():
                 links[state] = links.get(state, 0) + count
+        links = {state: links[state] for state in sorted(links, key=lambda state: (state == "running", state))}
         return {
             "name": node.name,
             "url": self._urls[node.name].to(),
@@ -110,12 +111,12 @@ class AllNodes:
 
     def _map(self, group: str) -> dict[str, Any]:
         known = {node.name: node.summary.maps.get(group) for node in self._nodes if node.summary is not None}
-        silent = {node.name for node in self._nodes if node.problem}
+        silent = {node.name: node.silent_seconds() or 0.0 for node in self._nodes if node.problem}
         told = [shown for name, shown in known.items() if shown is not None and name not in silent]
-        names = frozenset(str(shown["node"]) for name, shown in known.items() if shown is not None and name in silent)
+        since = {str(shown["node"]): silent[name] for name, shown in known.items() if shown and name in silent}
         if not told:
             return {"map": None, "picture": None, "hidden": 0, "all": 0}
-        joined = join_maps(group, told, names)
+        joined = join_maps(group, told, since)
         at = {str(shown["node"]): self._urls[name] for name, shown in known.items() if shown is not None}
         for node in joined["nodes"]:
             node["console"] = at[node["node"]].to() if node["node"] in at else ""

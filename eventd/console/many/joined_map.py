@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -9,10 +10,11 @@ _BETTER: Final = ("self", "answered", "relayed", "older", "not-shared", "pending
 """What is known of a node, the best first."""
 
 
-def join_maps(group: str, maps: Sequence[Mapping[str, Any]], silent: frozenset[str]) -> dict[str, Any]:
-    """Return one answer of `map.show` for those of several nodes. `silent`: nodes that do not answer us now.
+def join_maps(group: str, maps: Sequence[Mapping[str, Any]], silent: Mapping[str, float]) -> dict[str, Any]:
+    """Return one answer of `map.show` for those of several nodes. `silent`: nodes that do not answer us, since when.
 
-    What a node says of itself precedes what others say of it, unless it is silent.
+    What a node says of itself precedes what others say of it. Of a silent node, only reports count that others got
+    from it after it became silent: until then it seems to be as it was.
     """
     nodes: dict[str, dict[str, Any]] = {}
     links: dict[tuple[str, str], dict[str, Any]] = {}
@@ -28,6 +30,10 @@ def join_maps(group: str, maps: Sequence[Mapping[str, Any]], silent: frozenset[s
             node |= {"answer": "unreachable", "via": ""}
         elif node["answer"] == "self":
             node |= {"answer": "answered"}
+    for link in links.values():
+        for end, owner in (("sender", link["from"]), ("receiver", link["to"])):
+            if link[end] is not None and link[end]["ageSeconds"] >= silent.get(owner, math.inf):
+                link[end] = None
     found = sorted(links.values(), key=lambda link: (link["from"], link["to"]))
     return {
         "group": group,

@@ -1,0 +1,115 @@
+"""The console of many nodes in a browser: its own pages keep the rules of all pages, and show a node that dies."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.browser import WIDTHS, Visitor, Visitors
+from tests.support.console import KEYS, ConsoleNode
+from tests.support.declared import group, peer
+from tests.support.page_checks import find_small, find_violations, find_wide, walk_by_tab
+from tests.support.ports import free_port
+from tests.support.processes import CONTROL, Process, Processes
+from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.browser
+SLACK = 2
+"""What is promised in seconds may take this many times as long on a machine that does other work, too."""
+
+
+@pytest.fixture
+def nodes(processes: Processes) -> tuple[ConsoleNode, ConsoleNode]:
+    """Two nodes that are peers, each of which returns at the same address."""
+    one, two = (ConsoleNode(processes, name, EVENTD_API_LISTEN=f"127.0.0.1:{free_port()}") for name in ("one", "two"))
+    two.secret = one.secret
+    for node, other in ((one, two), (two, one)):
+        node.apply(group(node.name, port=node.port, secret=node.secret), peer(other.name, other.port))
+    return one, two
+
+
+@pytest.fixture
+def console(processes: Processes, nodes: tuple[ConsoleNode, ConsoleNode], tmp_path: Path) -> Process:
+    """`routerctl console` for both nodes, and for one at which nothing listens."""
+    key = tmp_path / "key"
+    key.write_text(KEYS["admin"])
+    file = tmp_path / "config" / "routerctl" / "contexts.yaml"
+    file.parent.mkdir(parents=True)
+    file.touch(0o600)
+    contexts = {
+        node.name: {"server": node.process.url, "keyFile": str(key), "colour": "blue", "protected": node is nodes[0]}
+        for node in nodes
+    }
+    contexts["gone"] = {"server": "http://127.0.0.1:1", "colour": "red"}
+    file.write_text(json.dumps({"contexts": contexts}))  # JSON is YAML
+    env = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    return processes.start("console", [*CONTROL, "console", "--all"], env=env)
+
+
+def enter(visitor: Visitor, console: Process) -> str:
+    """Open the link; return the beginning of all addresses."""
+    wait_for(lambda: "works once" in console.log(), "the link to be printed")
+    link = re.search(r"^(http://[^/]+)/\S+$", console.log(), re.M)
+    assert link is not None
+    visitor.page.goto(link[0])
+    visitor.page.locator("#live.on").wait_for()
+    return link[1]
+
+
+def test_the_pages_of_all_nodes_fit_all_windows_and_break_no_rule_of_wcag(
+    visitors: Visitors, console: Process, nodes: tuple[ConsoleNode, ConsoleNode]
+) -> None:
+    visitor = visitors(bypass_csp=True)  # axe is text that is evaluated
+    nodes[0].emit("e1")
+    base = enter(visitor, console)
+    visitor.page.locator("#map").wait_for()
+    found = {}
+    for path in ("/console/", "/console/events", "/console/events?id=e1", "/at/one/console/links"):
+        visitor.page.emulate_media(color_scheme="light")
+        visitor.page.goto(base + path)
+        visitor.page.locator(".switcher summary").click()
+        found[path, "light"] = find_violations(visitor.page)
+        visitor.page.emulate_media(color_scheme="dark")
+        found[path, "dark"] = find_violations(visitor.page, only=["color-contrast"])
+        visitor.page.locator(".switcher summary").click()
+        for width in WIDTHS:
+            visitor.page.set_viewport_size({"width": width, "height": 900})
+            found[path, width] = find_wide(visitor.page)
+        found[path, "targets"] = find_small(visitor.page)
+        visitor.page.goto(base + path)  # Tab begins where the page was clicked last
+        walk = walk_by_tab(visitor.page)
+        found[path, "walk"] = [*walk.missed, *walk.hidden, *walk.unmarked]
+    faults = [f"{place}: {one}" for place, each in found.items() for one in each]
+    assert faults == []
+
+
+def test_a_node_that_is_killed_is_shown_within_two_seconds_and_heals_without_a_reload(
+    visitor: Visitor, console: Process, nodes: tuple[ConsoleNode, ConsoleNode]
+) -> None:
+    enter(visitor, console)
+    page = visitor.page
+    page.locator("#node-two .s-ok").wait_for()
+    page.locator("#m-two").wait_for()
+    page.evaluate("window.opened = true")
+    nodes[1].kill9()
+    page.locator("#node-two .s-silent").wait_for(timeout=2000 * SLACK)
+    page.locator("#m-two.r-bad").wait_for(timeout=2000 * SLACK)
+    assert page.locator("#node-one .s-ok").count() == 1
+    nodes[1].start()
+    page.locator("#node-two .s-ok").wait_for()
+    assert page.evaluate("window.opened")
+
+
+def test_the_switcher_leads_to_the_pages_of_a_node_which_are_live(
+    visitor: Visitor, console: Process, nodes: tuple[ConsoleNode, ConsoleNode]
+) -> None:
+    enter(visitor, console)
+    page = visitor.page
+    page.locator(".switcher summary").press("Enter")
+    page.get_by_role("link", name="one protected").first.click()
+    page.locator("#live.on").wait_for()
+    nodes[0].emit("e1", "e2")
+    page.get_by_role("row", name=re.compile(r"^edge one 2 ")).wait_for()

@@ -1,0 +1,44 @@
+"""One map from the maps of several nodes: whose word counts, and what is known of a node that is silent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventd.console.many.joined_map import join_maps
+
+
+def end(state: str, age: float) -> dict[str, Any]:
+    return {"state": state, "lagEvents": 0, "lagSeconds": 0.0, "ageSeconds": age}
+
+
+def shown(node: str, nodes: dict[str, str], *links: tuple[str, str, Any, Any, list[str]]) -> dict[str, Any]:
+    """Return an answer of `map.show`."""
+    rows = [{"node": name, "answer": answer, "ageSeconds": 1.0, "via": ""} for name, answer in nodes.items()]
+    members = ("from", "to", "sender", "receiver", "findings")
+    return {
+        "node": node,
+        "nodes": rows,
+        "links": [dict(zip(members, link, strict=True)) for link in links],
+        "leftOut": 0,
+    }
+
+
+A = shown("a", {"a": "self", "b": "answered"}, ("a", "b", end("running", 0.0), end("", 4.0), ["by a"]))
+B = shown("b", {"a": "answered", "b": "self"}, ("a", "b", end("paused", 3.0), end("", 0.0), ["by b"]))
+
+
+def test_what_a_node_says_of_itself_precedes_what_others_say() -> None:
+    for maps in ([A, B], [B, A]):
+        joined = join_maps("edge", maps, {})
+        (link,) = joined["links"]
+        assert (link["sender"]["state"], link["receiver"]["ageSeconds"]) == ("running", 0.0)
+        assert link["findings"] == ["by a"]
+        assert [(node["node"], node["answer"]) for node in joined["nodes"]] == [("a", "answered"), ("b", "answered")]
+
+
+def test_of_a_silent_node_only_reports_after_its_silence_count() -> None:
+    (link,) = join_maps("edge", [B], {"a": 2.0})["links"]
+    assert link["sender"] is None
+    joined = join_maps("edge", [B], {"a": 5.0})
+    assert joined["links"][0]["sender"]["state"] == "paused"
+    assert [node["answer"] for node in joined["nodes"]] == ["unreachable", "answered"]
