@@ -96,3 +96,14 @@ def cut_ledger(storage: Storage, node: str, book: Ledger) -> CutSegment:
         fields |= {"head": upto, "groups": groups}
     change_state(storage, node, **fields)
     return CutSegment(last, own)
+
+
+def withdraw(storage: Storage, node: str, book: Ledger, segments: int) -> tuple[str, int]:
+    """Delete the first segments of a ledger, with a state that begins after them; return its key and the last row."""
+    gone = segments_of(storage, node, book)[:segments]
+    storage.delete(path for one in gone for path in (one.place.manifest, one.place.data))
+    (state,) = (one for one in survey(storage).nodes if one.node == node)
+    upto = gone[-1].place.upto
+    left = replace(state.segments[book], after=upto)
+    change_state(storage, node, segments={**state.segments, book: left})
+    return f"{node}/{state.epoch}/{book.value}", upto

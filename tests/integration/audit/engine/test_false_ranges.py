@@ -18,8 +18,9 @@ from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.findings import Kind
 from eventd.audit.report.report import Report
 from eventd.audit.segments import segment_jobs
+from eventd.lake.footer_statistics import decode_footer, time_bounds
 from eventd.lake.footers import false_ranges
-from eventd.lake.layout import MINUTE
+from eventd.lake.layout import ARCHIVE, LANDING, MINUTE
 from eventd.lake.manifest import encode
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
@@ -124,6 +125,25 @@ def test_a_skipped_segment_without_statistics_is_read(lake: Storage) -> None:
     since = LEDGERS.start + 2 * HOUR
     assert audit(lake, since=since).verdict == "complete"
     describe(lake, segments_of(lake, A, Ledger.EVENTS)[0], slots=moved(segment, -300))
+    assert [*corrupt(audit(lake, since=since))] == [segment.place.name]
+
+
+@pytest.mark.parametrize("tree", [LANDING, ARCHIVE])
+def test_a_skipped_segment_with_one_row_group_without_statistics_is_read(lake: Storage, tree: str) -> None:
+    """The statistics of the others do not show that the segment has no row of the requested hours."""
+    segment = segments_of(lake, A, Ledger.EVENTS)[0]
+    rows = read_segment(lake, segment)
+    lake.delete([segment.place.manifest, segment.place.data])
+    segment = segment._replace(place=segment.place._replace(tree=tree))
+    with lake.create(segment.place.data) as draft, pq.ParquetWriter(draft, rows.schema) as writer:
+        writer.write_table(rows)
+        writer.write_table(rows.slice(0, 0))
+    size, digest = draft.written
+    lake.put(segment.place.manifest, encode(replace(segment.manifest, bytes=size, sha256=digest)))
+    assert time_bounds(decode_footer(lake.read(segment.place.data)), "event_at") is None
+    since = LEDGERS.start + 2 * HOUR
+    assert audit(lake, since=since).verdict == "complete"
+    describe(lake, segment, slots=moved(segment, -300))
     assert [*corrupt(audit(lake, since=since))] == [segment.place.name]
 
 

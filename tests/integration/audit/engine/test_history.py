@@ -36,15 +36,15 @@ from eventd.runtime.clock import SECOND, SystemClock
 from eventd.testing import ManualClock
 from tests.support.federations import FullSettings, generate
 from tests.support.local_spark import run_audit
-from tests.support.tampering import change_state, cut_ledger, rewrite, segments_of
+from tests.support.tampering import change_state, cut_ledger, rewrite, segments_of, withdraw
 
 HOUR = 3600 * SECOND
 LEDGERS = FullSettings(nodes=2, events=600, span=2 * HOUR, segment_rows=100)
 A, B = "site-01", "site-02"
 COLUMN = {
     Ledger.EVENTS: "recorded_at",
-    Ledger.DELIVERIES: "attempts",
-    Ledger.RECEIPTS: "attempts",
+    Ledger.DELIVERIES: "recorded_at",
+    Ledger.RECEIPTS: "exceptions",
     Ledger.INBOUND: "recorded_at",
 }
 """A column of each ledger that nothing else is compared with."""
@@ -99,7 +99,9 @@ def alter(folder: Path, book: Ledger) -> Segment:
     name = COLUMN[book]
     values = rows[name].to_pylist()
     first = values[0]
-    values[0] = first + (timedelta(microseconds=1) if isinstance(first, datetime) else 1)
+    values[0] = first + (
+        timedelta(microseconds=1) if isinstance(first, datetime) else " " if name == "exceptions" else 1
+    )
     field = rows.schema.field(name)
     rewrite(storage, segment, rows.set_column(rows.schema.get_field_index(name), field, pa.array(values, field.type)))
     return segment
@@ -294,21 +296,9 @@ def test_what_retention_removes_is_forgotten(folder: Path) -> None:
     assert (history.segments, history.ranges, history.deleted) == ({}, [], [])
 
 
-def withdraw(folder: Path, node: str, book: Ledger, segments: int) -> tuple[str, int]:
-    """Delete the first segments of a ledger, with a state that begins after them; return its key and the last row."""
-    storage = lake_of(folder)
-    gone = segments_of(storage, node, book)[:segments]
-    storage.delete(path for one in gone for path in (one.place.manifest, one.place.data))
-    (state,) = (one for one in survey(storage).nodes if one.node == node)
-    upto = gone[-1].place.upto
-    left = replace(state.segments[book], after=upto)
-    change_state(storage, node, segments={**state.segments, book: left})
-    return f"{node}/{state.epoch}/{book.value}", upto
-
-
 def test_a_lake_that_is_emptied_like_by_retention_but_within_a_day_is_unproven(folder: Path) -> None:
     gone = {
-        withdraw(folder, node, book, 1_000)[0]
+        withdraw(lake_of(folder), node, book, 1_000)[0]
         for node in (A, B)
         for book in Ledger
         if segments_of(lake_of(folder), node, book)
@@ -325,7 +315,7 @@ def test_a_lake_that_is_emptied_like_by_retention_but_within_a_day_is_unproven(f
 def test_rows_that_are_deleted_within_a_day_of_their_promise_stay_known_until_a_full_audit(
     folder: Path, book: Ledger
 ) -> None:
-    key, upto = withdraw(folder, A, book, 2)
+    key, upto = withdraw(lake_of(folder), A, book, 2)
     first = audit(folder, 22 * HOUR)
     later = audit(folder, 9 * DAY)
     for report in (first, later):
@@ -344,7 +334,7 @@ def test_rows_that_no_state_promised_within_the_last_day_may_be_deleted(folder: 
     marked = replace(state.segments[Ledger.DELIVERIES], after=upto)
     change_state(storage, A, segments={**state.segments, Ledger.DELIVERIES: marked})
     assert troubles(audit(folder, later=HOUR), "deleted") == []
-    withdraw(folder, A, Ledger.DELIVERIES, 1)
+    withdraw(lake_of(folder), A, Ledger.DELIVERIES, 1)
     assert troubles(audit(folder, later=25 * HOUR), "deleted") == []
 
 
@@ -374,7 +364,7 @@ def test_a_promise_that_a_clock_noted_ahead_of_its_time_is_not_one_of_the_last_d
     upto = segments_of(lake_of(folder), A, Ledger.DELIVERIES)[0].place.upto
     marked = replace(state.segments[Ledger.DELIVERIES], after=upto)
     change_state(lake_of(folder), A, segments={**state.segments, Ledger.DELIVERIES: marked})
-    withdraw(folder, A, Ledger.DELIVERIES, 1)
+    withdraw(lake_of(folder), A, Ledger.DELIVERIES, 1)
     assert troubles(audit(folder), "deleted") == []
 
 

@@ -27,6 +27,7 @@ from tests.support.federations import FullSettings, generate
 from tests.support.growing import GrowingLake
 from tests.support.lakes import NOON, ship_state
 from tests.support.local_spark import run_audit
+from tests.support.tampering import change_state, withdraw
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,6 +143,21 @@ def test_states_are_read_at_once_and_followed(spark: SparkSession, tmp_path: Pat
     assert seen() == ["site-a", "site-b"]
     ship_state(storage, 5, node="site-b", as_of=NOON - SECOND)
     assert seen() == ["site-a", "site-b", "site-b"], "a clock that was set back is news, and no other node shipped"
+
+
+def test_rows_that_are_deleted_before_retention_may_are_in_the_report_of_the_next_batch(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake, out = tmp_path / "lake", tmp_path / "out"
+    generate(FullSettings(nodes=2, events=600, span=2 * HOUR, segment_rows=100), str(lake))
+    assert follow(spark, lake, out).report.verdict == "complete"
+    storage = connect(str(lake))
+    key, upto = withdraw(storage, "site-01", Ledger.DELIVERIES, 2)
+    change_state(storage, "site-01")  # a stream wakes up by a state that is newer
+    report = follow(spark, lake, out).report
+    (told,) = (one for one in report.troubles if one.kind == "deleted")
+    assert (report.verdict, told.where) == ("unproven", key)
+    assert told.message.startswith(f"rows 1 to {upto:,} were")
 
 
 def test_a_condition_that_is_met_ends_it_and_another_lake_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +115,29 @@ def test_a_lock_that_cannot_be_written_is_an_error_of_one_line(tmp_path: Path) -
     ):
         pass
     assert refused.value.hint == "choose another --out"
+
+
+_HOLD_ON_A_FULL_DISK = """
+import resource, sys
+from eventd.audit.engine.output_lock import hold_output
+from eventd.errors import LakeUnavailable
+from eventd.lake.storage import connect
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+try:
+    with hold_output(connect(sys.argv[1])):
+        print("held")
+except LakeUnavailable as error:
+    print(error)
+"""
+
+
+def test_a_lock_whose_file_takes_no_bytes_is_an_error_of_one_line(tmp_path: Path) -> None:
+    """The file can be made and locked, and only the number of the process cannot be written to it."""
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", _HOLD_ON_A_FULL_DISK, str(out)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout == f"cannot write in the output folder at {out}: File too large (choose another --out)\n"
+    assert (ended.stderr, (out / ".lock").read_bytes()) == ("", b"")
 
 
 def test_one_audit_at_a_time_writes_to_a_folder(tmp_path: Path) -> None:

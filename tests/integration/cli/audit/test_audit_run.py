@@ -38,6 +38,7 @@ HOUR = 3600 * SECOND
 LOSSY = GeneratorSettings(nodes=3, events=600, span=3 * HOUR, lose=2, duplicate=2, seed=1)
 """From midnight to three; two events are lost, two deliveries made twice."""
 SOUND = GeneratorSettings(nodes=2, events=200, span=HOUR, seed=2)
+WIDE = GeneratorSettings(nodes=3, events=300, span=HOUR, seed=3)
 SLO = """
 apiVersion: federation.routerd.net/v1alpha1
 kind: FederationSLO
@@ -51,10 +52,11 @@ LATER = ("--from", "2026-01-05T04:00:00Z")
 
 @pytest.fixture(scope="module")
 def lakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the lakes `lossy`, `sound`, `spoilt` and `empty`, for reading only."""
+    """A folder with the lakes `lossy`, `sound`, `wide`, `spoilt` and `empty`, for reading only."""
     folder = tmp_path_factory.mktemp("lakes")
     generate(LOSSY, str(folder / "lossy"))
     generate(SOUND, str(folder / "sound"))
+    generate(WIDE, str(folder / "wide"))
     shutil.copytree(folder / "sound", folder / "spoilt")
     next((folder / "spoilt").glob("landing/events/*/*/*.parquet")).write_bytes(b"")
     make_lake(connect(str(folder / "empty")), 0, SYSTEM)
@@ -140,6 +142,23 @@ def figures(report: dict[str, Any]) -> dict[str, Any]:
 def verdicts(report: dict[str, Any]) -> set[str]:
     """What became of the objectives of all pairs."""
     return {pair["slo"]["verdict"] for pair in report["pairs"]}
+
+
+def test_nodes_that_ship_no_ledgers_are_named_by_an_option(audit: Audit, lakes: Path, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    shutil.copytree(lakes / "wide", lake)
+    for folder in [*lake.glob("landing/*/dt=*/node=site-03-*"), *lake.glob("nodes/site-03-*")]:
+        shutil.rmtree(folder)
+    unknown = audit(lake, "--fail-on", "unproven", code=4)
+    assert (unknown["verdict"], unknown["settings"].get("without_ledgers", [])) == ("unproven", [])
+    options = ("--without-ledgers", "site-03", "--without-ledgers", "site-01")
+    report = audit(lake, "--fail-on", "unproven", *options)
+    assert (report["verdict"], report["settings"]["without_ledgers"]) == ("complete", ["site-01", "site-03"])
+
+
+def test_the_option_changes_nothing_for_a_node_that_ships_ledgers(audit: Audit, lakes: Path) -> None:
+    without = audit(lakes / "wide")
+    assert figures(audit(lakes / "wide", "--without-ledgers", "site-01")) == figures(without)
 
 
 def test_a_second_run_reads_only_what_is_new_and_says_the_same(audit: Audit, lakes: Path, tmp_path: Path) -> None:

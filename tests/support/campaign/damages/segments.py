@@ -118,16 +118,16 @@ def _copied_folder(scene: Scene) -> None:
         shutil.copytree(folder, folder.with_name(folder.name.replace("a-ca978112", "z-12345678")))
 
 
-def _attempts_edited(scene: Scene) -> None:
+def _seq_edited(scene: Scene) -> None:
     segment = scene.lake.segments("deliveries", "a")[1]
     first, *others = segment.rows()
-    segment.write([first | {"attempts": first["attempts"] + 1}, *others])
+    segment.write([first | {"seq": first["seq"] + 1}, *others])
 
 
 def _archived_edited(scene: Scene) -> None:
     """Edit a row, and archive all segments of its ledger as compaction does."""
     parts = scene.lake.segments("deliveries", "a")
-    _attempts_edited(scene)
+    _seq_edited(scene)
     scene.lake.archive(parts)
 
 
@@ -344,7 +344,7 @@ SEGMENTS = (
         "segment-rewritten-remembered",
         "a column that nothing is compared with is edited in one row, after an audit that has read it",
         "the digest of the segment, which the earlier audit keeps in its folder",
-        _attempts_edited,
+        _seq_edited,
         unproven="was rewritten after an audit had read it",
         remembers=True,
     ),
