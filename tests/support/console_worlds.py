@@ -95,7 +95,13 @@ def _write(node: ConsoleNode) -> None:
     node.emit(*[f"e{number}" for number in range(EVENTS)], subject="10.0.0.1/32", payload={"port": "ge-0/0/7"})
     records = [{"data": {"item": number}, "tag": "eu:new"} for number in range(60)]
     node.request("POST", "/v0/topics/orders", {"node": "shop", "records": records})
-    node.request("PUT", f"/v0/routers/{quote('orders->audit')}", {"source": "orders", "dest": "audit"})
+    for source, dest in (("orders", "audit"), ("left", "right"), ("right", "left")):
+        ends = {"source": source, "dest": dest, "allow_cycle": source != "orders"}
+        node.request("PUT", f"/v0/routers/{quote(f'{source}->{dest}')}", ends)
+    node.request("PUT", "/v0/topics/todo", {"type": "queue", "dead_letter": "undone", "lease_ms": 86_400_000})
+    node.request("POST", "/v0/topics/todo", {"node": "shop", "records": records[:5]})
+    node.request("POST", "/v0/topics/todo/claim", {"node": "worker", "max": 2})
+    node.request("POST", f"/v0/topics/{quote('stream:t1:default:orders')}", {"records": records[:5]})
 
 
 def _insist(call: Any) -> None:

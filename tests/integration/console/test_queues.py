@@ -51,7 +51,7 @@ async def test_a_queue_is_listed_with_its_jobs_and_its_oldest_ready_one(site: Si
     shown = (await one.get("/console/queues/todo")).text
     assert ("<dt>Ready</dt><dd>2</dd>" in shown, "<dt>Leased</dt><dd>1</dd>" in shown) == (True, True)
     assert 'href="/console/topics/todo/records/2"' in shown, "the oldest ready job"
-    assert 'href="/console/topics/graves"' in shown
+    assert "Dead letters go to the topic graves, which the first of them creates." in shown
     assert "w1" in job(shown, 1)
     assert (await one.get("/console/queues/log")).status == 409
     assert (await one.get("/console/queues/none")).status == 404
