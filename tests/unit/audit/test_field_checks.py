@@ -25,8 +25,10 @@ CHECKS = [check for table in (*LEDGERS.values(), *FILES.values()) for check in t
 def shipped_structs() -> set[type]:
     """Return the structs of the JSON files of a lake: those that another module may name."""
     found = inspect.getmembers(manifest, inspect.isclass)
-    return {kind for name, kind in found if issubclass(kind, msgspec.Struct) and not name.startswith("_")} - {
-        msgspec.Struct
+    return {
+        kind
+        for name, kind in found
+        if issubclass(kind, msgspec.Struct) and kind.__module__ == manifest.__name__ and not name.startswith("_")
     }
 
 
