@@ -35,7 +35,8 @@ class Question:
     """What a page asks before an action. `count`: how many objects change; None if it is one or not known.
 
     `lines`: what happens, in sentences. `fields`: what the visitor can choose. `diff`: what changes, as a unified diff.
-    `ready`: the visitor was shown what changes; else a form that was asked is shown once more.
+    `ready`: the visitor was shown what changes; else a form that was asked is shown once more. `button`: the label of
+    its button, if that is not the action's.
     """
 
     title: str
@@ -44,6 +45,7 @@ class Question:
     fields: tuple[FormField, ...] = ()
     diff: str = ""
     ready: bool = True
+    button: str = ""
 
 
 class PageAction(NamedTuple):

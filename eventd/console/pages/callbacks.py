@@ -74,7 +74,7 @@ async def ask_resend(visit: Visit, params: dict[str, Any]) -> Question:
 
 async def ask_replay(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask which time is sent again, and then whether to."""
-    title = f"Send a time to {await _name(visit, params)} again?"
+    title = f"Replay events to {await _name(visit, params)}?"
 
     async def plan() -> DryRun:
         found = await visit.view.call("callbacks.replay", **_replayed(params), dry_run=True)
@@ -106,9 +106,7 @@ ACTIONS: Final = {
     "callbacks.resend": PageAction(
         "Send again", "The events are sent again.", ask_resend, lists=("ids",), prepare=_given, bound="seen"
     ),
-    "callbacks.replay": PageAction(
-        "Send a time again", "The events are sent again.", ask_replay, prepare=_replayed, bound="seen"
-    ),
+    "callbacks.replay": PageAction("Replay", "The events are sent again.", ask_replay, prepare=_replayed, bound="seen"),
     "callbacks.reset": PageAction(
         "Reset", "The callback was moved.", ask_reset, danger=True, prepare=prepare_move, bound="seen"
     ),

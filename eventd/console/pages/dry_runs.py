@@ -31,11 +31,11 @@ async def ask_twice(
     """
     seen = params.pop("seen", "")
     if not choice:
-        return Question(title, ("The next page shows what would change.",), fields=fields, ready=False)
+        return Question(title, ("The next page shows what would change.",), fields=fields, ready=False, button="Next")
     try:
         found = await plan()
     except EventdError as error:
-        return Question(title, (f"Nothing was changed: {error}",), fields=fields, ready=False)
+        return Question(title, (f"Nothing was changed: {error}",), fields=fields, ready=False, button="Next")
     digest = hashlib.sha256(choice.encode()).hexdigest()
     number, _, shown = seen.partition("-")
     ready = shown == digest and number.isascii() and number.isdigit() and len(number) < 16
