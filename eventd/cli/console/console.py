@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ import typer
 from eventd import __version__
 from eventd.cli.gateway.contexts import Contexts, NodeContext, read_contexts
 from eventd.cli.gateway.event_loop import run_to_end
-from eventd.cli.gateway.options import REMOTE
+from eventd.cli.gateway.options import REMOTE, variant
 from eventd.cli.gateway.session import Session, offline
 from eventd.cli.terminal.output import note
 from eventd.errors import EventdError, NotFound
@@ -23,25 +24,19 @@ if TYPE_CHECKING:
 ADDRESS = "127.0.0.1"
 
 
-@offline(*REMOTE)
+@offline(
+    *REMOTE,
+    context=variant(
+        "context", metavar="NAMES", help="Contexts to show, separated by commas (default: the one in use)."
+    ),
+)
 def console(
     session: Session,
-    names: Annotated[
-        str,
-        typer.Option(
-            "--context",
-            metavar="NAMES",
-            envvar="EVENTD_CONTEXT",
-            help="Contexts to show, separated by commas (default: the one in use).",
-        ),
-    ] = "",
     every: Annotated[bool, typer.Option("--all", help="Show all contexts.")] = False,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1 (0: one that is free).")] = 0,
 ) -> None:
     """Serve the console of one node or many on this machine, over their APIs, until Ctrl-C."""
-    if names and every:
-        raise typer.BadParameter("--context and --all contradict each other: leave one out")
-    nodes = [_reach(name, choice, about) for name, choice, about in _chosen(session, names, every=every)]
+    nodes = [_reach(name, choice, about) for name, choice, about in _chosen(session.node, every=every)]
     run_to_end(lambda: _serve(nodes, port), _nothing)
 
 
@@ -49,15 +44,16 @@ async def _nothing() -> None:
     """Nothing is left to close."""
 
 
-def _chosen(session: Session, names: str, *, every: bool) -> list[tuple[str, NodeChoice, NodeContext | None]]:
+def _chosen(node: NodeChoice, *, every: bool) -> list[tuple[str, NodeChoice, NodeContext | None]]:
     """Return the nodes to show, each with its context, None for one that --server names. Raises `NotFound`."""
-    if session.node.server and not names and not every:
-        return [(session.node.server.partition("://")[2] or session.node.server, session.node, None)]
+    if node.server and not node.context and not every:
+        name = node.server.partition("://")[2] or node.server
+        return [(re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-"), node, None)]
     contexts = read_contexts()
     if every:
         found = [contexts.all[name] for name in sorted(contexts.all)]
     else:
-        found = [contexts.get(name) for name in _split(names, contexts)]
+        found = [contexts.get(name) for name in _split(node.context, contexts)]
     if not found:
         raise NotFound("no context names a node to show", hint="add one with `routerctl context add`")
     return [(context.name, context.choice(), context) for context in found]

@@ -196,15 +196,18 @@ def shown_members(context: NodeContext) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items() if value}
 
 
-def in_context(node: NodeChoice, given: Mapping[str, str]) -> NodeChoice:
+def in_context(node: NodeChoice, given: Mapping[str, str], *, many: bool = False) -> NodeChoice:
     """Return the options with those of the context that applies; unchanged without one.
 
-    `given`: where each option comes from, `COMMANDLINE`, `ENVIRONMENT` or elsewhere. A context on the command line
-    precedes variables. Raises `NotFound` for an unknown context, and `Invalid` for an unusable file.
+    With `many`, the command takes several contexts and reads them itself. `given`: where each option comes from,
+    `COMMANDLINE`, `ENVIRONMENT` or elsewhere. A context on the command line precedes variables. Raises `NotFound` for
+    an unknown context, and `Invalid` for an unusable file.
     """
     written = {name for name, place in given.items() if place == "COMMANDLINE"}
     if written & {"server", "database", "data_dir", "state_file"}:
         return replace(node, context="")
+    if many:
+        return node
     name = node.context
     if not name and (node.server or names_local_node()):
         return node

@@ -210,7 +210,7 @@ def _with_options(
             out = Output(shared.pop("output"), headers=not shared.pop("no_headers"), colour=may_colour())
             node = NodeChoice(**shared)
             if "context" in options:
-                node = in_context(node, places)
+                node = in_context(node, places, many=options["context"] is not SHARED["context"])
             begin(command, Session(node, out), given)
             sys.stdout.flush()  # a closed output is noticed here, where it can be handled
 

@@ -19,7 +19,7 @@ logger = logging.getLogger("eventd.console")
 SILENCE_SECONDS: Final = 3.0
 """A node that does not answer a question within that time is silent."""
 KNOWN_SILENT_SECONDS: Final = 0.5
-"""The same for a node that was silent the last time: its pages say so sooner."""
+"""The same for a page of a node that is known to be silent."""
 ACTION_SECONDS: Final = 30.0
 """Maximum duration of what changes something: such a request is not cut off sooner, since it may have been done."""
 _ASK_AGAIN_SECONDS: Final = 60.0
@@ -106,17 +106,34 @@ class RemoteNode:
             pass  # an older program, or a key that may not even look
         self._learnt = self._clock.monotonic()
 
-    async def send(self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]) -> bytes:
-        """Send a request, and note whether the node answers. Raises the errors of the API, and `Unavailable`."""
-        connection = self._reach()
-        patience, begun = ACTION_SECONDS, self._clock.monotonic()
-        if method == "GET":
-            patience = KNOWN_SILENT_SECONDS if self.problem else SILENCE_SECONDS
+    async def send(
+        self, method: str, target: str, content: bytes | None, headers: Mapping[str, str], is_file: bool = False
+    ) -> bytes:
+        """Send a request of a page. Raises the errors of the API, and `Unavailable` if the node does not answer."""
+        if method != "GET" or is_file:
+            return await self._exchange(method, target, content, headers, ACTION_SECONDS)
+        if not self.problem:
+            return await self._exchange(method, target, content, headers, SILENCE_SECONDS)
+        self.refresh("")  # it waits long enough for a node that is only far away
+        return await self._exchange(method, target, content, headers, KNOWN_SILENT_SECONDS)
+
+    async def _send_patiently(
+        self, method: str, target: str, content: bytes | None, headers: Mapping[str, str], is_file: bool = False
+    ) -> bytes:
+        """Send a request for which no page waits."""
+        return await self._exchange(method, target, content, headers, SILENCE_SECONDS)
+
+    async def _exchange(
+        self, method: str, target: str, content: bytes | None, headers: Mapping[str, str], patience: float
+    ) -> bytes:
+        """Send a request, and note whether the node answers."""
+        connection, begun = self._reach(), self._clock.monotonic()
         try:
             answer = await connection.send(method, target, content, patience, headers)
         except Lost as error:
-            self._note(error.message, begun)
-            raise Unavailable(f"{self.name} does not answer: {error.message}", hint=error.hint) from None
+            if not self.problem or patience >= SILENCE_SECONDS:
+                self._note(error.message, begun)
+            raise Unavailable(f"{self.name} does not answer: {self.problem}", hint=error.hint) from None
         except EventdError:
             self._note("")
             raise
@@ -151,7 +168,7 @@ class RemoteNode:
         return self._asking
 
     async def _ask(self) -> None:
-        view = self.view("")
+        view = OverHttpView(self.name, self._send_patiently, self._decode, self._key, {})
         try:
             groups = (await view.call("groups.status"))["groups"]
             names = [str(group["group"]) for group in groups]

@@ -18,9 +18,10 @@ from eventd.console.view.permissions import may_run, may_use
 
 _ENDINGS: Final = {"events.payload": ".json", "audits.report": ".html"}
 """The ends of the names of files, by the operation that returns them."""
-Send = Callable[[str, str, bytes | None, Mapping[str, str]], Awaitable[bytes]]
-"""Sends a request by method, path, body and headers, and returns the body of its answer. Raises the errors of the
-API."""
+Send = Callable[[str, str, bytes | None, Mapping[str, str], bool], Awaitable[bytes]]
+"""Sends a request by method, path, body and headers, and returns the body of its answer.
+
+The last argument: whether that is a file, which may take long. Raises the errors of the API."""
 Decode = Callable[[bytes, Any], Any]
 """Decodes a body as a type. Raises `EventdError` if it has another form."""
 
@@ -58,8 +59,9 @@ class OverHttpView:
         route = OPERATIONS[operation]
         with only_text():
             method, target, body = make_request(route, params)
-        content = await self._send(method, target, body, self._headers_of(method, key))
-        if route.media != "application/json":
+        is_file = route.media != "application/json"
+        content = await self._send(method, target, body, self._headers_of(method, key), is_file)
+        if is_file:
             named = next((str(params[name]) for name in ("id", "name") if name in params), operation)
             return Download(named + _ENDINGS.get(operation, ""), content)
         return self._decode(content, dict[str, Any])
@@ -73,7 +75,8 @@ class OverHttpView:
         with only_text():
             target = target_of(path, query)
             content = None if body is None else msgspec.json.encode(body)
-        return self._decode(await self._send(method, target, content, self._headers_of(method, once)), model)
+        answer = await self._send(method, target, content, self._headers_of(method, once), False)
+        return self._decode(answer, model)
 
     async def find_asked(self, once: str, method: str, *path: str, body: Any = None, **query: Any) -> Any:
         return None

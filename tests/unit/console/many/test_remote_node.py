@@ -1,0 +1,56 @@
+"""A node that is far away, silent, or back: what a page waits for, and what is asked beside it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import pytest
+
+from eventd.client.connection import Connection
+from eventd.client.refusals.kinds import Lost
+from eventd.console.many.remote_node import KNOWN_SILENT_SECONDS, SILENCE_SECONDS, NodeOptions, RemoteNode
+from eventd.errors import Unavailable
+from eventd.runtime.clock import SystemClock
+from eventd.runtime.supervisor import Supervisor
+from eventd.testing import until
+
+
+class FarAway:
+    """A connection whose answers take `seconds`, of which no time passes."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.asked: list[tuple[str, float]] = []
+
+    async def send(self, method: str, path: str, content: Any, seconds: float, headers: Any) -> bytes:
+        self.asked.append((path, seconds))
+        if seconds < self.seconds:
+            raise Lost(f"cannot reach it: no answer within {seconds:g} s")
+        return b'{"groups": []}'
+
+    def decode(self, content: bytes, model: Any) -> Any:
+        return json.loads(content)
+
+
+async def test_a_page_does_not_wait_long_for_a_silent_node_and_a_node_that_is_far_away_is_found_again() -> None:
+    supervisor, far = Supervisor(SystemClock()), FarAway(SILENCE_SECONDS + 1)
+    node = RemoteNode(NodeOptions("far", "http://far"), cast(Connection, far), SystemClock(), supervisor.spawn)
+    try:
+        with pytest.raises(Unavailable, match="far does not answer: cannot reach it: no answer within 3 s"):
+            await node.view("").call("groups.status")
+        far.seconds = SILENCE_SECONDS - 1
+        with pytest.raises(Unavailable, match="no answer within 3 s"):
+            await node.view("").call("groups.status")
+        assert far.asked[-1][1] == KNOWN_SILENT_SECONDS
+        await until(lambda: not node.problem, "the question beside the page to be answered")
+        assert await node.view("").call("groups.status") == {"groups": []}
+    finally:
+        await supervisor.stop()
+
+
+async def test_what_changes_something_is_not_cut_off_after_three_seconds() -> None:
+    supervisor, far = Supervisor(SystemClock()), FarAway(10)
+    node = RemoteNode(NodeOptions("far", "http://far"), cast(Connection, far), SystemClock(), supervisor.spawn)
+    assert await node.view("").act("links.pause", "", group="g", peer="p")
+    assert (await node.view("").call("events.payload", group="g", id="i")).name == "i.json"
