@@ -329,6 +329,9 @@ OPERATIONS: Final[dict[str, Route]] = {
     "audits.report": _get(
         "/audits/{name}/report", "admin.audit_reports:download_report", "Download the page of an audit's report"
     )._replace(media="application/octet-stream"),
+    "queues.release": _post(
+        "/queues/{topic}/release", "admin.queue_leases:release", "admin", "Make delayed jobs of a queue ready at once"
+    ),
     "lake.status": _look(
         "/lake",
         "admin.lake:show_lake",

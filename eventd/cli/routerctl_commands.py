@@ -228,7 +228,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
         },
     ),
     "queue": Branch(
-        "Show queues and their leases.",
+        "Show queues and their leases, and end delays.",
         {
             "list": Leaf(
                 "topics.queues.list_queues",
@@ -236,6 +236,10 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
             ),
             "leases": Leaf(
                 "topics.queues.leases", "List the leased and delayed jobs of a queue, those first that end first."
+            ),
+            "release": Leaf(
+                "topics.queues.release",
+                "Make delayed jobs of a queue ready at once, instead of at the end of their delay.",
             ),
         },
     ),

@@ -11,6 +11,7 @@ from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.errors import Conflict, Invalid
 from eventd.log.core.topic_row import read_topic
+from eventd.log.queues.units import Release
 from eventd.runtime.clock import Moment
 from eventd.store.engine.database import Connection
 from eventd.store.rows.leases import Lease, read_unfinished_leases
@@ -31,6 +32,28 @@ class ListLeases(Params):
 async def list_leases(services: Services, params: ListLeases) -> dict[str, Any]:
     """Return a page of the jobs that cannot be claimed now, without the ids of their leases."""
     return await services.database.read(_read, params, Moment.of(services.clock))
+
+
+class ReleaseJobs(Params):
+    """Which delayed jobs are made ready."""
+
+    narrows = True
+
+    topic: str = Field(description="The queue.")
+    seqs: list[int] = Field(min_length=1, max_length=1000, description="The seqs of the delayed jobs.")
+
+
+async def release(services: Services, params: ReleaseJobs) -> dict[str, Any]:
+    """End the delays of jobs. Jobs that a client holds, and others that are not delayed, are skipped."""
+    done = await services.log.submit(Release(params.topic, params.seqs))
+    if done.done:
+        services.log.wakeups.touch(done.topic_id)  # clients that wait for jobs get them at once
+    return {
+        "released": list(done.done),
+        "skipped": list(done.skipped),
+        "ready": done.standing.ready,
+        "leased": done.standing.in_flight,
+    }
 
 
 def _read(conn: Connection, params: ListLeases, at: Moment) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""routerctl queue: list, leases."""
+"""routerctl queue: list, leases, release."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import typer
 
 from eventd.cli.gateway.session import Session, connected, only_calls
 from eventd.cli.terminal.output import Column, moment, note, text
+from eventd.errors import Conflict
+from eventd.text.plural import counted
 
 QUEUES = (
     Column("QUEUE", text("queue")),
@@ -60,6 +62,23 @@ async def leases(
     answer = await session.call("queues.leases", topic=queue, limit=limit, after=after)
     session.out.rows(LEASES, answer["leases"], name=lambda row: str(row["seq"]))
     _note_next(answer)
+
+
+@connected
+@only_calls
+async def release(
+    session: Session,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue.")],
+    seqs: Annotated[list[int], typer.Argument(metavar="SEQ...", min=1, help="Seqs of the delayed jobs.")],
+) -> None:
+    """Make delayed jobs of a queue ready at once, instead of at the end of their delay."""
+    answer = await session.call("queues.release", topic=queue, seqs=seqs)
+    session.out.outcome(answer, f"{counted(len(answer['released']), 'job')} released", name=lambda _: queue)
+    if answer["skipped"]:
+        raise Conflict(
+            f"not delayed: {', '.join(map(str, answer['skipped']))}",
+            hint="`routerctl queue leases` lists those that are",
+        )
 
 
 def _note_next(answer: Mapping[str, Any]) -> None:

@@ -93,9 +93,10 @@ class PageAction(NamedTuple):
         """Do the action with the fields of its form, and return its answer. Raises the errors of the API."""
         params = self.params_of(form, key)
         if self.request is None:
-            return await view.act(operation, key, **params)
-        path, rest = _split(self.request, params)
-        answer = await view.ask(self.request.method, *path, once=key, **rest)
+            answer = await view.act(operation, key, **params)
+        else:
+            path, rest = _split(self.request, params)
+            answer = await view.ask(self.request.method, *path, once=key, **rest)
         if self.check:
             self.check(answer)
         return answer

@@ -80,7 +80,18 @@ def _settled(answer: dict[str, Any]) -> None:
         raise Conflict("the client does not hold the job any more", hint="the page of the queue shows its leases now")
 
 
+def _released(form: dict[str, Any]) -> dict[str, Any]:
+    return {"topic": form.get("topic", ""), "seqs": [read_number("seqs", str(form.get("seqs", "")))]}
+
+
+def _ready(answer: dict[str, Any]) -> None:
+    """Raises Conflict if the job was not delayed any more."""
+    if answer["skipped"]:
+        raise Conflict("the job is not delayed any more", hint="the page of the queue shows its leases now")
+
+
 ACTIONS: Final = {
+    "queues.release": PageAction("Retry now", "The job is ready.", prepare=_released, check=_ready),
     "queues.extend": PageAction(
         "Extend",
         "The lease is extended.",

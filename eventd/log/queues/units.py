@@ -360,3 +360,15 @@ class Extend(_SettlementUnit):
         length = 1000 * bounded(self._lease_ms, queue.line)
         extend_leases(queue.conn, queue.topic_id, [*held], tx.steady + length + 1)
         return tx.now + length
+
+
+class Release(_SettlementUnit):
+    """End the delays of jobs that no client holds: they can be claimed at once."""
+
+    def __init__(self, queue: str | int, seqs: Sequence[int]) -> None:
+        super().__init__(queue, "", [*map(JobHandle, seqs)])
+
+    def _apply(self, tx: Transaction, queue: QueueTransaction, held: dict[int, Lease]) -> int:
+        free(queue.conn, queue.topic_id, [*held], 0)
+        queue.delayed -= len(held)
+        return 0

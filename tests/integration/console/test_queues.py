@@ -103,3 +103,18 @@ async def test_a_reader_sees_leases_and_no_buttons(site: Site, browser: MakeBrow
     reader = await signed_in(site, browser, READ)
     shown = (await reader.get("/console/queues/todo")).text
     assert ("w1" in job(shown, seq), "/console/do/" in shown) == (True, False)
+
+
+async def test_a_delay_is_ended(site: Site, browser: MakeBrowser) -> None:
+    one = await with_jobs(site, browser)
+    seq = await claim(one, "w1")
+    held = {"topic": "todo", "node": "w1", "seq": str(seq), "asked": "yes", "back": "/console/queues/todo"}
+    delayed = await one.post("/console/do/queues.return", delay_ms="3600000", **held)
+    assert "<dt>Delayed</dt><dd>1</dd>" in delayed.text
+    assert "/console/do/queues.release" in job(delayed.text, seq)
+    form = {"topic": "todo", "seqs": str(seq), "back": "/console/queues/todo"}
+    done = await one.post("/console/do/queues.release", **form)
+    assert "The job is ready." in done.text
+    assert ("<dt>Ready</dt><dd>3</dd>" in done.text, job(done.text, seq)) == (True, "")
+    again = await one.post("/console/do/queues.release", **form)
+    assert (again.status, "not delayed any more" in again.text) == (409, True)

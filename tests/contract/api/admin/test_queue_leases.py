@@ -51,6 +51,17 @@ async def test_what_has_ended_is_not_listed(queues: Queues, clock: ManualClock) 
     assert (await leases(queues))["leases"] == []
 
 
+async def test_delayed_jobs_are_released_and_held_ones_are_not(queues: Queues) -> None:
+    await queues.claim("q", "w", 2)
+    await queues.nack("q", "w", 1, delay_ms=60_000)
+    done = await operations.run(Services(queues.log), "queues.release", topic="q", seqs=[1, 2, 3, 99])
+    assert done == {"released": [1], "skipped": [2, 3, 99], "ready": 4, "leased": 1}
+    assert [one["seq"] for one in (await leases(queues))["leases"]] == [2]
+    [job] = await queues.claim("q", "v", 1)
+    assert (job.seq, job.deliveries) == (1, 2)
+    await queues.check("q")
+
+
 async def test_pages_of_leases_with_one_end_meet(queues: Queues) -> None:
     await queues.claim("q", "w", 5)
     found, after = list[int](), ""

@@ -22,3 +22,10 @@ def test_a_longer_list_says_how_to_continue(routerctl: Control) -> None:
     first = routerctl("queue", "list", "--limit", "1", "-o", "name")
     assert (first.lines, first.err) == (["a"], "note: there are more: continue with --after a\n")
     assert routerctl("queue", "list", "--after", "a", "-o", "name").lines == ["b"]
+
+
+def test_a_job_that_is_not_delayed_cannot_be_released(routerctl: Control) -> None:
+    routerctl("topic", "put", "todo", "--set", "type=queue")
+    routerctl("topic", "write", "todo", "1")
+    refused = routerctl("queue", "release", "todo", "1", code=1)
+    assert (refused.out, refused.err.startswith("error: not delayed: 1")) == ("0 jobs released\n", True)
