@@ -122,6 +122,9 @@ OPERATIONS: Final[dict[str, Route]] = {
     "links.verify": _post(
         f"{_PEER}/verify", "verify.operations:verify", "read", "Compare what a peer holds with the delivery ledger"
     ),
+    "links.verifications": _look(
+        f"{_GROUP}/verifications", "verify.history:list_verifications", "List the results of verifications", "why"
+    ),
     "dead_letters.list": _get(_LETTERS, "admin.dead_letters:list_letters", "List dead letters"),
     "dead_letters.all": _get(
         "/dead-letters", "admin.all_dead_letters:list_all", "List the dead letters of all owners, grouped by reason"

@@ -36,10 +36,12 @@ from eventd.store.rows.registry import read_resources
 from eventd.store.rows.routemaster import drop_passed, has_passed
 from eventd.store.rows.runs import delete_old_runs
 from eventd.store.rows.tokens import digest_of
+from eventd.store.rows.verifications import delete_old_verifications
 
 UNDECLARED_AGE = 30 * 24 * 3600 * SECOND
 """How long the mark of a sender that is not a declared peer is kept after its last batch (microseconds)."""
 JOB_AGE = 7 * 24 * 3600 * SECOND
+VERIFICATION_AGE = 90 * 24 * 3600 * SECOND
 """How long a bulk job is kept after it finished (microseconds)."""
 PARTS = 500
 """Parts that are deleted at a time."""
@@ -90,6 +92,7 @@ class Retention:
         await self._delete_older(delete_old_parts, self._settings.part_retention, PARTS)
         await self._delete_older(delete_old_attempts, self._settings.attempt_retention, CHUNK)
         await self._delete_older(delete_old_jobs, JOB_AGE, CHUNK)
+        await self._delete_older(delete_old_verifications, VERIFICATION_AGE, CHUNK)
         await self._delete_older(delete_old_actions, self._settings.action_retention, CHUNK)
         await self._delete_older(delete_old_answers, KEY_SECONDS * SECOND, CHUNK)
         await self._log.database.write(delete_ended_sessions, clock.now(), clock.now() - IDLE)

@@ -1,4 +1,4 @@
-"""The sessions of browsers that signed in to the console, the record of actions, and bulk jobs.
+"""The sessions of browsers that signed in to the console, the record of actions, bulk jobs, and verifications.
 
 Revision ID: 0014
 """
@@ -19,6 +19,7 @@ def upgrade() -> None:
     _create_actions()
     _index_dead_letters()
     _create_jobs()
+    _create_verifications()
 
 
 def _create_sessions() -> None:
@@ -100,3 +101,24 @@ def _create_jobs() -> None:
     )
     unfinished = sa.text("finished_at IS NULL")
     op.create_index("bulk_jobs_unfinished", "bulk_jobs", ["id"], sqlite_where=unfinished, postgresql_where=unfinished)
+
+
+def _create_verifications() -> None:
+    op.create_table(
+        "verifications",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
+        sa.Column("group_name", sa.Text(), nullable=False),
+        sa.Column("peer", sa.Text(), nullable=False),
+        sa.Column("run", sa.Text(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("duration", sa.BigInteger(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("compared", sa.BigInteger(), nullable=False),
+        sa.Column("missing", sa.BigInteger(), nullable=False),
+        sa.Column("extra", sa.BigInteger(), nullable=False),
+        sa.Column("other", sa.BigInteger(), nullable=False),
+        sa.Column("unresolved", sa.BigInteger(), nullable=False),
+        sa.Column("pending", sa.BigInteger(), nullable=False),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("verifications_peer", "verifications", ["group_name", "peer", "id"])

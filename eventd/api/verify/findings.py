@@ -130,6 +130,11 @@ class Findings:
     def is_clean(self) -> bool:
         return not (self.missing or self.extras or self.others or self.unresolved)
 
+    @property
+    def pending(self) -> int:
+        """Return the number of events on their way."""
+        return self.waiting + self.aside[Verdict.PENDING]
+
     def add(self, judged: Sequence[Judgement]) -> None:
         """Count judgements, which are in order of position; missing events are also listed."""
         for record, verdict in judged:
@@ -181,7 +186,7 @@ class Findings:
             "other": self.others,
             "otherIds": sorted(self.other),
             "unresolved": self.unresolved,
-            "pending": self.waiting + self.aside[Verdict.PENDING],
+            "pending": self.pending,
             "setAside": {
                 name: number for name, number in sorted(self.aside.items()) if number and name != Verdict.PENDING
             },

@@ -12,13 +12,16 @@ from pydantic import Field
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.verify.comparing import Comparison
+from eventd.api.verify.history import keep
 from eventd.api.verify.links import show_link
 from eventd.egress.peers.questions import Asker, QueryUnsupported
 from eventd.egress.transport.transport import Transport
 from eventd.errors import Conflict, NotFound
 from eventd.groups.lookup import find_group, find_peer
 from eventd.resources.configuration import GroupConfig, PeerConfig
+from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection, Database
+from eventd.store.rows.verifications import Verification
 from federation.peers import PROTOCOL_V1
 
 FORGOTTEN_SECONDS = 10.0
@@ -80,6 +83,7 @@ async def verify(services: Services, params: Verify) -> dict[str, Any]:
         done = bool(why) or run.comparison.is_done
         if done:
             del runs[params.group, params.peer]
+            await keep(services.database, _result(params, run, why))
         return _answer(params, run, done=done, why=why)
 
 
@@ -127,6 +131,17 @@ def _answer(params: Verify, run: _Run, *, done: bool, why: str) -> dict[str, Any
     if not done:
         return answer | {"progress": run.comparison.progress._asdict(), "report": None}
     return answer | {"progress": None, "report": _report(run, why)}
+
+
+def _result(params: Verify, run: _Run, why: str) -> Verification:
+    """Return the result of a comparison for the history."""
+    duration = int(run.spent * SECOND)
+    result = Verification(params.group, params.peer, run.id, run.begun_at, duration, why)
+    if why:
+        return result
+    found = run.comparison.findings
+    numbers = (found.compared, found.missing, found.extras, found.others, found.unresolved, found.pending)
+    return Verification(*result[:6], *numbers)
 
 
 def _report(run: _Run, why: str) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from typing import Any, Final
 from eventd.console.pages.actions import FormField, PageAction, Question
 from eventd.console.pages.link_charts import read_charts
 from eventd.console.pages.visit import MOST_ROWS, ShownPage, Visit
-from eventd.errors import NotFound
+from eventd.errors import Conflict, NotFound
 
+_VERIFICATIONS = 5
+"""Maximum number of verifications that the page of a link shows."""
 _GAPS = 10
 """Maximum number of gaps that the page of a link shows."""
 
@@ -46,6 +48,10 @@ def _urgency(link: dict[str, Any]) -> tuple[int, str, str]:
     return rank, link["group"], link["peer"]
 
 
+_SECONDS: Final = 10
+"""How long a comparison works before its page is shown, in seconds."""
+
+
 async def show_link(visit: Visit) -> ShownPage:
     """Show one link in both directions. Raises NotFound."""
     group, peer = visit.names["group"], visit.names["peer"]
@@ -53,9 +59,11 @@ async def show_link(visit: Visit) -> ShownPage:
     gaps = await visit.view.call("links.gaps", group=group, node=peer, newest=True, limit=_GAPS)
     if not links["outbound"] and not links["inbound"]:
         raise NotFound(f"group {group} has no peer {peer}", hint="the page Links shows all of them")
+    history = await visit.view.call("links.verifications", group=group, peer=peer, limit=_VERIFICATIONS)
     data = {
         "group": group,
         "peer": peer,
+        "verifications": history["verifications"],
         "link": links["outbound"][0] if links["outbound"] else None,
         "sender": links["inbound"][0] if links["inbound"] else None,
         "gaps": gaps["gaps"],
@@ -79,7 +87,41 @@ async def ask_pause(visit: Visit, params: dict[str, Any]) -> Question:
     )
 
 
+async def show_comparison(visit: Visit) -> ShownPage:
+    """Continue the comparison `run` of the query, and show how far it is, or its result. Raises NotFound."""
+    group, peer, run = visit.names["group"], visit.names["peer"], visit.asked("run")
+    if not run:
+        raise NotFound("choose a comparison first", hint="the page of the link begins one")
+    data: dict[str, Any] = {"group": group, "peer": peer, "run": run, "progress": None, "result": None}
+    try:
+        answer = await visit.view.call("links.verify", group=group, peer=peer, run=run, seconds=1)
+        data["progress"] = answer["progress"]
+    except Conflict:  # a form continues it now
+        data["progress"] = {"stage": "continuing", "done": 0, "of": 0}
+    except NotFound:  # it has ended, or another process of the node does it
+        pass
+    if data["progress"] is None:
+        found = (await visit.view.call("links.verifications", group=group, peer=peer))["verifications"]
+        data["result"] = next((one for one in found if one["run"] == run), None)
+        if data["result"] is None:
+            raise NotFound(f"there is no comparison {run[:40]!r} with {peer}", hint="the page of the link begins one")
+    return ShownPage(f"Comparison with {peer}", "comparison.html", data)
+
+
+def _compared(form: dict[str, Any]) -> dict[str, Any]:
+    return {name: form[name] for name in ("group", "peer", "run") if name in form} | {"seconds": _SECONDS}
+
+
+def show_compared(visit: Visit, answer: dict[str, Any]) -> ShownPage:
+    """Lead to the page of a comparison."""
+    way = visit.urls.to("links", answer["group"], answer["peer"], "comparison", run=answer["run"])
+    return ShownPage("Comparison", "comparison.html", target=way)
+
+
 ACTIONS: Final = {
     "links.pause": PageAction("Pause", "The link is paused.", ask_pause, danger=True),
     "links.resume": PageAction("Resume", "The link resumes at once."),
+    "links.verify": PageAction(
+        "Verify", "The peer is compared with the delivery ledger.", prepare=_compared, show=show_compared
+    ),
 }

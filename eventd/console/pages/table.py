@@ -73,6 +73,7 @@ PAGES: Final[tuple[PageRoute, ...]] = (
     PageRoute("/", overview.show_overview, "groups.status", "overview", "Overview", "o"),
     PageRoute("/links", links.show_links, "links.status", "links", "Links", "l"),
     PageRoute("/links/{group}/{peer}", links.show_link, "links.status", "links"),
+    PageRoute("/links/{group}/{peer}/comparison", links.show_comparison, "links.verify", "links"),
     PageRoute("/events", events.show_events, "events.search", "events", "Events", "e"),
     PageRoute("/events/{group}/{id}", events.show_event, "events.describe", "events"),
     PageRoute("/events/{group}/{id}/payload", events.download_payload, "events.payload", "events"),

@@ -1,4 +1,4 @@
-"""The tables of the console: sessions of browsers that signed in, the record of actions, and bulk jobs."""
+"""The tables of the console: sessions of browsers that signed in, the record of actions, bulk jobs, verifications."""
 
 from __future__ import annotations
 
@@ -79,5 +79,26 @@ bulk_jobs = sa.Table(
     sa.Column("leased_until", Micros, nullable=False),
     sa.UniqueConstraint("token", name="bulk_jobs_token"),
     index_of_some("bulk_jobs_unfinished", "id", where="finished_at IS NULL"),
+    sqlite_autoincrement=True,
+)
+
+# The newest results of comparisons with each peer.
+verifications = sa.Table(
+    "verifications",
+    metadata,
+    sa.Column("id", serial, primary_key=True),
+    sa.Column("group_name", sa.Text, nullable=False),
+    sa.Column("peer", sa.Text, nullable=False),
+    sa.Column("run", sa.Text, nullable=False),
+    sa.Column("at", Micros, nullable=False),
+    sa.Column("duration", Micros, nullable=False),
+    sa.Column("why", sa.Text, nullable=False),  # it could not be compared; empty: it was
+    sa.Column("compared", sa.BigInteger, nullable=False),
+    sa.Column("missing", sa.BigInteger, nullable=False),
+    sa.Column("extra", sa.BigInteger, nullable=False),
+    sa.Column("other", sa.BigInteger, nullable=False),
+    sa.Column("unresolved", sa.BigInteger, nullable=False),
+    sa.Column("pending", sa.BigInteger, nullable=False),
+    sa.Index("verifications_peer", "group_name", "peer", "id"),
     sqlite_autoincrement=True,
 )

@@ -155,3 +155,8 @@ CREATE TABLE bulk_jobs ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, token TE
     results TEXT NOT NULL, attempts BIGINT NOT NULL, retry_at BIGINT NOT NULL, detail TEXT NOT NULL, runner TEXT NOT
     NULL, leased_until BIGINT NOT NULL, CONSTRAINT bulk_jobs_token UNIQUE (token) );
 CREATE INDEX bulk_jobs_unfinished ON bulk_jobs (id) WHERE finished_at IS NULL;
+CREATE TABLE verifications ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, group_name TEXT NOT NULL, peer TEXT NOT
+    NULL, run TEXT NOT NULL, at BIGINT NOT NULL, duration BIGINT NOT NULL, why TEXT NOT NULL, compared BIGINT NOT
+    NULL, missing BIGINT NOT NULL, extra BIGINT NOT NULL, other BIGINT NOT NULL, unresolved BIGINT NOT NULL, pending
+    BIGINT NOT NULL );
+CREATE INDEX verifications_peer ON verifications (group_name, peer, id);

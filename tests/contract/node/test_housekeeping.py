@@ -45,6 +45,12 @@ from eventd.store.rows.links import StoredMark, delete_links, read_inbound_links
 from eventd.store.rows.routemaster import SigningKey, read_subscribers, signing_of
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run, read_runs
 from eventd.store.rows.tokens import read_tokens
+from eventd.store.rows.verifications import (
+    MOST_VERIFICATIONS,
+    Verification,
+    add_verification,
+    read_verifications,
+)
 from eventd.testing import ManualClock, draft, until
 from tests.support.group_ledger import GROUP, PEER, GroupLedger
 
@@ -187,6 +193,26 @@ async def test_sessions_of_the_console_are_deleted_once_they_have_ended(
         clock.advance(seconds)
         async with pruning(log, settings, []):
             assert "".join(row.digest[0] for row in await database.read(read_sessions)) == left
+
+
+async def test_verifications_are_kept_for_90_days_and_the_newest_20_of_each_peer(
+    log: EventLog, database: Database, clock: ManualClock, settings: Settings
+) -> None:
+    for number in range(MOST_VERIFICATIONS + 2):
+        await database.write(add_verification, Verification("edge", "b", f"b{number}", clock.now(), 1, ""))
+    await database.write(add_verification, Verification("edge", "c", "c0", clock.now() + 1, 1, ""))
+    await database.write(add_verification, Verification("core", "b", "core", clock.now(), 1, ""))
+
+    async def runs(group: str = "edge", peer: str = "") -> list[str]:
+        return [one.run for one in await database.read(read_verifications, group, peer, limit=100)]
+
+    assert await runs(peer="b") == [f"b{number}" for number in range(MOST_VERIFICATIONS + 1, 1, -1)]
+    assert (await runs())[:2] == ["c0", f"b{MOST_VERIFICATIONS + 1}"]
+    for days, left in ((90, MOST_VERIFICATIONS + 1), (0.000001 / 86_400, 1), (1, 0)):
+        clock.advance(days * DAY / SECOND)
+        async with pruning(log, settings, []):
+            assert len(await runs()) == left
+    assert await runs("core") == []
 
 
 async def test_a_fault_in_a_chore_is_logged_and_does_not_end_the_node(

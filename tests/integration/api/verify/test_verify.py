@@ -507,3 +507,23 @@ async def test_retention_does_not_hide_that_the_oldest_records_are_gone(sites: M
     assert _missing(await _events(a)) == kept, "also when nothing is left"
     await _repair(a, *kept)
     assert (await _events(a))["missing"] == 0
+
+
+async def test_results_are_kept_newest_first(sites: MakeSites) -> None:
+    a, b = await _one_way(sites)
+    await _send(a, "e1")
+    await _send(a, "e2")
+    await _report(a)
+    await _forget(b, "e2")
+    await _report(a)
+    await a.apply(peer("old", free_port(), protocol="v1"))
+    await _report(a, "old")
+    found = (await a.ask("links.verifications", group="edge"))["verifications"]
+    assert [(one["peer"], one["result"], one["compared"], one["missing"]) for one in found] == [
+        ("old", "not-compared", 0, 0),
+        ("b", "differs", 2, 1),
+        ("b", "clean", 2, 0),
+    ]
+    assert "cannot be verified" in found[0]["why"]
+    assert len((await a.ask("links.verifications", group="edge", peer="b", limit=1))["verifications"]) == 1
+    assert (await b.ask("links.verifications", group="edge"))["verifications"] == []

@@ -1,0 +1,81 @@
+"""Verifying a peer in the console: the comparison with its progress, and the results on the page of the link."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from eventd.console.pages import links
+from tests.integration.console.conftest import MakeBrowser
+from tests.integration.console.test_signing_in import READ
+from tests.support.console_pages import Browser
+from tests.support.declared import peer
+from tests.support.sites import Site
+
+LINK = "/console/links/edge/far"
+FORM = {"group": "edge", "peer": "far", "back": LINK}
+
+
+@pytest.fixture
+async def far(site: Site, tmp_path: Path) -> AsyncIterator[Site]:
+    """A peer that has two events of the node."""
+    far = await Site("far", tmp_path).start()
+    await far.join(site)
+    await site.apply(peer("far", far.port))
+    await site.emit("e1", "e2")
+    await site.caught_up("far")
+    yield far
+    await far.stop()
+
+
+async def signed_in(site: Site, browser: MakeBrowser) -> Browser:
+    one = browser(site)
+    await one.sign_in(READ)
+    return one
+
+
+async def test_a_peer_is_compared_and_the_results_stay_with_the_link(
+    site: Site, far: Site, browser: MakeBrowser
+) -> None:
+    one = await signed_in(site, browser)
+    assert "Newest verifications" not in (await one.get(LINK)).text
+    done = await one.post("/console/do/links.verify", **FORM)
+    assert done.heading == "Comparison with far"
+    assert 's-clean">clean' in done.text
+    assert (await one.get(done.url)).text.count('<tr id="v-') == 1
+    shown = await one.get(LINK)
+    assert "Newest verifications" in shown.text
+    assert re.search(r's-clean">clean</span></td>\s*<td class="n">2</td>', shown.text)
+
+
+async def test_a_comparison_continues_while_its_page_is_open(
+    site: Site, far: Site, browser: MakeBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "_SECONDS", 0)
+    one = await signed_in(site, browser)
+    begun = await one.post("/console/do/links.verify", **FORM)
+    assert "<dt>Stage</dt>" in begun.text or "s-clean" in begun.text
+    for _ in range(20):
+        if "s-clean" in (shown := await one.get(begun.url)).text:
+            break
+    assert "s-clean" in shown.text
+    (run,) = re.findall(r"run=(\w+)", begun.url)
+    again = await one.get(f"{LINK}/comparison?run={run}")
+    assert (again.status, "s-clean" in again.text) == (200, True)
+
+
+async def test_a_comparison_that_is_not_known_is_not_found(site: Site, far: Site, browser: MakeBrowser) -> None:
+    one = await signed_in(site, browser)
+    for query in ("", "?run=0123456789abcdef", "?run=<b>"):
+        assert (await one.get(f"{LINK}/comparison{query}")).status == 404
+    assert (await one.post("/console/do/links.verify", **FORM | {"peer": "none"})).status == 404
+
+
+async def test_a_peer_that_does_not_answer_is_reported(site: Site, far: Site, browser: MakeBrowser) -> None:
+    await far.stop()
+    one = await signed_in(site, browser)
+    assert (await one.post("/console/do/links.verify", **FORM)).status == 503
+    await far.start()
