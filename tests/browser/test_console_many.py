@@ -67,7 +67,13 @@ def test_the_pages_of_all_nodes_fit_all_windows_and_break_no_rule_of_wcag(
     base = enter(visitor, console)
     visitor.page.locator("#map").wait_for()
     found = {}
-    for path in ("/console/", "/console/events", "/console/events?id=e1", "/at/one/console/links"):
+    for path in (
+        "/console/",
+        "/console/events",
+        "/console/events?id=e1",
+        "/console/dead-letters",
+        "/at/one/console/links",
+    ):
         visitor.page.emulate_media(color_scheme="light")
         visitor.page.goto(base + path)
         visitor.page.locator(".switcher summary").click()

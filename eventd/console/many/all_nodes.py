@@ -21,6 +21,8 @@ PATIENCE_SECONDS: Final = 0.4
 _MOST_ROWS: Final = 100
 """Maximum number of links, and of nodes, in the tables below a map."""
 
+_NO_ANSWER: Final = f"it has not answered within {SILENCE_SECONDS:.0f} s"
+
 
 class AllNodesView:
     """What the pages of all nodes read through: no operation, because they ask each node themselves."""
@@ -67,6 +69,7 @@ class AllNodes:
         return (
             PageRoute("/", self.show_nodes, "", "nodes", "Nodes", "o"),
             PageRoute("/events", self.show_event, "", "events", "Find an event", "e"),
+            PageRoute("/dead-letters", self.show_letters, "", "dead-letters", "Dead letters", "x"),
         )
 
     async def show_nodes(self, visit: Visit) -> ShownPage:
@@ -149,24 +152,46 @@ class AllNodes:
         rows.sort(key=lambda row: (not row["courses"], bool(row["problem"])))
         return ShownPage(f"Event {name}", "found.html", {"name": name, "rows": rows})
 
+    async def show_letters(self, visit: Visit) -> ShownPage:
+        """Show how many dead letters each reason has at each node, the most first."""
+
+        async def ask(node: RemoteNode) -> list[dict[str, Any]]:
+            await node.learn()
+            found: list[dict[str, Any]] = (await node.view("").call("dead_letters.all", limit=1))["groups"]
+            return found
+
+        answers = await ask_all(self._nodes, ask, self._spawn, SILENCE_SECONDS)
+        rows, problems = [], []
+        for node in self._nodes:
+            answer, urls = answers.get(node.name), self._urls[node.name]
+            if isinstance(answer, list):
+                names = ("kind", "owner", "group", "reason")
+                rows += [
+                    one | {"node": self._entry(node), "url": urls.to("dead-letters", **{n: one[n] for n in names})}
+                    for one in answer
+                ]
+            else:
+                problems.append(self._entry(node) | {"problem": str(answer) if answer else _NO_ANSWER})
+        rows.sort(key=lambda row: (-row["count"], row["node"]["name"], row["kind"], row["owner"], row["reason"]))
+        data = {"rows": rows[:_MOST_ROWS], "more": len(rows) - _MOST_ROWS, "problems": problems}
+        return ShownPage("Dead letters", "letters_of_all.html", data)
+
+    def _entry(self, node: RemoteNode) -> dict[str, Any]:
+        """Return what a page shows of a node: its name, its colour and where its pages are."""
+        urls = self._urls[node.name]
+        return {"name": node.name, "url": urls.to(), "colour": node.options.colour, "protected": False}
+
     def _found(self, node: RemoteNode, answer: Any, name: str) -> dict[str, Any]:
         problem, courses = "", []
         if answer is None:
-            problem = f"it has not answered within {SILENCE_SECONDS:.0f} s"
+            problem = _NO_ANSWER
         elif isinstance(answer, NotFound) and answer.code != "no_such_route":
             pass
         elif isinstance(answer, EventdError):
             problem = str(answer)
         else:
             courses = [{**one, "url": self._urls[node.name].to("events", one["group"], name)} for one in answer]
-        return {
-            "name": node.name,
-            "url": self._urls[node.name].to(),
-            "colour": node.options.colour,
-            "protected": False,
-            "problem": problem,
-            "courses": courses,
-        }
+        return self._entry(node) | {"problem": problem, "courses": courses}
 
 
 def _of_no_node() -> NotFound:

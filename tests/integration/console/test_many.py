@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from html import unescape
 from pathlib import Path
 
 import aiohttp
@@ -21,6 +22,7 @@ from eventd.runtime.clock import SystemClock
 from eventd.runtime.supervisor import Supervisor
 from eventd.testing import until
 from tests.integration.console.conftest import KEYS
+from tests.integration.console.test_letters import park
 from tests.support.console_pages import Answer, Browser
 from tests.support.sites import Site
 
@@ -237,6 +239,21 @@ async def test_an_event_is_found_at_all_nodes_with_its_way(pair: tuple[Site, Sit
         assert "No node that answers" in (await console.get("/console/events?id=other")).text
         assert (await console.get("/console/events")).heading == "Find an event"
         assert 'action="/console/events"' in (await console.get("/at/one/console/links")).text
+
+
+async def test_dead_letters_of_all_nodes_are_counted_by_reason_the_most_first(pair: tuple[Site, Site]) -> None:
+    a, b = pair
+    async with opened(access("one", port_of(a)), access("two", port_of(b)), access("gone", 1)) as console:
+        page = await console.get("/console/dead-letters")
+        assert "No node that answers has dead letters." in page.text
+        assert "gone does not answer" in page.text
+        await park(a, 2)
+        page = await console.get("/console/dead-letters")
+        found = re.search(r'href="(/at/one/console/dead-letters\?[^"]+)">loop</a>', page.text)
+        assert found is not None
+        assert '<td class="n hot">2</td>' in page.text
+        there = await console.get(unescape(found[1]))
+        assert (there.heading, there.text.count('<tr id="d-')) == ("Dead letters", 2)
 
 
 async def test_a_live_page_of_a_node_is_streamed(pair: tuple[Site, Site]) -> None:
