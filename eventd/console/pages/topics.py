@@ -20,6 +20,9 @@ LARGEST_SHOWN: Final = 64_000
 """Bytes of the largest data that a page shows: larger data is downloaded."""
 _EXCERPT: Final = 120
 """Characters of the data of a record in a list."""
+_LAST_FEW: Final = 7
+_LARGEST_PAGE: Final = 8 << 20
+"""Bytes of the largest page of records: so many records always fit."""
 _MOST_RATES: Final = 200
 _GROUP: Final = "group:"
 
@@ -107,8 +110,7 @@ async def show_topic(visit: Visit) -> ShownPage:
     start = _read_seq(visit.asked("from"))
     page = None
     if visit.view.may_ask(READ.method, *READ.fill(visit.names)):
-        after = max(0, topic["head_seq"] - visit.limit) if start is None else start
-        page = await _read_page(visit, name, after, visit.limit)
+        page = await _read_newest(visit, topic) if start is None else await _read_page(visit, name, start, visit.limit)
     data = {
         "topic": topic,
         "name": name,
@@ -116,7 +118,7 @@ async def show_topic(visit: Visit) -> ShownPage:
         "config": [(member, value) for member, value in topic["config"].items() if value is not None],
         "records": page,
         "tail": start is None,
-        "older": None if page is None else _older(page, topic["head_seq"], start, visit.limit),
+        "older": None if page is None else _older(page, start, visit.limit),
         "routers": await _read_routers(visit, name),
         **await _read_charts(visit, name),
     }
@@ -128,15 +130,28 @@ def _read_seq(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
-async def _read_page(visit: Visit, topic: str, after: int, limit: int) -> RecordPage:
-    body = {"from_seq": after, "limit": limit, "include_tags": True}
+async def _read_newest(visit: Visit, topic: dict[str, Any]) -> RecordPage:
+    """Return the newest records of a topic; of very large ones only the last few."""
+    name, head = topic["topic"], topic["head_seq"]
+    page = await _read_page(visit, name, max(0, head - visit.limit), visit.limit)
+    if page.next_from_seq >= head:
+        return page
+    return await _read_page(visit, name, max(page.next_from_seq, head - _LAST_FEW), _LAST_FEW, _LARGEST_PAGE)
+
+
+async def _read_page(visit: Visit, topic: str, after: int, limit: int, most: int = 0) -> RecordPage:
+    """Return records after a seq; `most`: bytes of the page, 0 for the default."""
+    body = {"from_seq": after, "limit": limit, "include_tags": True, "max_batch_bytes": most}
     page: RecordPage = await visit.view.ask("POST", "topics", topic, "diff", body=body, model=RecordPage)
     return page
 
 
-def _older(page: RecordPage, head: int, start: int | None, limit: int) -> int | None:
+def _older(page: RecordPage, start: int | None, limit: int) -> int | None:
     """Return the seq after which the page before this one begins; None on the first page."""
-    after = max(0, head - limit) if start is None else min(start, head)
+    if start is not None:
+        after = min(start, page.head_seq)
+    else:
+        after = page.records[0].seq - 1 if page.records else max(0, page.head_seq - limit)
     return max(page.earliest_seq - 1, after - limit, 0) if after >= page.earliest_seq else None
 
 

@@ -112,6 +112,18 @@ async def test_large_data_is_only_downloaded(site: Site, browser: MakeBrowser) -
     assert len((await one.get("/console/topics/t/records/1/data")).text) == 64_002
 
 
+async def test_the_newest_of_large_records_are_shown(site: Site, browser: MakeBrowser) -> None:
+    one = await signed_in(site, browser)
+    await create(one, "t")
+    for _ in range(12):
+        await write(one, "t", f'"{"x" * 300_000}"')
+    newest = await one.get("/console/topics/t")
+    assert re.findall('<tr id="r-([0-9]+)"', newest.text)[-1] == "12"
+    assert ways(newest.text, "next") == []
+    older = await one.get(ways(newest.text, "prev")[0])
+    assert re.findall('<tr id="r-([0-9]+)"', older.text)[0] == "1"
+
+
 async def test_a_record_that_is_gone_says_what_is_known_of_it(site: Site, browser: MakeBrowser) -> None:
     one = await signed_in(site, browser)
     await create(one, "t", cap_records="2")
