@@ -12,8 +12,6 @@ from eventd.errors import Invalid, NotFound
 _STATUSES: Final = ("running", "succeeded", "failed", "blocked", "interrupted", "parked", "lost")
 _RUNS: Final = 20
 """Maximum number of runs of a page: each may have written much to its standard error."""
-_EVENTS: Final = 4
-"""Maximum number of events of a run that the page names."""
 _STORE, _TRY = "run it, and store what it proposes", "try it: store nothing"
 _MOST_TEXT: Final = 64 << 10
 """Maximum number of characters of a proposal that a page shows."""
@@ -52,7 +50,6 @@ async def show_plugin(visit: Visit) -> ShownPage:
         "runs": runs["runs"],
         "next": runs["next"],
         "statuses": _STATUSES,
-        "events": _EVENTS,
         "used": used[:MOST_ROWS],
         "users": len(used),
     }
