@@ -64,7 +64,7 @@ _DELIVERIES: Final = {
     "attempt_at": found("altered", _BY_BATCH),
     "done_at": found("altered", _BY_BATCH),
     "peer_recorded_at": found("altered", _BY_BATCH, "arrival-edited"),
-    "receipt_digest": found("altered", _BY_BATCH, "delivery-of-another-receipt"),
+    "receipt_digest": found("altered", f"{_BY_BATCH}, by the first 64 bits", "delivery-of-another-receipt"),
     "fingerprint": found("altered", _BY_HASH, "delivery-fingerprint-edited"),
     "selector_version": found("altered", _BY_BATCH),
 }

@@ -29,11 +29,12 @@ def fields() -> str:
 
 def unchecked_fields() -> str:
     """Return the list of the fields of which no changed value is found."""
-    return "\n".join(
-        f"  - {table.title[0].lower()}{table.title[1:]}: {', '.join(f'`{name}`' for name in table.unchecked)};"
+    lines = [
+        f"  - {table.title[0].lower()}{table.title[1:]}: {', '.join(f'`{name}`' for name in table.unchecked)}"
         for table in _field_tables()
         if any(table.unchecked)
-    )
+    ]
+    return ";\n".join(lines) + "."
 
 
 def _field_tables() -> Iterator[FieldTable]:
