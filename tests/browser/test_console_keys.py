@@ -30,6 +30,7 @@ def test_a_question_mark_shows_all_keys_and_escape_closes_them(visitor: Visitor,
     wait_for_keys(page)
     page.keyboard.press("?")
     page.get_by_role("dialog", name="Shortcuts").wait_for()
+    assert page.get_by_text("go to a page: o overview, l links").is_visible()
     page.keyboard.press("Escape")
     page.get_by_role("dialog", name="Shortcuts").wait_for(state="detached")
 

@@ -45,7 +45,8 @@ class PageRoute(NamedTuple):
     allowed to use.
 
     `title`: in the navigation, empty for pages that are reached from others; `key`: the letter that follows `g` to go
-    to it. `section`: the name of the page in the navigation that it belongs to.
+    to it. `section`: the name of the page in the navigation that it belongs to. `for_all`: keys that are limited to
+    some names may not use the operation, so the navigation does not lead them there.
     """
 
     path: str
@@ -54,12 +55,17 @@ class PageRoute(NamedTuple):
     section: str
     title: str = ""
     key: str = ""
+    for_all: bool = False
 
     def is_open_to(self, view: NodeView, names: Mapping[str, str] = MappingProxyType({})) -> bool:
         """Return whether a visitor may open the page, with these names in its path."""
         if isinstance(self.needs, V0Request):
             return view.may_ask(self.needs.method, *self.needs.fill(names))
         return view.may(self.needs)
+
+    def is_offered_to(self, view: NodeView) -> bool:
+        """Return whether the navigation leads a visitor to the page."""
+        return self.is_open_to(view) and (not self.for_all or view.sees(""))
 
     @property
     def needed(self) -> str:
@@ -101,15 +107,15 @@ PAGES: Final[tuple[PageRoute, ...]] = (
     PageRoute("/dead-letters", letters.show_letters, "dead_letters.all", "dead-letters", "Dead letters", "x"),
     PageRoute("/jobs", jobs.show_jobs, "jobs.list", "jobs", "Jobs", "j"),
     PageRoute("/jobs/{number}", jobs.show_job, "jobs.get", "jobs"),
-    PageRoute("/resources", resources.show_resources, "resources.list", "resources", "Resources", "r"),
+    PageRoute("/resources", resources.show_resources, "resources.list", "resources", "Resources", "r", for_all=True),
     PageRoute("/resources/{kind}/{name}", resources.show_resource, "resources.describe", "resources"),
     PageRoute("/doctor", doctor.show_doctor, "doctor.examine", "doctor", "Doctor", "d"),
-    PageRoute("/audits", audits.show_audits, "audits.list", "audits", "Audits", "v"),
+    PageRoute("/audits", audits.show_audits, "audits.list", "audits", "Audits", "v", for_all=True),
     PageRoute("/audits/{name}/report", audits.show_report, "audits.report", "audits"),
-    PageRoute("/keys", keys.show_keys, "keys.list", "keys", "Keys", "k"),
-    PageRoute("/sessions", sessions.show_sessions, "sessions.list", "sessions", "Sessions", "u"),
-    PageRoute("/actions", recorded.show_recorded, "actions.list", "actions", "Actions", "a"),
-    PageRoute("/settings", settings.show_settings, "node.settings", "settings", "Settings", "n"),
+    PageRoute("/keys", keys.show_keys, "keys.list", "keys", "Keys", "k", for_all=True),
+    PageRoute("/sessions", sessions.show_sessions, "sessions.list", "sessions", "Sessions", "u", for_all=True),
+    PageRoute("/actions", recorded.show_recorded, "actions.list", "actions", "Actions", "a", for_all=True),
+    PageRoute("/settings", settings.show_settings, "node.settings", "settings", "Settings", "n", for_all=True),
 )
 """In the order of the navigation. A path is looked up in this order, too."""
 

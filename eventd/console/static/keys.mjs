@@ -5,7 +5,7 @@ import { pause } from "./live.mjs";
 const HELP = [
   ["?", "this help"],
   ["/", "find an event"],
-  ["g, then a letter", "go to a page: o overview, l links, e events, s subscriptions, t topics, q queues, c callbacks, w dead letters, d doctor"],
+  ["g, then a letter", ""],
   ["j, k", "next row, previous row"],
   ["Enter", "open the row"],
   ["x", "select the row"],
@@ -13,6 +13,12 @@ const HELP = [
   ["p", "pause and resume updates"],
 ];
 let go = false;
+
+/** Returns what `g` leads to: the pages of the navigation, with their letters. */
+function pages() {
+  const links = [...document.querySelectorAll("nav.pages a[data-key]")];
+  return `go to a page: ${links.map((one) => `${one.dataset.key} ${one.textContent.toLowerCase()}`).join(", ")}`;
+}
 
 const rows = () => [...document.querySelectorAll("#main tbody tr")];
 
@@ -38,7 +44,7 @@ function help() {
     const name = document.createElement("kbd");
     name.textContent = key;
     term.append(name);
-    means.textContent = text;
+    means.textContent = text || pages();
     list.append(term, means);
   }
   const close = document.createElement("button");

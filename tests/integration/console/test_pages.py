@@ -80,6 +80,8 @@ async def test_a_key_of_some_names_sees_no_others(site: Site, browser: MakeBrows
         shown = await one.get(f"/console/{page}")
         assert (shown.status, "other" in shown.text.partition("<main")[2].partition("</main")[0]) == (200, False), page
     overview = (await one.get("/console/")).text
+    assert ('href="/console/jobs"' in overview, 'href="/console/resources"' in overview) == (True, False)
+    assert (await one.get("/console/resources")).status == 403
     assert ('id="group-edge"' in overview, 'href="/console/links/edge/b"' in overview) == (True, True)
     hooks = (await one.get("/console/callbacks")).text
     assert ('id="c-hook"' in hooks, 'href="/console/callbacks/hook"' in hooks) == (True, False)
