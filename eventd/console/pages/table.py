@@ -96,12 +96,12 @@ PAGES: Final[tuple[PageRoute, ...]] = (
     PageRoute("/topics/{topic}", topics.show_topic, topics.SHOW, "topics"),
     PageRoute("/topics/{topic}/records/{seq}", topics.show_record, topics.READ, "topics"),
     PageRoute("/topics/{topic}/records/{seq}/data", topics.download_data, topics.READ, "topics"),
-    PageRoute("/streams", streams.show_streams, topics.LIST, "streams", "Streams", "w"),
+    PageRoute("/streams", streams.show_streams, topics.LIST, "streams", "Streams", "h"),
     PageRoute("/routers", routers.show_routers, "topology.show", "routers", "Routers", "y"),
     PageRoute("/routers/{router}", routers.show_router, routers.SHOW, "routers"),
     PageRoute("/queues", queues.show_queues, "queues.list", "queues", "Queues", "q"),
     PageRoute("/queues/{topic}", queues.show_queue, queues.SHOW, "queues"),
-    PageRoute("/callbacks", callbacks.show_callbacks, "callbacks.list", "callbacks", "Callbacks", "c"),
+    PageRoute("/callbacks", callbacks.show_callbacks, "callbacks.list", "callbacks", "Callbacks", "w"),
     PageRoute("/callbacks/{callback}", callbacks.show_callback, "callbacks.describe", "callbacks"),
     PageRoute("/routemaster", routemaster.show_surface, "routemaster.topics", "routemaster", "Routemaster", "m"),
     PageRoute("/dead-letters", letters.show_letters, "dead_letters.all", "dead-letters", "Dead letters", "x"),
@@ -117,7 +117,16 @@ PAGES: Final[tuple[PageRoute, ...]] = (
     PageRoute("/actions", recorded.show_recorded, "actions.list", "actions", "Actions", "a", for_all=True),
     PageRoute("/settings", settings.show_settings, "node.settings", "settings", "Settings", "n", for_all=True),
 )
-"""In the order of the navigation. A path is looked up in this order, too."""
+"""A path is looked up in this order."""
+
+AREAS: Final = {
+    "Federation": ("overview", "links", "events", "dead-letters", "doctor", "audits"),
+    "Plugins": ("subscriptions", "plugins", "parts"),
+    "Topics": ("topics", "streams", "routers", "queues"),
+    "Push": ("callbacks", "routemaster"),
+    "Node": ("jobs", "resources", "keys", "sessions", "actions", "settings"),
+}
+"""The sections of the navigation in its order, by the title above them."""
 
 ACTIONS: Final[dict[str, PageAction]] = {
     **links.ACTIONS,

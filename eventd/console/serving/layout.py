@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any, NamedTuple
 
-from eventd.console.pages.table import ACTIONS, PAGES, PageRoute
+from eventd.console.pages.table import ACTIONS, AREAS, PAGES, PageRoute
 from eventd.console.pages.visit import ShownPage, Visit
 from eventd.console.rendering.environment import templates
 from eventd.console.rendering.formats import TIMES
 from eventd.console.rendering.urls import Urls
 from eventd.console.serving.preferences import THEMES, Preferences
 from eventd.console.serving.static_files import release
+from eventd.console.view.node_view import NodeView
 
 
 class SwitcherEntry(NamedTuple):
@@ -88,7 +90,7 @@ class Layout:
                 visit=visit,
                 urls=self._urls,
                 static=self._static,
-                pages=[route for route in self._frame.pages if route.title],
+                areas=None if visit is None else self._areas(visit.view),
                 switcher=self._frame.switcher,
                 find=self._frame.find or self._urls.to("events"),
                 actions=ACTIONS,
@@ -102,6 +104,17 @@ class Layout:
                 **more,
             )
         )
+
+    def _areas(self, view: NodeView) -> list[tuple[str, list[PageRoute]]]:
+        """Return the pages of the navigation that a visitor may open, by the titles above them.
+
+        Those of a section without a title come first.
+        """
+        titled = [page for page in self._frame.pages if page.title and page.is_offered_to(view)]
+        named = {section: title for title, sections in AREAS.items() for section in sections}
+        order = [section for sections in AREAS.values() for section in sections]
+        titled.sort(key=lambda page: order.index(page.section) if page.section in order else -1)
+        return [(title, list(pages)) for title, pages in groupby(titled, lambda page: named.get(page.section, ""))]
 
     def _static(self, name: str) -> str:
         """Return the URL of a static file."""
