@@ -335,6 +335,9 @@ OPERATIONS: Final[dict[str, Route]] = {
     "queues.release": _post(
         "/queues/{topic}/release", "admin.queue_leases:release", "admin", "Make delayed jobs of a queue ready at once"
     ),
+    "queues.retry": _post(
+        "/queues/{topic}/retry", "admin.queue_leases:retry", "admin", "Return dead letters of a queue to it as new jobs"
+    )._replace(outside=True),
     "lake.status": _look(
         "/lake",
         "admin.lake:show_lake",

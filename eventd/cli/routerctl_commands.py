@@ -228,7 +228,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
         },
     ),
     "queue": Branch(
-        "Show queues and their leases, and end delays.",
+        "Show queues and their leases, end delays, and retry dead letters.",
         {
             "list": Leaf(
                 "topics.queues.list_queues",
@@ -241,6 +241,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
                 "topics.queues.release",
                 "Make delayed jobs of a queue ready at once, instead of at the end of their delay.",
             ),
+            "retry": Leaf("topics.queues.retry", "Return dead letters of a queue to it as new jobs."),
         },
     ),
     "stream": _STREAM,

@@ -1,21 +1,26 @@
-"""The jobs of a queue that are leased or delayed: who holds them, and until when."""
+"""The jobs of a queue that cannot be claimed: leased, delayed, or given up; what an operator does about them."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Final
 
 from pydantic import Field
 
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
-from eventd.errors import Conflict, Invalid
+from eventd.errors import Conflict, EventdError, Forbidden, Invalid
 from eventd.log.core.topic_row import read_topic
+from eventd.log.queues.letters import ReturnLetters
 from eventd.log.queues.units import Release
 from eventd.runtime.clock import Moment
 from eventd.store.engine.database import Connection
 from eventd.store.rows.leases import Lease, read_unfinished_leases
 
+MOST_RETURNED: Final = 5000
+"""Maximum number of dead letters that a request returns to their queue."""
+MOST_STEPS: Final = 50
+"""Maximum number of transactions for one request: records of others may precede the dead letters."""
 _PLACE = re.compile(r"([0-9]{1,18}):([0-9]{1,18})")
 
 
@@ -54,6 +59,37 @@ async def release(services: Services, params: ReleaseJobs) -> dict[str, Any]:
         "ready": done.standing.ready,
         "leased": done.standing.in_flight,
     }
+
+
+class RetryLetters(Params):
+    """How many dead letters of a queue are returned to it."""
+
+    narrows = True
+
+    topic: str = Field(description="The queue.")
+    limit: int = Field(
+        default=1000, ge=1, le=MOST_RETURNED, description="Maximum number of dead letters, the oldest first."
+    )
+
+
+async def retry(services: Services, params: RetryLetters) -> dict[str, Any]:
+    """Write dead letters of a queue to it as new jobs, and delete them from their topic."""
+    line = await services.database.read(read_topic, params.topic)
+    if line.config.dead_letter and not services.sees(line.config.dead_letter):
+        raise Forbidden(f"your key may not access the topic {line.config.dead_letter}, which holds the dead letters")
+    returned, after, upto = 0, 0, None
+    for _ in range(MOST_STEPS):
+        left = params.limit - returned
+        try:
+            step = await services.log.submit(ReturnLetters(params.topic, after=after, upto=upto, most=left))
+        except EventdError:
+            if not returned:
+                raise
+            return {"retried": returned, "complete": False}  # the queue is full now
+        returned, after, upto = returned + step.returned, step.searched, step.upto
+        if step.complete or returned >= params.limit:
+            break
+    return {"retried": returned, "complete": step.complete}
 
 
 def _read(conn: Connection, params: ListLeases, at: Moment) -> dict[str, Any]:

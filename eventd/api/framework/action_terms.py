@@ -16,7 +16,7 @@ SHOWN: Final = frozenset(
     {
         *("action", "callback", "number", "reasons", "subscription", "types"),  # of jobs
         *("all", "allow_empty", "area", "by", "dry_run", "expires", "failed", "forget", "from_seq", "grace", "group"),
-        *("ids", "ignore_not_found", "kind", "latest", "name", "peer", "prefixes", "prune", "release", "seqs"),
+        *("ids", "ignore_not_found", "kind", "latest", "limit", "name", "peer", "prefixes", "prune", "release", "seqs"),
         *("remediation_plan", "scopes", "since", "source", "sources", "to", "to_seq", "type", "until"),
     }
 )

@@ -1,4 +1,4 @@
-"""routerctl queue: list, leases, release."""
+"""routerctl queue: list, leases, release, retry."""
 
 from __future__ import annotations
 
@@ -79,6 +79,24 @@ async def release(
             f"not delayed: {', '.join(map(str, answer['skipped']))}",
             hint="`routerctl queue leases` lists those that are",
         )
+
+
+@connected
+@only_calls
+async def retry(
+    session: Session,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue.")],
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=5000, help="Maximum number of dead letters, the oldest first.")
+    ] = 1000,
+) -> None:
+    """Return dead letters of a queue to it as new jobs."""
+    answer = await session.call("queues.retry", topic=queue, limit=limit)
+    session.out.outcome(
+        answer, f"{counted(answer['retried'], 'dead letter')} returned to the queue", name=lambda _: queue
+    )
+    if not answer["complete"]:
+        note("note: there may be more: run the command again")
 
 
 def _note_next(answer: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from eventd.errors import Conflict
 
 SHOW: Final = V0Request("GET", ("topics", "{topic}"))
 _LONGEST_MS: Final = 86_400_000
+_MOST_RETRIED: Final = 1000
 
 
 async def show_queues(visit: Visit) -> ShownPage:
@@ -80,6 +81,28 @@ def _settled(answer: dict[str, Any]) -> None:
         raise Conflict("the client does not hold the job any more", hint="the page of the queue shows its leases now")
 
 
+async def ask_retry(visit: Visit, params: dict[str, Any]) -> Question:
+    """Ask before dead letters are returned to their queue."""
+    name = params.get("topic", "")
+    topic = await visit.view.ask("GET", "topics", name, touch="false")
+    letters = topic["config"].get("dead_letter") or "its topic of dead letters"
+    lines = (
+        f"Up to {_MOST_RETRIED:,} dead letters of {name} are taken from {letters}, the oldest first.",
+        "They become new jobs. Their count of deliveries begins anew.",
+    )
+    return Question(f"Retry the dead letters of {name}?", lines)
+
+
+def _retried(form: dict[str, Any]) -> dict[str, Any]:
+    return {"topic": form.get("topic", ""), "limit": _MOST_RETRIED}
+
+
+def _returned_some(answer: dict[str, Any]) -> None:
+    """Raises Conflict if no dead letter was left."""
+    if not answer["retried"]:
+        raise Conflict("the queue has no dead letter any more", hint="the topic of dead letters shows what it holds")
+
+
 def _released(form: dict[str, Any]) -> dict[str, Any]:
     return {"topic": form.get("topic", ""), "seqs": [read_number("seqs", str(form.get("seqs", "")))]}
 
@@ -91,6 +114,9 @@ def _ready(answer: dict[str, Any]) -> None:
 
 
 ACTIONS: Final = {
+    "queues.retry": PageAction(
+        "Retry dead letters", "Dead letters are jobs again.", ask_retry, prepare=_retried, check=_returned_some
+    ),
     "queues.release": PageAction("Retry now", "The job is ready.", prepare=_released, check=_ready),
     "queues.extend": PageAction(
         "Extend",

@@ -44,6 +44,11 @@ FOUND_BYTES = 16 << 20
 """Bytes of data and meta that one claim returns, approximately: the next claim gets the rest."""
 MOST_LETTERS = 1000
 """Maximum number of jobs that become dead letters in one claim."""
+LETTER_FROM = "$dead_letter_from"
+LETTER_STAMPS = (LETTER_FROM, "$dead_letter_deliveries", "$dead_letter_src_seq")
+"""The members of the meta of a dead letter: its queue, how often it was claimed, and its seq there."""
+LETTER_META = "$dead_letter_meta"
+"""The member that holds the meta of a dead letter that was not an object."""
 HOLD_SECONDS = 5
 """How long a job that the topic of dead letters refused waits in the queue until that topic is tried again."""
 _KEPT_BLOCKS = 8
@@ -316,10 +321,7 @@ def _stamped(meta: str | None, queue: str, job: AvailableJob) -> str:
     try:
         given = {} if meta is None else msgspec.json.decode(meta, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:
-        given = {"$dead_letter_meta": msgspec.Raw((meta or "").encode())}
-    facts = {
-        "$dead_letter_from": queue,
-        "$dead_letter_deliveries": str(job.deliveries),
-        "$dead_letter_src_seq": str(job.seq),
-    }
-    return msgspec.json.encode({**given, **facts}).decode()
+        given = {LETTER_META: msgspec.Raw((meta or "").encode())}
+    source, deliveries, seq = LETTER_STAMPS
+    stamps = {source: queue, deliveries: str(job.deliveries), seq: str(job.seq)}
+    return msgspec.json.encode({**given, **stamps}).decode()

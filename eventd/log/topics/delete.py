@@ -7,11 +7,11 @@ the first step are not deleted.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from eventd.log.core.blocks import names
+from eventd.log.core.blocks import Block, names
 from eventd.log.core.commit import ChangeUnit, Transaction
 from eventd.log.core.live_records import read_done
 from eventd.log.core.pages import LOOKED_AT, PASSED_OVER
@@ -161,6 +161,11 @@ def _delete_in(
         return topic
     if topic.is_queue:
         forget_jobs(conn, topic.id, going)
+    return delete_in_block(conn, topic, block, going, now)
+
+
+def delete_in_block(conn: Connection, topic: TopicRow, block: Block, going: Sequence[int], now: int) -> TopicRow:
+    """Delete the live records of these seqs from a block; return the topic's new row. The floor is not moved."""
     rewritten = rewrite_blocks(conn, topic, [(block, going)], now=now, split=True)
     changed = topic._replace(
         bytes=topic.bytes - rewritten.bytes, ids=topic.ids - rewritten.copies, deleted=topic.deleted + len(going)

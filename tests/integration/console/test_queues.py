@@ -118,3 +118,24 @@ async def test_a_delay_is_ended(site: Site, browser: MakeBrowser) -> None:
     assert ("<dt>Ready</dt><dd>3</dd>" in done.text, job(done.text, seq)) == (True, "")
     again = await one.post("/console/do/queues.release", **form)
     assert (again.status, "not delayed any more" in again.text) == (409, True)
+
+
+async def test_dead_letters_are_retried(site: Site, browser: MakeBrowser) -> None:
+    one = await signed_in(site, browser)
+    await create(one, "todo", type="queue", dead_letter="graves", max_deliveries="1")
+    await write(one, "todo", "1")
+    seq = await claim(one, "w1")
+    assert "queues.retry" not in (await one.get("/console/queues/todo")).text, "nothing was given up"
+    await one.post("/console/do/queues.return", topic="todo", node="w1", seq=str(seq), asked="yes")
+    await write(one, "todo", "2")
+    assert await claim(one, "w1") == 2, "the first job was claimed as often as the queue allows"
+    shown = await one.get("/console/queues/todo")
+    assert "<dt>Dead letters so far</dt><dd>1</dd>" in shown.text
+    asked = await one.get("/console/do/queues.retry?topic=todo&back=/console/queues/todo")
+    assert "dead letters of todo are taken from graves" in asked.text
+    assert "/console/do/queues.retry" in (await one.get("/console/dead-letters?kind=queue")).text
+    form = {"topic": "todo", "asked": "yes", "back": "/console/queues/todo"}
+    done = await one.post("/console/do/queues.retry", **form)
+    assert ("Dead letters are jobs again." in done.text, "<dt>Ready</dt><dd>1</dd>" in done.text) == (True, True)
+    again = await one.post("/console/do/queues.retry", **form)
+    assert (again.status, "no dead letter any more" in again.text) == (409, True)

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from eventd.api.framework.operations import Services
+from eventd.errors import Conflict, EventdError, Forbidden
 from eventd.log.core.eventlog import EventLog
-from eventd.log.queues import survey
+from eventd.log.core.records import read_body
+from eventd.log.queues import letters, survey
 from eventd.log.topics.delete import delete_records
 from eventd.testing import ManualClock
 from tests.support import operations
@@ -117,3 +119,72 @@ async def test_a_search_that_ends_early_says_so(log: EventLog, monkeypatch: pyte
     monkeypatch.setattr(survey, "MOST_TOPICS", 2)
     page = await listed(queues)
     assert ([one["queue"] for one in page["queues"]], page["complete"]) == (["a", "b"], False)
+
+
+# --- dead letters ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def given_up(log: EventLog) -> Queues:
+    """The queues p and q, whose dead letters are in the topic graves: one of p, and three of q."""
+    queues = Queues(log)
+    for name in ("p", "q"):
+        await queues.make(name, dead_letter="graves", max_deliveries=1)
+    for name, count in (("q", 2), ("p", 1), ("q", 1)):
+        await queues.put(name, *range(count), tag="eu", meta={"a": 1})
+        await queues.nack(name, "w", *await queues.claim(name, "w", count))
+        assert await queues.claim(name, "w", count) == []
+    return queues
+
+
+async def retry(queues: Queues, queue: str = "q", **asked: Any) -> dict[str, Any]:
+    found: dict[str, Any] = await operations.run(Services(queues.log), "queues.retry", topic=queue, **asked)
+    return found
+
+
+async def test_dead_letters_become_jobs_again_as_they_were(given_up: Queues) -> None:
+    assert await retry(given_up) == {"retried": 3, "complete": True}
+    jobs = await given_up.claim("q", "w", 9)
+    assert [(job.seq, job.deliveries) for job in jobs] == [(4, 1), (5, 1), (6, 1)]
+    assert all(read_body(job.body) == (None, "eu", data, '{"a":1}') for job, data in zip(jobs, "010", strict=True))
+    left = await given_up.page("graves")
+    assert [one["meta"]["$dead_letter_from"] for one in left] == ["p"], "those of other queues stay"
+    await given_up.check("q")
+    assert await retry(given_up) == {"retried": 0, "complete": True}
+
+
+async def test_a_limit_takes_the_oldest(given_up: Queues) -> None:
+    assert await retry(given_up, limit=1) == {"retried": 1, "complete": False}
+    assert [read_body(job.body).data for job in await given_up.claim("q", "w", 9)] == ["0"]
+    assert await retry(given_up) == {"retried": 2, "complete": True}
+
+
+async def test_more_than_one_transaction_takes_are_returned(given_up: Queues, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(letters, "MOST_AT_ONCE", 1)
+    assert await retry(given_up) == {"retried": 3, "complete": True}
+
+
+async def test_a_queue_that_is_full_gets_no_dead_letters_and_none_is_lost(given_up: Queues) -> None:
+    await given_up.change("q", cap_records=1, discard="reject")
+    with pytest.raises(EventdError, match="limits of the topic"):
+        await retry(given_up)
+    assert len(await given_up.page("graves")) == 4
+    assert await given_up.claim("q", "w", 9) == []
+
+
+async def test_a_queue_without_a_log_of_dead_letters_has_none_to_retry(log: EventLog) -> None:
+    queues = Queues(log)
+    await queues.make("a")
+    await queues.make("b", dead_letter="a")
+    for name in ("a", "b"):
+        with pytest.raises(Conflict):
+            await retry(queues, name)
+    await queues.make("log", type="log")
+    with pytest.raises(Conflict):
+        await retry(queues, "log")
+
+
+async def test_a_key_that_may_not_access_the_dead_letters_moves_none(given_up: Queues) -> None:
+    services = Services(given_up.log, sees=lambda name: name == "q")
+    with pytest.raises(Forbidden):
+        await operations.run(services, "queues.retry", topic="q")

@@ -29,3 +29,10 @@ def test_a_job_that_is_not_delayed_cannot_be_released(routerctl: Control) -> Non
     routerctl("topic", "write", "todo", "1")
     refused = routerctl("queue", "release", "todo", "1", code=1)
     assert (refused.out, refused.err.startswith("error: not delayed: 1")) == ("0 jobs released\n", True)
+
+
+def test_a_queue_without_dead_letters_has_none_to_retry(routerctl: Control) -> None:
+    routerctl("topic", "put", "todo", "--set", "type=queue", "--set", "dead_letter=graves")
+    assert routerctl("queue", "retry", "todo", code=3).err.startswith("error: ")
+    routerctl("topic", "put", "graves")
+    assert routerctl("queue", "retry", "todo").out == "0 dead letters returned to the queue\n"
