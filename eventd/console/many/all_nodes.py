@@ -79,8 +79,7 @@ class AllNodes:
         await self._refresh(group)
         groups = sorted({name for node in self._nodes for name in _groups_of(node)})
         group = group if group in groups or visit.asked("group") else (groups[0] if groups else "")
-        rows = [self._row(node) for node in self._nodes]
-        rows.sort(key=lambda row: (not row["problem"], row["name"]))
+        rows = [self._row(node) for node in self._nodes]  # in an order that no state changes
         data = {"nodes": rows, "groups": groups, "group": group, "states": STATES, **self._map(group)}
         return ShownPage("Nodes", "nodes.html", data)
 
@@ -103,6 +102,7 @@ class AllNodes:
             "colour": options.colour,
             "protected": options.protected,
             "address": options.address,
+            "state": "silent" if node.problem else "refused" if node.refusal else "",
             "problem": node.problem or node.refusal,
             "silent_for": node.silent_seconds(),
             "asked": node.summary is not None or bool(node.problem or node.refusal),

@@ -160,6 +160,17 @@ async def test_what_a_key_may_not_do_has_no_button_and_is_refused(pair: tuple[Si
         assert (await console.get("/at/one/console/keys")).status == 403
 
 
+async def test_a_node_that_refuses_the_key_is_not_called_silent(pair: tuple[Site, Site]) -> None:
+    async with opened(access("one", port_of(pair[0]), "an-unknown-key")) as console:
+
+        async def refused() -> bool:
+            row = row_of(await console.get("/console/"), "one")
+            return "refused" in row and "this key is not known" in row
+
+        await until(refused, "the page to show the refusal")
+        assert (await console.get("/at/one/console/links")).status == 401
+
+
 async def test_the_link_opens_one_browser_once(pair: tuple[Site, Site]) -> None:
     async with opened(access("one", port_of(pair[0])), enter=False) as console:
         other = Browser(console.session, int(console.browser.host.partition(":")[2]))
