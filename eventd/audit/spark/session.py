@@ -281,9 +281,9 @@ def _stop(*, keep_java: bool, patience: float) -> None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    gateway, session = SparkContext._gateway, SparkSession.getActiveSession()
-    with contextlib.suppress(Exception):  # the session may have stopped already, and its work is done
-        if session is not None:
+    gateway = SparkContext._gateway
+    with contextlib.suppress(Exception):  # the session, or Java, may have ended already, and its work is done
+        if (session := SparkSession.getActiveSession()) is not None:
             session.stop()
     process = getattr(gateway, "proc", None)
     if keep_java or gateway is None or process is None:

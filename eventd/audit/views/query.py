@@ -23,8 +23,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ROWS_AT_ONCE: Final = 1_000
-_CONF: Final = {"spark.sql.shuffle.partitions": "8"}
-"""Few parts for a shuffle: what an analyst's query leaves after grouping is small."""
+_CONF: Final = {
+    "spark.sql.shuffle.partitions": "8",
+    "spark.driver.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError -XX:+DisplayVMOutputToStderr",
+}
+"""Few parts for a shuffle: what an analyst's query leaves after grouping is small. Java ends when it has no memory
+left: a thread of Spark that ends alone prints its stack, and this process would wait for its result without end."""
 
 
 class QueryResult(NamedTuple):
@@ -75,6 +79,7 @@ def query_lake(
 
 def _collect(spark: SparkSession, sql: str, limit: int, lake: str) -> pa.Table:
     """Return the rows of a query, up to one more than `limit`. Raises Invalid and EventdError like `query_lake`."""
+    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
     from pyspark.errors import AnalysisException, PySparkException
 
     try:
@@ -85,6 +90,11 @@ def _collect(spark: SparkSession, sql: str, limit: int, lake: str) -> pa.Table:
         ) from None
     except PySparkException as error:
         raise EventdError(f"the query failed in Spark: {_first_line(error, lake)}") from None
+    except (Py4JNetworkError, EOFError, OSError):
+        raise EventdError(
+            "the query failed in Spark: Java has ended, perhaps because the query needs more memory",
+            hint="let the query return less, or raise --memory",
+        ) from None
     except Exception as error:  # Java's errors have no common base class
         raise EventdError(f"the query failed in Spark: {last_cause(str(error), lake)}") from None
 

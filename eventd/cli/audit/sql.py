@@ -55,6 +55,8 @@ def sql(
     if session.out.format in ("json", "yaml") and (shared := _shared_name(result.names)) is not None:
         raise Invalid(f"two columns of the result are called {shared!r}", hint="name them apart with AS")
     session.out.records(result.names, result.rows)
+    if not result.names:
+        note("the statement has no result")
     if troubles := result.views.troubles:
         note(
             f"the views lack rows: {troubles[0].name}: {troubles[0].message}; problems in all: {len(troubles)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ _STYLES = {
     **dict.fromkeys(("failed", "refused", "expired", "blocked", "conflict", "deleted"), _BAD),
     **dict.fromkeys(("pending", "unknown", "backing-off", "paused", "configured"), _MIDDLING),
 }
+
+
+_WITHIN_LINES = re.compile(r"[^\n\t]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +156,12 @@ class Output:
         """Print rows of plain values under these column names: as a table, CSV, or a list of objects.
 
         In CSV an absent value is an empty cell, in a table `-`. JSON and YAML show only the last of columns that share
-        a name.
+        a name. Without columns, nothing is printed, or an empty list of objects.
         """
-        if self.is_table:
+        if not names:
+            if self.format in ("json", "yaml"):
+                self.value([])
+        elif self.is_table:
             columns = [Column(name, _shown_at(at)) for at, name in enumerate(names)]
             self.table(columns, [{str(at): value for at, value in enumerate(row)} for row in rows])
         elif self.format == "csv":
@@ -248,8 +255,9 @@ class Output:
 
 
 def _csv_line(cells: Sequence[str]) -> str:
+    """Return a line of CSV. Unprintable characters are escaped, except newlines and tabs: a terminal may show it."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
+    csv.writer(text, lineterminator="\n").writerow([_WITHIN_LINES.sub(lambda one: printable(one[0]), c) for c in cells])
     return text.getvalue()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +96,21 @@ def test_what_spark_refuses_is_one_line(on_spark: Control, lake: Path, query: st
     (line,) = ended.err.splitlines()
     assert line.startswith(told)
     assert ended.out == ""
+
+
+@pytest.mark.parametrize(("form", "out"), [("table", ""), ("csv", ""), ("json", "[]\n"), ("yaml", "[]\n")])
+def test_a_statement_without_a_result_is_noted(on_spark: Control, lake: Path, form: str, out: str) -> None:
+    ended = on_spark("audit", "sql", "DROP VIEW events", "--lake", str(lake), "-o", form)
+    assert (ended.out, ended.err) == (out, "the statement has no result\n")
+
+
+def test_a_query_that_needs_more_memory_than_there_is_ends_with_one_error(control: Control, lake: Path) -> None:
+    asked = (sys.executable, "-m", "eventd.cli.routerctl", "audit", "sql", "SELECT repeat('x', 2000000000)")
+    ended = subprocess.run([*asked, "--lake", str(lake), "--memory", "512MiB"], capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert "\tat " not in ended.stderr
+    assert ended.stderr.splitlines()[-1].startswith("error: the query failed in Spark: Java has ended, perhaps because")
 
 
 def test_columns_of_one_name_are_refused_where_they_would_hide_each_other(on_spark: Control, lake: Path) -> None:

@@ -235,3 +235,17 @@ def test_records_are_objects_for_programs() -> None:
     objects = [dict(zip(names, row, strict=True)) for row in RECORDS]
     assert json.loads(records("json")) == objects
     assert yaml.safe_load(records("yaml")) == objects
+
+
+@pytest.mark.parametrize(("format", "shown"), [("table", ""), ("csv", ""), ("json", "[]\n"), ("yaml", "[]\n")])
+def test_a_result_without_columns_is_nothing_or_an_empty_list(format: RecordsFormat, shown: str) -> None:
+    stream = io.StringIO()
+    Output(format, headers=True, colour=False, stream=stream).records((), [])
+    assert stream.getvalue() == shown
+
+
+def test_csv_controls_no_terminal_and_keeps_lines_and_tabs() -> None:
+    stream = io.StringIO()
+    cells = ["\x1b[31mred", "one\ntwo\tthree", "abc\u202ecba", "a\rb\x00", "=1+1"]
+    Output("csv", headers=True, colour=False, stream=stream).records(["\x1b[2J"], [[cell] for cell in cells])
+    assert stream.getvalue() == ('\\x1b[2J\n\\x1b[31mred\n"one\ntwo\tthree"\nabc\\u202ecba\na\\rb\\x00\n=1+1\n')
