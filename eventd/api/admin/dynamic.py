@@ -8,10 +8,11 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
+from weakref import WeakKeyDictionary
 
 from pydantic import FailFast, Field
 
-from eventd.api.admin.merge_text import write_merge
+from eventd.api.admin.merge_text import MergeText, write_merge
 from eventd.api.admin.resources import Source, Sources
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
@@ -23,7 +24,7 @@ from eventd.errors import Invalid, NotFound
 from eventd.log.core.head import lock_head
 from eventd.resources.reading.documents import ROUTER
 from eventd.resources.validation.check import check
-from eventd.store.engine.database import Connection
+from eventd.store.engine.database import Connection, Database
 from eventd.store.parts.claims import ResourceKey
 from eventd.store.parts.parts import PartPlace, StoredPart, delete_part, read_part_page, read_parts, read_sources
 from eventd.store.rows.registry import StoredResource, read_resources
@@ -228,11 +229,25 @@ async def diff(services: Services, params: DiffParams) -> dict[str, Any]:
         return shown
     if params.sources:
         stored = await asyncio.to_thread(_read_startup, params.sources, services.clock.now())
+        text, whole = await asyncio.to_thread(write_merge, effective, stored)
     else:
-        stored = await services.database.read(read_resources)
         shown |= about(await services.effective.current())
-    text, whole = await asyncio.to_thread(write_merge, effective, stored)
+        text, whole = await _text_of_declared(services, effective)
     return {**shown, "diff": text, "diffIsWhole": whole}
+
+
+_texts: WeakKeyDictionary[Database, tuple[Effective, MergeText]] = WeakKeyDictionary()
+"""The last diff of each database, with the configuration that it is of: an open page asks for it each second."""
+
+
+async def _text_of_declared(services: Services, effective: Effective) -> MergeText:
+    known = _texts.get(services.database)
+    if known is not None and known[0] is effective:
+        return known[1]
+    stored = await services.database.read(read_resources)
+    text = await asyncio.to_thread(write_merge, effective, stored)
+    _texts[services.database] = (effective, text)
+    return text
 
 
 def about(snapshot: Snapshot) -> dict[str, Any]:

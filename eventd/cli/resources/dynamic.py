@@ -172,10 +172,14 @@ async def diff(
     config: ConfigOption = None,
     watch: WatchOption = False,
     exit_code: ExitCodeOption = False,
+    unified: Annotated[
+        bool, typer.Option("--unified", "-u", help="Show the changes as a unified diff of at most 100 resources.")
+    ] = False,
 ) -> None:
     """Show how parts change the declared resources, and which parts have no effect."""
-    if watch and exit_code:
-        raise typer.BadParameter("--watch ends only with Ctrl-C and cannot be used with --exit-code")
+    if watch and (exit_code or unified):
+        option = "--exit-code" if exit_code else "--unified"
+        raise typer.BadParameter(f"--watch ends only with Ctrl-C and cannot be used with {option}")
     sources = read_files(config) if config else []
     if watch:
         first = True
@@ -185,8 +189,14 @@ async def diff(
             _print_diff(session, answer, again=True)
             first = False
         return
-    answer = await session.call("dynamic.diff", sources=sources)
-    _print_diff(session, answer)
+    answer = await session.call("dynamic.diff", sources=sources, show_diff=unified)
+    if unified and session.out.is_table:
+        for line in answer["diff"].splitlines():
+            session.out.line(printable(line))
+        if not answer["diffIsWhole"]:
+            note("note: more changes than these: without --unified, the command lists all of them")
+    else:
+        _print_diff(session, answer)
     if exit_code and (answer["suppressed"] or answer["addedResources"]):
         raise typer.Exit(ExitCode.CHECK_FAILED)
 

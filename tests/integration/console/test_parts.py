@@ -52,6 +52,43 @@ async def test_the_effective_configuration_is_compared_with_what_is_declared(
     assert "<dt>Parts in effect</dt><dd>1</dd>" in shown.text
 
 
+async def test_a_masked_resource_is_named_with_its_part(site: Site, browser: MakeBrowser, tmp_path: Path) -> None:
+    fallback = {"apiVersion": "net.routerd.net/v1alpha1", "kind": "IPv4Route", "name": "fallback"}
+    masking = {"source": "EventSubscription/claims", "operations": ["mask"], "targets": [fallback]}
+    config = "config.routerd.net/v1alpha1"
+    await site.apply(
+        {
+            "apiVersion": fallback["apiVersion"],
+            "kind": "IPv4Route",
+            "metadata": {"name": "fallback"},
+            "spec": {"destination": "0.0.0.0/0"},
+        },
+        {
+            "apiVersion": config,
+            "kind": "DynamicOverridePolicy",
+            "metadata": {"name": "allow"},
+            "spec": {"allow": [masking]},
+        },
+    )
+    masks = f"answer([], directives=[{{'op': 'mask', 'target': {fallback}, 'reason': 'better way'}}])"
+    await site.apply(plugin(program(tmp_path, masks)), subscription())
+    await site.emit("e1", type=OBSERVED, subject="10.0.0.9/32")
+
+    async def masked() -> bool:
+        return bool((await site.ask("dynamic.diff"))["suppressed"])
+
+    await until(masked, "the part that masks", seconds=20)
+    (source,) = [part["source"] for part in (await site.ask("dynamic.list"))["parts"]]
+    one = browser(site)
+    await one.sign_in(READ)
+    shown = (await one.get("/console/parts/effective")).text
+    assert "-  destination: 0.0.0.0/0" in shown
+    row = shown.partition('<tr id="masked-')[2].partition("</tr>")[0]
+    assert f'href="/console/parts/{quote(source, safe="")}"' in row
+    assert "better way" in row
+    assert (await one.get(f"/console/parts/{quote(source, safe='')}")).status == 200
+
+
 async def test_a_part_that_has_no_effect_is_named_with_the_reason_and_the_overview_leads_to_it(
     site: Site, browser: MakeBrowser, tmp_path: Path
 ) -> None:

@@ -151,6 +151,14 @@ def test_render_is_what_is_declared_masked_and_given(routerctl: Control, give: G
     begun = f"- net.routerd.net/v1alpha1/IPv4Route/fallback  maskedBy=DynamicConfigPart/{E1}  maskedUntil=20"
     assert told[1].startswith(begun)
     assert told[1].endswith("Z  reason=better")
+    unified = routerctl("dynamic", "diff", "--unified")
+    for line in ("--- declared/IPv4Route/fallback", "-  destination: 0.0.0.0/0", "+  via: a"):
+        assert line in unified.lines
+    assert unified.err == ""
+    other = routerctl("dynamic", "diff", "-u", "--config", routerctl.file(FALLBACK, "other.yaml")).lines
+    assert ("+  via: a" in other, "-  destination: 0.0.0.0/0" in other) == (False, False), (
+        "the part masks, by no policy"
+    )
     routerctl("dynamic", "diff", "--exit-code", code=4)
     refused = routerctl("dynamic", "diff", "--exit-code", "--watch", code=2).err
     assert refused.startswith("error: --watch ends only with Ctrl-C and cannot be used with --exit-code")
