@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ from eventd.console.drawing.map_links import SILENT, STATES
 from eventd.console.drawing.map_picture import draw_map
 from eventd.console.pages.targets import target_of
 from eventd.console.pages.visit import ShownPage, Visit
+from eventd.console.view.recent import RecentAnswer
 from eventd.errors import EventdError
 
 _RECENT: Final = timedelta(seconds=2)
@@ -47,11 +47,12 @@ async def _problems(visit: Visit) -> dict[str, Any]:
     found: dict[str, Any] = {"problems": [], "more": 0, "unseen": False, "examined": False, "as_of": ""}
     if not visit.view.may("doctor.examine"):
         return found | {"unseen": True}
-    limits = [{"group": group} if group else {} for group in await visit.scopes_of_groups()]
-    reports = await asyncio.gather(*(visit.look("doctor.examine", **limit) for limit in limits))
-    known = [report for report in reports if report is not None]
-    if len(known) < len(reports):
-        return found
+    known: list[RecentAnswer] = []
+    for group in await visit.scopes_of_groups():
+        report = await visit.look("doctor.examine", **({"group": group} if group else {}))
+        if report is None:
+            return found
+        known.append(report)
     failed = [check for report in known for check in report.content["checks"] if check["status"] in ("warn", "fail")]
     failed.sort(key=lambda check: check["status"] != "fail")
     shown = [
