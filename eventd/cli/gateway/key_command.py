@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from functools import cache
 
 from eventd.errors import Invalid
@@ -18,7 +19,9 @@ def ask_for_key(command: tuple[str, ...]) -> str:
     Raises `Invalid`, which names the program and never what it printed.
     """
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+        # what is piped into routerctl is for the command, and not for a program such as ssh, which would read it
+        given = None if sys.stdin is not None and sys.stdin.isatty() else subprocess.DEVNULL
+        done = subprocess.run(command, stdin=given, stdout=subprocess.PIPE, check=False)
     except OSError as error:
         raise Invalid(f"cannot start {command[0]} for the API key: {error.strerror}", hint=_HINT) from None
     if done.returncode != 0:
