@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -84,8 +84,10 @@ def draw_routers(routers: Sequence[Mapping[str, Any]], odd: frozenset[str]) -> R
     alone = drawn - {topic for pair in pairs for topic in pair}
     places = place_topics([*pairs, *((topic, topic) for topic in sorted(alone))])
     boxes = {topic: _box(topic, place, topic in odd) for topic, place in sorted(places.items())}
+    ends, all_labelled = _spread(pairs, boxes), len(pairs) <= MOST_LABELS
     lines = [
-        _line(boxes[pair[0]], boxes[pair[1]], some, len(pairs) <= MOST_LABELS) for pair, some in sorted(pairs.items())
+        _line(boxes[pair[0]], boxes[pair[1]], some, ends.get(pair, (0.5, 0.5)), all_labelled)
+        for pair, some in sorted(pairs.items())
     ]
     lines.sort(key=lambda line: -STATES.index(line.state))  # what needs attention is painted last, above all others
     width = max((box.x for box in boxes.values()), default=0.0) + _BOX[0] + 2 * _MARGIN
@@ -98,12 +100,33 @@ def _box(topic: str, place: TopicPlace, odd: bool) -> TopicBox:
     return TopicBox(topic, label, 2 * _MARGIN + place.column * COLUMN, 2 * _MARGIN + place.row * ROW, odd)
 
 
-def _line(source: TopicBox, dest: TopicBox, routers: Sequence[Mapping[str, Any]], all_labelled: bool) -> RouterLine:
+def _spread(
+    pairs: Iterable[tuple[str, str]], boxes: Mapping[str, TopicBox]
+) -> dict[tuple[str, str], tuple[float, float]]:
+    """Return where the lines to the right begin and end, as shares of the heights of their boxes: none hide another."""
+    out: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+    into: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+    for pair in sorted(pairs, key=lambda pair: (boxes[pair[0]].y, boxes[pair[1]].y, pair)):
+        if boxes[pair[1]].x > boxes[pair[0]].x:
+            out[pair[0]].append(pair)
+            into[pair[1]].append(pair)
+    starts = {pair: (at + 1) / (len(some) + 1) for some in out.values() for at, pair in enumerate(some)}
+    ends = {pair: (at + 1) / (len(some) + 1) for some in into.values() for at, pair in enumerate(some)}
+    return {pair: (start, ends[pair]) for pair, start in starts.items()}
+
+
+def _line(
+    source: TopicBox,
+    dest: TopicBox,
+    routers: Sequence[Mapping[str, Any]],
+    ends: tuple[float, float],
+    all_labelled: bool,
+) -> RouterLine:
     """Return a line: forwards from the right side of a box to the left side of another, backwards in an arc below."""
     width, height = _BOX
     state = min((state_of(router) for router in routers), key=STATES.index)
     if dest.x > source.x:
-        start, tip = (source.x + width, source.y + height / 2), (dest.x - 2, dest.y + height / 2)
+        start, tip = (source.x + width, source.y + height * ends[0]), (dest.x - 2, dest.y + height * ends[1])
         end = (tip[0] - _HEAD[0] + 1, tip[1])
         reach = (end[0] - start[0]) / 2
         # a line over several columns bends around the boxes between its ends

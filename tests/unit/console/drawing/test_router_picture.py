@@ -64,3 +64,10 @@ def test_boxes_stay_in_their_places_when_a_state_changes() -> None:
     calm = draw_routers([router("a", "b"), router("b", "c")], frozenset())
     worse = draw_routers([router("a", "b", state="backing-off"), router("b", "c")], frozenset("b"))
     assert [box[:4] for box in calm.boxes] == [box[:4] for box in worse.boxes]
+
+
+def test_lines_of_one_topic_begin_and_end_apart() -> None:
+    drawn = draw_routers([router("a", "b"), router("a", "c"), router("x", "c")], frozenset())
+    starts = {line.path.partition(" ")[0] for line in drawn.lines}
+    ends = {line.path.rpartition(" ")[2] for line in drawn.lines}
+    assert len(starts) == len(ends) == 3
