@@ -20,5 +20,5 @@ def test_the_program_does_not_read_what_is_piped_into_the_command() -> None:
 
 @pytest.mark.parametrize("prints", ["true", "printf '\\377'", "head -c 5000 /dev/zero | tr '\\0' x"])
 def test_what_is_not_a_key_is_refused_without_being_shown(prints: str) -> None:
-    with pytest.raises(Invalid, match="^sh does not print a key"):
+    with pytest.raises(Invalid, match=r"^sh does not print a key"):
         ask_for_key(("sh", "-c", prints))
