@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from eventd.cli.gateway.session import Session, connected, only_calls
+from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
 from eventd.cli.terminal.output import Column, moment, note, text
 from eventd.errors import Conflict
 from eventd.text.plural import counted
@@ -64,7 +64,7 @@ async def leases(
     _note_next(answer)
 
 
-@connected
+@connected_without_table
 @only_calls
 async def release(
     session: Session,
@@ -81,7 +81,7 @@ async def release(
         )
 
 
-@connected
+@connected_without_table
 @only_calls
 async def retry(
     session: Session,
