@@ -48,7 +48,8 @@ FEDERATION: Final = Branch(
         ),
         "rates": Leaf(
             "federation.rates.show_rates",
-            "Show the rates of the last 15 minutes: of the node, its groups and links, and the busiest callbacks and topics.",
+            "Show the rates of the last 15 minutes: of the node, its groups and links, and the busiest callbacks and"
+            " topics.",
         ),
         "gaps": Leaf(
             "federation.links.gaps",
