@@ -13,6 +13,7 @@ from eventd.api.framework.auth import OWNER, ApiKey
 from eventd.api.framework.operations import Params, Services
 from eventd.errors import Invalid, NotFound
 from eventd.groups.event_course import owner_of_letter
+from eventd.log.core.head import lock_head
 from eventd.log.core.topic_row import read_topic_names
 from eventd.log.delivery.dead_letter_groups import DeadLetterRow, read_letters_by_id
 from eventd.log.delivery.dead_letter_scan import DeadLetterFilter
@@ -104,7 +105,11 @@ def _target(row: DeadLetterRow, topic: str, now: int) -> BulkTarget:
 
 
 def _carry_out(conn: Connection, chosen: Sequence[_Chosen], action: BulkAction, now: int) -> Counter[tuple[str, str]]:
-    announce(conn)  # locks the head, which is always locked before cursors, and wakes the node
+    # The head is always locked before cursors; to announce what is sent again does that, too, and wakes the node.
+    if action == "drop":
+        lock_head(conn)
+    else:
+        announce(conn)
     results: Counter[tuple[str, str]] = Counter()
     for one in chosen:
         results.update(carry_out(conn, action, one.target, one.letters, one.obstacles, now))

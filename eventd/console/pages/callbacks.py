@@ -60,16 +60,22 @@ async def ask_reset(visit: Visit, params: dict[str, Any]) -> Question:
 
 
 async def ask_resend(visit: Visit, params: dict[str, Any]) -> Question:
-    """Ask which events are sent again, by id, and then whether to. Events that the link chose are shown at once."""
+    """Ask which events are sent again, and then whether to. `id` is one event, which may have blanks in its id."""
     title = f"Send events to {await _name(visit, params)} again?"
-    ids = params.get("ids", [])
+    ids = _resent(params)["ids"]
 
     async def plan() -> DryRun:
-        found = await visit.view.call("callbacks.resend", **_given(params), dry_run=True)
+        found = await visit.view.call("callbacks.resend", **_resent(params), dry_run=True)
         return DryRun((f"{counted(found['events'], 'event')} sent again: {', '.join(ids[:10])}",), found["events"])
 
     fields = () if ids else (FormField("ids", "Events", "Their ids, with blanks between.", required=True),)
-    return await ask_twice(params, title, fields, " ".join(ids), plan)
+    return await ask_twice(params, title, fields, "\n".join(ids), plan)
+
+
+def _resent(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the operation for the fields of the question."""
+    ids = [params["id"]] if params.get("id") else params.get("ids", [])
+    return {"callback": params.get("callback", ""), "ids": ids}
 
 
 async def ask_replay(visit: Visit, params: dict[str, Any]) -> Question:
@@ -84,14 +90,10 @@ async def ask_replay(visit: Visit, params: dict[str, Any]) -> Question:
     return await ask_twice(params, title, _RANGE, choice, plan)
 
 
-def _given(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of an operation without what binds them to a question."""
-    return {name: value for name, value in params.items() if name != "seen"}
-
-
 def _replayed(params: dict[str, Any]) -> dict[str, Any]:
-    given = _given(params)
-    return {name: value for name, value in given.items() if name != "what"} | {"failed": given.get("what") == _FAILED}
+    """Return the parameters of the operation for the fields of the question."""
+    given = {name: value for name, value in params.items() if name not in ("seen", "what")}
+    return given | {"failed": params.get("what") == _FAILED}
 
 
 def show_tested(visit: Visit, answer: dict[str, Any]) -> ShownPage:
@@ -104,7 +106,7 @@ ACTIONS: Final = {
     "callbacks.resume": PageAction("Resume", "The callback resumes at once."),
     "callbacks.test": PageAction("Send a test", "The test message was sent.", show=show_tested),
     "callbacks.resend": PageAction(
-        "Send again", "The events are sent again.", ask_resend, lists=("ids",), prepare=_given, bound="seen"
+        "Send again", "The events are sent again.", ask_resend, lists=("ids",), prepare=_resent, bound="seen"
     ),
     "callbacks.replay": PageAction("Replay", "The events are sent again.", ask_replay, prepare=_replayed, bound="seen"),
     "callbacks.reset": PageAction(

@@ -13,6 +13,10 @@ _STATUSES: Final = ("running", "succeeded", "failed", "blocked", "interrupted", 
 _RUNS: Final = 20
 """Maximum number of runs of a page: each may have written much to its standard error."""
 _STORE, _TRY = "run it, and store what it proposes", "try it: store nothing"
+_MOST_ERROR: Final = 1000
+"""Maximum number of characters of a run's standard error that the page of a plugin shows."""
+_NEWEST: Final = 100
+"""Number of runs among which the last one of each plugin is looked for."""
 _MOST_TEXT: Final = 64 << 10
 """Maximum number of characters of a proposal that a page shows."""
 
@@ -23,7 +27,7 @@ async def show_plugins(visit: Visit) -> ShownPage:
     last: dict[str, dict[str, Any]] = {}
     if visit.view.sees(""):
         found = (await visit.view.call("plugins.list"))["plugins"]
-        for run in (await visit.view.call("plugins.runs", limit=MOST_ROWS))["runs"]:
+        for run in (await visit.view.call("plugins.runs", limit=_NEWEST))["runs"]:
             last.setdefault(run["plugin"], run)
     text = visit.asked("q").casefold()
     shown = [{"last": last.get(one["name"]), **one} for one in found if text in one["name"].casefold()]
@@ -47,13 +51,18 @@ async def show_plugin(visit: Visit) -> ShownPage:
         used = [each for each in known if each["plugin"] == one["name"]]
     data = {
         "one": one,
-        "runs": runs["runs"],
+        "runs": [{**run, "stderr": _end(run["stderr"])} for run in runs["runs"]],
         "next": runs["next"],
         "statuses": _STATUSES,
         "used": used[:MOST_ROWS],
         "users": len(used),
     }
     return ShownPage(f"Plugin {one['name']}", "plugin.html", data, live=not before)
+
+
+def _end(text: str) -> str:
+    """Return the end of a standard error, where failures are reported."""
+    return text if len(text) <= _MOST_ERROR else f"…{text[-_MOST_ERROR:]}"
 
 
 async def _read(visit: Visit, name: str) -> dict[str, Any]:

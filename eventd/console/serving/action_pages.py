@@ -58,7 +58,8 @@ class ActionPages:
             was_asked = "asked" in form and (not action.bound or action.bound in params)
             try:
                 question = await action.ask(visit, params)
-                problem = _unsure(question, form)
+                # a number is typed where it was asked for, which only a question that is ready does
+                problem = _unsure(question, form) if was_asked and question.ready else ""
                 is_sure = was_asked and question.ready and not problem
             except EventdError:
                 # what the form is about may be gone because the form was sent before

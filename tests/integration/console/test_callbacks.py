@@ -36,13 +36,18 @@ async def called(site: Site, receiver: Receiver) -> Site:
     await site.apply(callback("hook", url=url, allowPlain=True))
     await site.emit("e1", "e2")
     await until(lambda: receiver.events == ["e1", "e2"], "both events")
+    await settle(site)
+    return site
+
+
+async def settle(site: Site) -> None:
+    """Wait until all events were sent to the callback."""
 
     async def settled() -> bool:
         (one,) = (await site.ask("callbacks.list"))["callbacks"]
-        return one["position"] == one["head"]
+        return bool(one["position"] == one["head"])
 
     await until(settled, "the callback to reach the end")
-    return site
 
 
 async def confirm(one: Browser, operation: str, **form: Any) -> tuple[Answer, Answer]:
@@ -92,6 +97,26 @@ async def test_events_are_sent_again_by_id_after_a_dry_run(
     assert "/console/do/callbacks.resend?" in (await one.get(URL)).text
 
 
+async def test_an_event_is_sent_again_from_its_page_also_with_a_blank_in_its_id(
+    called: Site, browser: MakeBrowser, receiver: Receiver
+) -> None:
+    await called.emit("e 3")
+    one = browser(called)
+    await one.sign_in(ADMIN)
+    found: list[str] = []
+
+    async def offered() -> bool:
+        page = await one.get("/console/events/edge/e%203")
+        found[:] = re.findall(r'href="(/console/do/callbacks.resend[^"]*)"', page.text)
+        return bool(found)
+
+    await until(offered, "the event to be delivered")
+    asked = await one.get(found[0].replace("&amp;", "&"))
+    assert "1 event sent again: e 3" in asked.text
+    fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', asked.text))
+    assert "The events are sent again." in (await one.post("/console/do/callbacks.resend", **fields)).text
+
+
 async def test_a_span_of_time_is_sent_again_after_a_dry_run(
     called: Site, browser: MakeBrowser, receiver: Receiver
 ) -> None:
@@ -105,6 +130,21 @@ async def test_a_span_of_time_is_sent_again_after_a_dry_run(
         "/console/do/callbacks.replay", asked="yes", since="1h", what="only its dead letters of that time", **FORM
     )
     assert "there is nothing to send to hook again" in failed.text
+
+
+async def test_the_number_of_many_events_is_typed_once_it_was_asked_for(called: Site, browser: MakeBrowser) -> None:
+    await called.emit(*(f"m{number}" for number in range(120)))
+    await settle(called)
+    one = browser(called)
+    await one.sign_in(ADMIN)
+    url, form = "/console/do/callbacks.reset", {"where": "the oldest stored event", "asked": "yes", **FORM}
+    asked = await one.post(url, **form)
+    assert (asked.status, "122 events sent again." in asked.text) == (200, True)
+    assert ('name="sure"' in asked.text, 'role="alert"' in asked.text) == (True, False)
+    (seen,) = re.findall(r'name="seen" value="([^"]*)"', asked.text)
+    unsure = await one.post(url, seen=seen, **form)
+    assert (unsure.status, "type 122 to confirm" in unsure.text) == (422, True)
+    assert "The callback was moved." in (await one.post(url, seen=seen, sure="122", **form)).text
 
 
 async def test_a_callback_is_moved_after_a_dry_run(called: Site, browser: MakeBrowser, receiver: Receiver) -> None:
