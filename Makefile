@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties suite browser pictures spark coverage mutants bench chaos spark-zip spark-versions lock vendor clean force
+.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties suite browser pictures tour spark coverage mutants bench chaos spark-zip spark-versions lock vendor clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -123,6 +123,9 @@ browser: venv-browser ## those in the machine's own Chromium (EVENTD_BROWSER=/pa
 
 pictures: venv-browser ## pictures of all pages of the console, in build/pictures (ARGS="full --width 320")
 	@$(BIN)/python -m tests.support.console_pictures build/pictures $(ARGS)
+
+tour: venv-browser ## the pictures of the console in the documentation, anew
+	@$(BIN)/python -m tests.support.console_tour docs/concepts/console
 
 # On their own: a process that has used Spark keeps a Java, which tests of processes would find. Only files with such
 # tests are collected. Three processes: they wait for half of their time, and each has a Java of its own to start.

@@ -39,7 +39,8 @@ class LinkStatus:
 
 def read_link_statuses(conn: Connection, topic: TopicRow, peers: Sequence[PeerConfig], now: int) -> list[LinkStatus]:
     """Return the state of the link to each of `peers`, in order. All belong to one group, whose topic is `topic`."""
-    letters = count_dead_letters(conn, topic.id)
+    only = link_name(peers[0].group, peers[0].node_name) if len(peers) == 1 else ""
+    letters = count_dead_letters(conn, topic.id, only)
     cursors = [read_cursor_of(conn, peers[0])] if len(peers) == 1 else _cursors_of(conn, peers)
     repairs = read_cursors(conn, "repair")
     positions = [cursor.position if cursor else topic.evicted_position for cursor in cursors]

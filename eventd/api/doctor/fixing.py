@@ -72,7 +72,7 @@ async def _retry(services: Services, group: str, peer: str) -> FixResult:
 
 
 def _has_letters(conn: Connection, group: str, peer: str) -> bool:
-    return bool(count_dead_letters(conn, read_group_topic(conn, group).id).get(link_name(group, peer)))
+    return bool(count_dead_letters(conn, read_group_topic(conn, group).id, link_name(group, peer)))
 
 
 async def _repush(services: Services, group: str, peer: str) -> FixResult:

@@ -1,4 +1,7 @@
-"""Renders each open view at most once a second, however many visitors look at it, and no view without visitors."""
+"""Renders each open view at most once a second, however many visitors look at it, and no view without visitors.
+
+All views together get a small part of the time: many that take long are rendered less often.
+"""
 
 from __future__ import annotations
 
@@ -13,31 +16,35 @@ from eventd.runtime.clock import Clock
 
 logger = logging.getLogger("eventd.console")
 INTERVAL_SECONDS: Final = 1.0
-SHARE: Final = 0.1
-"""Maximum part of the time that is spent on rendering one view: a view that takes long is rendered less often."""
+SHARE: Final = 0.05
+"""Maximum part of the time that is spent on rendering and sending all views together; each gets the same."""
+SENDING: Final = 5e-9
+"""Approximate seconds that it takes to send one byte to one viewer."""
 Render = Callable[[], Awaitable[bytes]]
 Spawn = Callable[[Coroutine[Any, Any, None], str], object]
 
 
 class LiveView:
-    """A view that is looked at. `content`: as it was rendered last, `id` names it; None before the first time.
+    """A view that is looked at. `event`: as it was rendered last, for a stream; None before the first time.
 
-    `problem`: why it cannot be rendered now; empty if it can.
+    `id`: names what was rendered. `problem`: why it cannot be rendered now; empty if it can.
     """
 
     def __init__(self) -> None:
         self.viewers = 0
-        self.content: bytes | None = None
+        self.event: bytes | None = None
         self.id = ""
         self.problem = ""
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def put(self, content: bytes) -> None:
-        """Take what was rendered, and wake the viewers if it is new."""
+    def put(self, content: bytes) -> int:
+        """Take what was rendered, and wake the viewers if it is new; return how many bytes are sent to all of them."""
         digest = hashlib.sha256(content).hexdigest()[:16]
-        if digest != self.id or self.problem:
-            self.content, self.id, self.problem = content, digest, ""
-            self.wake()
+        if digest == self.id and not self.problem:
+            return 0
+        self.event, self.id, self.problem = make_event("view", content, digest), digest, ""
+        self.wake()
+        return len(self.event) * self.viewers
 
     def fail(self, problem: str) -> None:
         """Note that the view cannot be rendered."""
@@ -54,6 +61,12 @@ class LiveView:
     def changed(self) -> asyncio.Future[None]:
         """Return a future that is done with the next change."""
         return self._changed
+
+
+def make_event(name: str, data: bytes, number: str = "") -> bytes:
+    """Return one server-sent event; each line of the data becomes a line of its own."""
+    lines = b"".join(b"data: " + line + b"\n" for line in data.split(b"\n"))
+    return f"event: {name}\n".encode() + (f"id: {number}\n".encode() if number else b"") + lines + b"\n"
 
 
 class Hub:
@@ -90,16 +103,16 @@ class Hub:
     async def _keep(self, key: Hashable, view: LiveView, render: Render) -> None:
         try:
             while view.viewers and not self.closed:
-                begun = self._clock.monotonic()
+                begun, sent = self._clock.monotonic(), 0
                 try:
-                    view.put(await render())
+                    sent = view.put(await render())
                 except EventdError as error:
                     view.fail(str(error))
                 except Exception:
                     logger.exception("view failed")
                     view.fail("this page cannot be shown now: the log of the node says why")
-                took = self._clock.monotonic() - begun
-                await self._clock.sleep(max(INTERVAL_SECONDS, took * (1 / SHARE - 1)))
+                took = self._clock.monotonic() - begun + sent * SENDING
+                await self._clock.sleep(max(INTERVAL_SECONDS, took * (len(self._views) / SHARE - 1)))
         finally:
             if self._views.get(key) is view:
                 del self._views[key]

@@ -8,7 +8,7 @@ from typing import Final
 
 from aiohttp import web
 
-from eventd.console.live.hub import Hub, LiveView, Render
+from eventd.console.live.hub import Hub, LiveView, Render, make_event
 from eventd.log.topics.errors import Throttled
 from eventd.runtime.clock import Clock
 
@@ -63,10 +63,10 @@ async def _send(
     while not hub.closed:
         changed = view.changed
         if view.problem and view.problem != problem:
-            await response.write(_event("trouble", "", view.problem.encode()))
-        elif view.content is not None and view.id != last and not view.problem:
+            await response.write(make_event("trouble", view.problem.encode()))
+        elif view.event is not None and view.id != last and not view.problem:
             last, quiet = view.id, 0.0
-            await response.write(_event("view", last, view.content))
+            await response.write(view.event)
         problem = view.problem
         timer = clock.timer(CHECK_SECONDS)
         try:
@@ -74,15 +74,9 @@ async def _send(
         finally:
             timer.cancel()
         if await has_ended():
-            await response.write(_event("ended", "", b"the session has ended"))
+            await response.write(make_event("ended", b"the session has ended"))
             return
         quiet += CHECK_SECONDS
         if quiet >= HEARTBEAT_SECONDS:
             quiet = 0.0
             await response.write(b": still here\n\n")
-
-
-def _event(name: str, number: str, data: bytes) -> bytes:
-    """Return one event; each line of the data becomes a line of its own."""
-    lines = b"".join(b"data: " + line + b"\n" for line in data.split(b"\n"))
-    return f"event: {name}\n".encode() + (f"id: {number}\n".encode() if number else b"") + lines + b"\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from typing import Final, NamedTuple
 
@@ -18,6 +19,7 @@ from eventd.store.rows.console_sessions import (
     create_session,
     end_sessions,
     find_session,
+    read_sessions,
     touch_session,
 )
 from eventd.store.rows.tokens import digest_of
@@ -26,6 +28,8 @@ LONGEST: Final = 12 * 3600 * SECOND
 """How long a session lasts at most, in microseconds."""
 _TOUCH: Final = 60 * SECOND
 _TOKEN_BYTES: Final = 32
+_ROWS_AGE: Final = 0.5
+"""Seconds for which the rows of all sessions are not read again."""
 
 
 class ConsoleSession(NamedTuple):
@@ -44,6 +48,9 @@ class ConsoleSessions:
         self._clock = clock
         self._chance = chance
         self._cookie = ""
+        self._known: dict[str, SessionRow] = {}
+        self._known_at = -_ROWS_AGE
+        self._reading: asyncio.Future[None] | None = None
 
     async def cookie(self) -> str:
         """Return the name of the cookie: nodes on other ports of one host, which share cookies, have another one."""
@@ -68,9 +75,25 @@ class ConsoleSessions:
         return None if row is None else await self._checked(row)
 
     async def renewed(self, session: ConsoleSession) -> ConsoleSession | None:
-        """Return a session as it is now; None if it has ended, also with its key."""
-        row = await self._database.read(find_session, session.row.digest)
+        """Return a session as it was less than a second ago; None if it has ended, also with its key.
+
+        All streams of the process ask once a second, so one read serves them all.
+        """
+        if self._clock.monotonic() - self._known_at >= _ROWS_AGE:
+            await (self._read_all() if self._reading is None else asyncio.wait({self._reading}))
+        row = self._known.get(session.row.digest)
+        if row is None:  # it may be new
+            row = await self._database.read(find_session, session.row.digest)
         return None if row is None else await self._checked(row, used=False)
+
+    async def _read_all(self) -> None:
+        self._reading = asyncio.get_running_loop().create_future()
+        try:
+            rows = await self._database.read(read_sessions)
+            self._known, self._known_at = {row.digest: row for row in rows}, self._clock.monotonic()
+        finally:
+            self._reading.set_result(None)
+            self._reading = None
 
     async def _checked(self, row: SessionRow, *, used: bool = True) -> ConsoleSession | None:
         now = self._clock.now()

@@ -208,10 +208,12 @@ def _letter(row: Sequence[Any], record: Record | None) -> StoredDeadLetter:
     return StoredDeadLetter(*row, *left)
 
 
-def count_dead_letters(conn: Connection, topic_id: int) -> dict[str, int]:
-    """Return the number of dead letters of a topic by cursor, without cursors that have none."""
-    sql = "SELECT cursor, count(*) FROM dead_letters WHERE topic_id = ? GROUP BY cursor"
-    return dict(fetch(conn, sql, (topic_id,)))
+def count_dead_letters(conn: Connection, topic_id: int, cursor: str = "") -> dict[str, int]:
+    """Return the number of dead letters of a topic by cursor, without cursors that have none; or only of one cursor."""
+    one, params = (" AND cursor = ?", (topic_id, cursor)) if cursor else ("", (topic_id,))
+    return dict(
+        fetch(conn, f"SELECT cursor, count(*) FROM dead_letters WHERE topic_id = ?{one} GROUP BY cursor", params)
+    )
 
 
 def count_dead_letters_after(conn: Connection, topic_id: int, cursor: str, position: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from eventd.console.live.hub import Hub, LiveView
 from eventd.errors import Unavailable
-from eventd.testing import ManualClock, until
+from eventd.testing import ManualClock, give_turns, until
 
 
 class Counted:
@@ -35,7 +35,7 @@ def spawn(coroutine: Coroutine[Any, Any, None], _name: str) -> object:
 async def ended(hub: Hub, clock: ManualClock, view: LiveView) -> None:
     """Wait until the view is rendered no more, since its only viewer left."""
     hub.leave(view)
-    clock.advance(20)
+    clock.advance(40)
     await until(lambda: not hub._views, "the view to be forgotten")
 
 
@@ -44,7 +44,7 @@ async def test_one_rendering_serves_all_viewers_and_none_is_made_without() -> No
     view, hub = Counted(clock), Hub(clock, spawn)
     seen = [hub.enter("links", view) for _ in range(50)]
     assert len(set(map(id, seen))) == 1
-    await until(lambda: seen[0].content == b"content", "the view to be rendered")
+    await until(lambda: seen[0].event is not None, "the view to be rendered")
     assert (view.times, hub.viewers) == (1, 50)
     for one in seen:
         hub.leave(one)
@@ -58,13 +58,28 @@ async def test_a_view_that_takes_long_is_rendered_less_often() -> None:
     view, hub = Counted(clock, seconds=1.0), Hub(clock, spawn)
     seen = hub.enter("overview", view)
     await until(lambda: view.times == 1, "the first rendering")
-    for _ in range(8):
+    for _ in range(18):
         clock.advance(1)
         await asyncio.sleep(0)
     assert view.times == 1
     clock.advance(1.5)
     await until(lambda: view.times == 2, "the second rendering")
     await ended(hub, clock, seen)
+
+
+async def test_many_views_together_take_no_more_of_the_time_than_one() -> None:
+    clock = ManualClock()
+    hub, views = Hub(clock, spawn), [Counted(clock, seconds=0.1) for _ in range(5)]
+    seen = [hub.enter(f"view {number}", view) for number, view in enumerate(views)]
+    await until(lambda: all(view.times == 1 for view in views), "each to be rendered once")
+    for _ in range(40):
+        clock.advance(1)
+        await give_turns()
+    assert 4 * 5 <= sum(view.times for view in views) <= 6 * 5, "for a twentieth of 40 s, each 0.1 s"
+    for one in seen:
+        hub.leave(one)
+    clock.advance(20)
+    await until(lambda: not hub._views, "the views to be forgotten")
 
 
 async def test_a_view_that_cannot_be_rendered_says_why_and_comes_back() -> None:
@@ -75,5 +90,5 @@ async def test_a_view_that_cannot_be_rendered_says_why_and_comes_back() -> None:
     await until(lambda: seen.problem == "the database is busy", "the problem to be noted")
     view.error = ""
     clock.advance(1.1)
-    await until(lambda: seen.content == b"content" and not seen.problem, "the view to come back")
+    await until(lambda: seen.event is not None and not seen.problem, "the view to come back")
     await ended(hub, clock, seen)
