@@ -147,20 +147,28 @@ def _unreadable(folder: Path, error: OSError) -> Unavailable:
     )
 
 
-@lru_cache(maxsize=1000)
+_NONE: Final = _Report(made_at="", verdict="", headline=[], lake=_Lake(), totals=_Totals())
+
+
 def _describe(folder: Path, place: _Place) -> dict[str, Any]:
     """Return the row of a report. `problem`: why its verdict is not known; empty if it is."""
-    empty = _Report(made_at="", verdict="", headline=[], lake=_Lake(), totals=_Totals())
+    try:
+        return _examine(folder, place)
+    except (OSError, NotRegular):  # it may be readable the next time
+        return {"name": place.name, **_show(_NONE), "problem": f"{_JSON} cannot be read"}
+
+
+@lru_cache(maxsize=1000)
+def _examine(folder: Path, place: _Place) -> dict[str, Any]:
+    """Return the row of a report that can be read. Raises OSError and `NotRegular`, which are not remembered."""
     try:
         report = msgspec.json.decode(_read(folder, place.name, _JSON), type=_Report)
         return {"name": place.name, **_show(report), "problem": ""}
-    except (OSError, NotRegular):
-        problem = f"{_JSON} cannot be read"
     except TooLarge:
         problem = f"{_JSON} has more than {MOST_BYTES:,} bytes"
     except (msgspec.DecodeError, RecursionError, BadEvent):
         problem = f"{_JSON} is not a report of an audit, or of another version"
-    return {"name": place.name, **_show(empty), "problem": problem}
+    return {"name": place.name, **_show(_NONE), "problem": problem}
 
 
 def _show(report: _Report) -> dict[str, Any]:

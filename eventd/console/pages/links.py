@@ -13,6 +13,8 @@ _VERIFICATIONS = 5
 """Maximum number of verifications that the page of a link shows."""
 _GAPS = 10
 """Maximum number of gaps that the page of a link shows."""
+_SECONDS = 10
+"""How long a comparison works before its page is shown."""
 
 
 async def show_links(visit: Visit) -> ShownPage:
@@ -46,10 +48,6 @@ def _urgency(link: dict[str, Any]) -> tuple[int, str, str]:
     order = ("blocked", "failed", "backing-off", "paused", "running")
     rank = order.index(link["state"]) if link["state"] in order else len(order)
     return rank, link["group"], link["peer"]
-
-
-_SECONDS: Final = 10
-"""How long a comparison works before its page is shown, in seconds."""
 
 
 async def show_link(visit: Visit) -> ShownPage:

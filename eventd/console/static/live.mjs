@@ -15,8 +15,9 @@ const live = {
   source: null, release: null, timer: 0, watchdog: 0, tries: 0, last: "", since: null, paused: false, waiting: null, count: 0,
 };
 
-/** The forms of this page that were sent: a double click sends one once. */
-let sent = new WeakSet();
+/** When the forms of this page were sent: a double click sends one once. */
+let sent = new WeakMap();
+const DOUBLE = 3000;
 
 const view = () => location.pathname + location.search;
 const clock = (time) => time.toISOString().slice(11, 19) + " UTC";
@@ -228,13 +229,14 @@ function zone() {
 zone();
 document.addEventListener("submit", (event) => {
   if (event.target.method !== "post" || event.defaultPrevented) return;
-  if (sent.has(event.target)) event.preventDefault();
-  sent.add(event.target);
+  const now = Date.now();
+  if (now - (sent.get(event.target) ?? 0) < DOUBLE) event.preventDefault();
+  else sent.set(event.target, now);
 });
 addEventListener("pageshow", (event) => {
   if (!event.persisted) return;
   // the visitor came back to the page: what is sent now is meant
-  sent = new WeakSet();
+  sent = new WeakMap();
   document.body.dataset.once = "";
   key();
 });

@@ -114,6 +114,20 @@ async def test_a_report_that_was_written_again_is_read_again(site: Site, folder:
     assert (await ask(site, "audits.list"))["audits"][0]["missing"] == 0
 
 
+async def test_a_report_that_could_not_be_read_once_is_read_again(
+    site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, "monday", 100)
+
+    def fail(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(audit_reports, "read_regular", fail)
+        assert (await ask(site, "audits.list"))["audits"][0]["problem"] == "report.json cannot be read"
+    assert (await ask(site, "audits.list"))["audits"][0]["problem"] == ""
+
+
 async def test_only_reports_below_the_folder_are_read(site: Site, folder: Path, tmp_path: Path) -> None:
     outside = write(tmp_path, "outside", 100)
     (folder / "linked").symlink_to(outside)
