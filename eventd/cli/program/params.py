@@ -54,6 +54,7 @@ class _Parameter:
         shown = default not in (None, "", False, []) and self.show_default
         bounds = {"at least": self.min, "at most": self.max} if self.min or self.max is not None else {}
         kind = self.type_descriptor.annotation
+        kind = get_args(kind)[0] if get_origin(kind) is list else kind
         remarks = [f"default: {default}"] if shown else []
         remarks += [f"{words} {kind(bound)}" for words, bound in bounds.items() if bound is not None]
         remarks += ["required"] if self.required else []
