@@ -43,7 +43,7 @@ async def follow_view(
     try:
         response = web.StreamResponse(headers=_HEADERS)
         await response.prepare(request)
-        await _send(response, hub, view, request.query.get("last", ""), has_ended, clock)
+        await _send(request, response, hub, view, has_ended, clock)
     except ConnectionError:
         pass  # the browser left
     finally:
@@ -52,15 +52,15 @@ async def follow_view(
 
 
 async def _send(
+    request: web.Request,
     response: web.StreamResponse,
     hub: Hub,
     view: LiveView,
-    last: str,
     has_ended: Callable[[], Awaitable[bool]],
     clock: Clock,
 ) -> None:
-    quiet, problem = 0.0, ""
-    while not hub.closed:
+    last, quiet, problem = request.query.get("last", ""), 0.0, ""
+    while not hub.closed and _is_open(request):
         changed = view.changed
         if view.problem and view.problem != problem:
             await response.write(make_event("trouble", view.problem.encode()))
@@ -80,3 +80,8 @@ async def _send(
         if quiet >= HEARTBEAT_SECONDS:
             quiet = 0.0
             await response.write(b": still here\n\n")
+
+
+def _is_open(request: web.Request) -> bool:
+    """Return whether the browser is still there: without a change of the view, no write would show that it left."""
+    return request.transport is not None and not request.transport.is_closing()
