@@ -48,8 +48,8 @@ class Picture(NamedTuple):
 
 
 PICTURES: Final = (
-    Picture("overview", "/"),
-    Picture("overview-dark", "/", dark=True),
+    Picture("overview", "/", height=1200),
+    Picture("overview-dark", "/", dark=True, height=1200),
     Picture("link", "/links/edge/ams1", height=620),
     Picture("event", "/events/edge/client-0001", height=860),
     Picture("dead-letters", "/dead-letters", height=620),
@@ -94,6 +94,7 @@ def make_federation(processes: Processes) -> ConsoleNode:
     hub.wait_holds({f"{site.name}-up" for site in sites})
     wait_for(lambda: _letters(hub) >= EVENTS // FAILING, "the plugin to have failed on some events", seconds=120)
     sites[SITES.index(LOST)].kill9()
+    hub.ask("POST", "/groups/edge/events", {"events": [_event(number) for number in range(EVENTS, EVENTS + 5)]})
     hub.wait_link(LOST, "backing-off")
     return hub
 
@@ -103,7 +104,7 @@ def _event(number: int) -> dict[str, Any]:
         "id": f"client-{number:04d}",
         "type": "routerd.client.ipv4.observed",
         "subject": f"10.88.{number // 250}.{number % 250}/32",
-        "payload": {"port": f"ge-0/0/{number % FAILING}", "vlan": 88},
+        "payload": {"port": f"ge-0/0/{number % FAILING}", "vlan": "88"},
         "ttl": "1h",
     }
 

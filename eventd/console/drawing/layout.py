@@ -25,7 +25,7 @@ _DENSE_MARGIN: Final = 170.0
 _DENSE_FROM: Final = 21
 """A ring with that many places is a circle, with names along its radii."""
 _WIDTH: Final = 960.0
-_HEIGHTS: Final = ((2, 200.0), (4, 320.0), (10, 440.0), (_DENSE_FROM - 1, 600.0))
+_HEIGHTS: Final = ((2, 200.0), (4, 380.0), (10, 440.0), (_DENSE_FROM - 1, 600.0))
 
 
 class MapPlace(NamedTuple):
@@ -69,7 +69,9 @@ def arrange(names: Collection[str], pairs: Iterable[tuple[str, str]], own: str) 
     height = next((height for most, height in _HEIGHTS if count <= most), _WIDTH)
     across = (_WIDTH / 2 - _DENSE_MARGIN,) * 2 if dense else (_WIDTH / 2 - _MARGIN_X, height / 2 - _MARGIN_Y)
     centre = (_WIDTH / 2, height / 2)
-    ring = [_at(centre, across, math.pi + 2 * math.pi * number / count) for number in range(count)]
+    # No place is right above or below a hub in the centre: its name is there, and lines are shortest.
+    first = math.pi + (math.pi / count if hubs and count % 4 == 0 and count else 0.0)
+    ring = [_at(centre, across, first + 2 * math.pi * number / count) for number in range(count)]
     step = 2 if folded else 1
     sectors = [RingSector(share, ring[at * step], ring[at * step + step - 1]) for at, share in enumerate(shares)]
     return MapLayout(_WIDTH, height, dense, _inside(hubs, centre, across), tuple(sectors))
