@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from eventd.api.framework.auth import ANYONE, SCOPES, ApiKey
 from eventd.client.connection import Connection
 from eventd.client.refusals.kinds import Lost
+from eventd.console.many.answers import check_groups, check_map, of_another_form
 from eventd.console.view.over_http import OverHttpView
 from eventd.errors import EventdError, Unavailable
 from eventd.runtime.clock import Clock
@@ -162,20 +163,25 @@ class RemoteNode:
             self._wanted[group] = self._clock.monotonic()
         if self._asking is not None and not self._asking.done():
             return self._asking
-        if self._connection is None or (self.summary and self._is_fresh(self.summary.at, FRESH_SECONDS)):
+        if self._connection is None or (self.summary is not None and self._has(self.summary, group)):
             return None
         self._asking = self._spawn(self._ask(), f"summary of {self.name}")
         return self._asking
 
+    def _has(self, summary: NodeSummary, group: str) -> bool:
+        """Return whether a summary is fresh, with the map of a group unless the node does not have the group."""
+        lacks = group not in summary.maps and any(one["group"] == group for one in summary.groups)
+        return self._is_fresh(summary.at, FRESH_SECONDS) and not lacks
+
     async def _ask(self) -> None:
         view = OverHttpView(self.name, self._send_patiently, self._decode, self._key, {})
         try:
-            groups = (await view.call("groups.status"))["groups"]
+            groups = check_groups(await view.call("groups.status"))
             names = [str(group["group"]) for group in groups]
             self._wanted = {name: at for name, at in self._wanted.items() if self._is_fresh(at, WANTED_SECONDS)}
             wanted = [name for name in names if name in self._wanted] or names[:1]
-            maps = {name: await view.call("map.show", group=name) for name in wanted}
-        except (EventdError, KeyError, TypeError) as error:
+            maps = {name: check_map(await view.call("map.show", group=name)) for name in wanted}
+        except EventdError as error:
             self.refusal = "" if self.problem else str(error)
             return
         self.refusal = ""
@@ -208,6 +214,8 @@ async def ask_all(
             return await work(node)
         except EventdError as error:
             return error
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            return of_another_form("the question", f"{type(error).__name__} {error}")
 
     tasks = {node.name: spawn(one(node), f"question to {node.name}") for node in nodes}
     if tasks:

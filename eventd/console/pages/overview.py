@@ -48,11 +48,10 @@ async def _problems(visit: Visit) -> dict[str, Any]:
     if not visit.view.may("doctor.examine"):
         return found | {"unseen": True}
     known: list[RecentAnswer] = []
-    for group in await visit.scopes_of_groups():
+    groups = await visit.scopes_of_groups()
+    for group in groups:
         report = await visit.look("doctor.examine", **({"group": group} if group else {}))
-        if report is None:
-            return found
-        known.append(report)
+        known += [] if report is None else [report]
     failed = [check for report in known for check in report.content["checks"] if check["status"] in ("warn", "fail")]
     failed.sort(key=lambda check: check["status"] != "fail")
     shown = [
@@ -60,7 +59,8 @@ async def _problems(visit: Visit) -> dict[str, Any]:
     ]
     at = min((report.at for report in known), default=visit.style.now)
     as_of = at.isoformat() if visit.style.now - at > _RECENT else ""
-    return found | {"problems": shown, "more": len(failed) - len(shown), "examined": True, "as_of": as_of}
+    more = len(failed) - len(shown)
+    return found | {"problems": shown, "more": more, "examined": len(known) == len(groups), "as_of": as_of}
 
 
 async def _map(visit: Visit, groups: list[str]) -> dict[str, Any]:

@@ -18,24 +18,26 @@ async def show_resources(visit: Visit) -> ShownPage:
     """Show the applied resources by kind, or those of one `kind` of the query."""
     found = (await visit.view.call("resources.list"))["resources"]
     kind, text = visit.asked("kind"), visit.asked("q").casefold()
-    shown = [
-        {"word": _word(one, found), **one}
-        for one in found
-        if kind in ("", one["kind"]) and text in one["metadata"]["name"].casefold()
-    ]
+    shown = [one for one in found if kind in ("", one["kind"]) and text in one["metadata"]["name"].casefold()]
+    versions: dict[str, set[str]] = {}
+    for one in found:
+        versions.setdefault(one["kind"], set()).add(one["apiVersion"])
     data = {
-        "kinds": sorted({one["kind"] for one in found}),
-        "resources": shown[:MOST_ROWS],
+        "kinds": sorted(versions),
+        "resources": [{"word": _word(one, versions), **one} for one in shown[:MOST_ROWS]],
         "matching": len(shown),
         "all": len(found),
     }
     return ShownPage("Resources", "resources.html", data)
 
 
-def _word(one: dict[str, Any], found: list[dict[str, Any]]) -> str:
-    """Return the kind of a resource for its URL: with its version and API group where the kind alone is ambiguous."""
+def _word(one: dict[str, Any], versions: dict[str, set[str]]) -> str:
+    """Return the kind of a resource for its URL: with its version and API group where the kind alone is ambiguous.
+
+    `versions`: the API versions of each kind.
+    """
     kind: str = one["kind"]
-    if len({other["apiVersion"] for other in found if other["kind"] == kind}) == 1:
+    if len(versions[kind]) == 1:
         return kind
     group, _, version = one["apiVersion"].rpartition("/")
     return f"{kind}.{version}.{group}"

@@ -49,9 +49,10 @@ async def _read_checks(visit: Visit) -> dict[str, dict[str, Any]]:
     if not visit.view.may("doctor.examine"):
         return {}
     try:
-        checks = (await visit.view.call("doctor.examine"))["checks"]
+        report = await visit.look("doctor.examine")
     except EventdError:
         return {}
+    checks = [] if report is None else report.content["checks"]
     order = ("pass", "skip", "warn", "fail")
     mine = [one for one in checks if one["name"].startswith(_CHECKED) and one["status"] in order]
     return {one["name"]: one for one in sorted(mine, key=lambda one: order.index(one["status"]))}

@@ -9,6 +9,8 @@ from eventd.store.engine.statements import execute, fetch, insert_row, update_ro
 
 MOST_SESSIONS: Final = 1000
 """Maximum number of sessions: a new one then ends the one that was used longest ago."""
+MOST_OF_KEY: Final = 100
+"""The same of one key, so that a key cannot end the sessions of others."""
 IDLE: Final = 3600 * 1_000_000
 """How long a session lasts without a request, in microseconds."""
 
@@ -32,12 +34,18 @@ _COLUMNS: Final = ", ".join(SessionRow._fields)
 
 
 def create_session(conn: Connection, row: SessionRow) -> None:
-    """Insert a session, and end those that are used longest ago beyond `MOST_SESSIONS`."""
+    """Insert a session, and end those that are used longest ago beyond `MOST_OF_KEY` and `MOST_SESSIONS`."""
     insert_row(conn, "console_sessions", row._asdict())
-    count = int(fetch(conn, "SELECT count(*) FROM console_sessions")[0][0])
-    if count > MOST_SESSIONS:
-        oldest = "SELECT digest FROM console_sessions ORDER BY used_at, digest LIMIT ?"
-        execute(conn, f"DELETE FROM console_sessions WHERE digest IN ({oldest})", (count - MOST_SESSIONS,))
+    _end_oldest(conn, MOST_OF_KEY, " WHERE key_digest = ?", row.key_digest)
+    _end_oldest(conn, MOST_SESSIONS)
+
+
+def _end_oldest(conn: Connection, most: int, condition: str = "", *params: object) -> None:
+    """End the sessions of a condition that are used longest ago, so that at most so many are left."""
+    count = int(fetch(conn, f"SELECT count(*) FROM console_sessions{condition}", params)[0][0])
+    if count > most:
+        oldest = f"SELECT digest FROM console_sessions{condition} ORDER BY used_at, digest LIMIT ?"
+        execute(conn, f"DELETE FROM console_sessions WHERE digest IN ({oldest})", (*params, count - most))
 
 
 def find_session(conn: Connection, digest: str) -> SessionRow | None:

@@ -7,7 +7,7 @@ from http.cookies import SimpleCookie
 import pytest
 
 from eventd.api.framework.operations import Services
-from eventd.store.rows.console_sessions import MOST_SESSIONS, SessionRow, create_session, read_sessions
+from eventd.store.rows.console_sessions import MOST_OF_KEY, MOST_SESSIONS, SessionRow, create_session, read_sessions
 from tests.integration.console.conftest import MakeBrowser
 from tests.support import operations
 from tests.support.console_pages import Browser
@@ -93,13 +93,26 @@ async def test_a_key_in_a_header_does_not_open_the_console(site: Site, browser: 
 async def test_old_sessions_make_room_for_new_ones(site: Site, browser: MakeBrowser) -> None:
     def fill(conn: object) -> None:
         for number in range(MOST_SESSIONS):
-            create_session(conn, SessionRow(f"{number:064}", "k", "", "", number, number, number))  # type: ignore[arg-type]
+            create_session(conn, SessionRow(f"{number:064}", f"k{number}", "", "", *[number] * 3))  # type: ignore[arg-type]
 
     await site.running.log.database.write(fill)
     assert (await browser(site).sign_in(READ)).heading == "Overview"
     rows = await site.running.log.database.read(read_sessions)
     assert len(rows) == MOST_SESSIONS
     assert min(row.used_at for row in rows) == 1
+
+
+async def test_a_key_that_signs_in_again_and_again_ends_its_own_sessions_only(site: Site) -> None:
+    def fill(conn: object) -> None:
+        create_session(conn, SessionRow("other", "k", "", "", 1, 1, 1))  # type: ignore[arg-type]
+        for number in range(MOST_OF_KEY + 5):
+            create_session(conn, SessionRow(f"{number:064}", "busy", "", "", *[number + 2] * 3))  # type: ignore[arg-type]
+
+    await site.running.log.database.write(fill)
+    rows = await site.running.log.database.read(read_sessions)
+    assert "other" in {row.digest for row in rows}
+    assert min(row.used_at for row in rows if row.key_digest == "busy") == 7
+    assert len(rows) == MOST_OF_KEY + 1
 
 
 # --- forms ------------------------------------------------------------------------------------------------------------
