@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 DATA_DIR = "eventd-data"
 """The default of the setting `data_dir`."""
@@ -35,13 +34,13 @@ def skip_plugins() -> None:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
-def contexts_file(environ: Mapping[str, str] | None = None) -> Path | None:
-    """Return the file with the contexts of this user, which may not exist; None without a home folder."""
+def contexts_file(environ: Mapping[str, str] | None = None) -> str:
+    """Return the file with the contexts of this user, which may not exist; empty without a home folder."""
     environ = os.environ if environ is None else environ
     named, home = environ.get("XDG_CONFIG_HOME", ""), environ.get("HOME", "")
     if os.path.isabs(named):  # others do not count
-        return Path(named, "routerctl", "contexts.yaml")
-    return Path(home, ".config", "routerctl", "contexts.yaml") if home else None
+        return os.path.join(named, "routerctl", "contexts.yaml")
+    return os.path.join(home, ".config", "routerctl", "contexts.yaml") if home else ""
 
 
 def names_local_node(environ: Mapping[str, str] | None = None) -> bool:

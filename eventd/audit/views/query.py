@@ -79,7 +79,7 @@ def query_lake(
 
 def _collect(spark: SparkSession, sql: str, limit: int, lake: str) -> pa.Table:
     """Return the rows of a query, up to one more than `limit`. Raises Invalid and EventdError like `query_lake`."""
-    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]
     from pyspark.errors import AnalysisException, PySparkException
 
     try:
@@ -91,12 +91,18 @@ def _collect(spark: SparkSession, sql: str, limit: int, lake: str) -> pa.Table:
     except PySparkException as error:
         raise EventdError(f"the query failed in Spark: {_first_line(error, lake)}") from None
     except (Py4JNetworkError, EOFError, OSError):
-        raise EventdError(
-            "the query failed in Spark: Java has ended, perhaps because the query needs more memory",
-            hint="let the query return less, or raise --memory",
-        ) from None
+        raise _java_has_ended() from None
     except Exception as error:  # Java's errors have no common base class
+        if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):  # an answer without an error in it
+            raise _java_has_ended() from None
         raise EventdError(f"the query failed in Spark: {last_cause(str(error), lake)}") from None
+
+
+def _java_has_ended() -> EventdError:
+    return EventdError(
+        "the query failed in Spark: Java has ended, perhaps because the query needs more memory",
+        hint="let the query return less, or raise --memory",
+    )
 
 
 def _check_times(table: pa.Table) -> None:

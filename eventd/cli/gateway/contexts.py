@@ -97,8 +97,8 @@ def read_contexts() -> Contexts:
 
     Raises `Invalid` for a file that others may read or change, which could name another node or run a program.
     """
-    path = contexts_file()
-    if path is None or not path.exists():
+    named = contexts_file()
+    if not named or not (path := Path(named)).exists():
         return Contexts({})
     try:
         found = read_regular(path, LARGEST + 1)
@@ -170,9 +170,9 @@ def write_contexts(contexts: Contexts) -> Path:
 
     import yaml
 
-    path = contexts_file()
-    if path is None:
+    if not (named := contexts_file()):
         raise Invalid("there is no folder for contexts", hint="set HOME or XDG_CONFIG_HOME to a folder")
+    path = Path(named)
     document = {
         **({"current": contexts.current} if contexts.current else {}),
         "contexts": {name: shown_members(contexts.all[name]) for name in sorted(contexts.all)},

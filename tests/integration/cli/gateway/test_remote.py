@@ -45,10 +45,11 @@ def test_a_key_comes_from_a_flag_a_file_or_the_environment(
 def test_a_key_for_one_group_works_where_the_group_is_named(api: Api, control: Control) -> None:
     at = ("--server", api.url, "--key")
     control("apply", "-f", control.file(EDGE), *at, "admin-key-0001")
-    refused = control("fed", "event", "list", *at, "writer-key-0001", code=1)
+    refused = control("get", "all", *at, "writer-key-0001", code=1)
     assert refused.err.endswith("(name the group if the request takes one, else use a key without prefixes)\n")
     control("fed", "event", "emit", "--group", "edge", "--type", "t", "--id", "i", *at, "writer-key-0001")
     assert control("fed", "event", "list", "--group", "edge", "-o", "name", *at, "writer-key-0001").lines == ["i"]
+    assert control("fed", "event", "list", "-o", "name", *at, "writer-key-0001").lines == ["i"], "of its groups"
 
 
 @pytest.mark.parametrize("command", [("get", "all"), ("topic", "list")])

@@ -48,6 +48,12 @@ def refused(url: str, group: str = "") -> str:
     return caught.value.message.replace(url, "DB")
 
 
+def holders(url: str) -> str:
+    """Return who holds claims on the database."""
+    with closing(Database(url)) as database:
+        return holder(database)
+
+
 def end_claims(url: str) -> int:
     """End the sessions that hold a claim, as a restart of the server does."""
     with closing(Database(url)) as database:
@@ -73,6 +79,7 @@ def test_each_group_may_have_a_node_of_its_own(postgres_url: str) -> None:
         assert refused(postgres_url) == "process 1 on m serves the database DB"
         with closing(Database(postgres_url)) as database:
             assert holder(database) == "1 on m, 2 on m"
+    wait_for(lambda: holders(postgres_url) == "", "the server to have ended the sessions of both")
     with claim_on(postgres_url, who="3 on m"):
         assert refused(postgres_url, "one") == "process 3 on m serves group one of the database DB"
 
