@@ -2,6 +2,7 @@
 
 Names, subjects, ids and payloads come from others. Each value that a template prints, unless it is Markup, is escaped,
 and characters that are invisible or change the direction of text are spelled out; the environment below does both.
+Fields of forms are the exception: the filter `exact` only escapes them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from eventd.console.rendering import formats
 from eventd.text.invisible import printable
@@ -20,6 +21,11 @@ from eventd.text.plural import counted
 
 def _shown(value: object) -> object:
     return value if isinstance(value, Markup) else printable(str(value))
+
+
+def _exact(value: object) -> Markup:
+    """Return a value for a field of a form: what is sent back is what it was, also where it is invisible."""
+    return Markup(escape(str(value)))
 
 
 @pass_context
@@ -46,5 +52,5 @@ def templates() -> Environment:
         formats.rate,
         counted,
     )
-    found.filters |= {one.__name__: one for one in plain} | {"moment": _moment}
+    found.filters |= {one.__name__: one for one in plain} | {"moment": _moment, "exact": _exact}
     return found

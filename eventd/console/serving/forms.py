@@ -12,14 +12,21 @@ from eventd.errors import Invalid, TooLarge
 
 LARGEST: Final = 1 << 20
 """Bytes of the largest form, which the HTTP server enforces: resources and payloads are edited in one."""
+SMALL: Final = 8192
+"""The same of a form that is read before its sender is known."""
 PATIENCE_SECONDS: Final = 30.0
 _MOST_FIELDS: Final = 1000
 
 
-async def read_form(request: web.Request) -> dict[str, Any]:
-    """Return the fields of a form; a list for a field that is there several times. Raises `Invalid` and `TooLarge`."""
+async def read_form(request: web.Request, most: int = LARGEST) -> dict[str, Any]:
+    """Return the fields of a form of at most so many bytes; a list for a field that is there several times.
+
+    Raises `Invalid` and `TooLarge`; of a form that says no length, or a larger one, nothing is read.
+    """
     if request.content_type != "application/x-www-form-urlencoded":
         raise Invalid(f"a form is sent as application/x-www-form-urlencoded, not {request.content_type[:60]}")
+    if request.content_length is None or request.content_length > most:
+        raise TooLarge(f"the form has more than {most:,} bytes, or does not say how many")
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             body = await request.read()

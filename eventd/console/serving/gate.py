@@ -72,12 +72,14 @@ class Gate:
         """Return whether the request arrived over TLS, here or at a proxy of the settings."""
         if isinstance(request.transport, TlsTransport):
             return True
-        return self._is_proxy(request) and request.headers.get("X-Forwarded-Proto", "").split(",")[0] == "https"
+        said = ",".join(request.headers.getall("X-Forwarded-Proto", [])).split(",")[-1].strip()
+        return self._is_proxy(request) and said == "https"
 
     def address(self, request: web.Request) -> str:
         """Return the address of the browser: what a proxy of the settings says, else the other end's."""
         if self._is_proxy(request):
-            said = request.headers.get("X-Forwarded-For", "").split(",")[-1].strip()
+            # The last is the proxy's own: the others may have been sent by the browser.
+            said = ",".join(request.headers.getall("X-Forwarded-For", [])).split(",")[-1].strip()
             try:
                 return str(ip_address(said))
             except ValueError:

@@ -9,7 +9,7 @@ from eventd.api.framework.sign_in_limiter import SignInLimiter
 from eventd.console.pages.visit import ShownPage
 from eventd.console.rendering.urls import Urls
 from eventd.console.serving.answers import html, see
-from eventd.console.serving.forms import read_form
+from eventd.console.serving.forms import SMALL, read_form
 from eventd.console.serving.gate import Gate, Visitor
 from eventd.console.serving.layout import Layout
 from eventd.console.serving.own_forms import require_own_form
@@ -43,12 +43,11 @@ class SignIn:
             return self._form(target, preferences)
         require_own_form(request)
         self._gate.require_private(request)
-        form = await read_form(request)
-        target = self._urls.own(str(form.get("next", ""))) or self._urls.to()
         address = self._gate.address(request)
-        wait = self._limiter.allow(address)
-        if wait:
-            raise Throttled(f"too many failed sign-ins: wait {wait:.0f} s")
+        self._require_patience(address)
+        form = await read_form(request, SMALL)
+        target = self._urls.own(str(form.get("next", ""))) or self._urls.to()
+        self._require_patience(address)  # others may have failed meanwhile
         try:
             key = self._keys.find(str(form.get("key", "")).strip())
         except Unauthorized as error:
@@ -58,6 +57,10 @@ class SignIn:
         response = see(target)
         await self._set_cookie(response, token, LONGEST // SECOND)
         return response
+
+    def _require_patience(self, address: str) -> None:
+        if wait := self._limiter.allow(address):
+            raise Throttled(f"too many failed sign-ins: wait {wait:.0f} s")
 
     async def sign_out(self, visitor: Visitor) -> web.Response:
         """End the session of a visitor."""

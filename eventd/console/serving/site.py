@@ -17,7 +17,7 @@ from eventd.console.pages.table import ACTIONS, FoundPage, find_page
 from eventd.console.pages.visit import AnyPage, FilePage, ForeignPage, ShownPage, Visit
 from eventd.console.serving.action_pages import ActionPages
 from eventd.console.serving.answers import download, foreign, html, keep_to_https, see
-from eventd.console.serving.forms import read_form
+from eventd.console.serving.forms import SMALL, read_form
 from eventd.console.serving.layout import Layout
 from eventd.console.serving.preferences import Preferences, set_preferences
 from eventd.console.serving.site_host import SiteHost, Someone
@@ -172,7 +172,7 @@ class Site(Generic[Someone]):
     # --- the rest -----------------------------------------------------------------------------------------------
 
     async def _prefer(self, request: web.Request) -> web.Response:
-        form = await read_form(request)
+        form = await read_form(request, SMALL)
         response = see(self._urls.own(form.get("back", "")) or self._urls.to())
         set_preferences(response, form, secure=self._host.is_secure(request))
         return response

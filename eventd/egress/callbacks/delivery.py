@@ -148,6 +148,7 @@ class CallbackDelivery:
         self._attempt = 0  # how often the batch was tried
         self._omitted: frozenset[int] = frozenset()
         self._proven = False  # the endpoint has accepted another event since the search began
+        self._proof: tuple[int, list[SentBatch]] | None = None  # for which position; what was accepted ahead of it
         self._sent_ahead = 0  # the position of the last event that was sent ahead without success
         self._is_noted = False  # a row says that an attempt is under way
         self._failed: list[CallbackAttempt] = []
@@ -282,21 +283,28 @@ class CallbackDelivery:
         [item] = batch.items
         done: list[SentBatch] = []
         if not self._proven:
-            done = await self._prove(batch, outcome, source)
-            # The endpoint may have recovered between the two: only a refusal after the proof is about this event.
-            again = await self._send(batch, source)
-            assert again is not None
-            if again.meaning is Meaning.DELIVERED:
-                return self._ack([(batch, again), *done], source)
-            self._note(batch, again, source)
-            if again.meaning is not Meaning.REFUSED:
-                raise again.error()
-            outcome = again
+            if self._proof is None or self._proof[0] != batch.upto:
+                self._proof = batch.upto, await self._prove(batch, outcome, source)
+                # The endpoint may have recovered between the two: only a refusal after the proof is about this event.
+                again = await self._send(batch, source)
+                assert again is not None
+                if again.meaning is Meaning.DELIVERED:
+                    return self._ack([(batch, again), *self._take_proof()], source)
+                self._note(batch, again, source)
+                if again.meaning is not Meaning.REFUSED:
+                    raise again.error()  # the proof stands: the next refusal of this event follows it
+                outcome = again
+            done = self._take_proof()
         given_up = MessageBatch(batch.after, batch.upto, (), [*batch.omitted, item._replace(omitted="refused")])
         self._metrics.refused(self._config.name, 1)
         refusal = RecordRefusal(item, outcome.reason, outcome.detail, max(1, self._attempt))
         ack = self._ack([(given_up, outcome), *done], source)
         return replace(ack, refused=(*ack.refused, refusal))
+
+    def _take_proof(self) -> list[SentBatch]:
+        """Return what was accepted ahead of a refused event, once."""
+        proof, self._proof = self._proof, None
+        return [] if proof is None else proof[1]
 
     async def _prove(self, batch: MessageBatch, outcome: SendOutcome, source: PageSource) -> list[SentBatch]:
         """Find out whether the endpoint accepts another event; return the next one if that was it.
@@ -384,7 +392,7 @@ class CallbackDelivery:
             exceptions=exceptions,
             picked=sorted(picked),
             attempts=self._attempt + 1,
-            sent_at=outcomes[0].started_at if outcomes else now,
+            sent_at=min((outcome.started_at for outcome in outcomes), default=now),  # one may have been sent ahead
             acked_at=now,
             status=last.status,
             protocol=CALLBACK_PROTOCOL,

@@ -67,3 +67,15 @@ async def test_a_resource_that_others_name_is_not_deleted(site: Site, browser: M
     form: dict[str, Any] = {"kind": "EventGroup", "name": "edge", "asked": "yes"}
     assert "It cannot be deleted now" in (await one.post("/console/do/resources.delete", **form)).text
     assert (await site.ask("resources.list", kind="EventGroup"))["resources"]
+
+
+async def test_a_question_sends_back_what_was_written_also_where_it_is_invisible(
+    site: Site, browser: MakeBrowser
+) -> None:
+    """A page spells out such characters everywhere else."""
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    written = "\n\tkey:\u00a0value\u200b # \u202e<b>&\"'"
+    answer = await one.post("/console/do/resources.apply", text=written, asked="yes", follow=False)
+    shown = answer.text.partition("<textarea")[2].partition(">")[2].partition("</textarea>")[0]
+    assert unescape(shown) == f"\n{written}", "the first newline is not part of the field"

@@ -90,6 +90,12 @@ async def test_a_key_in_a_header_does_not_open_the_console(site: Site, browser: 
     assert answer.heading == "Sign in"
 
 
+async def test_a_large_form_of_a_stranger_is_not_read(site: Site, browser: MakeBrowser) -> None:
+    for path in ("sign-in", "preferences"):
+        answer = await browser(site).post(f"/console/{path}", key="x" * 9000)
+        assert (answer.status, "more than 8,192 bytes" in answer.text) == (413, True), path
+
+
 async def test_old_sessions_make_room_for_new_ones(site: Site, browser: MakeBrowser) -> None:
     def fill(conn: object) -> None:
         for number in range(MOST_SESSIONS):

@@ -55,6 +55,21 @@ async def test_an_endpoint_that_recovers_before_the_event_sent_ahead_gets_the_re
     assert (await called.cursor()).state == "running"
 
 
+async def test_an_endpoint_that_asks_for_time_after_the_proof_gets_the_proof_only_once(
+    called: CalledBack, receiver: Receiver
+) -> None:
+    answers = iter([400, 400, 204, 429, 400, 204, 204])  # e1, e1, e2 ahead, e1, e1 again, and then the rest
+    receiver.answer = lambda request: Reply(next(answers))
+    await called.declare(callback(receiver.url, isolate_after=2))
+    await called.emit("e1", "e2", "e3")
+    await called.pass_failures(1)
+    await called.rest(await called.cursor())
+    await called.rest(await called.failed(2))
+    await called.caught_up()
+    assert [one.id for one in receiver.accepted] == ["e2", "e3"], "what was sent ahead is not sent again"
+    assert [letter.event_id for letter in await called.letters()] == ["e1"]
+
+
 async def test_the_search_for_another_event_passes_expired_ones_in_few_reads(
     called: CalledBack, receiver: Receiver, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
