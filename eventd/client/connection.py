@@ -18,7 +18,7 @@ import msgspec
 
 from eventd.client.refusals.answers import restore
 from eventd.client.refusals.kinds import OTHER_SERVER, Lost, WrongTls
-from eventd.client.transport import CONNECT_SECONDS, Transport
+from eventd.client.transport import CONNECT_SECONDS, MOST_BYTES, Transport
 from eventd.errors import EventdError, Invalid, Unavailable
 from eventd.net.address import Address
 from eventd.runtime.chance import SYSTEM, Chance
@@ -116,7 +116,9 @@ class Connection:
         retry: Retry = USUAL,
         pause: Pause = pause,
         chance: Chance = SYSTEM,
+        most_bytes: int = MOST_BYTES,
     ) -> None:
+        """`most_bytes`: of the largest answer that is taken; a larger one counts as none."""
         self.address = Address.parse(server)
         self.retry = retry
         self.pause = pause
@@ -129,7 +131,7 @@ class Connection:
                 f"{self.address} is not reached over TLS", hint="write https:// in its address, or leave tls out"
             )
         of_tls = ClientTls(tls, None, SystemClock().now) if tls else None
-        self._transport = Transport(self.address, key, socket, headers, of_tls)
+        self._transport = Transport(self.address, key, socket, headers, of_tls, most_bytes)
         self._session: ClientSession | None = None
 
     def delay(self, failures: int, wanted: float = 0.0) -> float:

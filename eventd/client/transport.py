@@ -29,9 +29,19 @@ class Transport:
     """Sends requests to one node, over TCP or a Unix `socket`; any number of requests may be under way."""
 
     def __init__(
-        self, address: Address, key: str, socket: Path | None, headers: Mapping[str, str], tls: ClientTls | None = None
+        self,
+        address: Address,
+        key: str,
+        socket: Path | None,
+        headers: Mapping[str, str],
+        tls: ClientTls | None = None,
+        most_bytes: int = MOST_BYTES,
     ) -> None:
-        """`tls` applies to an https address; without one, the system's CAs verify the node."""
+        """`tls` applies to an https address; without one, the system's CAs verify the node.
+
+        `most_bytes`: of the largest answer that is taken.
+        """
+        self._most_bytes = most_bytes
         if not key.isprintable():
             raise Invalid(
                 "the API key contains a line break or another unprintable character", hint="give the key without it"
@@ -67,11 +77,11 @@ class Transport:
         try:
             async with asyncio.timeout(seconds):
                 exchange = self._pool.take() or await self._connect()
-                return await self._pool.ask(exchange, head, content or b"", MOST_BYTES)
+                return await self._pool.ask(exchange, head, content or b"", self._most_bytes)
         except TimeoutError:
             raise self.lost(f"no answer within {seconds:g} s") from None
         except AnswerTooLarge:
-            raise self.lost(f"its answer is larger than {MOST_BYTES} bytes") from None
+            raise self.lost(f"its answer is larger than {self._most_bytes} bytes") from None
         except (ssl.SSLError, HandshakeFailed) as error:
             raise self.failed(error) from None
         except (NoAnswer, OSError, UnicodeError) as error:

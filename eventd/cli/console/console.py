@@ -68,12 +68,13 @@ def _reach(name: str, choice: NodeChoice, context: NodeContext | None) -> NodeAc
     """Return a node and the connection to it; the reason instead if its key or its address cannot be used."""
     from eventd.client.connection import ONCE, Connection
     from eventd.console.many.console import NodeAccess
-    from eventd.console.many.remote_node import NodeOptions
+    from eventd.console.many.remote_node import MOST_BYTES, NodeOptions
 
     colour, group, protected = (context.colour, context.group, context.protected) if context else ("", "", False)
     options = NodeOptions(name, choice.server, colour, group, protected)
     try:
-        connection = Connection(choice.server, choice.read_key(), tls=choice.read_tls(), retry=ONCE)
+        key, tls = choice.read_key(), choice.read_tls()
+        connection = Connection(choice.server, key, tls=tls, retry=ONCE, most_bytes=MOST_BYTES)
     except (EventdError, typer.BadParameter) as error:
         note(f"note: {name} cannot be shown: {error}")
         return NodeAccess(options._replace(problem=str(error)), None)

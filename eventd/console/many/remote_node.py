@@ -21,6 +21,8 @@ SILENCE_SECONDS: Final = 3.0
 """A node that does not answer a question within that time is silent."""
 KNOWN_SILENT_SECONDS: Final = 0.5
 """The same for a page of a node that is known to be silent."""
+MOST_BYTES: Final = 64 << 20
+"""Bytes of the largest answer of a node: a report of an audit has at most half of them."""
 ACTION_SECONDS: Final = 30.0
 """Maximum duration of what changes something: such a request is not cut off sooner, since it may have been done."""
 _ASK_AGAIN_SECONDS: Final = 60.0
