@@ -26,13 +26,16 @@ def outer_name(name: str) -> str:
 
 
 def _fill(path: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Fill in the fields of a path. Returns the path and the remaining values. Raises `NotFound` for an empty name."""
+    """Fill in the fields of a path. Returns the path and the remaining values.
+
+    Raises `NotFound` for an empty or missing name.
+    """
     rest = dict(values)
     parts = path.split("/")
     for at, part in enumerate(parts):
         if part.startswith("{"):
             name = part[1:-1]
-            parts[at] = quote(str(rest.pop(name)), safe="")
+            parts[at] = quote(str(rest.pop(name, "")), safe="")
             if not parts[at]:
                 raise NotFound(f"the value for {name} is empty: write one")
     return "/".join(parts), rest

@@ -36,7 +36,7 @@ class Question:
 
     `lines`: what happens, in sentences. `fields`: what the visitor can choose. `diff`: what changes, as a unified diff.
     `ready`: the visitor was shown what changes; else a form that was asked is shown once more. `button`: the label of
-    its button, if that is not the action's.
+    its button, if that is not the action's. `danger`: it ends or drops something, even if the action does not always.
     """
 
     title: str
@@ -46,6 +46,7 @@ class Question:
     diff: str = ""
     ready: bool = True
     button: str = ""
+    danger: bool = False
 
 
 class PageAction(NamedTuple):

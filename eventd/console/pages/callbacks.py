@@ -66,7 +66,7 @@ async def ask_resend(visit: Visit, params: dict[str, Any]) -> Question:
 
     async def plan() -> DryRun:
         found = await visit.view.call("callbacks.resend", **_resent(params), dry_run=True)
-        return DryRun((f"{counted(found['events'], 'event')} sent again: {', '.join(ids[:10])}",), found["events"])
+        return DryRun((f"Sends {counted(found['events'], 'event')} again: {', '.join(ids[:10])}",), found["events"])
 
     fields = () if ids else (FormField("ids", "Events", "Their ids, with blanks between.", required=True),)
     return await ask_twice(params, title, fields, "\n".join(ids), plan)
@@ -84,7 +84,7 @@ async def ask_replay(visit: Visit, params: dict[str, Any]) -> Question:
 
     async def plan() -> DryRun:
         found = await visit.view.call("callbacks.replay", **_replayed(params), dry_run=True)
-        return DryRun((f"{counted(found['events'], 'event')} sent again.",), found["events"])
+        return DryRun((f"Sends {counted(found['events'], 'event')} again.",), found["events"])
 
     choice = f"{params.get('since', '')} {params.get('until', '')} {params['what']}" if "what" in params else ""
     return await ask_twice(params, title, _RANGE, choice, plan)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -19,6 +21,8 @@ _EFFECTS: Final = {
     "check-peer-connectivity": "try the link at once, unless it is paused or runs already",
 }
 """What a safe action changes. All others ask an operator to look."""
+_SHOWN: Final = ("action", "targetGroup", "targetPeer", "targetResource")
+"""The members that tell one action of the plan from another."""
 
 
 async def show_doctor(visit: Visit) -> ShownPage:
@@ -72,8 +76,11 @@ def _target(visit: Visit, action: dict[str, Any]) -> Target:
 
 
 async def ask_fix(visit: Visit, params: dict[str, Any]) -> Question:
-    """Ask before the safe actions of the plan are executed, and name each."""
-    group = params.get("group", "")
+    """Ask before the safe actions of the plan are executed, and name each.
+
+    `seen` of the parameters stands for the actions that the visitor was shown: others are shown first.
+    """
+    group, seen = params.get("group", ""), params.pop("seen", "")
     found = await visit.view.call("doctor.examine", group=group, remediation_plan=True)
     planned = [_planned(action) for action in found["remediationPlan"]["actions"]]
     effective = [action for action in planned if action["effect"]]
@@ -88,9 +95,24 @@ async def ask_fix(visit: Visit, params: dict[str, Any]) -> Question:
         lines.append("Nothing can be fixed without an operator: no safe action would change anything.")
     if left:
         lines.append(f"{left:,} more need an operator and are not done.")
-    return Question("Apply the safe fixes?", tuple(lines), count=len(effective))
+    if not effective:
+        return Question("Apply the safe fixes?", tuple(lines), ready=False, button="Check again")
+    shown = [[action[member] for member in _SHOWN] for action in effective]
+    params["seen"] = hashlib.sha256(json.dumps(sorted(shown)).encode()).hexdigest()
+    return Question("Apply the safe fixes?", tuple(lines), count=len(effective), ready=seen == params["seen"])
+
+
+def _fixed(form: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the operation for the fields of the question."""
+    return {name: value for name, value in form.items() if name != "seen"}
 
 
 ACTIONS: Final = {
-    "doctor.fix": PageAction("Apply safe fixes", "The safe fixes were applied: the page shows what is left.", ask_fix),
+    "doctor.fix": PageAction(
+        "Apply safe fixes",
+        "The safe fixes were applied: the page shows what is left.",
+        ask_fix,
+        prepare=_fixed,
+        bound="seen",
+    ),
 }

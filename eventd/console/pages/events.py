@@ -49,7 +49,7 @@ async def download_payload(visit: Visit) -> FilePage:
 
 async def ask_emit(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask for the members of a new event."""
-    if not visit.view.sees(params.get("group", "")):
+    if not params.get("group") or not visit.view.sees(params["group"]):
         raise NotFound("choose a group first", hint="the page Events has the groups")
     fields = (
         FormField("type", "Type", "Such as bgp.route.up", required=True),
@@ -83,8 +83,8 @@ def show_emitted(visit: Visit, answer: dict[str, Any]) -> ShownPage | None:
 
 
 async def ask_redeliver(visit: Visit, params: dict[str, Any]) -> Question:
-    """Show how many events would be sent again."""
-    plan = await visit.view.call("deliveries.redeliver", **{**params, "dry_run": True})
+    """Show how many events would be sent again. `id` is one event, which may have blanks in its id."""
+    plan = await visit.view.call("deliveries.redeliver", **{**_redelivered(params), "dry_run": True})
     lines = [f"{plan['events']:,} events, {plan['bytes']:,} bytes, are sent to {params['peer']} again."]
     reasons = {
         "expired": "have expired",
@@ -96,9 +96,17 @@ async def ask_redeliver(visit: Visit, params: dict[str, Any]) -> Question:
     return Question(f"Send again to {params['peer']}?", tuple(lines), count=plan["events"])
 
 
+def _redelivered(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the operation for the fields of the question."""
+    given = {name: value for name, value in params.items() if name != "id"}
+    return given | ({"ids": [params["id"]]} if params.get("id") else {})
+
+
 ACTIONS: Final = {
     "events.emit": PageAction(
         "Emit", "The event is stored.", ask_emit, prepare=_emitted, show=show_emitted, keyed="id"
     ),
-    "deliveries.redeliver": PageAction("Send again", "The events are sent again.", ask_redeliver, lists=("ids",)),
+    "deliveries.redeliver": PageAction(
+        "Send again", "The events are sent again.", ask_redeliver, lists=("ids",), prepare=_redelivered
+    ),
 }

@@ -37,7 +37,6 @@ async def show_keys(visit: Visit) -> ShownPage:
         "states": ("active", "expired", "revoked"),
         "roles": ROLES,
         "next": page[-1]["name"] if len(rest) > len(page) else "",
-        "forget": _FORGET,
     }
     return ShownPage("Keys", "keys.html", data, live=not after)
 
@@ -85,6 +84,9 @@ async def ask_revoke(visit: Visit, params: dict[str, Any]) -> Question:
     elif visit.visitor == f"key {name}":
         lines.append("You are signed in with this key: you are signed out with it.")
     lines.append("A key that is removed from the list frees its name for another key.")
+    if one["state"] == "revoked":
+        params["then"] = _FORGET
+        return Question(f"Remove the key {name} from the list?", tuple(lines), button="Remove", danger=True)
     field = FormField("then", "Then", choices=(_KEEP, _FORGET))
     return Question(f"Revoke the key {name}?", tuple(lines), fields=(field,))
 
@@ -96,5 +98,5 @@ def _revoked(form: dict[str, Any]) -> dict[str, Any]:
 
 ACTIONS: Final = {
     "keys.create": PageAction("Create the key", "The key is created.", ask_create, prepare=_created, show=show_created),
-    "keys.revoke": PageAction("Revoke", "The key is revoked.", ask_revoke, danger=True, prepare=_revoked),
+    "keys.revoke": PageAction("Revoke", "The key is revoked.", ask_revoke, danger=True, prepare=_revoked, bound="then"),
 }

@@ -23,15 +23,20 @@ async def show_letters(visit: Visit) -> ShownPage:
     groups = await visit.group_names()
     filtered = any(visit.asked(name) for name in _FILTERS)
     picked = visit.asked("choose") == "all"
-    data = {"kinds": KINDS, "names": groups, "filtered": filtered, "settled": SETTLED, "picked": picked, **found}
+    chosen_of = [kind for kind in SETTLED if kind != "callback" or visit.view.sees("")]
+    data = {"kinds": KINDS, "names": groups, "filtered": filtered, "chosen_of": chosen_of, "picked": picked, **found}
     return ShownPage("Dead letters", "letters.html", data, live=not visit.asked("after") and not picked)
 
 
 async def ask_drop(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask before dead letters are dropped."""
-    owner = params.get("callback") or f"the peers of group {params.get('group', '')}"
     count = len(params.get("ids", ()))
-    lines = (f"{count:,} of {owner}. It is never delivered, and cannot be brought back.",)
+    if "callback" in params:
+        owner = f"the callback {params['callback']}"
+    else:
+        owner = f"{'a peer' if count == 1 else 'peers'} of group {params.get('group', '')}"
+    what = "The event is never delivered." if count == 1 else "The events are never delivered."
+    lines = (f"This drops {counted(count, 'dead letter')} of {owner}. {what}",)
     return Question("Drop the dead letter?" if count == 1 else f"Drop {count:,} dead letters?", lines, count=count)
 
 
@@ -45,14 +50,15 @@ def _picked(params: dict[str, Any]) -> int:
 async def ask_retry_chosen(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask before the chosen dead letters are sent once more."""
     count = _picked(params)
-    lines = (f"{counted(count, 'dead letter')} sent once more. Those that cannot be sent again stay dead letters.",)
+    lines = (f"Sends {counted(count, 'dead letter')} once more. Those that cannot be sent again stay dead letters.",)
     return Question(f"Retry {counted(count, 'dead letter')}?", lines, count=count)
 
 
 async def ask_drop_chosen(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask before the chosen dead letters are dropped."""
     count = _picked(params)
-    lines = (f"{counted(count, 'dead letter')} dropped: never delivered, and not to be brought back.",)
+    what = "it is never delivered" if count == 1 else "they are never delivered"
+    lines = (f"Drops {counted(count, 'dead letter')}: {what} and cannot be restored.",)
     return Question(f"Drop {counted(count, 'dead letter')}?", lines, count=count)
 
 
@@ -80,7 +86,7 @@ async def ask_start(visit: Visit, params: dict[str, Any]) -> Question:
     owner = next((f"{name} {params[name]}" for name in reversed(_OWNERS) if name in params), "the node")
     reason = f" with the reason {params['reason']}" if "reason" in params else ""
     drops = params.get("action") == "drop"
-    what = "dropped: never delivered, and not to be brought back" if drops else "sent once more"
+    what = "dropped: they are never delivered and cannot be restored" if drops else "sent once more"
     lines = (
         f"{'About ' if 'about' in params else ''}{count:,} dead letters of {owner}{reason} are {what}.",
         "A job does it in steps, and can be cancelled between two of them. Later dead letters are not touched.",

@@ -72,6 +72,8 @@ async def show_link(visit: Visit) -> ShownPage:
 
 async def ask_pause(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask before a link is paused."""
+    if not params.get("group") or not params.get("peer"):
+        raise NotFound("choose a link first", hint="the page Links shows all of them")
     links = await visit.view.call("links.status", group=params["group"], peer=params["peer"])
     waiting = sum(link["lagEvents"] for link in links["outbound"])
     lines = (

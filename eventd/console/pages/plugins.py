@@ -9,7 +9,7 @@ from eventd.console.pages.actions import FormField, PageAction, Question
 from eventd.console.pages.visit import MOST_ROWS, ShownPage, Visit
 from eventd.errors import Invalid, NotFound
 
-_STATUSES: Final = ("running", "succeeded", "failed", "blocked", "interrupted", "parked", "lost")
+_STATUSES: Final = ("running", "succeeded", "failed", "blocked", "interrupted", "dead letter", "lost")
 _RUNS: Final = 20
 """Maximum number of runs of a page: each may have written much to its standard error."""
 _STORE, _TRY = "run it, and store what it proposes", "try it: store nothing"
@@ -41,7 +41,7 @@ async def show_plugin(visit: Visit) -> ShownPage:
     one = await _read(visit, visit.names["plugin"])
     before, status = visit.asked("after"), visit.asked("status")
     page = {"before": int(before)} if before.isascii() and before.isdigit() and 0 < len(before) < 19 else {}
-    wanted = [status] if status in _STATUSES else []
+    wanted = ["parked" if status == "dead letter" else status] if status in _STATUSES else []
     runs = await visit.view.call(
         "plugins.runs", plugin=one["name"], status=wanted, limit=min(visit.limit, _RUNS), **page
     )
@@ -76,7 +76,10 @@ async def _read(visit: Visit, name: str) -> dict[str, Any]:
 async def ask_run(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask before a plugin runs without events."""
     one = await _read(visit, params.get("name", ""))
-    lines = ("It runs once, without events, and what it does outside of the node, it does.",)
+    lines = (
+        "It runs once, without events.",
+        "A trial stores nothing, but the plugin really runs: its effects outside the node happen.",
+    )
     field = FormField("what", "Then", choices=(_TRY, _STORE))
     return Question(f"Run {one['name']} now?", lines, fields=(field,))
 

@@ -32,16 +32,21 @@ def _lines(plan: dict[str, Any], again: str) -> tuple[str, ...]:
     more = "" if plan["countIsExact"] else "More than "
     moved = f"It moves from position {plan['from']:,} to {plan['to']:,}."
     if plan["to"] > plan["from"]:
-        lines = [moved, f"{more}{counted(plan['skipped'], 'event')} skipped."]
+        lines = [moved, f"{more}{counted(plan['skipped'], 'event')} {_are(plan['skipped'])} skipped."]
     else:
-        lines = [moved, f"{more}{counted(plan['again'], 'event')} {again}."]
+        lines = [moved, f"{more}{counted(plan['again'], 'event')} {_are(plan['again'])} {again}."]
     if plan["deadLetters"]:
-        lines.append(f"{counted(plan['deadLetters'], 'dead letter')} after the new position dropped.")
+        letters = plan["deadLetters"]
+        lines.append(f"{counted(letters, 'dead letter')} after the new position {_are(letters)} dropped.")
     unfinished = plan.get("backfills") or plan.get("resends")
     if unfinished:
         what = "backfill" if plan.get("backfills") else "resend"
-        lines.append(f"{counted(unfinished, f'unfinished {what}')} ended.")
+        lines.append(f"{counted(unfinished, f'unfinished {what}')} {_are(unfinished)} ended.")
     return tuple(lines)
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def prepare_move(params: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any, Final
 
 from eventd.console.drawing.router_picture import STATES, draw_routers, state_of
@@ -98,13 +99,31 @@ async def ask_create(visit: Visit, params: dict[str, Any]) -> Question:
 
 
 async def ask_change(visit: Visit, params: dict[str, Any]) -> Question:
-    """Ask for the options of a router; the form holds the present ones, which it replaces all."""
+    """Ask for the options of a router; the form holds the present ones, which it replaces all.
+
+    `seen` of the parameters stands for these, too: a router that was changed meanwhile is shown first.
+    """
     name, seen = params.get("router", ""), params.pop("seen", "")
     one = await visit.view.ask("GET", "routers", name)
+    present, fields = _options(one), _fields(fixed=True)
     if not seen:
-        params |= _options(one)
+        params |= present
     params |= {"source": one["source"], "dest": one["dest"]}
-    return await _checked(visit, params, f"Change the router {name}", seen, _fields(fixed=True))
+    was, _, prediction = seen.partition("-")
+    now = hashlib.sha256(json.dumps(present).encode()).hexdigest()
+    asked = await _checked(visit, params, f"Change the router {name}", prediction, fields)
+    if "seen" in params:
+        params["seen"] = f"{now}-{params['seen']}"
+    if not seen or was == now:
+        return asked
+    other = [
+        f"{field.label}: {present[field.name] or 'empty'}"
+        for field in fields
+        if present[field.name] != params.get(field.name, "")
+    ]
+    changed = ["The router was changed since this form was opened."]
+    changed += [f"Now it has {'; '.join(other)}."] if other else []
+    return replace(asked, lines=(*changed, *asked.lines), ready=False)
 
 
 async def _checked(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any, Final
 
 import msgspec
@@ -10,6 +12,7 @@ from eventd.console.pages.actions import FormField, PageAction, Question
 from eventd.console.pages.visit import Visit
 from eventd.console.view.node_view import V0Request
 from eventd.errors import Invalid, NotFound
+from eventd.text.plural import counted
 
 _NUMBERS: Final = ("ttl_ms", "cap_records", "cap_bytes", "lease_ms", "max_deliveries")
 _TEXTS: Final = ("durability", "discard", "dead_letter")
@@ -67,16 +70,56 @@ def read_number(name: str, text: str) -> int:
 
 
 async def ask_configure(visit: Visit, params: dict[str, Any]) -> Question:
-    """Ask for the limits of a topic; the form holds the present ones."""
-    name = params.get("topic", "")
+    """Ask for the limits of a topic; the form holds the present ones.
+
+    `seen` of the parameters stands for the configuration that the form began with, and for the limits whose effect the
+    visitor was shown, with the number of records: others are shown first.
+    """
+    name, seen = params.get("topic", ""), params.pop("seen", "")
     topic = await visit.view.ask("GET", "topics", name, touch="false")
-    fields = (*_LIMITS, *_JOBS) if topic["type"] == "queue" else _LIMITS
-    if "present" not in params:
-        config = topic["config"]
-        params |= {one.name: str(config[one.name]) for one in fields if config[one.name]}
-        params["present"] = topic["type"]
-    lines = ("A lower limit removes the records above it at once. Other members of the configuration stay.",)
-    return Question(f"Configure {name}", lines, fields=fields)
+    config, fields = topic["config"], (*_LIMITS, *_JOBS) if topic["type"] == "queue" else _LIMITS
+    present = {one.name: str(config[one.name]) for one in fields if config[one.name]}
+    if not seen:
+        params |= present
+    params["present"] = topic["type"]
+    lines = ["Other members of the configuration stay."]
+    number, was, shown = [*seen.split("-", 2), "", ""][:3]
+    now, (most, exact) = _digest(config), _losses(topic, params)
+    chosen = _digest([params.get(one.name) for one in _LIMITS]) if most else ""
+    ready = (was, shown) == (now, chosen) and number.isascii() and number.isdigit() and len(number) < 16
+    count = int(number) if ready else most
+    params["seen"] = f"{count}-{now}-{chosen}"
+    if seen and was != now:
+        other = [f"{one.label}: {present.get(one.name, 'the default')}" for one in _differing(fields, present, params)]
+        lines = ["The topic was configured since this form was opened.", f"Now it has {'; '.join(other)}."]
+        lines = lines if other else lines[:1]
+    if count:
+        what = counted(count, "record")
+        lines.append(f"The lower limits remove {'' if exact else 'up to '}{what} at once, for good: the oldest ones.")
+    return Question(f"Configure {name}", tuple(lines), count or None, fields, ready=ready, danger=bool(count))
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _differing(fields: tuple[FormField, ...], present: dict[str, str], form: dict[str, Any]) -> list[FormField]:
+    """Return the fields of a form whose values are not the present ones."""
+    return [one for one in fields if present.get(one.name, "") != form.get(one.name, "")]
+
+
+def _losses(topic: dict[str, Any], form: dict[str, Any]) -> tuple[int, bool]:
+    """Return how many records the limits of a form remove at once; False: at most so many."""
+    try:
+        limits = {name: read_number(name, form[name]) for name in _NUMBERS if form.get(name)}
+    except Invalid:
+        return 0, True  # the request is refused
+    config, count = topic["config"], int(topic["count"])
+    ttl, records, size = (limits.get(name, 0) for name in ("ttl_ms", "cap_records", "cap_bytes"))
+    evicts = form.get("discard") != "reject"
+    if (ttl and (not config["ttl_ms"] or ttl < config["ttl_ms"])) or (evicts and size and topic["bytes"] > size):
+        return count, False
+    return max(0, count - records) if evicts and records else 0, True
 
 
 def _changed(form: dict[str, Any]) -> dict[str, Any]:
@@ -156,24 +199,7 @@ def _deleted(form: dict[str, Any]) -> dict[str, Any]:
     return {"topic": form.get("topic", "")}
 
 
-async def ask_remove(visit: Visit, params: dict[str, Any]) -> Question:
-    """Ask which records of a topic are deleted."""
-    fields = (
-        FormField("match", "Tag", "Such as eu:* for all tags that begin with eu:"),
-        FormField("before_seq", "Below the seq", "With a tag, both must be met"),
-    )
-    lines = ("The records that match are deleted for good. Readers are not notified.",)
-    ready = bool(params.get("match") or params.get("before_seq"))
-    return Question(f"Delete records of {params.get('topic', '')}?", lines, fields=fields, ready=ready)
-
-
-def _removed(form: dict[str, Any]) -> dict[str, Any]:
-    chosen = {"match": form["match"]} if form.get("match") else {}
-    return {"topic": form.get("topic", "")} | chosen | (_purged(form) if form.get("before_seq") else {})
-
-
 _TOPIC: Final = ("topics", "{topic}")
-_EMPTY: Final = V0Request("POST", (*_TOPIC, "delete"))
 ACTIONS: Final = {
     "topics.create": PageAction(
         "Create a topic",
@@ -187,7 +213,7 @@ ACTIONS: Final = {
         "The topic is configured.",
         ask_configure,
         prepare=_changed,
-        bound="present",
+        bound="seen",
         request=V0Request("PATCH", _TOPIC),
     ),
     "topics.write": PageAction(
@@ -198,14 +224,6 @@ ACTIONS: Final = {
         keyed=_KEY,
         request=V0Request("POST", _TOPIC),
     ),
-    "topics.remove": PageAction(
-        "Delete records",
-        "The records are deleted.",
-        ask_remove,
-        danger=True,
-        prepare=_removed,
-        request=_EMPTY,
-    ),
     "topics.purge": PageAction(
         "Purge",
         "The records are deleted.",
@@ -213,7 +231,7 @@ ACTIONS: Final = {
         danger=True,
         prepare=_purged,
         bound="before_seq",
-        request=_EMPTY,
+        request=V0Request("POST", (*_TOPIC, "delete")),
     ),
     "topics.delete": PageAction(
         "Delete",

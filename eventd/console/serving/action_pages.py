@@ -37,7 +37,10 @@ class ActionPages:
         """Ask (GET), or do the action (POST)."""
         action = ACTIONS[operation]
         if not action.may(visit.view, operation):
-            raise Forbidden(f"your key may not use {operation}", hint="sign in with a key that has its scope")
+            refused = Forbidden(f"your key may not use {operation}", hint="sign in with a key that has its scope")
+            if request.method != "POST":
+                raise refused
+            return await self._try(operation, visit, await read_form(request), preferences, refused)
         if request.method in ("GET", "HEAD"):
             if not action.ask:
                 raise Invalid("this action is a button of a page, and asks nothing")
@@ -47,6 +50,18 @@ class ActionPages:
         if request.method != "POST":
             raise Invalid(f"an action is posted, not sent with {request.method}")
         return await self._act(operation, visit, await read_form(request), preferences)
+
+    async def _try(
+        self, operation: str, visit: Visit, form: dict[str, Any], preferences: Preferences, refused: Forbidden
+    ) -> web.Response:
+        """Let the API refuse what the visitor lacks a scope for, which records the refusal."""
+        params = _params(operation, form)
+        try:
+            answer = await ACTIONS[operation].perform(visit.view, operation, params, _key_of(operation, form, params))
+        except Invalid:  # the API was not asked: it refuses before it reads the parameters
+            raise refused from None
+        back = self._urls.own(str(form.get("back", ""))) or self._urls.to()
+        return self._lead(operation, visit, answer, back, preferences)  # another node gave the key the scope just now
 
     async def _act(self, operation: str, visit: Visit, form: dict[str, Any], preferences: Preferences) -> web.Response:
         action = ACTIONS[operation]

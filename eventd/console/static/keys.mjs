@@ -9,7 +9,7 @@ const HELP = [
   ["j, k", "next row, previous row"],
   ["Enter", "open the row"],
   ["x", "select the row"],
-  ["r", "do the first action of the page, which asks"],
+  ["r", "focus the first action"],
   ["p", "pause and resume updates"],
 ];
 let go = false;

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
+from pathlib import Path
+
+from eventd.testing import until
 from tests.integration.console.conftest import MakeBrowser
 from tests.integration.console.test_signing_in import ADMIN, READ
 from tests.support.declared import peer
@@ -59,6 +64,38 @@ async def test_an_event_shows_each_delivery_and_is_sent_again(site: Site, browse
     assert (asked.status, asked.heading) == (409, "Not possible now")
     assert "event e1 cannot be sent again" in asked.text
     assert "/console/do/deliveries.redeliver" not in shown.text, "only what was delivered can be sent again"
+
+
+async def test_an_event_with_a_blank_in_its_id_is_sent_to_a_peer_again(
+    site: Site, browser: MakeBrowser, tmp_path: Path
+) -> None:
+    far = await Site("far", tmp_path).start()
+    await far.join(site)
+    await site.apply(peer("far", far.port))
+    await site.emit("e 3")
+
+    async def delivered() -> bool:
+        return (await site.deliveries())["e 3", "far"] == "delivered"
+
+    await until(delivered, "the event to be delivered")
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    page = await one.get("/console/events/edge/e%203")
+    (way,) = re.findall(r'href="(/console/do/deliveries.redeliver[^"]*)"', page.text)
+    asked = await one.get(unescape(way))
+    assert (asked.status, asked.heading) == (200, "Send again to far?")
+    fields = dict(re.findall('type="hidden" name="([^"]*)" value="([^"]*)"', asked.text))
+    done = await one.post("/console/do/deliveries.redeliver", **fields)
+    assert "The events are sent again." in done.text
+    await far.stop()
+
+
+async def test_questions_without_their_object_say_where_to_choose_one(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    for name, hint in (("links.pause", "the page Links"), ("events.emit", "the page Events")):
+        for answer in (await one.get(f"/console/do/{name}"), await one.post(f"/console/do/{name}", asked="yes")):
+            assert (answer.status, hint in answer.text) == (404, True), name
 
 
 async def test_a_payload_is_downloaded_as_it_is_stored(site: Site, browser: MakeBrowser) -> None:

@@ -70,8 +70,10 @@ async def test_a_key_is_revoked_with_its_sessions_and_then_removed(site: Site, b
     assert (await other.get("/console/")).heading == "Sign in"
     (way,) = re.findall(r'href="(/console/do/keys\.revoke[^"]*)"', done.text)
     asked = await one.get(unescape(way))
-    assert "<option selected>remove it from the list</option>" in asked.text
-    await one.post("/console/do/keys.revoke", **form, then="remove it from the list")
+    assert asked.heading == "Remove the key ci from the list?"
+    assert ('class="main danger">Remove<' in asked.text, 'id="f-then"' in asked.text) == (True, False)
+    fields = dict(re.findall('type="hidden" name="([^"]*)" value="([^"]*)"', asked.text))
+    await one.post("/console/do/keys.revoke", **fields)
     assert "No key yet." in (await one.get("/console/keys")).text
     assert (await one.get("/console/do/keys.revoke?name=ci")).status == 404
 

@@ -9,7 +9,7 @@ from eventd.store.engine.statements import bulk_insert
 from eventd.testing import NOW, until
 from tests.integration.console.conftest import MakeBrowser
 from tests.integration.console.test_signing_in import ADMIN, READ
-from tests.support.declared import peer
+from tests.support.declared import callback, peer
 from tests.support.sites import Site
 
 COLUMNS = ("cursor", "position", "topic_id", "event_id", "reason", "detail", "attempts", "parked_at")
@@ -50,6 +50,7 @@ async def test_a_dead_letter_is_dropped_after_a_question(site: Site, browser: Ma
     assert found is not None
     asked = await one.get(found[1].replace("&amp;", "&"))
     assert asked.heading == "Drop the dead letter?"
+    assert "This drops 1 dead letter of a peer of group edge. The event is never delivered." in asked.text
     (number,) = re.findall(r'name="ids" value="(\d+)"', asked.text)
     done = await one.post(
         "/console/do/dead_letters.drop", group="edge", ids=number, asked="yes", back="/console/dead-letters"
@@ -72,12 +73,33 @@ async def test_chosen_dead_letters_are_dropped_after_a_question(site: Site, brow
     assert (nothing.status, "no dead letter is chosen" in nothing.text) == (400, True)
     asked = await one.post(url, pick=picks[:3], back=back)
     assert asked.heading == "Drop 3 dead letters?"
+    assert "Drops 3 dead letters: they are never delivered and cannot be restored." in asked.text
     assert re.findall(r'name="pick" value="(\d+)"', asked.text) == picks[:3]
     done = await one.post(url, pick=picks[:3], asked="yes", back=back)
     assert "The chosen dead letters are dropped." in done.text
     assert re.findall(r'name="pick" value="(\d+)"', done.text) == picks[3:]
     again = await one.post("/console/do/dead_letters.retry_chosen", pick=picks[3:], back=back)
     assert again.heading == "Retry 1 dead letter?"
+
+
+async def test_a_key_of_some_names_is_offered_nothing_for_callbacks(site: Site, browser: MakeBrowser) -> None:
+    await site.apply(callback("hook"))
+    await site.emit("e1")
+    await park(site, 1, "loop")
+    ((topic, at),) = await site.rows("SELECT topic_id, position FROM event_ids WHERE event_id = 'e1'")
+    row = ("callback:hook", at, topic, "e1", "refused", "", 1, NOW)
+    await site.running.log.database.write(lambda conn: bulk_insert(conn, "dead_letters", COLUMNS, [row]))
+    await site.stop()
+    await site.start(api_keys="edgekey-edgekey:read+write+delete+admin:edge,adminkey-adminkey")
+    for key, count in (("edgekey-edgekey", 0), ("adminkey-adminkey", 2)):
+        one = browser(site)
+        await one.sign_in(key)
+        text = (await one.get("/console/dead-letters")).text
+        assert text.count('<tr id="d-') == 2, key
+        assert text.count("/console/do/callback_letters.") == count
+        assert len(re.findall(r"/console/do/jobs\.start[^\"]*callback=hook", text)) == count
+        assert ('aria-label="Choose e1 of callback hook"' in text) == bool(count)
+        assert 'aria-label="Choose d001 of peer b"' in text
 
 
 async def test_all_that_match_are_dropped_by_a_job(site: Site, browser: MakeBrowser) -> None:

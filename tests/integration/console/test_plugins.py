@@ -42,6 +42,7 @@ async def test_runs_are_shown_with_their_errors_and_links(site: Site, browser: M
     assert 'href="/console/subscriptions/edge/claims"' in shown.text
     assert "/console/do/" not in shown.text
     assert "No run on this page" in (await one.get(f"{URL}?status=succeeded")).text
+    assert '<tr id="run-' in (await one.get(f"{URL}?status=dead+letter")).text
     assert (await one.get("/console/plugins/other")).status == 404
 
 

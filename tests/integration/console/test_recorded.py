@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from html import unescape
+from urllib.parse import urlencode
 
 from eventd.log.core.head import lock_head
 from eventd.store.engine.database import Connection
 from eventd.store.rows.actions import ActionRow, add_action
-from eventd.testing import NOW
+from eventd.testing import NOW, until
 from tests.integration.console.conftest import MakeBrowser
 from tests.integration.console.test_signing_in import ADMIN, READ
 from tests.support.sites import Site
@@ -48,10 +49,32 @@ async def test_actions_are_listed_page_by_page_and_filtered(site: Site, browser:
 async def test_what_a_visitor_does_is_recorded_as_done_in_a_session(site: Site, browser: MakeBrowser) -> None:
     one = browser(site)
     await one.sign_in(ADMIN)
-    await one.post("/console/do/doctor.fix", group="edge", asked="yes")
+    await site.ask("keys.create", name="ci", scopes=["look"])
+    await one.post("/console/do/keys.revoke", name="ci", then="keep it in the list", asked="yes")
     shown = (await one.get("/console/actions")).text
     assert "session of settings key" in shown
-    assert "doctor.fix" in shown
+    assert "keys.revoke" in shown
+
+
+async def test_what_a_visitor_may_not_do_is_recorded_as_refused(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(READ)
+    forms: tuple[tuple[str, dict[str, str]], ...] = (
+        ("links.pause", {"group": "edge", "peer": "b"}),
+        ("doctor.fix", {"group": "edge"}),
+        ("topics.delete", {"topic": "t"}),
+        ("topics.purge", {"topic": "t"}),
+    )
+    for name, form in forms:
+        assert (await one.get(f"/console/do/{name}?{urlencode(form)}")).status == 403, name
+        assert (await one.post(f"/console/do/{name}", **form, asked="yes")).status == 403, name
+    refused = ["DELETE /v0/topics/{topic}", "doctor.fix", "links.pause"]
+
+    async def recorded() -> bool:
+        rows = (await site.ask("actions.list", result="forbidden"))["actions"]
+        return sorted(row["operation"] for row in rows) == refused
+
+    await until(recorded, "the refusals to be recorded")
 
 
 async def test_a_key_that_reads_sees_no_actions(site: Site, browser: MakeBrowser) -> None:

@@ -90,6 +90,23 @@ async def test_a_change_keeps_the_options_that_it_does_not_name(site: Site, brow
     assert ("<dt>Keeps the node</dt><dd>no</dd>" in shown, "tag Glob eu:*" in shown) == (True, True)
 
 
+async def test_a_change_of_a_router_that_was_changed_meanwhile_asks_again(site: Site, browser: MakeBrowser) -> None:
+    one = await signed_in(site, browser)
+    await create(one, "a", "b")
+    url = "/console/do/routers.change"
+    form = fields((await one.get(f"{url}?router=a-%3Eb&back=/console/routers")).text)
+    own = {"fan_in": "no", "allow_cycle": "no", "preserve_node": "yes", "preserve_tag": "yes"}
+    own["guarantee"] = "at_least_once"
+    assert "The router is changed." in (await one.post(url, **form | own, filter="eu:*")).text
+    asked = await one.post(url, **form | own, filter="us:*")
+    assert "The router was changed since this form was opened." in asked.text
+    assert "Now it has Filter: tag Glob eu:*." in asked.text
+    assert 'value="us:*"' in asked.text
+    assert "The router is changed." in (await one.post(url, **fields(asked.text) | own, filter="us:*")).text
+    [router] = (await site.ask("topology.show"))["routers"]
+    assert router["filter"] == ["tag", "Glob", "us:*"]
+
+
 async def test_a_router_is_deleted_after_a_question(site: Site, browser: MakeBrowser) -> None:
     one = await signed_in(site, browser)
     await create(one, "a", "b")

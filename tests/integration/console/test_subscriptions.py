@@ -62,11 +62,11 @@ async def move(one: Browser, form: dict[str, Any]) -> None:
     refused = await one.post(url, asked="yes", where="the time below", since="", **form)
     assert "Nothing was changed: the time is empty" in refused.text
     oldest = await one.post(url, asked="yes", where="the oldest stored event", **form)
-    assert "1 event run again." in oldest.text
-    assert "1 dead letter after the new position dropped." in oldest.text
+    assert "1 event is run again." in oldest.text
+    assert "1 dead letter after the new position is dropped." in oldest.text
     seen = re.findall(r'name="seen" value="([^"]*)"', oldest.text)
     newest = await one.post(url, asked="yes", where="after the newest event", seen=seen[0], **form)
-    assert "0 events run again." in newest.text, "another choice than the one that was shown is shown first"
+    assert "0 events are run again." in newest.text, "another choice than the one that was shown is shown first"
     seen = re.findall(r'name="seen" value="([^"]*)"', newest.text)
     done = await one.post(url, asked="yes", where="after the newest event", seen=seen[0], **form)
     assert "The subscription was moved." in done.text

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from html import unescape
 from typing import Any
+from urllib.parse import urlencode
 
 import aiohttp
+import pytest
 
+from eventd.console.pages import record_removal
 from tests.integration.console.conftest import MakeBrowser
 from tests.integration.console.test_events import HOSTILE
 from tests.integration.console.test_signing_in import ADMIN, EDGE, READ
@@ -29,9 +32,23 @@ async def write(one: Browser, topic: str, data: str, **form: Any) -> str:
     return answer.text
 
 
+async def fill(one: Browser, topic: str, count: int) -> None:
+    """Write small records, every second one with the tag eu:a."""
+    records = [{"data": at, "tag": "eu:a" if at % 2 else "us:a"} for at in range(count)]
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {ADMIN}"}) as session:
+        answer = await session.post(f"http://{one.host}/v0/topics/{topic}", json={"records": records})
+        assert answer.status == 201
+
+
 async def create(one: Browser, topic: str, **form: Any) -> None:
     answer = await one.post("/console/do/topics.create", topic=topic, asked="yes", back="/console/topics", **form)
     assert "The topic is created." in answer.text, answer.text
+
+
+def fields(text: str) -> dict[str, str]:
+    """Return the hidden fields of a form."""
+    found = re.findall('type="hidden" name="([^"]*)" value="([^"]*)"', text)
+    return {name: unescape(value) for name, value in found}
 
 
 def ways(text: str, relation: str) -> list[str]:
@@ -142,10 +159,10 @@ async def test_a_topic_is_created_once_and_configured(site: Site, browser: MakeB
     assert "The topic jobs exists already" in again.text
     asked = await one.get("/console/do/topics.configure?topic=jobs")
     assert 'name="lease_ms" value="5000"' in asked.text
-    form = {"topic": "jobs", "asked": "yes", "present": "queue", "durability": "fsync"}
+    form = fields(asked.text) | {"topic": "jobs", "durability": "fsync"}
     wrong = await one.post("/console/do/topics.configure", cap_records="many", **form)
     assert (wrong.status, "must be a whole number" in wrong.text) == (400, True)
-    done = await one.post("/console/do/topics.configure", cap_records="9", back="/console/topics/jobs", **form)
+    done = await one.post("/console/do/topics.configure", cap_records="9", **form | {"back": "/console/topics/jobs"})
     assert "The topic is configured." in done.text
     assert "<dt>cap_records</dt><dd>9</dd>" in done.text
     assert "<dt>lease_ms</dt><dd>30,000</dd>" in done.text, "an emptied field has its default again"
@@ -183,8 +200,88 @@ async def test_records_are_deleted_by_their_tag(site: Site, browser: MakeBrowser
     await write(one, "t", "2", tag="us:a")
     none = await one.post("/console/do/topics.remove", topic="t", asked="yes")
     assert none.heading == "Delete records of t?"
-    done = await one.post("/console/do/topics.remove", topic="t", match="eu:*", asked="yes", back="/console/topics/t")
-    assert re.findall('<tr id="r-([0-9]+)"', done.text) == ["2"]
+    url, form = "/console/do/topics.remove", {"topic": "t", "asked": "yes", "back": "/console/topics/t"}
+    asked = await one.post(url, match="eu:*", **form)
+    assert "This deletes 1 record for good." in asked.text
+    await write(one, "t", "3", tag="eu:b")
+    shown = fields(asked.text)
+    assert "This deletes 3 records for good." in (await one.post(url, match="*", **shown)).text, "another choice asks"
+    assert "This deletes 2 records for good." in (await one.get(f"{url}?{urlencode(shown)}&match=eu:*")).text
+    done = await one.post(url, match="eu:*", **shown)
+    assert "The records are deleted." in done.text
+    assert re.findall('<tr id="r-([0-9]+)"', done.text) == ["2", "3"], "what was written since the question stays"
+    none = await one.post(url, match="eu:a", **form)
+    assert "No record matches" in none.text
+    wrong = await one.post(url, before_seq="soon", **form)
+    assert "Nothing was deleted: `before_seq` must be a whole number" in unescape(wrong.text)
+
+
+async def test_the_number_of_many_records_is_typed_before_they_are_deleted(site: Site, browser: MakeBrowser) -> None:
+    one = await signed_in(site, browser)
+    await fill(one, "t", 2500)
+    url, form = "/console/do/topics.remove", {"topic": "t", "asked": "yes", "back": "/console/topics/t"}
+    for chosen, count in (({"match": "eu:*"}, "1,250"), ({"match": "eu:*", "before_seq": "2,001"}, "1,000")):
+        asked = await one.post(url, **chosen, **form)
+        assert f"This deletes {count} records for good." in asked.text
+        unsure = await one.post(url, **chosen, **fields(asked.text))
+        assert (unsure.status, f"type {count} to confirm" in unsure.text) == (422, True)
+    done = await one.post(url, **chosen, **fields(unsure.text), sure="1000")
+    assert "<dt>Records</dt><dd>1,500</dd>" in done.text
+    asked = await one.post(url, before_seq="2001", **form)
+    assert "This deletes 1,000 records for good." in asked.text, "records between others are gone"
+
+
+async def test_of_too_many_records_the_question_says_how_many_there_are_at_most(
+    site: Site, browser: MakeBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_removal, "_PAGES", 1)
+    one = await signed_in(site, browser)
+    await fill(one, "t", 1400)
+    asked = await one.post("/console/do/topics.remove", topic="t", match="eu:*", asked="yes")
+    assert "This deletes at most 900 records for good." in asked.text
+    await site.stop()
+    await site.start(api_keys=f"{LOOK}:look+delete")
+    one = await signed_in(site, browser, LOOK)
+    asked = await one.post("/console/do/topics.remove", topic="t", match="eu:*", asked="yes")
+    assert "This deletes at most 1,400 records for good." in asked.text, "a key that may not read the records"
+
+
+async def test_a_lower_limit_says_how_many_records_it_removes(site: Site, browser: MakeBrowser) -> None:
+    one = await signed_in(site, browser)
+    await fill(one, "t", 200)
+    url = "/console/do/topics.configure"
+    form = fields((await one.get(f"{url}?topic=t&back=/console/topics/t")).text) | {"durability": "disk"}
+    for limits, lines in (
+        ({"cap_records": "50"}, "remove 150 records at once"),
+        ({"cap_bytes": "5"}, "remove up to 200 records at once"),
+        ({"ttl_ms": "1"}, "remove up to 200 records at once"),
+    ):
+        asked = await one.post(url, **form, **limits)
+        assert lines in asked.text
+        assert 'class="main danger">' in asked.text
+    asked = await one.post(url, **form, cap_records="50")
+    shown = fields(asked.text) | {"durability": "disk"}
+    assert "remove 190 records at once" in (await one.post(url, **shown, cap_records="10")).text
+    assert (await one.post(url, **shown, cap_records="50")).status == 422
+    done = await one.post(url, **shown, cap_records="50", sure="150")
+    assert "The topic is configured." in done.text
+    assert "<dt>Records</dt><dd>50</dd>" in done.text
+    form = fields((await one.get(f"{url}?topic=t")).text) | {"durability": "disk"}
+    kept = await one.post(url, **form, cap_records="10", discard="reject")
+    assert "The topic is configured." in kept.text, "a topic that rejects writes removes nothing"
+
+
+async def test_a_form_that_began_with_another_configuration_asks_again(site: Site, browser: MakeBrowser) -> None:
+    one = await signed_in(site, browser)
+    await create(one, "t")
+    url, own = "/console/do/topics.configure", {"durability": "disk", "discard": "old"}
+    form = fields((await one.get(f"{url}?topic=t&back=/console/topics/t")).text) | own
+    assert "The topic is configured." in (await one.post(url, **form, ttl_ms="60000")).text
+    asked = await one.post(url, **form, cap_records="9")
+    assert "Now it has Time to live, in milliseconds: 60000; Maximum number of records: the default." in asked.text
+    assert 'name="cap_records" value="9"' in asked.text
+    done = await one.post(url, **fields(asked.text) | own, cap_records="9", ttl_ms="60000")
+    assert "<dt>ttl_ms</dt><dd>60,000</dd>" in done.text
 
 
 async def test_a_deletion_names_the_routers_that_go_with_the_topic(site: Site, browser: MakeBrowser) -> None:

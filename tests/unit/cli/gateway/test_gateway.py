@@ -34,6 +34,12 @@ def test_what_stands_in_a_path_is_quoted() -> None:
     assert rest == {"by": "x"}
 
 
+@pytest.mark.parametrize("given", [{"group": "g"}, {"group": "g", "peer": ""}])
+def test_a_missing_value_of_a_path_is_named(given: dict[str, str]) -> None:
+    with pytest.raises(NotFound, match="the value for peer is empty: write one"):
+        _fill("/api/v1/groups/{group}/peers/{peer}/pause", given)
+
+
 def test_lists_and_truth_values_in_a_query() -> None:
     assert _query({}) == ""
     assert _query({"type": ["a b", "c&d"], "newest": True, "limit": 3}) == "?type=a+b&type=c%26d&newest=true&limit=3"
