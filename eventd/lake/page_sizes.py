@@ -15,6 +15,7 @@ from eventd.lake.thrift import INT64, Struct, StructDecoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as parquet_type
 
 LEAST_BOUND: Final = 256 << 20
 """Bytes that the content of any segment may take in memory."""
@@ -43,6 +44,14 @@ class _Page(NamedTuple):
 def most_bytes(file: int) -> int:
     """Return how many bytes the content of a segment may take in memory whose file has so many bytes."""
     return max(LEAST_BOUND, MOST_TIMES * file)
+
+
+def content_bytes(footer: parquet_type.FileMetaData) -> int:
+    """Return how many bytes the pages of a file take in memory, with their headers, by the footer of its own writer.
+
+    This is never less than what `with_dictionaries` adds up, which does not count the headers.
+    """
+    return sum(int(footer.row_group(at).total_byte_size) for at in range(footer.num_row_groups))
 
 
 def with_dictionaries(data: bytes, columns: int, rows: int, *, nested: bool = False) -> list[int]:

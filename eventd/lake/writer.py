@@ -9,7 +9,7 @@ from eventd.errors import Invalid
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.layout import SegmentName, slot_of, state_path
 from eventd.lake.manifest import LostRows, Manifest, NodeState, encode
-from eventd.lake.page_sizes import most_bytes, over, word_bytes
+from eventd.lake.page_sizes import content_bytes, most_bytes, over, word_bytes
 from eventd.lake.schema import COLUMNS, OWN_TIME, SLOTTED, ColumnType, Ledger, arrow_schema
 from eventd.lake.segment_checks import MOST_ROWS, Bounds, column_bounds
 from eventd.lake.storage import Storage
@@ -61,15 +61,16 @@ def write_segment(
     out of order, rows out of the range, more than `MOST_ROWS`, or no rows at all, TooLargeSegment, and LakeUnavailable.
     """
     summary = _RowSummary(place)
+    footers: list[Any] = []
     with storage.create(place.data) as draft:
-        with _writer(draft, place.book) as writer:
+        with _writer(draft, place.book, footers) as writer:
             tables = [rows] if hasattr(rows, "schema") else rows
             for group in _row_groups(tables, place.book):
                 summary.add(group)
                 writer.write_table(group, row_group_size=ROW_GROUP)
         if not summary.rows:
             raise Invalid(f"{place.name} would hold no row")
-        if max(summary.bytes, summary.words) > most_bytes(draft.written.bytes):
+        if max(content_bytes(footers[0]), summary.words) > most_bytes(draft.written.bytes):
             raise TooLargeSegment(f"{place.name} cannot hold its rows: {over(draft.written.bytes)}")
     size, digest = draft.written
     manifest = Manifest(
@@ -97,7 +98,8 @@ def write_state(storage: Storage, state: NodeState) -> None:
     storage.put(state_path(state.node, state.epoch), encode(state))
 
 
-def _writer(draft: Any, book: Ledger) -> Any:
+def _writer(draft: Any, book: Ledger, footers: list[Any]) -> Any:
+    """Return a writer of the rows of a ledger; when it is closed, it adds the footer of its file to `footers`."""
     words = [column.name for column in COLUMNS[book] if column.type is ColumnType.WORD]
     sought = [name for name in ("number", "event_at", OWN_TIME[book]) if name in arrow_schema(book).names]
     return parquet().ParquetWriter(
@@ -108,6 +110,7 @@ def _writer(draft: Any, book: Ledger) -> Any:
         use_dictionary=words,
         write_statistics=sought,
         version="2.6",
+        metadata_collector=footers,
     )
 
 
@@ -132,7 +135,7 @@ class _RowSummary:
     def __init__(self, place: SegmentName) -> None:
         self._place = place
         self._last = place.after
-        self.rows = self.bytes = self.words = 0
+        self.rows = self.words = 0
         self.slots: tuple[int, int] | None = None
         self.times: tuple[int, int] | None = None
 
@@ -144,7 +147,6 @@ class _RowSummary:
             raise Invalid(f"{place.name} cannot hold its rows: {problem}")
         self._last = last
         self.rows += table.num_rows
-        self.bytes += table.nbytes
         self.words += word_bytes(table)
         if self.rows > MOST_ROWS:
             raise Invalid(f"{self._place.name} cannot hold {self.rows:,} rows: a segment has at most {MOST_ROWS:,}")

@@ -6,7 +6,7 @@ its end the node's state as of its beginning is written, so the state never list
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -33,7 +33,7 @@ from eventd.lake.layout import LedgerKey, landing
 from eventd.lake.manifest import LostRows, NodeState, SegmentRange
 from eventd.lake.schema import OWN_TIME, Ledger
 from eventd.lake.storage import Storage, connect, make_lake
-from eventd.lake.writer import write_segment, write_state
+from eventd.lake.writer import TooLargeSegment, write_segment, write_state
 from eventd.log.core.head import read_head
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.runtime.clock import SECOND
@@ -230,18 +230,32 @@ class Shipper:
         return Shipment(node=node, book=book, position=position, upto=reach.upto, adopted=True, lost=lost)
 
     def _ship(self, epoch: str, node: str, book: Ledger, position: int, now: int) -> Shipment:
-        reading = _Reading(self._database, self._terms, self._memory, epoch, node, book, position)
-        first = next(reading, None)
-        if first is None:
-            lost = tuple(reading.lost)
+        """Ship the next segment of a ledger, with half of the rows until its readers have the memory for it."""
+        most = self._terms.rows
+        while True:
+            terms = replace(self._terms, rows=most)
+            reading = _Reading(self._database, terms, self._memory, epoch, node, book, position)
+            tables = [*reading]
+            try:
+                return self._write_segment(reading, tables, LedgerKey(node, epoch, book), position, now)
+            except TooLargeSegment:
+                most = min(most, sum(table.num_rows for table in tables)) // 2
+                if not most:  # one event, or one batch of deliveries, always fits
+                    raise
+                tables.clear()
+
+    def _write_segment(
+        self, reading: _Reading, tables: Sequence[pa.Table], kept: LedgerKey, position: int, now: int
+    ) -> Shipment:
+        """Write what was read to one segment, if there are rows. Raises TooLargeSegment."""
+        book, node, lost = kept.book, kept.node, tuple(reading.lost)
+        if not tables:
             return Shipment(node=node, book=book, position=position, upto=reading.upto, lost=lost)
-        kept = LedgerKey(node, epoch, book)
         reach = self._known.reaches.get(kept)
         after = position if reach is None else reach.upto
-        tables = [first, *reading]
         at = tables[0][OWN_TIME[book]][0].value
-        place = landing(book, node, epoch, after, reading.upto, at=at)
-        lost, payloads = tuple(reading.lost), self._terms.payloads
+        place = landing(book, node, kept.epoch, after, reading.upto, at=at)
+        payloads = self._terms.payloads
         segment = write_segment(self._at, place, tables, node=node, now=now, payloads=payloads, lost=lost)
         self._known.note(kept, after, reading.upto)
         if self._round is not None:

@@ -24,6 +24,7 @@ from eventd.egress.lake.protocol import (
 )
 from eventd.egress.lake.shipper import Shipper
 from eventd.egress.lake.sink import enrol
+from eventd.lake import page_sizes
 from eventd.lake.close import close_node
 from eventd.lake.compaction import DAY, compacting, retaining
 from eventd.lake.extract import EvictedRows, batches, note_lost
@@ -275,6 +276,31 @@ async def test_rows_that_are_large_make_smaller_segments(
     with closing(Course(shelf.url, lake, payloads=True)) as course:
         assert [one.rows for one in course.run() if one.book is Ledger.EVENTS] == [1] * 10
         assert ids(lake) == IDS
+
+
+async def test_rows_that_readers_would_refuse_for_their_memory_make_smaller_segments(
+    shelf: Shelf, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(10, 16):
+        await shelf.publish(draft(f"e{number}", node="site-a", payload={"text": "x" * 50_000}))
+    monkeypatch.setattr(page_sizes, "MOST_TIMES", 0)
+    monkeypatch.setattr(page_sizes, "LEAST_BOUND", 120_000)
+    with closing(Course(shelf.url, lake, payloads=True)) as course:
+        assert [one.rows for one in course.run() if one.book is Ledger.EVENTS] == [8, 4, 2, 2]
+        assert ids(lake) == [f"e{number}" for number in range(16)]
+
+
+async def test_a_segment_that_cannot_be_divided_is_a_fault(
+    shelf: Shelf, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_sizes, "MOST_TIMES", 0)
+    monkeypatch.setattr(page_sizes, "LEAST_BOUND", 10)
+    with closing(Course(shelf.url, lake)) as course:
+        assert isinstance(course.step(), CursorsMissing)
+        assert isinstance(course.step(), CursorsMissing)
+        failed = course.step()
+        assert isinstance(failed, Failure)
+        assert (failed.kind, failed.reason) == ("fault", "invalid_request")
 
 
 async def test_numbers_without_rows_are_within_the_next_segment(shelf: Shelf, lake: str) -> None:

@@ -20,7 +20,7 @@ from eventd.lake.schema import Ledger, arrow_schema
 from eventd.lake.segment_file import BadSegment, SegmentFile
 from eventd.lake.storage import Storage, connect
 from eventd.lake.thrift import StructDecoder
-from eventd.lake.writer import Segment, write_segment
+from eventd.lake.writer import Segment, TooLargeSegment, write_segment
 from tests.support.lakes import EPOCH, NOON, numbered
 
 ROWS = 1000
@@ -134,6 +134,49 @@ def test_a_struct_that_two_programs_may_understand_differently_is_refused(struct
         StructDecoder(struct).struct()
 
 
+WORDS = [f"{number:01000}" for number in range(1500)]
+MIXED: dict[str, dict[str, list[str]]] = {
+    "texts": {"payload": ["x" * 2_000]},
+    "words": {"path": ["x" * 1_000]},
+    "words that no dictionary holds, beside texts": {"path": WORDS, "payload": ["x" * 1_000]},
+}
+
+
+@pytest.mark.parametrize("case", MIXED)
+def test_a_segment_is_written_only_if_its_readers_take_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    lake, rows = connect(str(tmp_path)), _mixed(MIXED[case])
+    monkeypatch.setattr(page_sizes, "MOST_TIMES", 0)
+    monkeypatch.setattr(page_sizes, "LEAST_BOUND", 1 << 30)
+    written = _write(lake, rows)
+    pages = page_sizes.content_bytes(pq.read_metadata(io.BytesIO(lake.read(written.place.data))))
+    most = max(pages, page_sizes.word_bytes(rows))
+    monkeypatch.setattr(page_sizes, "LEAST_BOUND", most)
+    assert read_segment(lake, _write(lake, rows)).num_rows == 4_000
+    monkeypatch.setattr(page_sizes, "LEAST_BOUND", most - 1)
+    with pytest.raises(TooLargeSegment, match="would take more than"):
+        _write(lake, rows)
+    monkeypatch.setattr(page_sizes, "LEAST_BOUND", most * 9 // 10)
+    with pytest.raises(BadSegment, match="would take more than"):
+        read_segment(lake, written)
+
+
+def _mixed(texts: Mapping[str, list[str]]) -> pa.Table:
+    """Return events with these texts over and over in some columns."""
+    rows = numbered(Ledger.EVENTS, range(1, 4_001))
+    for name, values in texts.items():
+        field = arrow_schema(Ledger.EVENTS).field(name)
+        column = pa.array([values[at % len(values)] for at in range(4_000)]).cast(field.type)
+        rows = rows.set_column(rows.column_names.index(name), field, column)
+    return rows
+
+
+def _write(lake: Storage, rows: pa.Table) -> Segment:
+    place = landing(Ledger.EVENTS, "site-a", EPOCH, 0, rows.num_rows, at=NOON)
+    return write_segment(lake, place, rows, node="site-a", now=NOON)
+
+
 @pytest.mark.parametrize("column", ["id", "subject", "type", "dedupe_key"])
 def test_a_text_that_no_event_has_is_damage(tmp_path: Path, column: str) -> None:
     lake = connect(str(tmp_path))
@@ -146,4 +189,4 @@ def _with_text(lake: Storage, column: str, characters: int) -> Segment:
     rows = numbered(Ledger.EVENTS, range(1, 11))
     field = arrow_schema(Ledger.EVENTS).field(column)
     rows = rows.set_column(rows.column_names.index(column), field, pa.array(["𝟙" * characters] * 10).cast(field.type))
-    return write_segment(lake, landing(Ledger.EVENTS, "site-a", EPOCH, 0, 10, at=NOON), rows, node="site-a", now=NOON)
+    return _write(lake, rows)
