@@ -153,7 +153,7 @@ class Viewer:
 
     async def _count(self, answer: aiohttp.ClientResponse, first: asyncio.Future[None]) -> None:
         async for line in answer.content:
-            if line.startswith(b"event:"):
+            if line.startswith(b"event: view"):
                 self.fragments += 1
                 if not first.done():
                     first.set_result(None)

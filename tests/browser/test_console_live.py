@@ -138,3 +138,45 @@ def test_the_page_of_a_revoked_key_ends_within_a_second(visitor: Visitor, node: 
     visitor.page.get_by_label("API key").wait_for()
     assert time.monotonic() - began <= 1.5 * SLACK
     assert visitor.page.get_by_role("navigation", name="Pages").count() == 0
+
+
+def test_a_page_on_which_nothing_changes_stays_live_while_its_node_gives_signs_of_life(
+    visitor: Visitor, node: ConsoleNode
+) -> None:
+    visitor.context.add_init_script(
+        """window.sources = [];
+        window.EventSource = class extends EventSource {
+          constructor(...all) { super(...all); sources.push(this); } };"""
+    )
+    sign_in(visitor, node)
+    visitor.page.clock.install()
+    visitor.page.goto(node.url("/settings"))
+    visitor.page.locator("#live.on").wait_for()
+    for _ in range(3):
+        visitor.page.clock.fast_forward(30_000)
+        visitor.page.evaluate("sources[0].dispatchEvent(new MessageEvent('alive', { data: '' }))")
+    assert visitor.page.evaluate("sources.length") == 1
+    with visitor.page.expect_request(re.compile("/console/stream")):
+        visitor.page.clock.fast_forward(36_000)
+    assert visitor.page.evaluate("sources[0].readyState === EventSource.CLOSED")
+
+
+def test_a_page_for_which_the_node_has_no_stream_left_asks_every_ten_seconds(
+    visitors: Visitors, processes: Processes
+) -> None:
+    node = ConsoleNode(processes, "crowded", EVENTD_MAX_CONSOLE_STREAMS="1")
+    node.apply(group("mortal"))
+    follow(visitors(), node)
+    late = sign_in(visitors(), node)
+    late.expect_reports("status of 429", "status of 503")
+    late.page.get_by_text("every 10 s", exact=True).wait_for()
+    late.page.clock.install()
+    late.page.goto(node.url())
+    late.page.get_by_text("every 10 s", exact=True).wait_for()
+    node.emit("e1")
+    late.page.clock.fast_forward(11_000)
+    late.page.get_by_role("row", name=re.compile("^edge mortal 1 ")).wait_for()
+    late.page.route(node.url(), lambda route: route.fulfill(status=503, body="<main id='main'>broken</main>"))
+    late.page.clock.fast_forward(11_000)
+    late.page.get_by_text(re.compile("not live since")).wait_for()
+    assert late.page.get_by_text("broken").count() == 0

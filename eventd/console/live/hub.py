@@ -20,6 +20,8 @@ SHARE: Final = 0.05
 """Maximum part of the time that is spent on rendering and sending all views together; each gets the same."""
 SENDING: Final = 5e-9
 """Approximate seconds that it takes to send one byte to one viewer."""
+FAILED: Final = "this page cannot be shown now: the log of the node says why"
+_INSTANT: Final = 1e-6
 Render = Callable[[], Awaitable[bytes]]
 Spawn = Callable[[Coroutine[Any, Any, None], str], object]
 
@@ -27,30 +29,56 @@ Spawn = Callable[[Coroutine[Any, Any, None], str], object]
 class LiveView:
     """A view that is looked at. `event`: as it was rendered last, for a stream; None before the first time.
 
-    `id`: names what was rendered. `problem`: why it cannot be rendered now; empty if it can.
+    `id`: names what was rendered. `problem`: why it cannot be rendered now; empty if it can. `renderings`: how many
+    have ended, also with a problem. `newcomers`: how many viewers entered since the last one ended.
     """
 
     def __init__(self) -> None:
         self.viewers = 0
+        self.newcomers = 0
+        self.renderings = 0
         self.event: bytes | None = None
         self.id = ""
         self.problem = ""
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def put(self, content: bytes) -> int:
         """Take what was rendered, and wake the viewers if it is new; return how many bytes are sent to all of them."""
         digest = hashlib.sha256(content).hexdigest()[:16]
-        if digest == self.id and not self.problem:
-            return 0
+        newcomers = self._count()
+        if self.event is not None and digest == self.id and not self.problem:
+            if newcomers:
+                self.wake()
+            return len(self.event) * newcomers
         self.event, self.id, self.problem = make_event("view", content, digest), digest, ""
         self.wake()
         return len(self.event) * self.viewers
 
     def fail(self, problem: str) -> None:
         """Note that the view cannot be rendered."""
-        if problem != self.problem:
+        if self._count() or problem != self.problem:
             self.problem = problem
             self.wake()
+
+    def _count(self) -> int:
+        """Count a rendering; return for how many viewers it is the first."""
+        self.renderings += 1
+        newcomers, self.newcomers = self.newcomers, 0
+        return newcomers
+
+    def enter(self) -> None:
+        """Add a viewer."""
+        self.viewers += 1
+        self.newcomers += 1
+        entered, self._entered = self._entered, asyncio.get_running_loop().create_future()
+        entered.set_result(None)
+
+    def leave(self) -> None:
+        """Take one viewer off."""
+        self.viewers -= 1
+        if not self.viewers:
+            self.newcomers = 0
 
     def wake(self) -> None:
         """Wake all viewers."""
@@ -61,6 +89,11 @@ class LiveView:
     def changed(self) -> asyncio.Future[None]:
         """Return a future that is done with the next change."""
         return self._changed
+
+    @property
+    def entered(self) -> asyncio.Future[None]:
+        """Return a future that is done when the next viewer enters."""
+        return self._entered
 
 
 def make_event(name: str, data: bytes, number: str = "") -> bytes:
@@ -86,21 +119,26 @@ class Hub:
             view.wake()
 
     def enter(self, key: Hashable, render: Render) -> LiveView:
-        """Return the view of a key for one more viewer; it is rendered from now on. `leave` must follow."""
+        """Return the view of a key for one more viewer; it is rendered from now on. `leave` must follow.
+
+        The page of the viewer may be newer than the last rendering. Show it only a rendering that ends after this call:
+        that is when `renderings` of the view has grown. The next one begins soon.
+        """
         view = self._views.get(key)
         if view is None:
             view = self._views[key] = LiveView()
             self._spawn(self._keep(key, view, render), "console view")
-        view.viewers += 1
+        view.enter()
         self.viewers += 1
         return view
 
     def leave(self, view: LiveView) -> None:
         """Take one viewer off."""
-        view.viewers -= 1
+        view.leave()
         self.viewers -= 1
 
     async def _keep(self, key: Hashable, view: LiveView, render: Render) -> None:
+        due = self._clock.monotonic()
         try:
             while view.viewers and not self.closed:
                 begun, sent = self._clock.monotonic(), 0
@@ -110,10 +148,23 @@ class Hub:
                     view.fail(str(error))
                 except Exception:
                     logger.exception("view failed")
-                    view.fail("this page cannot be shown now: the log of the node says why")
+                    view.fail(FAILED)
                 took = self._clock.monotonic() - begun + sent * SENDING
-                await self._clock.sleep(max(INTERVAL_SECONDS, took * (len(self._views) / SHARE - 1)))
+                # a rendering for a newcomer is early: the view borrows the time from the next one, and only once
+                soonest = max(begun + INTERVAL_SECONDS, due)
+                due = max(begun, due) + max(INTERVAL_SECONDS + took, took * len(self._views) / SHARE)
+                await self._clock.sleep(max(0.0, soonest - self._clock.monotonic()))
+                await self._rest(view, due)
         finally:
             if self._views.get(key) is view:
                 del self._views[key]
             view.wake()
+
+    async def _rest(self, view: LiveView, due: float) -> None:
+        """Wait until `due`, or until there are newcomers."""
+        while not view.newcomers and (left := due - self._clock.monotonic()) > _INSTANT:
+            timer = self._clock.timer(left)
+            try:
+                await asyncio.wait({timer, view.entered}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                timer.cancel()

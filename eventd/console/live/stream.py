@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
 from typing import Final
 
 from aiohttp import web
 
-from eventd.console.live.hub import Hub, LiveView, Render, make_event
+from eventd.console.live.hub import FAILED, Hub, LiveView, Render, make_event
+from eventd.errors import EventdError
 from eventd.log.topics.errors import Throttled
 from eventd.runtime.clock import Clock
 
+logger = logging.getLogger("eventd.console")
 HEARTBEAT_SECONDS: Final = 15.0
+"""How long a stream sends nothing at most: a page that gets nothing for longer takes its node for dead."""
 CHECK_SECONDS: Final = 1.0
 """How often a stream checks that its session has not ended."""
+_ALIVE: Final = make_event("alive", b"")
+"""The page shows the view as it is. A comment would not do: browsers do not tell pages of comments."""
 _HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
@@ -40,12 +47,22 @@ async def follow_view(
     if hub.viewers >= most:
         raise Throttled(f"{most} pages are kept up to date already: this one is not")
     view = hub.enter(key, render)
+    seen = view.renderings
+    response = web.StreamResponse(headers=_HEADERS)
     try:
-        response = web.StreamResponse(headers=_HEADERS)
         await response.prepare(request)
-        await _send(request, response, hub, view, has_ended, clock)
+        await _send(request, response, hub, view, seen, has_ended, clock)
     except ConnectionError:
         pass  # the browser left
+    except Exception as error:
+        if not response.prepared:
+            raise
+        # an error page cannot follow; the browser opens another stream
+        if not isinstance(error, EventdError):
+            logger.exception("stream failed")
+        problem = str(error) if isinstance(error, EventdError) else FAILED
+        with suppress(ConnectionError):
+            await response.write(make_event("trouble", problem.encode()))
     finally:
         hub.leave(view)
     return response
@@ -56,18 +73,27 @@ async def _send(
     response: web.StreamResponse,
     hub: Hub,
     view: LiveView,
+    seen: int,
     has_ended: Callable[[], Awaitable[bool]],
     clock: Clock,
 ) -> None:
-    last, quiet, problem = request.query.get("last", ""), 0.0, ""
+    """Send what is rendered after the first `seen` renderings, which may be older than the page of the browser."""
+    last, problem, silent_until = request.query.get("last", ""), "", clock.monotonic() + HEARTBEAT_SECONDS
     while not hub.closed and _is_open(request):
-        changed = view.changed
-        if view.problem and view.problem != problem:
-            await response.write(make_event("trouble", view.problem.encode()))
-        elif view.event is not None and view.id != last and not view.problem:
-            last, quiet = view.id, 0.0
-            await response.write(view.event)
-        problem = view.problem
+        changed, event = view.changed, b""
+        if view.renderings > seen:
+            if view.problem:
+                event = make_event("trouble", view.problem.encode()) if view.problem != problem else b""
+            elif view.event is not None and view.id != last:
+                event, last = view.event, view.id
+            elif problem:
+                event = _ALIVE
+            problem = view.problem
+        if not event and clock.monotonic() >= silent_until:
+            event = make_event("trouble", problem.encode()) if problem else _ALIVE
+        if event:
+            await response.write(event)
+            silent_until = clock.monotonic() + HEARTBEAT_SECONDS
         timer = clock.timer(CHECK_SECONDS)
         try:
             await asyncio.wait({timer, changed}, return_when=asyncio.FIRST_COMPLETED)
@@ -76,10 +102,6 @@ async def _send(
         if await has_ended():
             await response.write(make_event("ended", b"the session has ended"))
             return
-        quiet += CHECK_SECONDS
-        if quiet >= HEARTBEAT_SECONDS:
-            quiet = 0.0
-            await response.write(b": still here\n\n")
 
 
 def _is_open(request: web.Request) -> bool:

@@ -159,13 +159,18 @@ async function poll() {
   try {
     const answer = await fetch(view(), { headers: { Accept: "text/html" }, redirect: "manual" });
     if (answer.type === "opaqueredirect" || answer.status === 401) return leave();
-    show(await answer.text());
+    if (!answer.ok) throw new Error(`the node answers with ${answer.status}`);
+    const text = await answer.text();
+    if (live.paused || document.hidden || live.source) return;
+    show(text);
+    live.tries = 0;
     live.since = null;
     say("every 10 s", "on");
+    later(begin, POLL);
   } catch {
     bad();
+    again();
   }
-  later(begin, POLL);
 }
 
 function leave() {
@@ -195,10 +200,20 @@ function stream() {
     watch();
     show(event.data);
   });
-  source.addEventListener("trouble", (event) => say(event.data, "off"));
+  source.addEventListener("alive", () => {
+    good();
+    watch();
+  });
+  source.addEventListener("trouble", (event) => {
+    say(event.data, "off");
+    watch();
+  });
   source.addEventListener("ended", leave);
   source.addEventListener("error", async () => {
+    // the node answers, but not with a stream: as many pages as it keeps up to date have one already
+    const refused = source.readyState === EventSource.CLOSED;
     stop();
+    if (refused) return poll();
     bad();
     try {
       const answer = await fetch(view(), { method: "HEAD", redirect: "manual" });

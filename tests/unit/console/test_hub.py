@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from eventd.console.live.hub import Hub, LiveView
+from eventd.console.live.hub import SHARE, Hub, LiveView
 from eventd.errors import Unavailable
 from eventd.testing import ManualClock, give_turns, until
 
@@ -92,3 +92,73 @@ async def test_a_view_that_cannot_be_rendered_says_why_and_comes_back() -> None:
     clock.advance(1.1)
     await until(lambda: seen.event is not None and not seen.problem, "the view to come back")
     await ended(hub, clock, seen)
+
+
+class SlowView:
+    """A view that takes a second to render, with one viewer; it was rendered once."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.content = Counted(self.clock, seconds=1.0)
+        self.hub = Hub(self.clock, spawn)
+
+    async def open(self) -> LiveView:
+        seen = self.enter()
+        await until(lambda: seen.renderings == 1, "the first rendering")
+        return seen
+
+    def enter(self) -> LiveView:
+        return self.hub.enter("overview", self.content)
+
+
+async def test_a_view_is_rendered_at_once_for_a_viewer_whose_page_may_be_newer_than_its_last_rendering() -> None:
+    world = SlowView()
+    seen = await world.open()
+    world.clock.advance(5)
+    await give_turns()
+    assert world.content.times == 1
+    changed = seen.changed
+    world.enter()
+    await until(lambda: seen.renderings == 2, "the rendering for the second viewer")
+    assert changed.done(), "the second viewer waits for it, although it is the same as before"
+    world.hub.leave(seen)
+    await ended(world.hub, world.clock, seen)
+
+
+async def test_a_rendering_younger_than_a_second_is_followed_by_another_when_the_second_is_over() -> None:
+    world = SlowView()
+    world.content.seconds = 0.2
+    seen = await world.open()
+    world.enter()
+    world.clock.advance(0.7)
+    await give_turns()
+    assert seen.renderings == 1
+    world.clock.advance(0.2)
+    await until(lambda: seen.renderings == 2, "the rendering for the second viewer")
+    world.hub.leave(seen)
+    await ended(world.hub, world.clock, seen)
+
+
+async def test_a_view_takes_no_more_of_the_time_however_often_viewers_enter_and_leave() -> None:
+    world = SlowView()
+    begun = world.clock.monotonic()
+    seen = await world.open()
+
+    def may_take() -> float:
+        return (world.clock.monotonic() - begun) * SHARE
+
+    for _ in range(200):
+        world.hub.leave(world.enter())
+        world.clock.advance(1)
+        await give_turns()
+    assert may_take() - 1 <= world.content.times <= may_take() + 2, "each takes a second; one is borrowed"
+    world.hub.leave(seen)
+    for _ in range(200):
+        one = world.enter()
+        await give_turns()
+        world.hub.leave(one)
+        world.clock.advance(1)
+        await give_turns()
+    assert world.content.times <= may_take() + 3, "also a view that all viewers leave at once"
+    world.clock.advance(60)
+    await until(lambda: not world.hub._views, "the view to be forgotten")

@@ -1,0 +1,138 @@
+"""What a stream of a view sends: changes, signs of life, and problems with their end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import ClientResponse, ClientSession, web
+from aiohttp.test_utils import TestServer
+
+from eventd.console.live import stream
+from eventd.console.live.hub import Hub
+from eventd.console.live.stream import follow_view
+from eventd.errors import Unavailable
+from eventd.runtime.clock import SystemClock
+
+
+class ViewServer:
+    """Serves the stream of one view. `problem`: why the view fails; `failure`: why the session cannot be checked."""
+
+    def __init__(self) -> None:
+        self.content, self.problem = b"one", ""
+        self.failure: Exception | None = None
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.hub = Hub(SystemClock(), self._spawn)
+        self._server: TestServer | None = None
+
+    def _spawn(self, work: Coroutine[Any, Any, None], _name: str) -> object:
+        task = asyncio.ensure_future(work)
+        self.tasks.add(task)
+        return task
+
+    async def _render(self) -> bytes:
+        if self.problem:
+            raise Unavailable(self.problem)
+        return self.content
+
+    async def _has_ended(self) -> bool:
+        if self.failure is not None:
+            raise self.failure
+        return False
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        return await follow_view(request, self.hub, "view", self._render, 10, self._has_ended, SystemClock())
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[ClientResponse]:
+        """Follow the view."""
+        assert self._server is not None
+        async with ClientSession() as session, session.get(self._server.make_url("/")) as answer:
+            yield answer
+
+    async def start(self) -> None:
+        app = web.Application()
+        app.router.add_get("/", self._serve)
+        self._server = TestServer(app)
+        await self._server.start_server()
+
+    async def stop(self) -> None:
+        self.hub.close()
+        for task in self.tasks:
+            task.cancel()
+        assert self._server is not None
+        await self._server.close()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ViewServer]:
+    server = ViewServer()
+    await server.start()
+    yield server
+    await server.stop()
+
+
+async def read_event(answer: ClientResponse) -> tuple[str, str]:
+    """Return the name and the data of the next event."""
+    lines = (await answer.content.readuntil(b"\n\n")).decode().splitlines()
+    found = dict(line.split(": ", 1) for line in lines if line)
+    return found["event"], found["data"]
+
+
+async def test_a_view_that_does_not_change_sends_an_event_that_a_browser_notices(
+    server: ViewServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr(stream, "CHECK_SECONDS", 0.05)
+    async with server.open() as answer:
+        events = [await read_event(answer) for _ in range(20)]
+    assert set(events) == {("view", "one"), ("alive", "")}
+    assert events.count(("view", "one")) == 1
+
+
+async def test_the_end_of_a_problem_is_reported_although_the_view_is_the_same_as_before(server: ViewServer) -> None:
+    async with server.open() as answer:
+        assert await read_event(answer) == ("view", "one")
+        server.problem = "the database is busy"
+        assert await read_event(answer) == ("trouble", "the database is busy")
+        server.problem = ""
+        assert await read_event(answer) == ("alive", "")
+
+
+async def test_signs_of_life_of_a_view_with_a_problem_repeat_the_problem(
+    server: ViewServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr(stream, "CHECK_SECONDS", 0.05)
+    server.problem = "the database is busy"
+    async with server.open() as answer:
+        while (await read_event(answer))[0] != "trouble":
+            pass
+        assert {await read_event(answer) for _ in range(3)} == {("trouble", "the database is busy")}
+
+
+async def test_a_viewer_gets_nothing_that_was_rendered_before_it_entered(server: ViewServer) -> None:
+    async with server.open() as first:
+        assert await read_event(first) == ("view", "one")
+        server.content = b"two"
+        async with server.open() as second:
+            assert await read_event(second) == ("view", "two")
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [(Unavailable("the database is busy"), "the database is busy"), (ValueError("x"), "the log of the node says why")],
+)
+async def test_a_session_that_cannot_be_checked_ends_the_stream_with_the_reason(
+    server: ViewServer, failure: Exception, said: str
+) -> None:
+    async with server.open() as answer:
+        assert await read_event(answer) == ("view", "one")
+        server.failure = failure
+        name, data = await read_event(answer)
+        assert (name, said in data) == ("trouble", True)
+        assert await answer.content.read() == b""
+    assert server.hub.viewers == 0
