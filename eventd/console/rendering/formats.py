@@ -43,10 +43,11 @@ def moment(text: str | None, style: TimeStyle) -> Markup | str:
         return NONE
     try:
         at = parse(text)
-    except ValueError:
+        full = at.astimezone(UTC)
+    except (ValueError, OverflowError):
         return printable(text)
-    full = at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(text, full, _shown(at, style))
+    title = full.replace(tzinfo=None).isoformat(" ", "milliseconds") + " UTC"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(text, title, _shown(at, style))
 
 
 def milliseconds(count: int | None) -> str | None:
@@ -59,8 +60,11 @@ def _shown(at: datetime, style: TimeStyle) -> str:
         seconds = (style.now - at).total_seconds()
         return "now" if abs(seconds) < 1 else f"{duration(seconds)} ago" if seconds > 0 else f"in {duration(-seconds)}"
     zone = UTC if style.times == "utc" else style.zone
-    own, today = at.astimezone(zone), style.now.astimezone(zone)
-    return own.strftime("%H:%M:%S" if own.date() == today.date() else "%Y-%m-%d %H:%M")
+    try:
+        own, today = at.astimezone(zone), style.now.astimezone(zone)
+    except OverflowError:  # the first or the last day of the calendar has no time in this zone
+        own, today = at.astimezone(UTC), style.now.astimezone(UTC)
+    return own.strftime("%H:%M:%S") if own.date() == today.date() else own.isoformat(" ")[: len("2026-01-02 03:04")]
 
 
 def duration(seconds: float | None) -> str:

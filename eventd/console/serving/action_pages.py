@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -27,11 +28,12 @@ asked, and what no other form has."""
 
 
 class ActionPages:
-    """The pages below /console/do/."""
+    """The pages below /console/do/. `note_done` is called after each action that was done."""
 
-    def __init__(self, urls: Urls, layout: Layout) -> None:
+    def __init__(self, urls: Urls, layout: Layout, note_done: Callable[[], None]) -> None:
         self._urls = urls
         self._layout = layout
+        self._note_done = note_done
 
     async def serve(self, request: web.Request, operation: str, visit: Visit, preferences: Preferences) -> web.Response:
         """Ask (GET), or do the action (POST)."""
@@ -91,6 +93,7 @@ class ActionPages:
             if question is not None:
                 return await self._ask(operation, visit, params, back, preferences, error=error, asked=question)
             raise
+        self._note_done()
         return self._lead(operation, visit, answer, back, preferences)
 
     def _lead(self, operation: str, visit: Visit, answer: Any, back: str, preferences: Preferences) -> web.Response:

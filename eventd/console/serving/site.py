@@ -37,10 +37,10 @@ class Site(Generic[Someone]):
         self._clock, self._chance = host.clock, host.chance
         self._urls, self._pages = host.frame.urls, host.frame.pages
         self._layout = Layout(host.frame)
-        self._actions = ActionPages(self._urls, self._layout)
         self._ids = RequestIds(self._chance)
         self._hub = Hub(self._clock, host.spawn)
         self._recent = RecentAnswers(self._clock, host.spawn)
+        self._actions = ActionPages(self._urls, self._layout, self._recent.forget)
 
     async def close(self) -> None:
         """End all streams."""
@@ -95,11 +95,7 @@ class Site(Generic[Someone]):
                 raise NoSuchRoute(f"the console has no action {operation[:60]!r}")
             preferences, own = Preferences.of(request), self._ids.of(request)
             visit = self._visit(request.rel_url.raw_path, dict(request.query), {}, visitor, preferences, own)
-            try:
-                return await self._actions.serve(request, operation, visit, preferences)
-            finally:
-                if request.method == "POST":
-                    self._recent.forget()
+            return await self._actions.serve(request, operation, visit, preferences)
         found = find_page(self._path_of(request), self._pages)
         if found is None:
             raise NoSuchRoute(f"the console has no page at {request.path}")
@@ -155,14 +151,15 @@ class Site(Generic[Someone]):
         if target is None or found is None:
             raise NoSuchRoute("the console has no page of this address to follow")
         query = dict(request.rel_url.with_query(text).query)
+        query.pop("done", None)  # only a whole page says that an action was done
         preferences = Preferences.of(request)
-        key = (target, visitor.mark, preferences)
+        key = (path, tuple(sorted(query.items())), visitor.mark, preferences.times, preferences.zone)
 
         async def render() -> bytes:
             visit = self._visit(path, query, found.names, visitor, preferences, shared=True)
             page = await self._show(found, visit)
-            if not isinstance(page, ShownPage):
-                raise NoSuchRoute("a file is not followed")
+            if not isinstance(page, ShownPage) or page.target:
+                raise NoSuchRoute("a file, or a page that leads to another, is not followed")
             return self._layout.fragment(page, visit).encode()
 
         with self._host.using(request, visitor):
@@ -173,7 +170,7 @@ class Site(Generic[Someone]):
 
     async def _prefer(self, request: web.Request) -> web.Response:
         form = await read_form(request, SMALL)
-        response = see(self._urls.own(form.get("back", "")) or self._urls.to())
+        response = see(self._urls.own(str(form.get("back", ""))) or self._urls.to())
         set_preferences(response, form, secure=self._host.is_secure(request))
         return response
 

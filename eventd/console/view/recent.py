@@ -30,9 +30,13 @@ class RecentAnswer(NamedTuple):
 
 
 class _Question:
-    """What is known of one operation with its parameters. `rests_until`: on the monotonic clock."""
+    """What is known of one operation with its parameters. `rests_until`: on the monotonic clock.
+
+    `is_stale`: an action was done since the operation began that is running.
+    """
 
     def __init__(self) -> None:
+        self.is_stale = False
         self.last: RecentAnswer | None = None
         self.error: Exception | None = None
         self.running: asyncio.Future[None] | None = None
@@ -48,8 +52,10 @@ class RecentAnswers:
         self._questions: dict[Hashable, _Question] = {}
 
     def forget(self) -> None:
-        """Forget all answers, also those under way: an action may have changed them."""
-        self._questions.clear()
+        """Forget all answers: an action may have changed them. What is asked now is asked once more after its end."""
+        self._questions = {key: asked for key, asked in self._questions.items() if asked.running is not None}
+        for asked in self._questions.values():
+            asked.last, asked.error, asked.rests_until, asked.is_stale = None, None, 0.0, True
 
     async def find(
         self, whose: Hashable, question: Hashable, ask: Ask, patience: float = PATIENCE_SECONDS
@@ -62,8 +68,7 @@ class RecentAnswers:
         key = (whose, question)
         asked = self._questions.pop(key, None) or _Question()
         self._questions[key] = asked  # the newest last
-        if len(self._questions) > MOST_ANSWERS:
-            del self._questions[next(iter(self._questions))]
+        self._evict(key)
         if asked.running is None and self._clock.monotonic() >= asked.rests_until:
             asked.running = asyncio.get_running_loop().create_future()
             self._spawn(self._ask(asked, ask), "console question")
@@ -73,16 +78,35 @@ class RecentAnswers:
             raise asked.error
         return asked.last
 
+    def _evict(self, newest: Hashable) -> None:
+        """Forget the oldest answers beyond `MOST_ANSWERS`. What is running stays, or it would be run twice."""
+        surplus = len(self._questions) - MOST_ANSWERS
+        if surplus > 0:
+            resting = [key for key, asked in self._questions.items() if asked.running is None and key != newest]
+            for key in resting[:surplus]:
+                del self._questions[key]
+
     async def _ask(self, question: _Question, ask: Ask) -> None:
-        begun = self._clock.monotonic()
         try:
-            question.last, question.error = RecentAnswer(await ask(), from_micros(self._clock.now())), None
-        except Exception as error:  # the page gets it, and not the task
-            question.error = error
-        finally:
-            took = self._clock.monotonic() - begun
+            took = await self._ask_once(question, ask)
+            while question.is_stale:
+                took = await self._ask_once(question, ask)
             if question.error is None and took > PATIENCE_SECONDS:
                 question.rests_until = self._clock.monotonic() + took * (1 / SHARE - 1)
+        finally:
             if question.running is not None:
                 question.running.set_result(None)
             question.running = None
+
+    async def _ask_once(self, question: _Question, ask: Ask) -> float:
+        """Ask, and keep the answer unless it became stale; return the seconds that it took."""
+        question.is_stale, begun = False, self._clock.monotonic()
+        try:
+            answer = await ask()
+        except Exception as error:  # the page gets it, and not the task
+            if not question.is_stale:
+                question.error = error
+        else:
+            if not question.is_stale:
+                question.last, question.error = RecentAnswer(answer, from_micros(self._clock.now())), None
+        return self._clock.monotonic() - begun

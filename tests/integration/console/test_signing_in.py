@@ -121,6 +121,13 @@ async def test_a_key_that_signs_in_again_and_again_ends_its_own_sessions_only(si
     assert len(rows) == MOST_OF_KEY + 1
 
 
+async def test_preferences_need_no_session_and_no_form_for_them_fails(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    for back in ("/console/links", ["/console/links", "/console/jobs"]):
+        answer = await one.post("/console/preferences", follow=False, back=back, theme="dark")
+        assert (answer.status, one.cookies.pop("eventd-theme")) == (303, "dark")
+
+
 # --- forms ------------------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import ClientResponse
+
+from eventd.console.live.hub import Hub, LiveView, Render
 from eventd.testing import until
 from tests.integration.console.conftest import MakeBrowser
 from tests.support.console_pages import Browser
@@ -11,10 +18,17 @@ STREAM = "/console/stream?view=/console/settings"
 """Nothing changes on this page."""
 
 
+@asynccontextmanager
+async def following(one: Browser, stream: str = STREAM, **cookies: str) -> AsyncIterator[ClientResponse]:
+    """Follow a page, with further cookies."""
+    sent = "; ".join(f"{name}={value}" for name, value in {**one.cookies, **cookies}.items())
+    async with one._session.get(f"http://{one.host}{stream}", headers={"Cookie": sent}) as answer:
+        yield answer
+
+
 async def open_stream(one: Browser) -> int:
     """Open a stream, read its first event, and leave; return the status."""
-    cookies = "; ".join(f"{name}={value}" for name, value in one.cookies.items())
-    async with one._session.get(f"http://{one.host}{STREAM}", headers={"Cookie": cookies}) as answer:
+    async with following(one) as answer:
         if answer.status == 200:
             assert (await answer.content.readline()).startswith(b"event: view")
         return answer.status
@@ -33,3 +47,37 @@ async def test_a_page_that_is_closed_leaves_room_for_another_although_nothing_ch
         return await open_stream(one) == 200
 
     await until(has_room, "the place of the page before to be free", seconds=5)
+
+
+async def test_a_page_that_leads_to_another_is_not_followed(site: Site, browser: MakeBrowser) -> None:
+    await site.emit("e1")
+    one = browser(site)
+    await one.sign_in("adminkey-adminkey")
+    async with following(one, "/console/stream?view=/console/events?id=e1") as answer:
+        assert await answer.content.readline() == b"event: trouble\n"
+        assert b"is not followed" in await answer.content.readline()
+
+
+async def test_visitors_share_a_view_whatever_changes_only_its_frame(
+    site: Site, browser: MakeBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys: list[Hashable] = []
+    enter = Hub.enter
+
+    def noted(hub: Hub, key: Hashable, render: Render) -> LiveView:
+        keys.append(key)
+        return enter(hub, key, render)
+
+    monkeypatch.setattr(Hub, "enter", noted)
+    one = browser(site)
+    await one.sign_in("adminkey-adminkey")
+    settings: list[tuple[str, dict[str, str]]] = [
+        (STREAM, {}),
+        (f"{STREAM}?done=links.pause", {}),
+        (STREAM, {"eventd-theme": "dark", "eventd-keys": "off"}),
+        (STREAM, {"eventd-times": "utc"}),
+    ]
+    for stream, cookies in settings:
+        async with following(one, stream, **cookies) as answer:
+            assert await answer.content.readline() == b"event: view\n"
+    assert keys[0] == keys[1] == keys[2] != keys[3]

@@ -88,14 +88,32 @@ async def test_each_visitor_gets_what_it_may_see() -> None:
     assert console.ask.asked == 2
 
 
-async def test_an_action_makes_the_answers_void_also_one_that_is_under_way() -> None:
+async def test_an_action_makes_the_answers_void_also_one_that_is_under_way_and_none_runs_beside_it() -> None:
     console = Console(seconds=2.0)
     await console.find(wait=PATIENCE_SECONDS)
     console.answers.forget()
     assert await console.find(wait=PATIENCE_SECONDS) is None
+    assert console.ask.asked == 1, "one at a time, also after an action"
     console.clock.advance(2.0)
     await give_turns()
-    assert await console.find() == 2, "the first answer is of the time before the action"
+    assert console.ask.asked == 2
+    assert await console.find(wait=PATIENCE_SECONDS) is None, "the first answer is of the time before the action"
+    console.clock.advance(2.0)
+    await give_turns()
+    assert await console.find() == 2
+
+
+async def test_an_error_of_the_time_before_an_action_is_not_shown() -> None:
+    console = Console(seconds=2.0)
+    console.ask.error = True
+    await console.find(wait=PATIENCE_SECONDS)
+    console.answers.forget()
+    console.clock.advance(2.0)
+    await give_turns()
+    console.ask.error = False
+    console.clock.advance(2.0)
+    await give_turns()
+    assert await console.find() == 2
 
 
 async def test_an_error_is_shown_once_and_the_next_page_asks_again() -> None:
@@ -111,4 +129,16 @@ async def test_the_answers_to_many_questions_are_not_all_kept() -> None:
     console = Console()
     for number in range(MOST_ANSWERS + 5):
         await console.find(number)
+    assert len(console.answers._questions) == MOST_ANSWERS
+
+
+async def test_a_question_that_is_running_is_kept_however_many_are_asked_after_it() -> None:
+    console = Console(seconds=2.0)
+    await console.find("doctor", wait=PATIENCE_SECONDS)
+    console.ask.seconds = 0.0
+    for number in range(MOST_ANSWERS + 5):
+        await console.find(number)
+    asked = console.ask.asked
+    assert await console.find("doctor", wait=PATIENCE_SECONDS) is None
+    assert console.ask.asked == asked
     assert len(console.answers._questions) == MOST_ANSWERS

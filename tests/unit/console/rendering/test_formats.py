@@ -1,0 +1,30 @@
+"""How pages write times."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from eventd.console.rendering.formats import TIMES, Times, TimeStyle, moment, zone_named
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "shown"),
+    [
+        ("0001-01-01T00:00:00Z", "America/New_York", "0001-01-01 00:00"),
+        ("9999-12-31T23:59:59Z", "Asia/Tokyo", "9999-12-31 23:59"),
+    ],
+)
+def test_a_time_at_an_end_of_the_calendar_is_shown_in_utc_where_its_zone_has_none(
+    text: str, zone: str, shown: str
+) -> None:
+    assert f">{shown}</time>" in moment(text, TimeStyle("local", zone_named(zone), NOW))
+
+
+@pytest.mark.parametrize("times", TIMES)
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00"])
+def test_a_time_that_utc_does_not_have_is_shown_as_it_is(text: str, times: Times) -> None:
+    assert moment(text, TimeStyle(times, UTC, NOW)) == text
