@@ -30,6 +30,7 @@ from eventd.lake.layout import (
     slug,
     state_path,
 )
+from eventd.lake.listed_files import read_small
 from eventd.lake.manifest import Manifest, NodeState, SegmentRange, Unreadable, decode, encode
 from eventd.lake.reader import read_segment, read_state, state_files
 from eventd.lake.schema import Ledger
@@ -169,13 +170,13 @@ def _compact(storage: Storage, node: str, files: _Files, now: int, after: int, m
 
 
 def _read_manifests(storage: Storage, places: Sequence[SegmentName]) -> list[Segment]:
-    texts = storage.read_many([place.manifest for place in places])
+    texts = read_small(storage, [place.manifest for place in places])
     segments = []
     for place in places:
         try:
             segments.append(Segment(place, decode(texts.get(place.manifest, b""), Manifest)))
         except Unreadable:
-            continue  # it is left as it is, so that the cause can be found
+            continue  # missing, too large or damaged: it is left as it is, so that the cause can be found
     return segments
 
 

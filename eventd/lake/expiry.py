@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from eventd.lake.layout import expiry_path
+from eventd.lake.listed_files import read_small
 from eventd.lake.manifest import Unreadable, decode, encode
 from eventd.lake.schema import SCHEMA_VERSION, Ledger
 from eventd.lake.storage import Storage
@@ -30,10 +31,10 @@ class Expiry(msgspec.Struct, frozen=True, kw_only=True):
 def read_expiry(storage: Storage, slug: str, epoch: str) -> Expiry:
     """Read the marks of one epoch of a node, given the node's slug. Raises LakeUnavailable.
 
-    A missing or unreadable file counts as no marks, so that the segments stay longer.
+    A missing, unreadable or too large file counts as no marks, so that the segments stay longer.
     """
     path = expiry_path(slug, epoch)
-    text = storage.read_many([path]).get(path)
+    text = read_small(storage, [path]).get(path)
     try:
         return Expiry() if text is None else decode(text, Expiry)
     except Unreadable:

@@ -29,7 +29,7 @@ from eventd.lake.layout import (
     slug,
     state_path,
 )
-from eventd.lake.listed_files import read_listed
+from eventd.lake.listed_files import read_listed, read_small
 from eventd.lake.manifest import LakeHead, Manifest, NodeState, Unreadable, decode
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_checks import manifest_fault, numbers_fault, rows_fault
@@ -189,7 +189,7 @@ def read_state(storage: Storage, node: str, epoch: str) -> NodeState | None:
     """Read the state of a node's epoch; None if it is missing or cannot be decoded. Raises LakeUnavailable."""
     path = state_path(node, epoch)
     try:
-        return decode_state(storage.read_many([path]).get(path, b""), slug(node), epoch)
+        return decode_state(read_small(storage, [path]).get(path, b""), slug(node), epoch)
     except Unreadable:
         return None
 

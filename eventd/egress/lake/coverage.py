@@ -7,6 +7,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
+from eventd.lake.file_sizes import MOST_JSON
 from eventd.lake.layout import (
     ARCHIVE,
     DATA,
@@ -19,6 +20,7 @@ from eventd.lake.layout import (
     slug,
     state_path,
 )
+from eventd.lake.listed_files import read_listed, read_small
 from eventd.lake.manifest import LostRows, Manifest, NodeState, SegmentRange, Unreadable, decode
 from eventd.lake.reader import decode_state
 from eventd.lake.storage import Storage
@@ -74,13 +76,16 @@ def read_coverage(storage: Storage, nodes: Collection[str], epoch: str) -> LakeC
 def read_lost(storage: Storage, ledger: LedgerKey, after: int) -> tuple[LostRows, ...]:
     """Return the losses that the manifests of a ledger's segments after a number name. Raises LakeUnavailable."""
     folders = (f"{tree}/{ledger.book.value}" for tree in (LANDING, ARCHIVE))
-    entries = (parse_path(entry.path) for folder in folders for entry in storage.list(folder))
     own = slug(ledger.node), ledger.epoch, ledger.book
-    paths = {place.manifest for place in entries if place is not None and place.ledger == own and place.upto > after}
+    manifests = []
+    for entry in (entry for folder in folders for entry in storage.list(folder)):
+        place = parse_path(entry.path)
+        if place is not None and place.ledger == own and place.upto > after and entry.path == place.manifest:
+            manifests.append(entry)
     lost: list[LostRows] = []
-    for _, text in sorted(storage.read_many(sorted(paths)).items()):
+    for _, text in read_listed(storage, manifests, MOST_JSON):
         with suppress(Unreadable):  # an audit reports the segment, with all of its rows
-            lost += decode(text, Manifest).lost
+            lost += decode(text or b"", Manifest).lost
     return tuple(dict.fromkeys(lost))  # a segment and the file of the archive that replaces it name the same ones
 
 
@@ -88,7 +93,7 @@ def read_states(storage: Storage, nodes: Collection[str], epoch: str) -> dict[st
     """Return the readable states of these nodes in this epoch, by the node's name. Raises LakeUnavailable."""
     paths = {state_path(node, epoch): node for node in nodes}
     states = {}
-    for path, text in storage.read_many(paths).items():
+    for path, text in read_small(storage, paths).items():
         try:
             states[paths[path]] = decode_state(text, slug(paths[path]), epoch)
         except Unreadable:

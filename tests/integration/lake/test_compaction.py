@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 from eventd.errors import Invalid
 from eventd.lake import page_sizes, segment_checks, writer
 from eventd.lake.compaction import DAY, Done, compacting, retaining
-from eventd.lake.layout import ARCHIVE, LANDING
+from eventd.lake.expiry import Expiry, Mark, write_expiry
+from eventd.lake.layout import ARCHIVE, LANDING, expiry_path, slug
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
@@ -250,6 +252,16 @@ def test_an_epoch_that_is_all_gone_is_forgotten_but_not_the_last(storage: Storag
     found = survey(storage)
     assert [state.epoch for state in found.nodes] == ["b" * 16]
     assert (found.segments, found.troubles) == ([], [])
+
+
+@pytest.mark.parametrize("size", [(16 << 20) + 1, (256 << 20) + 1])
+def test_a_manifest_or_marks_of_any_size_stop_no_other_segment(storage: Storage, size: int) -> None:
+    segments = some_days(storage, 3)
+    os.truncate(storage.locate(segments[4].place.manifest), size)
+    write_expiry(storage, slug("site-a"), EPOCH, Expiry(marks={Ledger.EVENTS: (Mark(upto=1, at=NOON),)}))
+    os.truncate(storage.locate(expiry_path(slug("site-a"), EPOCH)), size)
+    assert [done.compacted for done in compact(storage)] == [3, 1, 1, 3]
+    assert [done.expired for done in retain(storage, NOON, 2 * DAY)] == [1]
 
 
 def test_an_archive_with_the_manifest_of_no_segment_is_kept_for_its_operator(

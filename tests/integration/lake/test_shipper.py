@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, suppress
@@ -196,6 +197,22 @@ async def test_a_segment_that_the_node_did_not_hear_of_is_taken_over(shelf: Shel
         moved = course.run()
         assert any(one.adopted for one in moved)
         assert ids(lake) == ids(lake, Ledger.DELIVERIES) == [*IDS, "late"]
+
+
+@pytest.mark.parametrize("size", [(16 << 20) + 1, (256 << 20) + 1])
+async def test_a_state_or_a_manifest_of_any_size_stops_no_shipping(shelf: Shelf, tmp_path: Path, size: int) -> None:
+    storage = connect(str(tmp_path / "lake"))
+    with closing(Course(shelf.url, storage.url)) as course:
+        course.forgets = True
+        with suppress(Killed):
+            course.run()
+    (manifest,) = (file.path for file in storage.list("landing") if file.path.endswith(".json"))
+    for path in [manifest, *(file.path for file in storage.list("nodes"))]:
+        os.truncate(storage.locate(path), size)
+    with closing(Course(shelf.url, storage.url)) as course:
+        assert any(one.adopted for one in course.run())
+    (trouble,) = survey(storage).troubles
+    assert trouble.message == "its manifest has more than 16 MiB"
 
 
 @pytest.mark.parametrize("archived", [False, True])
