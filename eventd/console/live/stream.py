@@ -59,7 +59,7 @@ async def follow_view(
             raise
         # an error page cannot follow; the browser opens another stream
         if not isinstance(error, EventdError):
-            logger.exception("stream failed")
+            logger.exception("view failed")
         problem = str(error) if isinstance(error, EventdError) else FAILED
         with suppress(ConnectionError):
             await response.write(make_event("trouble", problem.encode()))
