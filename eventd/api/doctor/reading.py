@@ -53,7 +53,8 @@ MOST_ROUNDS = 12
 
 @dataclass(frozen=True, slots=True)
 class _GroupContext:
-    """The data that an examination of a group starts with. `letters`: the number of dead letters by cursor."""
+    """The data that an examination of a group starts with. `letters`: the number of dead letters by peer, as
+    the name of its link."""
 
     config: GroupConfig
     topic: TopicRow
@@ -148,7 +149,8 @@ async def _keys_trouble(services: Services, config: GroupConfig) -> str:
 
 def _read_context(conn: Connection, name: str, now: int) -> _GroupContext:
     config, topic = find_group(conn, name), read_group_topic(conn, name)
-    letters = count_dead_letters(conn, topic.id)
+    peers = {link_name(peer.group, peer.node_name) for peer in peers_of(config)}
+    letters = {name: count for name, count in count_dead_letters(conn, topic.id).items() if name in peers}
     slo = slos(read_resources(conn, FEDERATION_SLO.name)).get(name)
     runs = read_group_runs(conn, name, now)
     gaps, conflicts = [Gaps(*row) for row in count_inbound_gaps(conn, topic.id)], read_conflicts(conn, topic.id)
@@ -189,7 +191,10 @@ async def _read_peers(
     try:
         found = await services.database.read(_read_waiting, context, peers)
     except EventdError as error:
-        return [_unread(peer, error) for peer in peers]
+        if len(peers) == 1:
+            return [_unread(peers[0], error)]
+        # Of one peer, mostly: what is known of the others must not be lost with it.
+        return [facts for peer in peers for facts in await _read_peers(services, context, [peer], rounds)]
     return [await _read_peer(services, context, *each, rounds) for each in zip(peers, found, strict=True)]
 
 

@@ -10,17 +10,19 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from eventd.api.doctor import reading
 from eventd.api.doctor.fixing import carry_out
 from eventd.api.doctor.plan import ACTIONS, Action
 from eventd.api.framework.operations import Services
 from eventd.dynamic.part import form_part
 from eventd.egress.cursors import link_name, subscription_name
-from eventd.errors import NotFound
+from eventd.errors import NotFound, Unavailable
 from eventd.groups.subscriptions import COUNTED
 from eventd.log.core import missing_records
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
 from eventd.log.cursors.cursors import DeadLetter, LinkState, Postponement, Step, postpone, read_cursor, rewind
+from eventd.log.delivery.repairs import read_dead_letters
 from eventd.log.retention.evict import EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.observe.metrics import Metrics
 from eventd.plugins.contract.contract import Result
@@ -561,6 +563,42 @@ async def test_the_number_of_dead_letters_is_exact(books: GroupLedger) -> None:
     parked = [DeadLetter(name, at, topic, f"e{at}", "failed", "", 3, now) for at in range(1, COUNTED + 1)]
     await books.log.settle(Step(name, 0, COUNTED, COUNTED, now, (), parked))
     assert runs_of(await examine(books)) == ("fail", "1,000 runs: 0 succeeded, 1,000 failed, 0 pending")
+
+
+@on_sqlite
+async def test_dead_letters_of_a_subscription_leave_as_many_of_the_peers_to_be_read(
+    books: GroupLedger, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "LETTERS", 40)
+    name = await subscribe(books)
+    await books.publish(*(draft(f"e{at}", expires=NOW + SECOND if at <= 20 else None) for at in range(1, 41)))
+    await books.settle("b", 40, parked=dict.fromkeys(range(1, 41), "invalid"))
+    topic, now = (await books.log.database.read(read_cursor, name)).topic_id, clock.now()
+    failed = [DeadLetter(name, 40, topic, "e40", "failed", "", 3, now)]
+    await books.log.settle(Step(name, 0, 40, 40, now, (), failed))
+    clock.advance(2)
+    assert (await examine(books)).federation["failedDeliveryCount"] == 20
+
+
+@on_sqlite
+async def test_a_peer_that_cannot_be_read_leaves_the_others_as_they_are(
+    books: GroupLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await books.declare("b", "c", "d")
+    await books.publish(draft("e1"))
+    for peer in "bcd":
+        await books.settle(peer, 1, parked={1: "invalid"})
+
+    def read(conn: Connection, topic: int, *, cursor: str, **how: Any) -> Any:
+        if cursor == link_name("g", "c"):
+            raise Unavailable("this row is damaged")
+        return read_dead_letters(conn, topic, cursor=cursor, **how)
+
+    monkeypatch.setattr(reading, "read_dead_letters", read)
+    found = await examine(books)
+    assert found["/c delivery summary"] == ("fail", "this row is damaged")
+    for peer in "bd":
+        assert found[f"/{peer} failed deliveries"][1] == "1 event refused by the peer and kept as dead letters"
 
 
 async def test_what_waits_for_a_plugin_that_cannot_be_run_has_failed(books: GroupLedger) -> None:
