@@ -19,7 +19,7 @@ from eventd.errors import LakeUnavailable, LakeUnusable, NotFound
 from eventd.lake import manifest
 from eventd.lake.address import shown, without_secrets
 from eventd.lake.extra import fsspec
-from eventd.lake.file_sizes import MOST_TEXT, TooLargeFile, larger
+from eventd.lake.file_sizes import MOST_JSON, MOST_TEXT, TooLargeFile, larger
 from eventd.lake.layout import HEAD, TEMPORARY
 from eventd.lake.local_files import is_regular, make_folder, open_regular, sync_folder
 from eventd.lake.store_remedies import remedy_of
@@ -175,7 +175,7 @@ def open_lake(storage: Storage) -> manifest.LakeHead:
     schema version, and LakeUnavailable.
     """
     try:
-        text = storage.read(HEAD)
+        text = storage.read_within(HEAD, MOST_JSON)
     except NotFound:
         raise NotFound(
             f"there is no lake at {storage.url}: {HEAD} is missing",

@@ -96,6 +96,14 @@ def test_a_lake_that_cannot_be_read_is_refused_in_words(any_storage: Storage, te
         open_lake(any_storage)
 
 
+def test_a_head_that_is_longer_than_any_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    with (tmp_path / "lake" / HEAD).open("wb") as file:
+        file.truncate(1 << 40)  # no byte on the disk
+    with pytest.raises(LakeUnavailable, match=f"{HEAD} in the lake at .* has more than 16 MiB"):
+        open_lake(connect(str(tmp_path / "lake")))
+
+
 def test_the_ends_of_files_are_read_and_missing_files_left_out(any_storage: ConnectedStorage) -> None:
     any_storage.put("a/one", b"0123456789")
     any_storage.put("a/two", b"ab")
