@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS: Final = 4_000_000
 """Maximum number of rows of a segment: a node ships at most about 2,000,000 in one, and the archive joins as many."""
+MOST_BYTES: Final = 8 << 30
+"""Maximum number of bytes of the file of a segment, which is read as a whole."""
 _REPEATING: Final = frozenset({Ledger.DELIVERIES, Ledger.RECEIPTS})
 """Ledgers in which rows may share a number: the deliveries of a batch do, and a second receipt is judged as such."""
 _ANY: Final = frozenset({"fingerprint", "incarnation"})
@@ -50,6 +52,8 @@ def manifest_fault(manifest: Manifest) -> str | None:
         return f"its manifest says {manifest.rows:,} rows, and a segment has 1 to {MOST_ROWS:,}"
     if manifest.book not in _REPEATING and manifest.rows > numbers:
         return f"its manifest says {manifest.rows:,} rows, and its range has {max(numbers, 0):,} numbers"
+    if manifest.bytes > MOST_BYTES:
+        return f"its manifest says {manifest.bytes:,} bytes, and a segment has at most {MOST_BYTES >> 30} GiB"
     for name, bounds, needed in (
         ("times", manifest.times, True),
         ("slots", manifest.slots, manifest.book in SLOTTED),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from eventd.errors import LakeUnavailable, NotFound
 from eventd.lake.extra import parquet, pyarrow
+from eventd.lake.file_sizes import TooLargeFile
 from eventd.lake.manifest import Manifest
 from eventd.lake.page_sizes import most_bytes, over, with_dictionaries, word_bytes
 from eventd.lake.schema import ADDED, Ledger, arrow_schema
@@ -107,9 +108,12 @@ def open_segment(storage: FileReader, segment: Segment) -> SegmentFile:
     place, manifest = segment
     require_none(manifest_fault(manifest))
     try:
-        data = storage.read(place.data)
+        with parsing():  # the machine may lack the memory
+            data = storage.read_within(place.data, manifest.bytes)
     except NotFound:
         raise BadSegment("its file is missing") from None
+    except TooLargeFile:
+        raise BadSegment(f"its file has more than the {manifest.bytes} bytes that it had when it was written") from None
     if (size := len(data)) != manifest.bytes:
         raise BadSegment(f"its file has {size} bytes, and had {manifest.bytes} when it was written")
     if hashlib.sha256(data).hexdigest() != manifest.sha256:

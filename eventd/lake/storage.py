@@ -50,6 +50,10 @@ class FileReader(Protocol):
         """Return the whole content of a file. Raises NotFound."""
         ...
 
+    def read_within(self, path: str, most: int) -> bytes:
+        """Return the whole content of a file. Raises NotFound, and TooLargeFile for more than `most` bytes."""
+        ...
+
 
 class EndReader(FileReader, Protocol):
     """The interface to files of which the end can be read alone."""
@@ -96,10 +100,6 @@ class Storage(FileReader, Protocol):
 
 class ConnectedStorage(Storage, EndReader, Protocol):
     """The interface to the files of a lake that this process reaches by itself, without Spark."""
-
-    def read_within(self, path: str, most: int) -> bytes:
-        """Return the whole content of a file. Raises NotFound, and TooLargeFile for more than `most` bytes."""
-        ...
 
     def sha256(self, path: str, most: int) -> str:
         """Return the digest of a file in hex, without having it in memory. Raises like `read_within`."""
@@ -152,6 +152,12 @@ class FileInMemory:
         if path != self._path:
             raise NotFound(f"{path} is not in memory")
         return self._data
+
+    def read_within(self, path: str, most: int) -> bytes:
+        """Return the content, if it has at most `most` bytes. Raises NotFound and TooLargeFile."""
+        if len(found := self.read(path)) > most:
+            raise TooLargeFile(f"{path} {larger(most)}")
+        return found
 
     def read_ends(self, files: Sequence[StoredFile], size: int) -> dict[str, bytes]:
         """Return the last `size` bytes, if this file is among those wanted."""
@@ -245,8 +251,9 @@ class _Folder:
 
     def read_within(self, path: str, most: int) -> bytes:
         with self._opened(path) as file:
-            self._refuse_larger(path, os.fstat(file.fileno()).st_size, most)
-            found = file.read(most + 1)
+            size = os.fstat(file.fileno()).st_size
+            self._refuse_larger(path, size, most)
+            found = file.read(size + 1)  # and not `most`, for which memory would be reserved
             self._refuse_larger(path, len(found), most)
         return found
 

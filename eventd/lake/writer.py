@@ -11,7 +11,7 @@ from eventd.lake.layout import SegmentName, slot_of, state_path
 from eventd.lake.manifest import LostRows, Manifest, NodeState, encode
 from eventd.lake.page_sizes import content_bytes, most_bytes, over, word_bytes
 from eventd.lake.schema import COLUMNS, OWN_TIME, SLOTTED, ColumnType, Ledger, arrow_schema
-from eventd.lake.segment_checks import MOST_ROWS, Bounds, column_bounds
+from eventd.lake.segment_checks import MOST_BYTES, MOST_ROWS, Bounds, column_bounds
 from eventd.lake.storage import Storage
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ ZSTD_LEVEL: Final = 1
 
 
 class TooLargeSegment(Invalid):
-    """A segment would take more memory than its readers allow for a file of its size."""
+    """A segment would take more memory than its readers allow for a file of its size, or its file is too large."""
 
 
 class Segment(NamedTuple):
@@ -72,6 +72,10 @@ def write_segment(
             raise Invalid(f"{place.name} would hold no row")
         if max(content_bytes(footers[0]), summary.words) > most_bytes(draft.written.bytes):
             raise TooLargeSegment(f"{place.name} cannot hold its rows: {over(draft.written.bytes)}")
+        if draft.written.bytes > MOST_BYTES:
+            raise TooLargeSegment(
+                f"{place.name} cannot hold its rows: its file would have {draft.written.bytes:,} bytes"
+            )
     size, digest = draft.written
     manifest = Manifest(
         book=place.book,

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from eventd.audit.spark.session import last_cause
 from eventd.errors import EventdError, Invalid, LakeUnavailable, LakeUnusable, NotFound
 from eventd.lake.address import shown
+from eventd.lake.file_sizes import TooLargeFile, larger
 from eventd.lake.layout import TEMPORARY
 from eventd.lake.storage import FileDraft, StoredFile
 
@@ -67,6 +68,13 @@ class SparkStorage:
         if path not in found:
             raise NotFound(f"{path} is not in the {self._noun} at {self.url}")
         return found[path]
+
+    def read_within(self, path: str, most: int) -> bytes:
+        with self._trouble(f"read {path}"):
+            sizes = [row.length for row in self._collect([path], "length")]
+        if any(size > most for size in sizes):
+            raise TooLargeFile(f"{path} in the {self._noun} at {self.url} {larger(most)}")
+        return self.read(path)
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
         wanted = [*paths]

@@ -7,6 +7,7 @@ import os
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
@@ -17,8 +18,9 @@ from eventd.lake.expiry import Expiry, Mark, write_expiry
 from eventd.lake.layout import ARCHIVE, LANDING, expiry_path, slug
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_file import BadSegment
 from eventd.lake.storage import Storage
-from eventd.lake.writer import Segment
+from eventd.lake.writer import Segment, TooLargeSegment
 from eventd.runtime.clock import SECOND
 from tests.support.lakes import EPOCH, NOON, ship, ship_state
 
@@ -252,6 +254,22 @@ def test_an_epoch_that_is_all_gone_is_forgotten_but_not_the_last(storage: Storag
     found = survey(storage)
     assert [state.epoch for state in found.nodes] == ["b" * 16]
     assert (found.segments, found.troubles) == ([], [])
+
+
+def test_a_file_that_has_grown_is_not_read(storage: Storage) -> None:
+    segment = ship(storage, 0, 10, at=NOON)
+    os.truncate(storage.locate(segment.place.data), 1 << 40)
+    with pytest.raises(BadSegment, match=f"its file has more than the {segment.manifest.bytes} bytes"):
+        read_segment(storage, segment)
+    larger = segment._replace(manifest=msgspec.structs.replace(segment.manifest, bytes=1 << 40))
+    with pytest.raises(BadSegment, match="its manifest says 1,099,511,627,776 bytes, and a segment has at most 8 GiB"):
+        read_segment(storage, larger)
+
+
+def test_a_larger_file_than_readers_take_is_not_written(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "MOST_BYTES", ship(storage, 0, 10, at=NOON).manifest.bytes - 1)
+    with pytest.raises(TooLargeSegment, match=r"its file would have [\d,]+ bytes"):
+        ship(storage, 0, 10, at=NOON)
 
 
 @pytest.mark.parametrize("size", [(16 << 20) + 1, (256 << 20) + 1])
