@@ -18,6 +18,7 @@ from eventd.audit.review.acknowledgements import CLOCK_MARGIN, Acknowledgement, 
 from eventd.audit.review.earlier import EarlierReport
 from eventd.audit.review.faults import FaultKey, FindingPart, KnownFaults, count_events, gone_events, ids_of, parts_of
 from eventd.errors import Invalid
+from eventd.lake.layout import ACKNOWLEDGEMENTS
 from eventd.text.plural import counted
 from federation.event import FIRST_TIME, format_time
 
@@ -56,8 +57,8 @@ class MarkResult(NamedTuple):
             yield f"Acknowledged: {known:,} of {counted(len(self.findings), 'finding')}{in_part}."
 
 
-SinceWhen = Callable[[Finding], int]
-"""Returns the time in microseconds before which a finding cannot have been known."""
+KnownWhen = Callable[[Finding], int]
+"""Returns the time in microseconds before which a finding cannot have been known as a whole."""
 
 
 def _always(finding: Finding) -> int:
@@ -65,12 +66,12 @@ def _always(finding: Finding) -> int:
 
 
 def mark_findings(
-    findings: Sequence[Finding], baseline: EarlierReport | None, known: Acknowledgements, since: SinceWhen = _always
+    findings: Sequence[Finding], baseline: EarlierReport | None, known: Acknowledgements, since: KnownWhen = _always
 ) -> MarkResult:
     """Return the findings with their marks; their order is kept.
 
-    An acknowledgement covers no finding that cannot have been known when it was made, by `since`. Clocks may differ by
-    `CLOCK_MARGIN`.
+    An acknowledgement covers no finding that may not have been known as a whole when it was made, by `since`; one that
+    would otherwise is among the problems. Clocks may differ by `CLOCK_MARGIN`.
     """
     parts = [parts_of(one) for one in findings] if baseline or known.active else []
     marked = list(findings)
@@ -88,12 +89,17 @@ def mark_findings(
         return _AcknowledgedFaults.of(known.active[first:])
 
     covered: Counter[str] = Counter()
+    early: Counter[str] = Counter()
     for place, each in enumerate(parts if known.active else ()):
         faults = made_from(bisect_left(made_at, since(findings[place]) - CLOCK_MARGIN))
-        same = [(part, key) for part, key in zip(each, faults.known.match(each), strict=True) if key is not None]
+        matches = [*zip(each, faults.known.match(each), strict=True)]
+        same = [(part, key) for part, key in matches if key is not None]
         for part, key in same:
             covered[faults.owner[key]] += part.events
         own = [part for part, _ in same]
+        if faults is not (every := made_from(0)):
+            rest = [part for part, key in matches if key is None]
+            early.update({every.owner[key] for key in every.known.match(rest) if key is not None})
         marked[place] = replace(marked[place], acknowledged=count_events(own), acknowledged_ids=_partial_ids(own, each))
     return MarkResult(
         marked,
@@ -110,7 +116,18 @@ def mark_findings(
                 hint="acknowledge the findings again, and remove the file",
             )
             for path, reason in sorted(known.unreadable.items())
-        ),
+        )
+        + tuple(_made_early(id, findings) for id, findings in sorted(early.items())),
+    )
+
+
+def _made_early(id: str, findings: int) -> Limitation:
+    return Limitation(
+        kind="acknowledgement",
+        where=f"{ACKNOWLEDGEMENTS}/{id}.json",
+        message=f"of {counted(findings, 'finding')} that it names, some rows may have been recorded after the "
+        "acknowledgement: it does not count for them",
+        hint="look at the findings, and acknowledge them again",
     )
 
 

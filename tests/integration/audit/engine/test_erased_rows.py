@@ -145,6 +145,24 @@ def test_no_acknowledgement_covers_rows_that_were_recorded_after_it(
     assert [(one.kind, one.acknowledged) for one in report.findings] == [(Kind.ERASED, acknowledged)]
 
 
+def test_no_acknowledgement_covers_a_hole_that_begins_before_it_and_ends_after_it(lake: Storage) -> None:
+    rows = sorted(own_of(lake, A) + own_of(lake, A, own=False), key=lambda row: row["seq"])
+    made_at, last = micros(rows[0]["recorded_at"]) + 60 * SECOND, rows[-10]
+    erase(lake, A, Ledger.EVENTS, lambda row: rows[0]["seq"] < row["seq"] <= last["seq"])
+    assert micros(last["recorded_at"]) > made_at + HOUR
+    everything = Finding(Kind.ERASED, "edge", A, "", 1, LARGEST, (), count=LARGEST)
+    early = acknowledge(lake, [everything], by="ann", reason="all that comes", now=made_at, chance=SYSTEM)
+    report = audit(lake)
+    assert {one.acknowledged for one in report.findings} == {0}
+    assert [one.where for one in report.troubles if one.kind == "acknowledgement"] == [
+        f"acknowledgements/{early.id}.json"
+    ]
+    late = micros(last["recorded_at"])
+    acknowledge(lake, [everything], by="ann", reason="known", now=late, chance=SYSTEM)
+    (found,) = (one for one in audit(lake).findings if one.kind is Kind.ERASED and not one.peer)
+    assert found.acknowledged == found.events
+
+
 def test_a_second_run_finds_the_hole_in_a_segment_that_it_does_not_read_again(lake: Storage) -> None:
     lost = own_of(lake, A)[30]
     erase(lake, A, Ledger.EVENTS, lambda row: row["id"] == lost["id"])

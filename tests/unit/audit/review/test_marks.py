@@ -112,6 +112,8 @@ def test_an_acknowledgement_covers_no_hole_of_rows_that_were_recorded_after_it()
         marked = mark_findings([HOLE], None, Acknowledgements(made, (), {}), {HOLE: at}.__getitem__)
         assert [one.ids for one in marked.acknowledgements] == uses
         assert (marked.open == []) is any(uses)
+        named = [] if any(uses) else ["acknowledgements/0a.json"]
+        assert [one.where for one in marked.problems] == named
 
 
 def test_an_acknowledgement_that_is_dated_after_the_audit_does_not_count_yet() -> None:
