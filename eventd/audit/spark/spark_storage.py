@@ -70,7 +70,8 @@ class SparkStorage:
         return found[path]
 
     def read_within(self, path: str, most: int) -> bytes:
-        with self._trouble(f"read {path}"):
+        sizes: list[int] = []
+        with self._trouble(f"read {path}"), contextlib.suppress(NotFound):  # `read` says which file is missing
             sizes = [row.length for row in self._collect([path], "length")]
         if any(size > most for size in sizes):
             raise TooLargeFile(f"{path} in the {self._noun} at {self.url} {larger(most)}")

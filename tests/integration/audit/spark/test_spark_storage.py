@@ -17,6 +17,7 @@ from eventd.audit.report.report import Report
 from eventd.audit.spark.access import Access
 from eventd.audit.spark.locations import Location
 from eventd.errors import LakeUnusable, NotFound
+from eventd.lake.file_sizes import TooLargeFile
 from eventd.lake.manifest import encode
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, Written, connect
@@ -65,6 +66,15 @@ def test_what_breaks_off_leaves_nothing_and_what_is_missing_is_named(storage: St
     assert storage.list("a") == []
     with pytest.raises(NotFound, match="a/one is not in the lake at"):
         storage.read("a/one")
+
+
+def test_a_file_of_more_bytes_than_wanted_is_not_read(storage: Storage) -> None:
+    storage.put("a/two", b"ab")
+    assert storage.read_within("a/two", 2) == b"ab"
+    with pytest.raises(TooLargeFile, match="a/two in the lake at"):
+        storage.read_within("a/two", 1)
+    with pytest.raises(NotFound, match="a/none is not in the lake at"):
+        storage.read_within("a/none", 2)
 
 
 def test_what_is_deleted_is_gone_and_may_be_gone_before(storage: Storage, tmp_path: Path) -> None:
