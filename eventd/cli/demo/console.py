@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from eventd.cli.demo.demo import DOWN, console_of, playing
+from eventd.cli.demo.demo import DOWN, console_of, playing, start_nodes
 from eventd.cli.demo.nodes import DemoNode, Stage
 from eventd.cli.demo.picture import Narrator
 from eventd.runtime.clock import SystemClock
@@ -51,7 +51,7 @@ class ConsoleDemo:
     async def play(self) -> None:
         """Run all steps in order, and then until the task is cancelled."""
         self._narrator.title("routerd-eventd", "Three nodes on this machine, and one console for all of them.")
-        await self._start_nodes()
+        await start_nodes(self.stage, self._nodes, self._narrator)
         link = await self._open_console()
         self._explain(link)
         with suppress(asyncio.CancelledError), _pressed_enter(self._start_again):
@@ -61,23 +61,6 @@ class ConsoleDemo:
                 await self._emit(number)
                 self._report()
                 await self.clock.sleep(PAUSE_SECONDS)
-
-    async def _start_nodes(self) -> None:
-        self._narrator.act("1", "Three nodes, each a peer of the others")
-        key = self.stage.write_key()
-        for node in self._nodes:
-            self.stage.write_declaration(node.name, key)
-            node.start()
-        for node in self._nodes:
-            await self.stage.until(f"{node.name} to start", node.listens)
-        self._narrator.command("routerctl apply -f site-a.yaml")
-        outputs = await self.stage.routerctl_each(
-            [(node.name, ("apply", "-f", f"{node.name}.yaml"), "") for node in self._nodes]
-        )
-        self._narrator.output(outputs[0])
-        self._narrator.note("and the same on site-b and site-c.")
-        for node in self._nodes:
-            await self.stage.until(f"{node.name} to be ready", self.stage.is_ready, node)
 
     async def _open_console(self) -> str:
         self._narrator.act("2", "A context for each, and one console")

@@ -20,7 +20,7 @@ from typing import Any
 
 from rich.console import Console
 
-from eventd.cli.demo.nodes import GROUP, NAMES, Contents, DemoFailed, DemoLink, Stage
+from eventd.cli.demo.nodes import GROUP, NAMES, Contents, DemoFailed, DemoLink, DemoNode, Stage
 from eventd.cli.demo.picture import (
     WIDTH,
     Narrator,
@@ -89,6 +89,23 @@ async def _play(console: Console, *, keep: bool) -> None:
         demo.say_goodbye()
 
 
+async def start_nodes(stage: Stage, nodes: Sequence[DemoNode], narrator: Narrator, about: str = "") -> None:
+    """Start the nodes as peers of each other, and wait until all are ready. `about`: what is said of the others."""
+    narrator.act("1", "Three nodes, each a peer of the others")
+    key = stage.write_key()
+    for node in nodes:
+        stage.write_declaration(node.name, key)
+        node.start()
+    for node in nodes:
+        await stage.until(f"{node.name} to start", node.listens)
+    narrator.command("routerctl apply -f site-a.yaml")
+    outputs = await stage.routerctl_each([(n.name, ("apply", "-f", f"{n.name}.yaml"), "") for n in nodes])
+    narrator.output(outputs[0])
+    narrator.note(f"and the same on site-b and site-c{f', {about}' if about else '.'}")
+    for node in nodes:
+        await stage.until(f"{node.name} to be ready", stage.is_ready, node)
+
+
 class Demo:
     """Plays the demo: starts three nodes, kills one and restarts it, and describes each step."""
 
@@ -115,21 +132,7 @@ class Demo:
     # --- acts -------------------------------------------------------------------------------------------------
 
     async def _start_nodes(self) -> None:
-        self._narrator.act("1", "Three nodes, each a peer of the others")
-        key = self.stage.write_key()
-        for node in self._nodes:
-            self.stage.write_declaration(node.name, key)
-            node.start()
-        for node in self._nodes:
-            await self.stage.until(f"{node.name} to start", node.listens)
-        self._narrator.command("routerctl apply -f site-a.yaml")
-        outputs = await self.stage.routerctl_each(
-            [(n.name, ("apply", "-f", f"{n.name}.yaml"), "") for n in self._nodes]
-        )
-        self._narrator.output(outputs[0])
-        self._narrator.note("and the same on site-b and site-c, each with the two others as its peers.")
-        for node in self._nodes:
-            await self.stage.until(f"{node.name} to be ready", self.stage.is_ready, node)
+        await start_nodes(self.stage, self._nodes, self._narrator, "each with the two others as its peers.")
         self._narrator.show(process_table(self._nodes))
         self._narrator.proven("One short file for each node, one key for all, applied to running nodes.")
 
