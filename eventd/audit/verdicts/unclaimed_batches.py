@@ -8,18 +8,18 @@ positions.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from eventd.audit.arrays.columns import Columns, Numbers, grouped
+from eventd.audit.arrays.columns import Columns, Mask, Numbers, Words, grouped
 from eventd.audit.coverage.coverage import Coverage
 from eventd.audit.report.findings import MOST_NAMED, UNCLAIMED_BATCH, Discrepancy, DiscrepancyKey, Evidence, Kind
 from eventd.audit.segments.cells import HOUR, Measure
-from eventd.audit.segments.ledger_summaries import LedgerSummary, LinkProgress, hash_of
+from eventd.audit.segments.ledger_summaries import LedgerSummary, LinkProgress, batch_hashes
 from eventd.audit.segments.link_rows import ENDLESS
 from eventd.audit.segments.plan import NodeEpoch, declared_gaps, owner_of
 from eventd.audit.segments.row_marks import PairKey
@@ -64,19 +64,43 @@ class _LinkEpoch(NamedTuple):
     epoch: str
 
 
-class _Received(NamedTuple):
-    """A batch in the ledger of a peer: its id, the positions (after, upto] that it covers, and when it was recorded."""
+class _Batches(NamedTuple):
+    """Batches in the ledger of a peer: their ids (Arrow), the positions (after, upto] of each, and its time there.
 
-    id: str
-    after: int
-    upto: int
-    at: int
+    They are arrays, because a lake may have millions of such batches.
+    """
+
+    ids: Any
+    after: Numbers
+    upto: Numbers
+    at: Numbers
+
+    def where(self, rows: Mask | Numbers) -> _Batches:
+        """Return the batches at these indexes, or under this mask."""
+        import pyarrow as pa
+
+        places = np.flatnonzero(rows) if rows.dtype == bool else rows
+        return _Batches(self.ids.take(pa.array(places)), self.after[places], self.upto[places], self.at[places])
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Batches]) -> _Batches:
+        """Return the batches of all parts, each once, in the order of their times."""
+        import pyarrow as pa
+
+        ids = pa.chunked_array([part.ids for part in parts], pa.string()).combine_chunks()
+        after, upto, at = (np.concatenate([part[column] for part in parts]) for column in (1, 2, 3))
+        names = ids.dictionary_encode().indices.to_numpy(zero_copy_only=False)
+        order = np.lexsort((names, upto, after, at))
+        rows = np.stack([at, after, upto, names])[:, order]
+        is_new = np.ones(len(order), bool)
+        is_new[1:] = (rows[:, 1:] != rows[:, :-1]).any(axis=0)
+        return cls(ids, after, upto, at).where(order[is_new])
 
 
 class UnclaimedDiscrepancies(NamedTuple):
-    """The discrepancies of unclaimed batches: at least `MOST_NAMED` of a pair that has more, and how many follow.
+    """The discrepancies of unclaimed batches: the first `MOST_NAMED` of each pair, and how many others it has.
 
-    Those that follow are counted without being judged: each is read from the ledger of the peer.
+    The others are judged like those that are named.
     """
 
     named: list[Discrepancy]
@@ -105,41 +129,20 @@ def unclaimed_discrepancies(
 
     if not tables:
         return UnclaimedDiscrepancies([], Counter())
-    unclaimed = pa.concat_tables(tables).unify_dictionaries()
     judge = _UnclaimedBatches(survey, summaries, coverage, rows, (hours[0] * HOUR, hours[1] * HOUR), progress)
+    by_pair: defaultdict[PairKey, list[_Batches]] = defaultdict(list)
+    for link, batches in judge.unexplained(Columns(pa.concat_tables(tables))):
+        by_pair[PairKey(link.group, link.sender, link.peer)].append(batches)
     named: list[Discrepancy] = []
-    counts: Counter[DiscrepancyKey] = Counter()
     unnamed: Counter[DiscrepancyKey] = Counter()
-    left = [*_by_pair(unclaimed)]
-    while left:
-        portion = np.concatenate([each[:MOST_NAMED] for each in left])
-        found = [*judge.discrepancies(unclaimed.take(portion).to_pylist())]
-        counts.update(DiscrepancyKey.of(one) for one in found)
-        named += found
-        left = [each[MOST_NAMED:] for each in left if len(each) > MOST_NAMED]
-        full = [each for each in left if counts[_key_of(unclaimed, each)] >= MOST_NAMED]
-        left = [each for each in left if counts[_key_of(unclaimed, each)] < MOST_NAMED]
-        unnamed.update({_key_of(unclaimed, each): len(each) for each in full})
+    for pair, parts in sorted(by_pair.items()):
+        found = _Batches.joined(parts)
+        key = DiscrepancyKey(Kind.DISAGREEMENT, *pair, UNCLAIMED_BATCH)
+        first = zip(found.ids[:MOST_NAMED].to_pylist(), found.at[:MOST_NAMED].tolist(), strict=True)
+        named += [Discrepancy(key.kind, *pair, 0, id, key.detail, Evidence(pair.source, at, id)) for id, at in first]
+        if (others := len(found.at) - MOST_NAMED) > 0:
+            unnamed[key] = others
     return UnclaimedDiscrepancies(named, unnamed)
-
-
-def _by_pair(unclaimed: pa.Table) -> Iterator[Numbers]:
-    """Yield the indexes of the rows of each pair, in the order of their times."""
-    table = Columns(unclaimed)
-    if not table.rows:
-        return
-    codes = [table.words(name).codes.astype(np.int64) for name in PairKey._fields]
-    order = np.lexsort(np.stack([table.numbers("at"), *codes]))
-    is_first = np.zeros(table.rows, bool)
-    for column in codes:
-        is_first[1:] |= column[order][1:] != column[order][:-1]
-    yield from np.split(order, np.flatnonzero(is_first))
-
-
-def _key_of(unclaimed: pa.Table, rows: Numbers) -> DiscrepancyKey:
-    """Return what discrepancies of the pair of these rows have in common."""
-    (pair,) = unclaimed.select([*PairKey._fields]).take(rows[:1]).to_pylist()
-    return DiscrepancyKey(Kind.DISAGREEMENT, detail=UNCLAIMED_BATCH, **pair)
 
 
 @dataclass
@@ -153,47 +156,59 @@ class _UnclaimedBatches:
     times: tuple[int, int]
     progress: ProgressOf
 
-    def discrepancies(self, unclaimed: Iterable[Mapping[str, Any]]) -> Iterator[Discrepancy]:
-        """Yield a discrepancy for each of these rows of `unclaimed_batches` whose sender should have a row of it."""
-        by_sender: defaultdict[str, dict[_LinkEpoch, list[_Received]]] = defaultdict(dict)
-        for link, batches in self.suspects(unclaimed).items():
+    def unexplained(self, unclaimed: Columns) -> Iterator[tuple[_LinkEpoch, _Batches]]:
+        """Yield, by link, those of the rows of `unclaimed_batches` of which the ledger of the sender should have a row.
+
+        The segments of `inbound` of a peer and those of `receipts` of a sender are read once each, however many
+        batches there are.
+        """
+        by_sender: defaultdict[str, dict[_LinkEpoch, _Batches]] = defaultdict(dict)
+        for link, batches in self._suspects(unclaimed).items():
             by_sender[link.sender][link] = batches
         for sender, links in by_sender.items():
-            for link, one in self.unexplained(sender, links):
-                evidence = Evidence(sender, one.at, one.id)
-                yield Discrepancy(
-                    Kind.DISAGREEMENT, link.group, sender, link.peer, 0, one.id, UNCLAIMED_BATCH, evidence
-                )
+            yield from self._not_claimed(sender, links)
 
-    def suspects(self, unclaimed: Iterable[Mapping[str, Any]]) -> dict[_LinkEpoch, list[_Received]]:
+    def _suspects(self, unclaimed: Columns) -> dict[_LinkEpoch, _Batches]:
         """Return, by link, the batches of which the ledger of the sender would have a row, if it had an answer."""
-        wanted: defaultdict[str, set[tuple[str, str, int]]] = defaultdict(set)
-        times: defaultdict[str, set[int]] = defaultdict(set)
-        for row in unclaimed:
-            if self.coverage.has_ledgers(row["source"]):
-                wanted[row["peer"]].add((row["group"], row["source"], row["batch"]))
-                times[row["peer"]].add(row["at"])
-        found: defaultdict[_LinkEpoch, list[_Received]] = defaultdict(list)
-        for peer, batches in wanted.items():
-            for table in self.rows.at(Ledger.INBOUND, peer, np.array(sorted(times[peer]), np.int64), _COLUMNS):
-                for link, one in _received(table, peer):
-                    if (link.group, link.sender, hash_of(one.id)) in batches and self._is_covered(link, one):
-                        found[link].append(one)
-        return found
+        parts: defaultdict[_LinkEpoch, list[_Batches]] = defaultdict(list)
+        source, peer, group = (unclaimed.words(name) for name in ("source", "peer", "group"))
+        known = source.where(self.coverage.has_ledgers)
+        for receiver in sorted({*peer.values}):
+            rows = known & peer.where(receiver.__eq__)
+            if not rows.any():
+                continue
+            wanted = {
+                (sender, of): np.unique(unclaimed.numbers("batch")[chosen])
+                for sender in source.values
+                for of in group.values
+                if (chosen := rows & source.where(sender.__eq__) & group.where(of.__eq__)).any()
+            }
+            times = np.unique(unclaimed.numbers("at")[rows])
+            for table in self.rows.at(Ledger.INBOUND, receiver, times, _COLUMNS):
+                for link, batches in _received(table, receiver, wanted):
+                    if (covered := batches.where(self._are_covered(link, batches))).at.size:
+                        parts[link].append(covered)
+        return {link: _Batches.joined(each) for link, each in parts.items()}
 
-    def _is_covered(self, link: _LinkEpoch, one: _Received) -> bool:
-        """Return whether the ledger of the sender has all rows from the time of the batch until its link passed it."""
+    def _are_covered(self, link: _LinkEpoch, batches: _Batches) -> Mask:
+        """Return of which batches the ledger of the sender has all rows, from their time until the link passed them."""
         state = self._states.get(NodeEpoch(link.sender, link.epoch))
         if state is None:
-            return False  # nothing shows how far the ledgers of that epoch went
-        first, last = self.coverage.peer_times(link.peer, link.sender, (one.at, one.at))
+            return np.zeros(batches.at.size, bool)  # nothing shows how far the ledgers of that epoch went
+        each = zip(batches.upto.tolist(), batches.at.tolist(), strict=True)
+        covered = np.array([self._is_covered(link, state, upto, at) for upto, at in each], bool)
+        lost = self._gaps.get(link)  # what the sender reported later to the peer as lost
+        return covered & ~_overlapped(batches, *np.array(lost).T) if lost else covered
+
+    def _is_covered(self, link: _LinkEpoch, state: NodeState, upto: int, at: int) -> bool:
+        first, last = self.coverage.peer_times(link.peer, link.sender, (at, at))
         end = min(state.complete_until, state.as_of) - 1
         if not (self.times[0] <= first and last < self.times[1] and last < end):
             return False
         # The row may be later than the batch by any time, because the answer may have been lost at first.
-        passed = self.coverage.acknowledged_at(link.sender, link.epoch, link.group, link.peer, one.upto)
+        passed = self.coverage.acknowledged_at(link.sender, link.epoch, link.group, link.peer, upto)
         end = min(end, max(last, passed + self.coverage.margin))
-        return self.coverage.is_whole(link.sender, (first, end)) and not self._is_lost(link, one)
+        return self.coverage.is_whole(link.sender, (first, end))
 
     @cached_property
     def _states(self) -> dict[NodeEpoch, NodeState]:
@@ -218,10 +233,6 @@ class _UnclaimedBatches:
             for peer in group.peers
         }
 
-    def _is_lost(self, link: _LinkEpoch, one: _Received) -> bool:
-        """Return whether the sender reported to the peer later that it had lost some of these positions."""
-        return any(after < one.upto and upto > one.after for after, upto in self._gaps.get(link, ()))
-
     @cached_property
     def _gaps(self) -> dict[_LinkEpoch, list[tuple[int, int]]]:
         found: defaultdict[_LinkEpoch, list[tuple[int, int]]] = defaultdict(list)
@@ -230,54 +241,89 @@ class _UnclaimedBatches:
                 found[_LinkEpoch(gap.group, gap.peer, owner.node, gap.gap_epoch)].append((gap.after, gap.upto))
         return found
 
-    def unexplained(
-        self, sender: str, links: Mapping[_LinkEpoch, Collection[_Received]]
-    ) -> Iterator[tuple[_LinkEpoch, _Received]]:
+    def _not_claimed(self, sender: str, links: Mapping[_LinkEpoch, _Batches]) -> Iterator[tuple[_LinkEpoch, _Batches]]:
         """Yield those batches of a sender's links of whose positions no row of its ledger covers any.
 
         A link that is declared, and has not passed a batch, still waits for the answer.
         """
-        left = {link: {*batches} for link, batches in links.items()}
+        left = {link: _Unclaimed(batches) for link, batches in links.items()}
         passed = {link: self._cursors.get(link, ENDLESS) for link in links}
-        since = min(one.at for batches in left.values() for one in batches) - self.coverage.margin
+        since = min(int(batches.at.min()) for batches in links.values()) - self.coverage.margin
+        heads = {link: self._heads.get(NodeEpoch(link.sender, link.epoch), 0) for link in left}
         for segment in self.rows.of(Ledger.RECEIPTS, sender):
             times = segment.manifest.times
-            if not any(left.values()) or (times is not None and times[1] < since):
+            if times is not None and times[1] < since:
                 continue
             if not self._concerns(segment, left, passed):
                 continue
-            heads = {link: self._heads.get(NodeEpoch(link.sender, link.epoch), 0) for link in left}
             for link, (after, upto) in _ranges(Columns(self.rows.read(segment, _OF_LINKS)), heads).items():
                 passed[link] = max(passed[link], int(upto.max()))
-                left[link] = _not_covered(left[link], after, upto)
-        for link, batches in left.items():
-            yield from ((link, one) for one in sorted(batches) if one.upto <= passed[link])
+                left[link].claim(after, upto)
+        for link, one in left.items():
+            if (found := one.rest(passed[link])).at.size:
+                yield link, found
 
     def _concerns(
-        self, segment: Segment, left: Mapping[_LinkEpoch, Collection[_Received]], passed: Mapping[_LinkEpoch, int]
+        self, segment: Segment, left: Mapping[_LinkEpoch, _Unclaimed], passed: Mapping[_LinkEpoch, int]
     ) -> bool:
         """Return whether rows of a segment of `receipts` may cover one of these batches, or show that its link passed
         it."""
         progress = self.progress(segment)
         if progress is None:
-            return True
+            return any(one.overlaps(-1, ENDLESS) for one in left.values())
         ranges = {(one.group, one.peer): (one.after, one.upto) for one in progress}
-        for link, batches in left.items():
+        for link, one in left.items():
             after, upto = ranges.get((link.group, link.peer), (-1, -1))
-            if any(after < one.upto and one.after < upto for one in batches):
-                return True
-            if upto > passed[link] and any(one.upto > passed[link] for one in batches):
+            if one.overlaps(after, upto) or (upto > passed[link] and one.reaches_beyond(passed[link])):
                 return True
         return False
 
 
-def _not_covered(batches: Collection[_Received], after: Numbers, upto: Numbers) -> set[_Received]:
-    """Return those batches of which no position is in one of the ranges (after, upto]."""
+class _Unclaimed:
+    """The batches of a link of which no row of the ledger of its sender was found yet.
+
+    They are sorted by position, so that a segment of that ledger is compared only with batches near its own.
+    """
+
+    def __init__(self, batches: _Batches) -> None:
+        self._batches = batches.where(np.argsort(batches.after, kind="stable"))
+        self._reach = np.maximum.accumulate(self._batches.upto)
+        self._is_left = np.ones(batches.at.size, bool)
+
+    def overlaps(self, after: int, upto: int) -> bool:
+        """Return whether a batch has any of the positions (after, upto]."""
+        near = self._near(after, upto)
+        return bool((self._is_left[near] & (self._batches.upto[near] > after)).any())
+
+    def reaches_beyond(self, position: int) -> bool:
+        """Return whether a batch ends after this position."""
+        near = self._near(position, ENDLESS)
+        return bool((self._is_left[near] & (self._batches.upto[near] > position)).any())
+
+    def claim(self, after: Numbers, upto: Numbers) -> None:
+        """Leave out the batches that have a position in one of these ranges (after, upto]."""
+        near = self._near(int(after.min()), int(upto.max()))
+        places = np.arange(near.start, near.stop)[self._is_left[near]]
+        if places.size:
+            self._is_left[places] = ~_overlapped(self._batches.where(places), after, upto)
+
+    def rest(self, passed: int) -> _Batches:
+        """Return the batches that are left, of those that end at this position or before."""
+        return self._batches.where(self._is_left & (self._batches.upto <= passed))
+
+    def _near(self, after: int, upto: int) -> slice:
+        """Return where all batches with a position in (after, upto] are, perhaps with others."""
+        first = int(np.searchsorted(self._reach, after, side="right"))
+        return slice(first, max(first, int(np.searchsorted(self._batches.after, upto))))
+
+
+def _overlapped(batches: _Batches, after: Numbers, upto: Numbers) -> Mask:
+    """Return which batches have a position in one of the ranges (after, upto]."""
     order = np.argsort(after, kind="stable")
-    begins, reach = after[order], np.maximum.accumulate(upto[order])
-    found = [*batches]
-    earlier = np.searchsorted(begins, np.array([one.upto for one in found], np.int64))
-    return {one for one, n in zip(found, earlier.tolist(), strict=True) if not n or reach[n - 1] <= one.after}
+    reach = np.maximum.accumulate(upto[order])
+    earlier = np.searchsorted(after[order], batches.upto)
+    found: Mask = (earlier > 0) & (reach[np.maximum(earlier, 1) - 1] > batches.after)
+    return found
 
 
 def _ranges(table: Columns, links: Mapping[_LinkEpoch, int]) -> dict[_LinkEpoch, tuple[Numbers, Numbers]]:
@@ -297,11 +343,27 @@ def _ranges(table: Columns, links: Mapping[_LinkEpoch, int]) -> dict[_LinkEpoch,
     return found
 
 
-def _received(table: Columns, peer: str) -> Iterator[tuple[_LinkEpoch, _Received]]:
-    """Yield the batches with events from rows of a peer's `inbound`; those of repairs have no positions."""
+def _received(
+    table: Columns, peer: str, wanted: Mapping[tuple[str, str], Numbers]
+) -> Iterator[tuple[_LinkEpoch, _Batches]]:
+    """Yield by link the batches with events from rows of a peer's `inbound`; those of repairs have no positions.
+
+    `wanted`: by sender and group, the hashes of the ids of these batches, in ascending order.
+    """
     rows = ~table.booleans("repair") & (table.numbers("accepted") + table.numbers("duplicates") > 0)
-    words = [table.words(name).at(rows) for name in ("group", "peer", "link_epoch", "batch_id")]
-    texts = [[column.values[code] for code in column.codes.tolist()] for column in words]
-    numbers = [table.numbers(name)[rows].tolist() for name in ("after", "upto", "recorded_at")]
-    for group, sender, epoch, batch, after, upto, at in zip(*texts, *numbers, strict=True):
-        yield _LinkEpoch(group, sender, peer, epoch), _Received(batch, after, upto, at)
+    group, source, epoch = (table.words(name) for name in ("group", "peer", "link_epoch"))
+    for (sender, of), hashes in wanted.items():
+        chosen = rows & source.where(sender.__eq__) & group.where(of.__eq__)
+        chosen &= np.isin(batch_hashes(table), hashes)
+        for code in np.unique(epoch.codes[chosen]).tolist():
+            places = np.flatnonzero(chosen & (epoch.codes == code))
+            numbers = (table.numbers(name)[places] for name in ("after", "upto", "recorded_at"))
+            ids = _texts(table.words("batch_id"), places)
+            yield _LinkEpoch(of, sender, peer, epoch.values[code]), _Batches(ids, *numbers)
+
+
+def _texts(words: Words, places: Numbers) -> pa.StringArray:
+    """Return the texts of a column in the rows at these indexes."""
+    import pyarrow as pa
+
+    return words.at(places).to_arrow().cast(pa.string())

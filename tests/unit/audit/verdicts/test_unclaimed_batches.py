@@ -207,10 +207,43 @@ def test_receipts_are_read_only_where_they_may_explain_a_batch(
 
 def test_of_many_batches_some_are_named_and_the_others_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_NAMED", 3)
-    copies = [received(number) for number in range(1, 9)]
+    copies = [received(number, recorded_at=AT + 9 - number) for number in range(1, 9)]
     counted: dict[str, int] = {}
-    assert len(findings([], copies, counted=counted)) == 3
+    assert findings([], copies, counted=counted) == ["batch-8", "batch-7", "batch-6"], "the first ones"
     assert counted == {"b": 5}
+
+
+def test_batches_that_are_only_counted_are_judged_like_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_NAMED", 3)
+    copies = [received(number, recorded_at=AT + number) for number in range(1, 9)]
+    again = [receipt(number, batch_id=f"again-{number}") for number in (5, 6, 8)]
+    counted: dict[str, int] = {}
+    assert findings(again, copies, counted=counted) == ["batch-1", "batch-2", "batch-3"]
+    assert counted == {"b": 2}, "4 and 7"
+
+
+def test_each_segment_is_read_once_however_many_batches_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_NAMED", 3)
+    copies = [received(number, recorded_at=AT + number) for number in range(1, 60)]
+    again = [receipt(number, batch_id=f"again-{number}") for number in range(1, 60)]
+    reads: list[Ledger] = []
+    assert findings(again, copies, reads=reads) == []
+    assert reads == [Ledger.INBOUND, Ledger.RECEIPTS]
+
+
+def test_a_batch_that_the_peer_recorded_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_NAMED", 2)
+    counted: dict[str, int] = {}
+    copies = [received(1), received(1), received(2), received(2)]
+    assert findings([], copies, counted=counted) == ["batch-1", "batch-2"]
+    assert counted == {}
+
+
+def test_a_batch_with_a_long_range_is_found_beside_others_that_begin_later() -> None:
+    copies = [received(1, after=0, upto=50), received(20), received(60)]
+    assert findings([receipt(40)], copies) == ["batch-20", "batch-60"]
+    assert findings([receipt(20), receipt(70)], copies) == ["batch-60"]
+    assert findings([receipt(20, after=19, upto=21), receipt(60)], copies) == []
 
 
 def test_batches_that_are_explained_leave_room_for_later_ones(monkeypatch: pytest.MonkeyPatch) -> None:
