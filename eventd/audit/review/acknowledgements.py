@@ -97,9 +97,10 @@ def read_acknowledgements(lake: Storage) -> Acknowledgements:
 
 def known_by(known: Acknowledgements, now: int) -> Acknowledgements:
     """Return the acknowledgements as they count at a time: one that is dated later may cover what is not known yet."""
-    later = [one for one in known.active if one.at > now + CLOCK_MARGIN]
-    reasons = {f"{ACKNOWLEDGEMENTS}/{one.id}.json": "is dated after the audit" for one in later}
-    active = [one for one in known.active if one not in later]
+    latest = now + CLOCK_MARGIN
+    active = [one for one in known.active if one.at <= latest]
+    later = (one.id for one in known.active if one.at > latest)
+    reasons = {f"{ACKNOWLEDGEMENTS}/{id}.json": "is dated after the audit" for id in later}
     return known._replace(active=active, unreadable={**known.unreadable, **reasons})
 
 

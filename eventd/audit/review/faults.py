@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from eventd.audit.report.findings import Finding, Kind
@@ -67,24 +68,66 @@ def parts_of(finding: Finding) -> list[FindingPart]:
     return parts
 
 
+class _Ranges:
+    """Known ranges of one subject, in the order of their beginnings, each with its place among the known faults.
+
+    Those that contain another range are found without a look at the others, as long as few contain each other.
+    """
+
+    def __init__(self, ranges: Iterable[tuple[FaultKey, int]]) -> None:
+        self._ranges = sorted(ranges, key=lambda one: (one[0].first, one[0].last, one[0].rows, one[1]))
+        self._firsts = [key.first for key, _ in self._ranges]
+        self._longer: list[int] = []
+        """By index, that of the last earlier range with a later end; -1 for none."""
+        for at, (key, _) in enumerate(self._ranges):
+            before = at - 1
+            while before >= 0 and self._ranges[before][0].last <= key.last:
+                before = self._longer[before]
+            self._longer.append(before)
+
+    def covering(self, key: FaultKey, since: int) -> FaultKey | None:
+        """Return a range at the place `since` or later that covers this one; None if there is none."""
+        at = bisect_right(self._firsts, key.first) - 1
+        while at >= 0:
+            known, place = self._ranges[at]
+            if place >= since and known.covers(key):
+                return known
+            at = at - 1 if known.last >= key.last else self._longer[at]
+        return None
+
+    def within(self, key: FaultKey) -> Iterator[FaultKey]:
+        """Yield the ranges that this one covers."""
+        first, last = bisect_left(self._firsts, key.first), bisect_right(self._firsts, key.last)
+        return (known for known, _ in self._ranges[first:last] if key.covers(known))
+
+
 class KnownFaults:
-    """Faults of another report or of acknowledgements, among which those of findings are looked up."""
+    """Faults of another report or of acknowledgements, among which those of findings are looked up.
 
-    def __init__(self, keys: Iterable[FaultKey]) -> None:
-        self._keys = set(keys)
-        self._ranges: defaultdict[tuple[object, ...], list[FaultKey]] = defaultdict(list)
-        for key in self._keys:
+    `places` has the place of each, such as that of its acknowledgement in the order of their times.
+    """
+
+    def __init__(self, places: Mapping[FaultKey, int]) -> None:
+        self._places = places
+        ranges: defaultdict[tuple[object, ...], list[tuple[FaultKey, int]]] = defaultdict(list)
+        for key, place in places.items():
             if not key.id:
-                self._ranges[key.subject].append(key)
+                ranges[key.subject].append((key, place))
+        self._ranges = {subject: _Ranges(some) for subject, some in ranges.items()}
 
-    def match(self, parts: Sequence[FindingPart]) -> list[FaultKey | None]:
+    @classmethod
+    def of(cls, findings: Iterable[Finding]) -> KnownFaults:
+        """Return the faults of these findings, all of them at the place 0."""
+        return cls({part.key: 0 for one in findings for part in parts_of(one)})
+
+    def match(self, parts: Sequence[FindingPart], since: int = 0) -> list[FaultKey | None]:
         """Return for each part of a finding the known fault that it is; None if it is none of them.
 
-        If the range of erased rows is known, so are all events in it: the hole is the same, whichever of its events
-        other rows name.
+        Only faults at the place `since` or later count. If the range of erased rows is known, so are all events in it:
+        the hole is the same, whichever of its events other rows name.
         """
-        span = next((self._find(part.key) for part in parts if part.key.rows), None)
-        return [self._find(part.key) or span for part in parts]
+        span = next((self._find(part.key, since) for part in parts if part.key.rows), None)
+        return [self._find(part.key, since) or span for part in parts]
 
     def unknown(self, parts: Sequence[FindingPart]) -> list[FindingPart]:
         """Return the parts of a finding that are none of the known faults."""
@@ -92,13 +135,14 @@ class KnownFaults:
 
     def count_within(self, key: FaultKey) -> int:
         """Return the number of events in the known ranges that are what is left of another one."""
-        return sum(one.rows for one in self._ranges.get(key.subject, ()) if key.covers(one))
+        known = self._ranges.get(key.subject)
+        return sum(one.rows for one in known.within(key)) if known else 0
 
-    def _find(self, key: FaultKey) -> FaultKey | None:
-        if key in self._keys:
+    def _find(self, key: FaultKey, since: int) -> FaultKey | None:
+        if self._places.get(key, -1) >= since:
             return key
-        ranges = () if key.id else self._ranges.get(key.subject, ())
-        return next((known for known in ranges if known.covers(key)), None)
+        known = None if key.id else self._ranges.get(key.subject)
+        return known.covering(key, since) if known else None
 
 
 class GoneEvents(NamedTuple):

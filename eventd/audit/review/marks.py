@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -14,9 +13,9 @@ from eventd.audit.report.figures import moment
 from eventd.audit.report.findings import Finding, in_order
 from eventd.audit.report.marks import AcknowledgementUse, Baseline
 from eventd.audit.report.report import Limitation
-from eventd.audit.review.acknowledgements import CLOCK_MARGIN, Acknowledgement, Acknowledgements
+from eventd.audit.review.acknowledgements import CLOCK_MARGIN, Acknowledgements
 from eventd.audit.review.earlier import EarlierReport
-from eventd.audit.review.faults import FaultKey, FindingPart, KnownFaults, count_events, gone_events, ids_of, parts_of
+from eventd.audit.review.faults import FindingPart, KnownFaults, count_events, gone_events, ids_of, parts_of
 from eventd.errors import Invalid
 from eventd.lake.layout import ACKNOWLEDGEMENTS
 from eventd.text.plural import counted
@@ -77,29 +76,28 @@ def mark_findings(
     marked = list(findings)
     compared = None
     if baseline is not None:
-        before = KnownFaults(part.key for one in baseline.findings for part in parts_of(one))
+        before = KnownFaults.of(baseline.findings)
         for place, each in enumerate(parts):
             new = before.unknown(each)
             marked[place] = replace(marked[place], new=count_events(new), new_ids=_partial_ids(new, each))
-        compared = _compare(marked, baseline, KnownFaults(part.key for each in parts for part in each))
+        compared = _compare(marked, baseline, KnownFaults.of(findings))
     made_at = [one.at for one in known.active]
-
-    @cache
-    def made_from(first: int) -> _AcknowledgedFaults:
-        return _AcknowledgedFaults.of(known.active[first:])
-
+    owner = {
+        part.key: place for place, one in enumerate(known.active) for each in one.findings for part in parts_of(each)
+    }
+    faults = KnownFaults(owner)
     covered: Counter[str] = Counter()
     early: Counter[str] = Counter()
     for place, each in enumerate(parts if known.active else ()):
-        faults = made_from(bisect_left(made_at, since(findings[place]) - CLOCK_MARGIN))
-        matches = [*zip(each, faults.known.match(each), strict=True)]
+        first = bisect_left(made_at, since(findings[place]) - CLOCK_MARGIN)
+        matches = [*zip(each, faults.match(each, first), strict=True)]
         same = [(part, key) for part, key in matches if key is not None]
         for part, key in same:
-            covered[faults.owner[key]] += part.events
+            covered[known.active[owner[key]].id] += part.events
         own = [part for part, _ in same]
-        if faults is not (every := made_from(0)):
+        if first:
             rest = [part for part, key in matches if key is None]
-            early.update({every.owner[key] for key in every.known.match(rest) if key is not None})
+            early.update({known.active[owner[key]].id for key in faults.match(rest) if key is not None})
         marked[place] = replace(marked[place], acknowledged=count_events(own), acknowledged_ids=_partial_ids(own, each))
     return MarkResult(
         marked,
@@ -129,18 +127,6 @@ def _made_early(id: str, findings: int) -> Limitation:
         "acknowledgement: it does not count for them",
         hint="look at the findings, and acknowledge them again",
     )
-
-
-class _AcknowledgedFaults(NamedTuple):
-    """The faults that some acknowledgements cover, and the id of the last of these that covers each."""
-
-    known: KnownFaults
-    owner: Mapping[FaultKey, str]
-
-    @classmethod
-    def of(cls, made: Sequence[Acknowledgement]) -> _AcknowledgedFaults:
-        owner = {part.key: one.id for one in made for finding in one.findings for part in parts_of(finding)}
-        return cls(KnownFaults(owner), owner)
 
 
 def _partial_ids(parts: Sequence[FindingPart], of: Sequence[FindingPart]) -> tuple[str, ...]:

@@ -18,10 +18,13 @@ from eventd.audit.report.findings import (
     unnamed_findings,
 )
 from eventd.audit.report.report import Lake
+from eventd.audit.review import marks
 from eventd.audit.review.acknowledgements import CLOCK_MARGIN, Acknowledgement, Acknowledgements, known_by
 from eventd.audit.review.earlier import EarlierReport, ReadReport
+from eventd.audit.review.faults import FaultKey, FindingPart, parts_of
 from eventd.audit.review.marks import check_baseline, mark_findings
 from eventd.errors import Invalid
+from eventd.runtime.clock import SECOND
 
 NONE = Acknowledgements((), (), {})
 LOST = Finding(Kind.MISSING, "edge", "a", "b", 4, 6, ("e4", "e5", "e6"))
@@ -114,6 +117,62 @@ def test_an_acknowledgement_covers_no_hole_of_rows_that_were_recorded_after_it()
         assert (marked.open == []) is any(uses)
         named = [] if any(uses) else ["acknowledgements/0a.json"]
         assert [one.where for one in marked.problems] == named
+
+
+def test_of_an_acknowledgement_that_was_made_again_the_last_one_counts() -> None:
+    first, second = (replace(known(HOLE, LOST).active[0], id=name, at=at) for name, at in (("0a", 1), ("0b", 2)))
+    marked = mark_findings([HOLE, LOST], None, Acknowledgements([first, second], (), {}))
+    assert [(one.id, one.ids) for one in marked.acknowledgements] == [("0a", 0), ("0b", 6)]
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["holes alone", "holes in one that is too small to cover them"])
+def test_each_hole_is_compared_with_few_of_ten_thousand_acknowledgements(
+    monkeypatch: pytest.MonkeyPatch, wide: bool
+) -> None:
+    many = 10_000
+    holes = [replace(HOLE, first=10 * at, last=10 * at + 5, count=6) for at in range(many)]
+    shrunk = [replace(one, last=one.last - 1, count=5) for one in holes]
+    first = known(HOLE).active[0]
+    made = [replace(first, id=f"{at:06x}", at=at * SECOND, findings=(one,)) for at, one in enumerate(holes, 1)]
+    if wide:
+        made.insert(0, replace(first, findings=(replace(HOLE, first=0, last=10 * many, count=1),)))
+    compared: list[FaultKey] = []
+    covers = FaultKey.covers
+
+    def counted(key: FaultKey, other: FaultKey) -> bool:
+        compared.append(other)
+        return covers(key, other)
+
+    asked: list[Finding] = []
+
+    def parts(finding: Finding) -> list[FindingPart]:
+        asked.append(finding)
+        return parts_of(finding)
+
+    monkeypatch.setattr(FaultKey, "covers", counted)
+    monkeypatch.setattr(marks, "parts_of", parts)
+    recorded = {one: at * SECOND + CLOCK_MARGIN for at, one in enumerate(shrunk, 1)}
+    marked = mark_findings(shrunk, None, Acknowledgements(made, (), {}), recorded.__getitem__)
+    assert (marked.open, marked.problems) == ([], ())
+    assert len(compared) <= 4 * many
+    assert len(asked) <= 2 * many + 1
+    assert sum(one.ids for one in marked.acknowledgements) == 5 * many
+
+
+def test_acknowledgements_are_not_compared_with_each_other_to_leave_out_later_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = known(HOLE).active[0]
+    made = [replace(first, id=f"{at:06x}", at=at * SECOND) for at in range(10_000)]
+    equal: list[object] = []
+
+    def is_same(one: object, other: object) -> bool:
+        equal.append(other)
+        return one is other
+
+    monkeypatch.setattr(Acknowledgement, "__eq__", is_same)
+    kept = known_by(Acknowledgements(made, (), {}), 5_000 * SECOND - CLOCK_MARGIN)
+    assert (len(kept.active), len(kept.unreadable), equal) == (5_001, 4_999, [])
 
 
 def test_an_acknowledgement_that_is_dated_after_the_audit_does_not_count_yet() -> None:
