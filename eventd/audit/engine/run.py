@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventd.audit.assembly import receipt_report, report_details
@@ -17,7 +15,7 @@ from eventd.audit.assembly.output_files import write_output
 from eventd.audit.coverage.absent_ledgers import pairs_without_ledgers
 from eventd.audit.coverage.clock_shifts import clock_shifts
 from eventd.audit.coverage.coverage import Coverage, find_coverage
-from eventd.audit.coverage.holes import EARLIEST, LATEST, find_holes, holes_by_ledger
+from eventd.audit.coverage.holes import find_holes, holes_by_ledger
 from eventd.audit.coverage.mentions import find_mentions
 from eventd.audit.coverage.receipt_links import (
     LinkKey,
@@ -26,6 +24,7 @@ from eventd.audit.coverage.receipt_links import (
     deliveries_without_receipt,
     verified_links,
 )
+from eventd.audit.coverage.recording_times import RecordingTimes
 from eventd.audit.coverage.rollbacks import (
     Rollbacks,
     add_blind_spots,
@@ -44,8 +43,6 @@ from eventd.audit.engine.state import forget_corrupt, keep, prepare_output
 from eventd.audit.report.findings import (
     Discrepancy,
     DiscrepancyKey,
-    Finding,
-    Kind,
     group_findings,
     in_order,
     unnamed_findings,
@@ -76,7 +73,6 @@ from eventd.lake.reader import Survey, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import open_lake
 from eventd.runtime.clock import Clock, SystemClock
-from federation.event import micros
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,7 +129,7 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
     keep_history(out, resumed.history)
     with watch.stage("report"):
         in_force = known_by(known, clock.now())
-        marked = mark_findings(found.findings, request.baseline, in_force, partial(_recorded_until, found.coverage))
+        marked = mark_findings(found.findings, request.baseline, in_force, RecordingTimes(found.coverage).until)
         report, hours = compose_report(found, marked, reader, request, clock)
         report.work.stages, report.work.rows_compared = watch.stages, found.comparison.compared
         report.work.seconds = round(clock.monotonic() - begun, 3)
@@ -147,20 +143,6 @@ def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audi
             table_format=request.table_format,
         )
     return Audit(report, hours, found)
-
-
-def _recorded_until(coverage: Coverage, finding: Finding) -> int:
-    """Return when the last rows of an erased hole may have been recorded; the beginning of time for other findings.
-
-    For a hole at the end of a ledger, this is the time up to which its node has reported. Erased rows without a hole
-    were recorded after their events were observed; if it is unknown when that was, this is the end of time.
-    """
-    if finding.kind is not Kind.ERASED or finding.peer:
-        return EARLIEST
-    holes = coverage.holes.get((finding.source, finding.group), ())
-    same = [hole.times[1] for hole in holes if (hole.first, hole.last) == (finding.first, finding.last)]
-    observed = [micros(datetime.fromisoformat(one.at)) if one.at else LATEST for one in finding.evidence]
-    return max(same or observed, default=LATEST)
 
 
 def _add_silences(found: StageResults, request: AuditRequest, now: int) -> None:
