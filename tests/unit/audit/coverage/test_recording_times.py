@@ -27,11 +27,10 @@ def until(
     shifts: Mapping[str, ClockShift] | None = None,
     clocks: dict[tuple[str, str], list[ClockOffset]] | None = None,
 ) -> int:
-    """Return when the rows of a finding were recorded; the lake has one hole, which ends at noon by the clock of `a`."""
+    """Return when the rows of a finding were recorded. The lake has one hole, which ends at noon."""
     hole = Hole("a", "e", "g", 10, 12, 3, 9, 13, (NOON - HOUR, NOON))
-    return RecordingTimes(
-        Coverage(LakePlan(clocks=clocks or {}), holes={("a", "g"): [hole]}, shifts=shifts or {})
-    ).until(finding)
+    coverage = Coverage(LakePlan(clocks=clocks or {}), holes={("a", "g"): [hole]}, shifts=shifts or {})
+    return RecordingTimes(coverage).until(finding)
 
 
 def offsets(ahead: int, hour: int = NOON // HOUR) -> dict[tuple[str, str], list[ClockOffset]]:
