@@ -66,6 +66,13 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
         "resources.resources.describe", "Show one resource with defaults, link state, lag and recent errors."
     ),
     "delete": Leaf("resources.resources.delete", "Delete a resource, or all resources in files."),
+    "api-resources": Leaf(
+        "resources.explaining.api_resources",
+        "List the kinds of resources, with the names that commands accept for each.",
+    ),
+    "explain": Leaf(
+        "resources.explaining.explain", "Show the fields of a kind: what each means, its type and its default."
+    ),
     "doctor": Leaf(
         "node.doctor.doctor", "Check the node and its links; without --watch, exits with status 4 if a check fails."
     ),

@@ -189,7 +189,7 @@ def check(
         checks = [*check_settings(settings), *check_database(settings)]
     failed = [check for check in checks if check.state == "failed"]
     out = Output(output, headers=True, colour=may_colour())
-    if output in ("json", "yaml"):
+    if out.is_document:
         out.value({"ok": not failed, "settings": _objects(shown), "checks": _objects(checks)})
     else:
         if out.is_table and shown:

@@ -52,7 +52,7 @@ def sql(
     result = query_lake(
         lake_address(lake), text, limit=limit, master=master, memory=f"{memory // MIB}m", progress=show_progress
     )
-    if session.out.format in ("json", "yaml") and (shared := _shared_name(result.names)) is not None:
+    if session.out.is_document and (shared := _shared_name(result.names)) is not None:
         raise Invalid(f"two columns of the result are called {shared!r}", hint="name them apart with AS")
     session.out.records(result.names, result.rows)
     if not result.names:

@@ -68,7 +68,7 @@ def init(
         "expires": show_moment(pair.certificate.expires),
     }
     out = Output(output, headers=True, colour=False)
-    if output in ("json", "yaml"):
+    if out.is_document:
         out.value(row)
         return
     out.rows(PAIR, [row], name=lambda each: each["certFile"])
@@ -94,7 +94,7 @@ def show(
         "expires": show_moment(read.expires),
     }
     out = Output(output, headers=True, colour=False)
-    if output in ("json", "yaml"):
+    if out.is_document:
         out.value(row)
     else:
         out.rows(SHOWN, [row | {"names": show_few(names)}], name=lambda each: each["file"])

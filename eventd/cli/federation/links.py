@@ -115,7 +115,7 @@ async def links(session: Session, group: GroupsOption = "", peer: PeerFilter = "
         answer = await session.call("links.status", group=name, peer=peer)
         outbound += answer["outbound"]
         inbound += answer["inbound"]
-    if session.out.format in ("json", "yaml"):
+    if session.out.is_document:
         session.out.value({"outbound": outbound, "inbound": inbound})
         return
     session.out.rows(OUTBOUND, outbound, name=_link_name)
@@ -263,7 +263,7 @@ def _summary(answer: Mapping[str, Any]) -> str:
 async def status(session: Session) -> None:
     """Show an overview of all groups: sizes, peers, link states."""
     answer = await session.call("groups.status")
-    if session.out.format in ("json", "yaml"):
+    if session.out.is_document:
         session.out.value(answer)
         return
     session.out.rows(STATUS, answer["groups"], name=lambda row: row["group"])

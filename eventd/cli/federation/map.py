@@ -77,7 +77,7 @@ async def show_map(
     reaches two hops. A finding is a contradiction between the two ends of a link.
     """
     answer = await session.call("map.show", group=await one_group(session, group), wait=wait)
-    if session.out.format in ("json", "yaml"):
+    if session.out.is_document:
         session.out.value(answer)
         return
     session.out.rows(LINKS, answer["links"], name=lambda row: f"{row['from']}/{row['to']}")

@@ -91,7 +91,7 @@ async def show_rates(
         answer = await session.call("rates.show", group=group, kind=kind or "", limit=PAGE, after=after)
         series += answer["series"]
         after = answer["next"]
-    if session.out.format in ("json", "yaml"):
+    if session.out.is_document:
         session.out.value({**answer, "series": series, "next": None})
         return
     session.out.rows(RATES, series, name=lambda row: f"{row['kind']}/{row.get('node') or row.get('topic') or '-'}")

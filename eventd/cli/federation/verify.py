@@ -105,7 +105,7 @@ async def _not_compared(session: Session, group: str, peer: str, report: Mapping
 
 def _show(session: Session, group: str, peer: str, report: Mapping[str, Any], repaired: RepairReport | None) -> None:
     out, events = session.out, report["events"]
-    if out.format in ("json", "yaml"):
+    if out.is_document:
         repair = {} if repaired is None else {"repair": repaired.show()}
         out.value({"group": group, "peer": peer, **report, **repair})
         return

@@ -15,6 +15,7 @@ from eventd.cli.gateway.node_choice import NodeChoice
 from eventd.cli.gateway.options import LOCAL, NODE, SHARED, SHOW, chosen, parameters
 from eventd.cli.program.declaring import declare
 from eventd.cli.terminal.output import Output
+from eventd.errors import Invalid
 
 if TYPE_CHECKING:
     from eventd.cli.gateway.api_gateway import ApiGateway
@@ -207,7 +208,7 @@ def _with_options(
             if places["key_file"] == "COMMANDLINE":
                 given["key"] = ""  # perhaps from the environment: the command line has precedence
             shared = {name: given.pop(name) if name in options else default for name, (_, default) in SHARED.items()}
-            out = Output(shared.pop("output"), headers=not shared.pop("no_headers"), colour=may_colour())
+            out = _output(shared.pop("output"), headers=not shared.pop("no_headers"))
             node = NodeChoice(**shared)
             if "context" in options:
                 node = in_context(node, places, many=options["context"] is not SHARED["context"])
@@ -234,6 +235,14 @@ def _require_one_node(places: Mapping[str, str]) -> None:
             if one in named and other in named:
                 flag = other.replace("_", "-")
                 raise typer.BadParameter(f"--{one} and --{flag} contradict each other: leave one out")
+
+
+def _output(written: Any, *, headers: bool) -> Output:
+    """Return the output in the form of `-o`. Raises `BadParameter` for a template that cannot be parsed."""
+    try:
+        return Output(written, headers=headers, colour=may_colour())
+    except Invalid as error:
+        raise typer.BadParameter(str(error), param_hint="-o") from None
 
 
 def may_colour() -> bool:

@@ -101,7 +101,7 @@ async def _watch(session: Session, asked: dict[str, Any]) -> None:
 
 def _show(session: Session, answer: Mapping[str, Any]) -> None:
     out = session.out
-    if out.format in ("json", "yaml"):
+    if out.is_document:
         out.value(dict(answer))
         return
     if out.is_table:

@@ -81,10 +81,14 @@ def choices_of(kind: Any) -> tuple[str, ...]:
 
 
 def _read_choice(word: str, kind: Any) -> Any:
-    found = next((choice for choice in choices_of(kind) if choice == word), None)
-    if found is None:
-        raise ValueError(f"{quoted(word)} is not one of {', '.join(map(str, choices_of(kind)))}")
-    return found
+    """Return the choice that a word is. Of a choice such as `jsonpath=TEMPLATE`, the part after `=` is free."""
+    choices = choices_of(kind)
+    found = next((choice for choice in choices if choice == word), None)
+    if found is not None:
+        return found
+    if any(free and word.startswith(name + free) for name, free, _ in (choice.partition("=") for choice in choices)):
+        return word
+    raise ValueError(f"{quoted(word)} is not one of {', '.join(map(str, choices))}")
 
 
 def _read_number(word: str, kind: type, least: float | None, most: float | None) -> Any:

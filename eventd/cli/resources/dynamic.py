@@ -150,6 +150,8 @@ def _print_router(session: Session, router: Mapping[str, Any], *, again: bool = 
             out.line(f"{resource['kind'].lower()}/{resource['metadata']['name']}")
     elif out.format == "json":
         _print_json(session, router, again=again)
+    elif out.is_document and out.format != "yaml":
+        out.value(router)
     else:
         from eventd.resources.reading.yaml_text import write_yaml
 
@@ -209,7 +211,7 @@ def _print_diff(session: Session, answer: Mapping[str, Any], *, again: bool = Fa
             out.line(f"{added['kind'].lower()}/{added['name']}")
     elif out.format == "json":
         _print_json(session, shown, again=again)
-    elif out.format == "yaml":
+    elif out.is_document:
         out.value(shown)
     else:
         for line in _diff_lines(answer):

@@ -1,4 +1,4 @@
-"""Prints results as aligned columns, JSON, YAML, or names. Colours only on a terminal."""
+"""Prints results as aligned columns, JSON, YAML, names, or by a template. Colours only on a terminal."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from eventd.text.invisible import printable, spelled_out
 
-Format = Literal["table", "wide", "json", "yaml", "name"]
+if TYPE_CHECKING:
+    from eventd.cli.terminal.jsonpath import Template
+
+Format = Literal["table", "wide", "json", "yaml", "name", "jsonpath=TEMPLATE"]
 RecordsFormat = Literal["table", "csv", "json", "yaml"]
 """The forms of a result whose columns the command does not know in advance."""
 
 GAP = "  "
+_TEMPLATE = "jsonpath="
 ZERO_TIME = "0001-01-01T00:00:00Z"
 
 _GOOD, _BAD, _MIDDLING = "\x1b[32m", "\x1b[31m", "\x1b[33m"
@@ -90,12 +94,20 @@ def write_json(value: Any, *, indent: int | None = None) -> str:
 
 
 class Output:
-    """The output of a command and its form. `colour` allows styles; they still need a terminal."""
+    """The output of a command and its form. `colour` allows styles; they still need a terminal.
+
+    Raises Invalid for a template that cannot be parsed.
+    """
 
     def __init__(
         self, format: Format | RecordsFormat, *, headers: bool, colour: bool, stream: TextIO | None = None
     ) -> None:
-        self.format = format
+        self.format: str = format
+        self._template: Template | None = None
+        if format.startswith(_TEMPLATE):
+            from eventd.cli.terminal.jsonpath import Template
+
+            self._template = Template(format.removeprefix(_TEMPLATE))
         self._headers = headers
         self._stream = stream or sys.stdout
         self._styled = colour and self._stream.isatty()
@@ -103,6 +115,11 @@ class Output:
     @property
     def is_table(self) -> bool:
         return self.format in ("table", "wide")
+
+    @property
+    def is_document(self) -> bool:
+        """Return whether all members are shown: as JSON, as YAML, or for a template to choose from."""
+        return self.format in ("json", "yaml") or self._template is not None
 
     def rows(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], *, name: Callable[..., str]) -> None:
         """Print a list: as a table, or as JSON, YAML or one name per line."""
@@ -208,6 +225,8 @@ class Output:
     def _stream_one(self, row: Mapping[str, Any], name: Callable[..., str]) -> None:
         if self.format == "name":
             self.line(printable(name(row)))
+        elif self._template is not None:
+            self.value(row)
         elif self.format == "yaml":
             self._write("---\n")
             self.value(json.loads(write_json(row)))  # which leaves nothing that YAML cannot contain
@@ -228,13 +247,19 @@ class Output:
             self._print(line, widths)
 
     def value(self, value: Any) -> None:
-        """Print any value as JSON, indented by two, or as YAML."""
-        if self.format == "yaml":
+        """Print any value as JSON, indented by two, as YAML, or by the template."""
+        if self._template is not None:
+            self._templated(self._template.render(value))
+        elif self.format == "yaml":
             from eventd.resources.reading.yaml_text import write_yaml
 
             self._write(write_yaml(value))
         else:
             self.document(write_json(value, indent=2))
+
+    def _templated(self, text: str) -> None:
+        """Print what a template has made of a value, with a newline at its end: a prompt may follow."""
+        self._write(text if text.endswith("\n") or not text else f"{text}\n")
 
     def flush(self) -> None:
         """Write out buffered output: more may come much later."""

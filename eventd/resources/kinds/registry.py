@@ -27,23 +27,39 @@ CONFIG = "config.routerd.net/v1alpha1"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind: its apiVersion, the model of its spec, and its names on a command line."""
+    """A kind: its apiVersion, the model of its spec, its names on a command line, and what it declares."""
 
     name: str
     api_version: str
     spec: type[Spec]
     plural: str
+    declares: str
     short: tuple[str, ...] = ()
 
 
-EVENT_GROUP = Kind("EventGroup", FEDERATION, EventGroupSpec, "eventgroups", ("group", "groups", "eg"))
-EVENT_PEER = Kind("EventPeer", FEDERATION, EventPeerSpec, "eventpeers", ("peer", "peers", "ep"))
-PLUGIN = Kind("Plugin", PLUGINS, PluginSpec, "plugins")
+EVENT_GROUP = Kind(
+    "EventGroup",
+    FEDERATION,
+    EventGroupSpec,
+    "eventgroups",
+    "A group that this node is a member of, and the node's name in it.",
+    ("group", "groups", "eg"),
+)
+EVENT_PEER = Kind(
+    "EventPeer",
+    FEDERATION,
+    EventPeerSpec,
+    "eventpeers",
+    "Another node of a group, to which this node sends.",
+    ("peer", "peers", "ep"),
+)
+PLUGIN = Kind("Plugin", PLUGINS, PluginSpec, "plugins", "A program that turns events into configuration.")
 EVENT_SUBSCRIPTION = Kind(
     "EventSubscription",
     FEDERATION,
     EventSubscriptionSpec,
     "eventsubscriptions",
+    "Events of a group for which a plugin runs.",
     ("subscription", "subscriptions", "sub", "subs", "es"),
 )
 EVENT_CALLBACK = Kind(
@@ -51,14 +67,48 @@ EVENT_CALLBACK = Kind(
     FEDERATION,
     EventCallbackSpec,
     "eventcallbacks",
+    "An HTTP endpoint that the events of a group, or the records of a topic, are pushed to.",
     ("callback", "callbacks", "webhook", "webhooks", "ec"),
 )
-STREAM_TENANT = Kind("StreamTenant", STREAMS, StreamTenantSpec, "streamtenants", ("tenant", "tenants", "st"))
-STREAM_CACHE = Kind("StreamCache", STREAMS, StreamCacheSpec, "streamcaches", ("cache", "caches", "sc"))
-FEDERATION_SLO = Kind("FederationSLO", FEDERATION, FederationSloSpec, "federationslos", ("slo", "slos"))
-DYNAMIC_CONFIG_SOURCE = Kind("DynamicConfigSource", PLUGINS, DynamicConfigSourceSpec, "dynamicconfigsources", ("dcs",))
+STREAM_TENANT = Kind(
+    "StreamTenant",
+    STREAMS,
+    StreamTenantSpec,
+    "streamtenants",
+    "A tenant of streams and caches: the keys that sign its tokens, and who gets tokens.",
+    ("tenant", "tenants", "st"),
+)
+STREAM_CACHE = Kind(
+    "StreamCache",
+    STREAMS,
+    StreamCacheSpec,
+    "streamcaches",
+    "A cache in memory, and its limits.",
+    ("cache", "caches", "sc"),
+)
+FEDERATION_SLO = Kind(
+    "FederationSLO",
+    FEDERATION,
+    FederationSloSpec,
+    "federationslos",
+    "The delivery objectives of a group.",
+    ("slo", "slos"),
+)
+DYNAMIC_CONFIG_SOURCE = Kind(
+    "DynamicConfigSource",
+    PLUGINS,
+    DynamicConfigSourceSpec,
+    "dynamicconfigsources",
+    "A plugin that runs at intervals, and how long its results are valid.",
+    ("dcs",),
+)
 DYNAMIC_OVERRIDE_POLICY = Kind(
-    "DynamicOverridePolicy", CONFIG, DynamicOverridePolicySpec, "dynamicoverridepolicies", ("dop",)
+    "DynamicOverridePolicy",
+    CONFIG,
+    DynamicOverridePolicySpec,
+    "dynamicoverridepolicies",
+    "Which sources may mask which resources.",
+    ("dop",),
 )
 
 KINDS: dict[str, Kind] = {

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pydantic.json_schema import GenerateJsonSchema
 
 from eventd.resources.kinds.fields import RESOURCE_NAME
 from eventd.resources.kinds.registry import Kind
 from eventd.resources.kinds.spec import Spec, defaults_of, name_of, section_of, walk
+
+METADATA: Final = {
+    "name": ("text", "The name of the resource, unique within its kind."),
+    "annotations": ("texts by key", "Kept and shown with the resource; no effect on the node."),
+    "labels": ("texts by key", "Accepted, so that other tools may set them, and not kept."),
+}
+"""The fields of `metadata` that may be written, with the type of each and what it is for."""
 
 
 def kind_schema(kind: Kind) -> dict[str, Any]:

@@ -133,3 +133,8 @@ def test_every_kind_has_an_example() -> None:
     for kind in KINDS.values():
         section = PAGE.partition(f"\n## {kind.name}\n")[2].partition("\n## ")[0]
         assert re.search(rf"```yaml\n(?:.*\n)*?kind: {kind.name}\n", section), f"no example shows {kind.name}"
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=title)
+def test_the_page_and_the_program_say_the_same_of_each_kind(kind: Kind) -> None:
+    assert f"| [{kind.name}](#{kind.name.lower()}) | `{kind.api_version}` | {kind.declares} |" in PAGE
