@@ -9,7 +9,11 @@ from eventd.errors import LakeUnavailable
 MOST_JSON: Final = 16 << 20
 """Bytes of the largest state or manifest that readers accept."""
 MOST_TEXT: Final = 256 << 20
-"""Bytes of the largest other file that is read as one text."""
+"""Bytes of the largest other text in a lake or of a report that is read as a whole."""
+
+
+MOST_KEPT: Final = 2 << 30
+"""Bytes of the largest file that an audit keeps beside its report, and that it reads again."""
 
 
 class TooLargeFile(LakeUnavailable):

@@ -22,7 +22,9 @@ from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.verdicts.pair_figures import HourKey
 from eventd.errors import Conflict, NotFound
 from eventd.lake.extra import parquet, pyarrow
+from eventd.lake.file_sizes import MOST_KEPT, TooLargeFile
 from eventd.lake.layout import MINUTE
+from eventd.lake.page_sizes import most_bytes, over, with_dictionaries, word_bytes
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
 from federation.event import micros
@@ -118,10 +120,9 @@ class FinalHours:
             self._last = number
 
     def _read(self, path: str) -> list[dict[str, Any]]:
-        arrow = pyarrow()
         try:
-            table = parquet().read_table(arrow.BufferReader(self._out.read(path)))
-        except arrow.ArrowException:
+            table = _table(self._out.read_within(path, MOST_KEPT))
+        except (TooLargeFile, pyarrow().ArrowException, OSError, ValueError):
             raise Conflict(
                 f"{path} in {self._out.url} cannot be read", hint="move it away: it is damaged, or no audit wrote it"
             ) from None
@@ -165,12 +166,24 @@ def open_final(out: Storage, lake: str) -> FinalHours:
 
 
 def _read_index(out: Storage) -> _Index | None:
-    """Read the index; None if it is missing or unusable, so that the caller rebuilds it from the files."""
+    """Read the index; None if it is missing, too large or damaged, so that the caller rebuilds it from the files."""
     try:
-        index = msgspec.msgpack.decode(out.read(INDEX), type=_Index)
-    except (NotFound, msgspec.DecodeError, UnicodeDecodeError):
+        index = msgspec.msgpack.decode(out.read_within(INDEX, MOST_KEPT), type=_Index)
+    except (NotFound, TooLargeFile, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return index if index.version == _VERSION else None
+
+
+def _table(content: bytes) -> Any:
+    """Return the table in a file, if it is not too large in memory. Raises ValueError, OSError and Arrow's errors."""
+    arrow = pyarrow()
+    file = parquet().ParquetFile(arrow.BufferReader(content))
+    with_dictionaries(content, file.metadata.num_columns, file.metadata.num_rows)
+    texts = [field.name for field in file.schema_arrow if field.type == arrow.string()]
+    words = parquet().ParquetFile(arrow.BufferReader(content), read_dictionary=texts).read(texts)
+    if word_bytes(words) > most_bytes(len(content)):
+        raise ValueError(over(len(content)))
+    return file.read()
 
 
 def final_schema() -> Any:

@@ -23,6 +23,7 @@ from eventd.audit.segments.row_sums import SUMS, RangeSum
 from eventd.errors import NotFound
 from eventd.lake.compaction import GRACE
 from eventd.lake.coverage import Span, holes
+from eventd.lake.file_sizes import MOST_KEPT, TooLargeFile
 from eventd.lake.layout import LedgerSlug, parse_name, slug
 from eventd.lake.manifest import Int64, LakeHead, Number, Time
 from eventd.lake.reader import Survey
@@ -251,17 +252,25 @@ def resume(out: Storage, lake: LakeHead, request: AuditRequest, now: int) -> Res
 
 
 def keep_history(out: Storage, history: AuditHistory) -> None:
-    """Store the history. Raises LakeUnavailable."""
+    """Store the history. Raises LakeUnavailable, also for one that the next audit would not read."""
     text = msgspec.json.encode(history)
-    out.put(HISTORY, b"%s%s\n%s" % (_HEADER, hashlib.sha256(text).hexdigest().encode(), text))
+    content = b"%s%s\n%s" % (_HEADER, hashlib.sha256(text).hexdigest().encode(), text)
+    if len(content) > MOST_KEPT:
+        raise TooLargeFile(
+            f"{HISTORY} in {out.url} would have more than {MOST_KEPT >> 20:,} MiB: the lake has too many segments",
+            hint="compact the lake, and start over with --full, and without --from and --to",
+        )
+    out.put(HISTORY, content)
 
 
 def _read(out: Storage) -> AuditHistory | bytes | None:
-    """Return the history; the content of its file if it is damaged, None if it is missing. Raises LakeUnavailable."""
+    """Return the history; bytes if its file is damaged or too large, None if it is missing. Raises LakeUnavailable."""
     try:
-        content = out.read(HISTORY)
+        content = out.read_within(HISTORY, MOST_KEPT)
     except NotFound:
         return None
+    except TooLargeFile:
+        return b""
     header, _, text = content.partition(b"\n")
     if header != _HEADER + hashlib.sha256(text).hexdigest().encode():
         return content

@@ -22,6 +22,7 @@ from eventd.audit.segments.row_sums import SUMS, RangeSum
 from eventd.audit.segments.segment_jobs import SegmentJob, TaskResult
 from eventd.audit.segments.seq_runs import SeqRun
 from eventd.errors import Conflict, LakeUnavailable, NotFound
+from eventd.lake.file_sizes import MOST_KEPT, TooLargeFile
 from eventd.lake.manifest import Int64, LakeHead, Manifest, Number, Time
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, Written
@@ -138,19 +139,15 @@ def ranges_of(manifest: Manifest) -> str:
 
 
 def open_state(out: Storage, lake: LakeHead, *, full: bool = False) -> State:
-    """Read the state of a lake; a new one if `full`, or if there is none, or one that is unreadable or out of date.
+    """Read the state of a lake; a new one if `full`, or if it is missing, too large, damaged or out of date.
 
     Segments whose files of cells are missing or of another size are forgotten, so that the audit reads them again.
     Raises Conflict if the output holds the state of another lake, also if `full`, and LakeUnavailable.
     """
     try:
-        text = out.read(INDEX)
-    except NotFound:
-        return State(lake=lake.id)
-    try:
-        found = msgspec.msgpack.decode(text, type=State)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return State(lake=lake.id)  # unfinished, or of another version: it is rebuilt
+        found = msgspec.msgpack.decode(out.read_within(INDEX, MOST_KEPT), type=State)
+    except (NotFound, TooLargeFile, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return State(lake=lake.id)  # none, unfinished, or of another version: it is rebuilt
     if found.lake != lake.id:
         raise another_lake(out)
     if full or (found.version, found.sums) != (VERSION, SUMS):
@@ -181,7 +178,7 @@ def forget_corrupt(out: Storage, state: State) -> bool:
 
 def _is_whole(out: Storage, file: str, written: Written) -> bool:
     try:
-        data = read_cells(out, file)
+        data = read_cells(out, file, written.bytes)
         return hashlib.sha256(data).hexdigest() == written.sha256 and parse_cells(data) is not None
     except NotFound:
         return False
@@ -195,8 +192,8 @@ def prepare_output(out: Storage, lake: LakeHead, *, discards: bool) -> None:
     """
     try:
         try:
-            out.read(INDEX)
-        except NotFound:
+            out.read_within(INDEX, MOST_KEPT)
+        except (NotFound, TooLargeFile):
             out.put(INDEX, msgspec.msgpack.encode(State(lake=lake.id)))
             return
     except LakeUnavailable as error:

@@ -20,6 +20,7 @@ from eventd.audit.segments.segment_jobs import TaskResult
 from eventd.audit.segments.spark_tasks import FileShares, OpenFile, not_empty, run_on_files
 from eventd.audit.spark.locations import Location
 from eventd.lake.extra import parquet, pyarrow
+from eventd.lake.file_sizes import TooLargeFile
 from eventd.lake.storage import FileDraft, FileReader, Written
 from eventd.runtime.chance import SYSTEM
 
@@ -83,9 +84,15 @@ def _written_by_spark(
     return results
 
 
-def read_cells(storage: FileReader, file: str) -> bytes:
-    """Return the Parquet file of cells that a file of the state is or holds. Raises NotFound."""
-    data = storage.read(file)
+def read_cells(storage: FileReader, file: str, size: int) -> bytes:
+    """Return the Parquet file of cells that a file of the state is or holds; nothing for one of more than `size` bytes.
+
+    Raises NotFound.
+    """
+    try:
+        data = storage.read_within(file, size)
+    except TooLargeFile:
+        return b""
     if PurePosixPath(file).parent.name == FOLDER:
         return data
     arrow = pyarrow()

@@ -61,8 +61,8 @@ class CorruptState(Exception):
 class CellFilter:
     """Reads files of cells. `segments` has those that count in each file, `hours` the requested hours [first, last).
 
-    `written` has the digest of each file. Called with the files of a task, it yields their cells of these segments that
-    `counts` selects. Raises CorruptState for a file with another digest or other columns, and NotFound.
+    `written` has the size and digest of each file. Called with the files of a task, it yields their cells of these
+    segments that `counts` selects. Raises CorruptState for a file with another digest or other columns, and NotFound.
     """
 
     segments: Mapping[str, Sequence[str]]
@@ -74,8 +74,9 @@ class CellFilter:
 
         arrow = pyarrow()
         for file, storage in files:
-            data = read_cells(storage, file)
-            same = hashlib.sha256(data).hexdigest() == self.written[file].sha256
+            written = self.written[file]
+            data = read_cells(storage, file, written.bytes)
+            same = hashlib.sha256(data).hexdigest() == written.sha256
             table = parse_cells(data) if same else None
             if table is None:
                 raise CorruptState(

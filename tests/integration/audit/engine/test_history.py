@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import signal
 import subprocess
@@ -383,6 +384,7 @@ LOSSES: dict[str, Callable[[Path], object]] = {
     "is damaged": lambda out: flip(out / HISTORY),
     "is damaged, cut short": lambda out: (out / HISTORY).write_bytes((out / HISTORY).read_bytes()[:-1]),
     "is damaged, empty": lambda out: (out / HISTORY).write_bytes(b""),
+    "is damaged, without end": lambda out: os.truncate(out / HISTORY, 1 << 40),
 }
 
 

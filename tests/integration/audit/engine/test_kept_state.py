@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,16 @@ def test_a_file_of_the_state_with_other_bytes_is_made_anew(first: Report, tmp_pa
         flip(file)
     again = audited(tmp_path)
     assert told(again) == told(first)
+    assert audited(tmp_path).work.segments_read == 0
+
+
+def test_files_of_the_state_without_end_are_made_anew(first: Report, tmp_path: Path) -> None:
+    for file in (tmp_path / "out" / "state").glob("cells-*.parquet"):
+        os.truncate(file, 1 << 40)
+    again = audited(tmp_path)
+    assert told(again) == told(first)
+    os.truncate(tmp_path / "out" / INDEX, 1 << 40)
+    assert told(audited(tmp_path)) == told(first)
     assert audited(tmp_path).work.segments_read == 0
 
 

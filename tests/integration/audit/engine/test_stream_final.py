@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -14,6 +16,7 @@ from eventd.audit.assembly.final_hours import FinalHours, open_final
 from eventd.audit.engine.output_lock import hold_output
 from eventd.audit.report.report import Hour
 from eventd.errors import Conflict, LakeUnavailable
+from eventd.lake import page_sizes
 from eventd.lake.storage import connect
 from tests.support.lakes import NOON
 
@@ -103,6 +106,47 @@ def test_a_file_that_is_not_theirs_is_named(tmp_path: Path) -> None:
     opened(tmp_path).add([hour(1)], NOON)
     (tmp_path / "final" / "hours" / "part-000000000002.parquet").write_text("no")
     with pytest.raises(Conflict, match=r"final/hours/part-000000000002.parquet in .* cannot be read"):
+        opened(tmp_path)
+
+
+def test_a_file_without_end_is_named_and_such_an_index_rebuilt(tmp_path: Path) -> None:
+    opened(tmp_path).add([hour(1)], NOON)
+    os.truncate(tmp_path / "final" / "index.msgpack", 1 << 40)
+    assert opened(tmp_path).add([hour(1)], NOON) == 0
+    (tmp_path / "final" / "index.msgpack").unlink()
+    os.truncate(tmp_path / "final" / "hours" / "part-000000000001.parquet", 1 << 40)
+    with pytest.raises(Conflict, match=r"final/hours/part-000000000001.parquet in .* cannot be read"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["final/index.msgpack", "final/hours/part-000000000002.parquet"])
+def test_a_pipe_in_the_place_of_a_file_is_not_read(tmp_path: Path, place: str) -> None:
+    opened(tmp_path).add([hour(1)], NOON)
+    (tmp_path / place).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / place)
+    if place.endswith("parquet"):
+        assert opened(tmp_path).add([hour(1)], NOON) == 0, "it is not among the files"
+        return
+    with pytest.raises(LakeUnavailable, match=r"cannot read final/index.msgpack .*: it is not a regular file"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("how", [{"use_dictionary": True}, {"use_dictionary": False}])
+def test_a_small_file_of_much_text_is_named_before_it_takes_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(page_sizes, "LEAST_BOUND", 1 << 20)
+    opened(tmp_path).add([hour(1)], NOON)
+    assert opened(tmp_path).add([hour(1)], NOON) == 0
+    part = tmp_path / "final" / "hours" / "part-000000000001.parquet"
+    table = pq.read_table(part)
+    rows = pa.Table.from_pylist(table.to_pylist() * 1000, schema=table.schema)
+    long = pa.array(["x" * 10_000] * rows.num_rows)
+    index = rows.column_names.index("type")
+    pq.write_table(rows.set_column(index, rows.schema.field("type"), long), part, compression="zstd", **how)
+    assert part.stat().st_size < 100_000
+    (tmp_path / "final" / "index.msgpack").unlink()
+    with pytest.raises(Conflict, match=r"part-000000000001.parquet in .* cannot be read"):
         opened(tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from eventd.audit.segments.cell_files import read_cells
 from eventd.lake.storage import connect
 
+ENOUGH = 1 << 20
 FILE = "state/cells-1/part-0.parquet"
 """A file that Spark wrote: the cells are in a column."""
 
@@ -29,16 +31,24 @@ FILE = "state/cells-1/part-0.parquet"
 def test_a_parquet_file_of_another_program_holds_no_cells(tmp_path: Path, columns: dict[str, Any]) -> None:
     (tmp_path / FILE).parent.mkdir(parents=True)
     pq.write_table(pa.table(columns), tmp_path / FILE)
-    assert read_cells(connect(str(tmp_path)), FILE) == b""
+    assert read_cells(connect(str(tmp_path)), FILE, ENOUGH) == b""
 
 
 def test_a_file_that_is_not_parquet_holds_no_cells(tmp_path: Path) -> None:
     storage = connect(str(tmp_path))
     storage.put(FILE, b"nothing")
-    assert read_cells(storage, FILE) == b""
+    assert read_cells(storage, FILE, ENOUGH) == b""
 
 
 def test_the_cells_are_those_of_the_only_row(tmp_path: Path) -> None:
     (tmp_path / FILE).parent.mkdir(parents=True)
     pq.write_table(pa.table({"result": [b"result"], "cells": [b"cells"]}), tmp_path / FILE)
-    assert read_cells(connect(str(tmp_path)), FILE) == b"cells"
+    assert read_cells(connect(str(tmp_path)), FILE, ENOUGH) == b"cells"
+
+
+@pytest.mark.parametrize("file", [FILE, "state/cells-1.parquet"])
+def test_a_file_that_has_grown_is_not_read(tmp_path: Path, file: str) -> None:
+    storage = connect(str(tmp_path))
+    storage.put(file, b"cells")
+    os.truncate(tmp_path / file, 1 << 40)
+    assert read_cells(storage, file, 5) == b""
