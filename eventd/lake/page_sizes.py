@@ -21,6 +21,8 @@ LEAST_BOUND: Final = 256 << 20
 """Bytes that the content of any segment may take in memory."""
 MOST_TIMES: Final = 100
 """The content of a larger segment may take so many times the bytes of its file: digests are not compressible."""
+MOST_CONTENT: Final = 16 << 30
+"""Bytes that the content of no segment may exceed in memory, however large its file is."""
 _MOST_PAGES: Final = 1 << 18
 """Maximum number of pages of a file. A page has about 20,000 rows or a megabyte, so nodes write far fewer."""
 
@@ -43,7 +45,7 @@ class _Page(NamedTuple):
 
 def most_bytes(file: int) -> int:
     """Return how many bytes the content of a segment may take in memory whose file has so many bytes."""
-    return max(LEAST_BOUND, MOST_TIMES * file)
+    return min(MOST_CONTENT, max(LEAST_BOUND, MOST_TIMES * file))
 
 
 def content_bytes(footer: parquet_type.FileMetaData) -> int:

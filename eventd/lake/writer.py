@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from eventd.errors import Invalid
+from eventd.errors import Invalid, LakeUnusable
 from eventd.lake.extra import parquet, pyarrow
+from eventd.lake.file_sizes import MOST_JSON
 from eventd.lake.layout import SegmentName, slot_of, state_path
 from eventd.lake.manifest import LostRows, Manifest, NodeState, encode
 from eventd.lake.page_sizes import content_bytes, most_bytes, over, word_bytes
@@ -23,7 +24,11 @@ ZSTD_LEVEL: Final = 1
 
 
 class TooLargeSegment(Invalid):
-    """A segment would take more memory than its readers allow for a file of its size, or its file is too large."""
+    """A segment would take more memory than its readers allow, or its file or its manifest would be too large."""
+
+
+class TooLargeState(LakeUnusable):
+    """The state of a node would have more bytes than readers of the lake accept."""
 
 
 class Segment(NamedTuple):
@@ -72,34 +77,40 @@ def write_segment(
             raise Invalid(f"{place.name} would hold no row")
         if max(content_bytes(footers[0]), summary.words) > most_bytes(draft.written.bytes):
             raise TooLargeSegment(f"{place.name} cannot hold its rows: {over(draft.written.bytes)}")
-        if draft.written.bytes > MOST_BYTES:
-            raise TooLargeSegment(
-                f"{place.name} cannot hold its rows: its file would have {draft.written.bytes:,} bytes"
-            )
-    size, digest = draft.written
-    manifest = Manifest(
-        book=place.book,
-        node=node,
-        epoch=place.epoch,
-        after=place.after,
-        upto=place.upto,
-        rows=summary.rows,
-        bytes=size,
-        sha256=digest,
-        slots=summary.slots,
-        times=summary.times,
-        written_at=now,
-        payloads=payloads,
-        replaces=replaces,
-        lost=lost,
-    )
-    storage.put(place.manifest, encode(manifest))
+        size, digest = draft.written
+        if size > MOST_BYTES:
+            raise TooLargeSegment(f"{place.name} cannot hold its rows: its file would have {size:,} bytes")
+        manifest = Manifest(
+            book=place.book,
+            node=node,
+            epoch=place.epoch,
+            after=place.after,
+            upto=place.upto,
+            rows=summary.rows,
+            bytes=size,
+            sha256=digest,
+            slots=summary.slots,
+            times=summary.times,
+            written_at=now,
+            payloads=payloads,
+            replaces=replaces,
+            lost=lost,
+        )
+        if len(text := encode(manifest)) > MOST_JSON:
+            raise TooLargeSegment(f"{place.name} cannot hold its rows: its manifest would have {len(text):,} bytes")
+    storage.put(place.manifest, text)
     return Segment(place, manifest)
 
 
 def write_state(storage: Storage, state: NodeState) -> None:
-    """Write a node's state. Raises LakeUnavailable."""
-    storage.put(state_path(state.node, state.epoch), encode(state))
+    """Write a node's state. Raises TooLargeState and LakeUnavailable."""
+    text = encode(state)
+    if len(text) > MOST_JSON:
+        raise TooLargeState(
+            f"the state of {state.node} would have {len(text):,} bytes, and readers of the lake take {MOST_JSON:,}",
+            hint="delete peers and callbacks that are not used, or divide the node's groups among several nodes",
+        )
+    storage.put(state_path(state.node, state.epoch), text)
 
 
 def _writer(draft: Any, book: Ledger, footers: list[Any]) -> Any:

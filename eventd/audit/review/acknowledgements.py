@@ -107,7 +107,10 @@ def known_by(known: Acknowledgements, now: int) -> Acknowledgements:
 def acknowledge(
     lake: Storage, findings: Sequence[Finding], *, by: str, reason: str, now: int, chance: Chance
 ) -> Acknowledgement:
-    """Store and return an acknowledgement of these findings. Raises Invalid for a wrong name or reason."""
+    """Store and return an acknowledgement of these findings.
+
+    Raises Invalid for a wrong name or reason, and for more findings than readers take in one acknowledgement.
+    """
     made = Acknowledgement(
         id=chance.token(_ID_BYTES).hex(),
         by=_checked("--by", by, LONGEST_NAME),
@@ -115,7 +118,12 @@ def acknowledge(
         at=now,
         findings=tuple(findings),
     )
-    lake.put(f"{ACKNOWLEDGEMENTS}/{made.id}.json", encode(made))
+    text = encode(made)
+    if len(text) > MOST_TEXT:
+        raise Invalid(
+            f"the acknowledgement {larger(MOST_TEXT)}", hint="acknowledge fewer findings at a time, such as one kind"
+        )
+    lake.put(f"{ACKNOWLEDGEMENTS}/{made.id}.json", text)
     return made
 
 

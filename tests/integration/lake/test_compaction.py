@@ -16,6 +16,7 @@ from eventd.lake import page_sizes, segment_checks, writer
 from eventd.lake.compaction import DAY, Done, compacting, retaining
 from eventd.lake.expiry import Expiry, Mark, write_expiry
 from eventd.lake.layout import ARCHIVE, LANDING, expiry_path, slug
+from eventd.lake.manifest import LostRows, encode
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_file import BadSegment
@@ -299,6 +300,26 @@ def test_more_rows_than_a_reader_takes_are_not_written(storage: Storage, monkeyp
     with pytest.raises(Invalid, match="cannot hold 10 rows: a segment has at most 9"):
         ship(storage, 0, 10, at=NOON)
     assert storage.list(LANDING) == []
+
+
+@pytest.mark.parametrize("is_lossy", [False, True])
+def test_an_archive_whose_manifest_readers_would_refuse_is_divided(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, is_lossy: bool
+) -> None:
+    some_days(storage, 1)
+    segments = survey(storage).segments
+    if is_lossy:
+        lost = (LostRows(group="g", peer="b", epoch=EPOCH, after=0, upto=1, count=1, reason="events_lost"),) * 5
+        for one in segments:
+            storage.put(one.place.manifest, encode(msgspec.structs.replace(one.manifest, lost=lost)))
+    most = len(storage.read(segments[0].place.manifest)) + len(segments[0].place.name) + 50
+    monkeypatch.setattr(writer, "MOST_JSON", most)
+    assert sum(done.compacted for done in compact(storage)) == 3
+    found = survey(storage)
+    assert (found.troubles, numbers(storage)) == ([], [*range(1, 61)])
+    sizes = [len(storage.read(one.place.manifest)) for one in found.segments]
+    assert max(sizes) <= most
+    assert len(sizes) > 1
 
 
 def test_an_archive_that_readers_would_refuse_for_its_memory_is_divided(

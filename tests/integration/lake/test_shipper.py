@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, suppress
@@ -25,10 +26,11 @@ from eventd.egress.lake.protocol import (
 )
 from eventd.egress.lake.shipper import Shipper
 from eventd.egress.lake.sink import enrol
-from eventd.lake import page_sizes
+from eventd.lake import page_sizes, writer
 from eventd.lake.close import close_node
 from eventd.lake.compaction import DAY, compacting, retaining
 from eventd.lake.extract import EvictedRows, batches, note_lost
+from eventd.lake.manifest import encode
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
@@ -318,6 +320,29 @@ async def test_a_segment_that_cannot_be_divided_is_a_fault(
         failed = course.step()
         assert isinstance(failed, Failure)
         assert (failed.kind, failed.reason) == ("fault", "invalid_request")
+
+
+async def test_a_state_that_readers_would_refuse_blocks_the_link_with_the_reason(
+    shelf: Shelf, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(Course(shelf.url, lake)) as course:
+        course.run()
+        (before,) = survey(connect(lake)).nodes
+        manifests = [len(encode(one.manifest)) for one in survey(connect(lake)).segments]
+        monkeypatch.setattr(writer, "MOST_JSON", len(encode(before)) - 50)
+        assert max(manifests) + 50 < writer.MOST_JSON, "segments are written as before"
+        await shelf.publish(draft("late", node="site-a"))
+        failed = course.step()
+        while isinstance(failed, Shipment):
+            course.heed(failed)
+            failed = course.step()
+        assert isinstance(failed, Failure)
+        assert (failed.kind, failed.reason) == ("blocked", "lake_unusable")
+        assert re.search(r"state of site-a would have [\d,]+ bytes, and readers of the lake take", failed.message)
+        assert survey(connect(lake)).nodes == [before], "it is as it was"
+        monkeypatch.undo()
+        course.run()
+    assert ids(lake) == [*IDS, "late"]
 
 
 async def test_numbers_without_rows_are_within_the_next_segment(shelf: Shelf, lake: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from eventd.audit.report.findings import Finding, Kind
+from eventd.audit.review import acknowledgements
 from eventd.audit.review.acknowledgements import Acknowledgement, acknowledge, read_acknowledgements, withdraw
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.lake.reader import survey
@@ -42,6 +43,17 @@ def test_many_writers_at_once_lose_none(lake: Storage) -> None:
         made = [*pool.map(lambda number: add(lake, f"number {number}"), range(40))]
     assert {one.id for one in read_acknowledgements(lake).active} == {one.id for one in made}
     assert len({one.id for one in made}) == 40
+
+
+def test_an_acknowledgement_that_readers_would_refuse_is_not_written(
+    lake: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = add(lake)
+    monkeypatch.setattr(acknowledgements, "MOST_TEXT", len(lake.read(f"acknowledgements/{made.id}.json")))
+    second = add(lake)
+    with pytest.raises(Invalid, match="the acknowledgement has more than 0 MiB"):
+        add(lake, "known for long")
+    assert {one.id for one in read_acknowledgements(lake).active} == {made.id, second.id}
 
 
 def test_a_withdrawal_keeps_what_it_ends(lake: Storage) -> None:
