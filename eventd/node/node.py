@@ -348,6 +348,7 @@ class Node:
             self.stream_tenants.keys.states,
             WorkerRates(self.rates.history, self._workers).read,
             partial(read_view, self._workers.ask_worker_of),
+            holds_key=lambda digest: self.keys.by_digest(digest) is not None,
         )
 
     async def _serve_routemaster(self, limits: ConcurrencyLimits) -> None:

@@ -38,7 +38,8 @@ class ListSessions(Params):
 async def list_sessions(services: Services, params: ListSessions) -> dict[str, Any]:
     """Return a page of the sessions that have not ended."""
     before = _read_token(params.after)
-    found = await services.database.read(_read_active, services.clock.now())
+    stored = await services.database.read(_read_active, services.clock.now())
+    found = [row for row in stored if services.holds_key(bytes.fromhex(row.key_digest))]
     rows = [row for row in found if params.key in ("", row.key_name) and (before is None or _place(row) < before)]
     page = rows[: params.limit]
     return {
@@ -61,7 +62,7 @@ def _read_active(conn: Connection, now: int) -> list[SessionRow]:
 
 
 def _is_active(row: SessionRow, valid: Collection[str], now: int) -> bool:
-    """Return whether a session has not ended. Keys without a name are those of the settings: they have no row."""
+    """Return whether a session has not ended, as far as the database says: keys of the settings have no row there."""
     has_key = not row.key_name or row.key_digest in valid
     return has_key and now < row.expires_at and now - row.used_at < IDLE
 

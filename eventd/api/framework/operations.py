@@ -38,6 +38,10 @@ GROUP = "group "
 """Prefix of the name of a readiness check for one group."""
 
 
+def _every_key(_digest: bytes) -> bool:
+    return True
+
+
 def _every_name(_name: str) -> bool:
     return True
 
@@ -95,7 +99,8 @@ class Services:
     group, and waits up to some seconds for its peers (see `groups.group_map`); None if no node runs. It raises
     `Unavailable`. `sees` returns whether the caller's key may access the group or topic of a name, for operations whose
     parameters say `narrows`. `key` is that of the caller, for operations whose parameters say `by_caller`; None for a
-    command on the database, which may do everything.
+    command on the database, which may do everything. `holds_key` returns whether a valid key of the API has a digest; a
+    command knows no keys of settings, and takes all for valid.
     """
 
     log: EventLog
@@ -117,6 +122,7 @@ class Services:
     view: Callable[[str, float], Awaitable[bytes | None]] = _no_view
     sees: Callable[[str], bool] = _every_name
     key: ApiKey | None = None
+    holds_key: Callable[[bytes], bool] = _every_key
 
     @property
     def effective(self) -> Following:

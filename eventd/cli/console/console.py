@@ -36,7 +36,7 @@ def console(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1 (0: one that is free).")] = 0,
 ) -> None:
     """Serve the console of one node or many on this machine, over their APIs, until Ctrl-C."""
-    nodes = [_reach(name, choice, about) for name, choice, about in _chosen(session.node, every=every)]
+    nodes = [_reach(name, choice, about) for name, choice, about in _chosen(session, every=every)]
     run_to_end(lambda: _serve(nodes, port), _nothing)
 
 
@@ -44,8 +44,16 @@ async def _nothing() -> None:
     """Nothing is left to close."""
 
 
-def _chosen(node: NodeChoice, *, every: bool) -> list[tuple[str, NodeChoice, NodeContext | None]]:
-    """Return the nodes to show, each with its context, None for one that --server names. Raises `NotFound`."""
+def _chosen(session: Session, *, every: bool) -> list[tuple[str, NodeChoice, NodeContext | None]]:
+    """Return the nodes to show, each with its context, None for one that --server names.
+
+    Raises `NotFound`, and `BadParameter` for options that would change nothing.
+    """
+    node = session.node
+    if unused := sorted(session.written - (set() if every else {"context"})) if every or not node.server else []:
+        raise typer.BadParameter(
+            f"--{unused[0].replace('_', '-')} has no effect on contexts, which name their nodes: leave it out"
+        )
     if node.server and not node.context and not every:
         name = node.server.partition("://")[2] or node.server
         return [(re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-"), node, None)]

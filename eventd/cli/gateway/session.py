@@ -35,6 +35,8 @@ class Session:
     """Create the database when it is missing."""
     pretend: bool = False
     """Treat a missing database as an empty one, without creating it."""
+    written: frozenset[str] = frozenset()
+    """The shared options that the command line names."""
     _gateway: LocalGateway | ApiGateway | None = field(default=None)
     _client: Client | None = field(default=None)
     _ended: list[LocalGateway | ApiGateway] = field(default_factory=list)
@@ -212,7 +214,8 @@ def _with_options(
             node = NodeChoice(**shared)
             if "context" in options:
                 node = in_context(node, places, many=options["context"] is not SHARED["context"])
-            begin(command, Session(node, out), given)
+            written = frozenset(name for name, place in places.items() if place == "COMMANDLINE")
+            begin(command, Session(node, out, written=written), given)
             sys.stdout.flush()  # a closed output is noticed here, where it can be handled
 
         keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]

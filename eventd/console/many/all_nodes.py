@@ -18,6 +18,10 @@ from eventd.runtime.supervisor import SpawnTask
 
 PATIENCE_SECONDS: Final = 0.4
 """How long the page of all nodes waits for answers: it shows what is known of the others."""
+_MOST_GROUPS: Final = 20
+"""Maximum number of groups in the row of a node."""
+_MOST_CHOICES: Final = 200
+"""Maximum number of groups to choose a map from: a URL, and the links of a node's row, lead to any."""
 _MOST_ROWS: Final = 100
 """Maximum number of links, and of nodes, in the tables below a map."""
 
@@ -80,7 +84,7 @@ class AllNodes:
         groups = sorted({name for node in self._nodes for name in _groups_of(node)})
         group = group if group in groups or visit.asked("group") else (groups[0] if groups else "")
         rows = [self._row(node) for node in self._nodes]  # in an order that no state changes
-        data = {"nodes": rows, "groups": groups, "group": group, "states": STATES, **self._map(group)}
+        data = {"nodes": rows, "groups": groups[:_MOST_CHOICES], "group": group, "states": STATES, **self._map(group)}
         return ShownPage("Nodes", "nodes.html", data)
 
     async def _refresh(self, group: str) -> None:
@@ -106,8 +110,9 @@ class AllNodes:
             "problem": node.problem or node.refusal,
             "silent_for": node.silent_seconds(),
             "asked": node.summary is not None or bool(node.problem or node.refusal),
-            "age": node.age() if node.problem else None,
-            "groups": summary.groups,
+            "age": node.age() if node.problem or node.refusal else None,
+            "groups": summary.groups[:_MOST_GROUPS],
+            "more": len(summary.groups) - _MOST_GROUPS,
             "events": sum(each["events"] for each in summary.groups),
             "links": links,
         }
@@ -115,7 +120,8 @@ class AllNodes:
     def _map(self, group: str) -> dict[str, Any]:
         known = {node.name: node.summary.maps.get(group) for node in self._nodes if node.summary is not None}
         silent = {node.name: node.silent_seconds() or 0.0 for node in self._nodes if node.problem}
-        told = [shown for name, shown in known.items() if shown is not None and name not in silent]
+        refused = {node.name for node in self._nodes if node.refusal}  # what it said before may have changed
+        told = [shown for name, shown in known.items() if shown is not None and name not in silent.keys() | refused]
         since = {str(shown["node"]): silent[name] for name, shown in known.items() if shown and name in silent}
         if not told:
             return {"map": None, "picture": None, "hidden": 0, "all": 0}
@@ -191,7 +197,8 @@ class AllNodes:
             problem = str(answer)
         else:
             courses = [{**one, "url": self._urls[node.name].to("events", one["group"], name)} for one in answer]
-        return self._entry(node) | {"problem": problem, "courses": courses}
+        state = "silent" if answer is None or node.problem else "refused"
+        return self._entry(node) | {"problem": problem, "state": state, "courses": courses}
 
 
 def _of_no_node() -> NotFound:

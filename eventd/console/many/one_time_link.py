@@ -31,25 +31,31 @@ class Operator(NamedTuple):
 class OneTimeLink:
     """A token in a URL, which one browser exchanges for a cookie. Both are known to this process alone.
 
-    The cookie's name has a random part: ports of one host share cookies.
+    The link is used up by the first request that has the cookie: a preview of the link, or an answer that is lost,
+    leaves it valid. Each exchange makes another cookie and ends the one before, so that two browsers cannot both be let
+    in. The cookie's name has a random part: ports of one host share cookies.
     """
 
     def __init__(self, chance: Chance) -> None:
         self.token = chance.token(_TOKEN_BYTES).hex()
         self._cookie = f"__Host-eventd-{chance.token(4).hex()}"
-        self._value = chance.token(_TOKEN_BYTES).hex()
+        self._chance = chance
+        self._value = ""  # none was given out yet
         self._used = False
 
     def exchange(self, given: str, response: web.Response) -> None:
-        """Set the cookie on the answer to the first request with the token. Raises `Forbidden`."""
+        """Set the cookie on the answer to a request with the token. Raises `Forbidden` once the link is used up."""
         if self._used or not _equal(given, self.token):
             raise Forbidden("this link was used already, or is not the one that was printed", hint=_AGAIN)
-        self._used = True
+        self._value = self._chance.token(_TOKEN_BYTES).hex()
         response.set_cookie(self._cookie, self._value, path="/", secure=True, httponly=True, samesite="Lax")
 
     def identify(self, request: web.Request) -> Operator | None:
-        """Return the operator if the request has the cookie."""
-        return Operator() if _equal(request.cookies.get(self._cookie, ""), self._value) else None
+        """Return the operator if the request has the cookie, which uses up the link."""
+        if not self._value or not _equal(request.cookies.get(self._cookie, ""), self._value):
+            return None
+        self._used = True
+        return Operator()
 
 
 def require_this_machine(request: web.Request) -> None:

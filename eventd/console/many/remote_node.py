@@ -113,12 +113,23 @@ class RemoteNode:
         self, method: str, target: str, content: bytes | None, headers: Mapping[str, str], is_file: bool = False
     ) -> bytes:
         """Send a request of a page. Raises the errors of the API, and `Unavailable` if the node does not answer."""
+        if method != "GET" and self.problem:
+            await self._find_again()
         if method != "GET" or is_file:
             return await self._exchange(method, target, content, headers, ACTION_SECONDS)
         if not self.problem:
             return await self._exchange(method, target, content, headers, SILENCE_SECONDS)
         self.refresh("")  # it waits long enough for a node that is only far away
         return await self._exchange(method, target, content, headers, KNOWN_SILENT_SECONDS)
+
+    async def _find_again(self) -> None:
+        """Raises `Unavailable` if the node is still silent: a request that changes something is then not sent."""
+        self._reach()
+        asked = self.refresh("")
+        if asked is not None:
+            await asyncio.wait({asked}, timeout=SILENCE_SECONDS)
+        if self.problem:
+            raise Unavailable(f"{self.name} does not answer: {self.problem}", hint="nothing was sent: try again later")
 
     async def _send_patiently(
         self, method: str, target: str, content: bytes | None, headers: Mapping[str, str], is_file: bool = False

@@ -8,6 +8,7 @@ from typing import Any, Final
 from eventd.console.pages.actions import FormField, PageAction, Question
 from eventd.console.pages.visit import FilePage, ShownPage, Visit
 from eventd.errors import Invalid, NotFound
+from eventd.text.plural import counted
 
 _FILTERS: Final = ("type", "subject_prefix", "source", "id", "since", "until", "payload")
 _LISTS: Final = ("type", "payload")
@@ -85,7 +86,9 @@ def show_emitted(visit: Visit, answer: dict[str, Any]) -> ShownPage | None:
 async def ask_redeliver(visit: Visit, params: dict[str, Any]) -> Question:
     """Show how many events would be sent again. `id` is one event, which may have blanks in its id."""
     plan = await visit.view.call("deliveries.redeliver", **{**_redelivered(params), "dry_run": True})
-    lines = [f"{plan['events']:,} events, {plan['bytes']:,} bytes, are sent to {params['peer']} again."]
+    are = "is" if plan["events"] == 1 else "are"
+    what = f"{counted(plan['events'], 'event')}, {counted(plan['bytes'], 'byte')},"
+    lines = [f"{what} {are} sent to {params['peer']} again."]
     reasons = {
         "expired": "have expired",
         "notMeant": "are not selected for the peer",

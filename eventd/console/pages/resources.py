@@ -64,12 +64,18 @@ async def show_resource(visit: Visit) -> ShownPage:
     return ShownPage(name, "resource.html", data)
 
 
+_PLANNED: Final = {name: f"is {name}" for name in ("created", "configured", "deleted")} | {
+    "unchanged": "stays as it is"
+}
+"""What happens to a resource, by the word of the plan: nothing has happened yet."""
+
+
 def _changed(changes: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Return the changes in sentences; the number of events that go with a group, too."""
+    """Return the planned changes in sentences; the number of events that go with a group, too."""
     lines = []
     for one in changes[:MOST_ROWS]:
         events = f", with its {one['events']:,} events" if "events" in one else ""
-        lines.append(f"{one['kind']} {one['name']}: {one['action']}{events}.")
+        lines.append(f"{one['kind']} {one['name']} {_PLANNED.get(one['action'], one['action'])}{events}.")
     if len(changes) > MOST_ROWS:
         lines.append(f"And {len(changes) - MOST_ROWS:,} more.")
     return tuple(lines)

@@ -76,7 +76,7 @@ async def ask_sign(visit: Visit, params: dict[str, Any]) -> Question:
 
 async def ask_create(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask for the name of a new token."""
-    field = FormField("name", "Name", "1 to 30 of a-z, 0-9, `:`, `_` and `-`; need not be unique.", required=True)
+    field = FormField("name", "Name", "1 to 30 of a-z, 0-9, : _ and -; need not be unique.", required=True)
     lines = ("The next page shows the token, once: it cannot be shown again.",)
     return Question("Create a token?", lines, fields=(field,))
 

@@ -47,7 +47,8 @@ class PageRoute(NamedTuple):
 
     `title`: in the navigation, empty for pages that are reached from others; `key`: the letter that follows `g` to go
     to it. `section`: the name of the page in the navigation that it belongs to. `for_all`: keys that are limited to
-    some names may not use the operation, so the navigation does not lead them there.
+    some names may not use the operation, so the navigation does not lead them there. `is_file`: it answers with a file,
+    or with a page that another program has written, which are not kept up to date.
     """
 
     path: str
@@ -57,6 +58,7 @@ class PageRoute(NamedTuple):
     title: str = ""
     key: str = ""
     for_all: bool = False
+    is_file: bool = False
 
     def is_open_to(self, view: NodeView, names: Mapping[str, str] = MappingProxyType({})) -> bool:
         """Return whether a visitor may open the page, with these names in its path."""
@@ -83,7 +85,7 @@ PAGES: Final[tuple[PageRoute, ...]] = (
     PageRoute("/links/{group}/{peer}/comparison", links.show_comparison, "links.verify", "links"),
     PageRoute("/events", events.show_events, "events.search", "events", "Events", "e"),
     PageRoute("/events/{group}/{id}", events.show_event, "events.describe", "events"),
-    PageRoute("/events/{group}/{id}/payload", events.download_payload, "events.payload", "events"),
+    PageRoute("/events/{group}/{id}/payload", events.download_payload, "events.payload", "events", is_file=True),
     PageRoute(
         "/subscriptions", subscriptions.show_subscriptions, "subscriptions.list", "subscriptions", "Subscriptions", "s"
     ),
@@ -96,7 +98,7 @@ PAGES: Final[tuple[PageRoute, ...]] = (
     PageRoute("/topics", topics.show_topics, topics.LIST, "topics", "Topics", "t"),
     PageRoute("/topics/{topic}", topics.show_topic, topics.SHOW, "topics"),
     PageRoute("/topics/{topic}/records/{seq}", topics.show_record, topics.READ, "topics"),
-    PageRoute("/topics/{topic}/records/{seq}/data", topics.download_data, topics.READ, "topics"),
+    PageRoute("/topics/{topic}/records/{seq}/data", topics.download_data, topics.READ, "topics", is_file=True),
     PageRoute("/streams", streams.show_streams, topics.LIST, "streams", "Streams", "h"),
     PageRoute("/routers", routers.show_routers, "topology.show", "routers", "Routers", "y"),
     PageRoute("/routers/{router}", routers.show_router, routers.SHOW, "routers"),
@@ -112,7 +114,7 @@ PAGES: Final[tuple[PageRoute, ...]] = (
     PageRoute("/resources/{kind}/{name}", resources.show_resource, "resources.describe", "resources"),
     PageRoute("/doctor", doctor.show_doctor, "doctor.examine", "doctor", "Doctor", "d"),
     PageRoute("/audits", audits.show_audits, "audits.list", "audits", "Audits", "v", for_all=True),
-    PageRoute("/audits/{name}/report", audits.show_report, "audits.report", "audits"),
+    PageRoute("/audits/{name}/report", audits.show_report, "audits.report", "audits", is_file=True),
     PageRoute("/keys", keys.show_keys, "keys.list", "keys", "Keys", "k", for_all=True),
     PageRoute("/sessions", sessions.show_sessions, "sessions.list", "sessions", "Sessions", "u", for_all=True),
     PageRoute("/actions", recorded.show_recorded, "actions.list", "actions", "Actions", "a", for_all=True),

@@ -48,7 +48,7 @@ class ActionPages:
                 raise Invalid("this action is a button of a page, and asks nothing")
             given = _params(operation, dict(visit.query))
             given.pop(action.bound, None)
-            return await self._ask(operation, visit, given, visit.asked("back"), preferences)
+            return await self._ask(operation, visit, given, visit.asked("back"), preferences, linked=tuple(given))
         if request.method != "POST":
             raise Invalid(f"an action is posted, not sent with {request.method}")
         return await self._act(operation, visit, await read_form(request), preferences)
@@ -117,16 +117,20 @@ class ActionPages:
         problem: str = "",
         error: EventdError | None = None,
         asked: Question | None = None,
+        linked: tuple[str, ...] = (),
     ) -> web.Response:
+        """Show a question. `linked`: the parameters that a link has set, perhaps one of another site: all are shown."""
         action = ACTIONS[operation]
         assert action.ask is not None
         question = asked or await action.ask(visit, params)
         named = {one.name for one in question.fields}
+        hidden = {name: value for name, value in params.items() if name not in named}
         data = {
             "operation": operation,
             "action": action,
             "question": question,
-            "hidden": {name: value for name, value in params.items() if name not in named},
+            "hidden": hidden,
+            "linked": {name: hidden[name] for name in linked if name in hidden},
             "given": params,
             "back": self._urls.own(back) or self._urls.to(),
             "problem": problem,

@@ -53,7 +53,10 @@ class SignIn:
         except Unauthorized as error:
             self._limiter.failed(address)
             return self._form(target, preferences, problem=str(error), status=401)
+        old = await self._sessions.find(request)
         token = await self._sessions.begin(key, address)
+        if old is not None:  # the browser forgets its cookie now, and cannot end it later
+            await self._sessions.end(old)
         response = see(target)
         await self._set_cookie(response, token, LONGEST // SECOND)
         return response

@@ -148,7 +148,7 @@ class Site(Generic[Someone]):
         target = self._urls.own(request.query.get("view", ""))
         path, _, text = (target or "").partition("?")
         found = find_page(path.removeprefix(self._urls.base) or "/", self._pages)
-        if target is None or found is None:
+        if target is None or found is None or found.route.is_file:
             raise NoSuchRoute("the console has no page of this address to follow")
         query = dict(request.rel_url.with_query(text).query)
         query.pop("done", None)  # only a whole page says that an action was done

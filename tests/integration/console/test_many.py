@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from html import unescape
 from pathlib import Path
 
@@ -181,6 +181,39 @@ async def test_the_link_opens_one_browser_once(pair: tuple[Site, Site]) -> None:
         assert (await other.get(console.link)).status == 403
         assert (await console.get(console.link)).status == 403
         assert (await console.get("/at/one/console/links")).status == 200
+
+
+async def test_a_preview_of_the_link_does_not_use_it_up_and_gets_no_way_in(pair: tuple[Site, Site]) -> None:
+    async with opened(access("one", port_of(pair[0])), enter=False) as console:
+        preview = Browser(console.session, int(console.browser.host.partition(":")[2]))
+        assert (await preview.get(console.link, follow=False)).status == 303
+        assert (await console.get(console.link)).heading == "Nodes"
+        assert (await preview.get("/console/")).status == 401
+        assert (await preview.get(console.link)).status == 403
+
+
+async def test_a_node_that_begins_to_refuse_is_shown_with_the_age_of_its_figures_and_as_refused_on_find(
+    pair: tuple[Site, Site],
+) -> None:
+    a, b = pair
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session, AsyncExitStack() as stack:
+        there = Browser(session, port_of(b))
+        await there.sign_in(KEY)
+        made = await there.post("/console/do/keys.create", name="operator", access="read", asked="yes")
+        (key,) = re.findall(r"evk_[\w-]+", made.text)
+        console = await stack.enter_async_context(opened(access("one", port_of(a)), access("two", port_of(b), key)))
+
+        async def shows(text: str) -> bool:
+            return text in row_of(await console.get("/console/"), "two")
+
+        await until(lambda: shows("running"), "the links of the node to be shown")
+        assert not await shows(" ago)")
+        await there.post("/console/do/keys.revoke", name="operator", asked="yes", then="revoke")
+        await until(lambda: shows("refused"), "the page to show the refusal")
+        assert await shows(" ago)")
+        page = await console.get("/console/events?id=x")
+        assert "s-refused" in page.text
+        assert "s-silent" not in page.text
 
 
 async def test_only_pages_of_this_machine_under_its_own_name_are_answered(pair: tuple[Site, Site]) -> None:

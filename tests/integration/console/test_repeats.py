@@ -140,3 +140,13 @@ async def test_what_is_done_to_topics_is_done_once(site: Site, browser: MakeBrow
         assert (done.status, "The topic is deleted." in done.text) == (200, True)
     actions = [row["operation"] for row in (await site.ask("actions.list"))["actions"]]
     assert actions == ["DELETE /v0/topics/{topic}", "PUT /v0/topics/{topic}"]
+
+
+async def test_a_question_shows_all_that_a_link_has_set(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in("adminkey-adminkey")
+    asked = await one.get("/console/do/events.emit?group=edge&type=t&observedAt=2020-01-01T00:00:00Z&node=x")
+    shown = dict(re.findall(r"<dt>(.*?)</dt><dd[^>]*>(.*?)</dd>", asked.text))
+    hidden = set(re.findall(r'type="hidden" name="([^"]+)"', asked.text)) - {"back", "asked", "once"}
+    assert hidden == set(shown) == {"group", "observedAt", "node"}
+    assert shown["node"] == "x"

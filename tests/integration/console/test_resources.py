@@ -34,7 +34,7 @@ async def test_resources_are_applied_only_after_their_diff_was_shown(site: Site,
     text = "# first\r\n" + declare(peer("b", 1)).replace("\n", "\r\n")
     asked = await one.post("/console/do/resources.apply", text=text, **form)
     assert asked.heading == "Apply these changes?"
-    assert "EventPeer edge-b: created." in asked.text
+    assert "EventPeer edge-b is created." in asked.text
     assert not (await site.ask("resources.list", kind="EventPeer"))["resources"]
     found = re.search('name="seen" value="(.*?)"', asked.text)
     assert found
@@ -55,7 +55,7 @@ async def test_a_deletion_says_what_goes_with_it(site: Site, browser: MakeBrowse
     await one.sign_in(ADMIN)
     form: dict[str, Any] = {"kind": "EventGroup", "name": "edge", "back": "/console/resources"}
     asked = await one.post("/console/do/resources.delete", **form)
-    assert "EventGroup edge: deleted, with its 2 events." in asked.text
+    assert "EventGroup edge is deleted, with its 2 events." in asked.text
     done = await one.post("/console/do/resources.delete", asked="yes", **form)
     assert "Nothing is declared yet." in done.text
 

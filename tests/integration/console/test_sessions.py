@@ -48,3 +48,14 @@ async def test_a_key_that_reads_sees_no_sessions(site: Site, browser: MakeBrowse
     one = browser(site)
     await one.sign_in(READ)
     assert (await one.get("/console/sessions")).status == 403
+
+
+async def test_sessions_of_a_key_that_was_removed_from_the_settings_are_not_listed(
+    site: Site, browser: MakeBrowser
+) -> None:
+    await browser(site).sign_in(READ)
+    await site.stop()
+    await site.start(api_keys=ADMIN)
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    assert (await one.get("/console/sessions")).text.count('<tr id="se-') == 1

@@ -227,3 +227,12 @@ def _set_used(conn: object, at: int) -> None:
     from eventd.store.engine.statements import execute
 
     execute(conn, "UPDATE console_sessions SET used_at = ?", (at,))  # type: ignore[arg-type]
+
+
+async def test_signing_in_again_ends_the_session_that_the_browser_had(site: Site, browser: MakeBrowser) -> None:
+    one, copy = browser(site), browser(site)
+    await one.sign_in(READ)
+    copy.cookies = dict(one.cookies)
+    await one.sign_in(ADMIN)
+    assert (await one.get("/console/")).heading == "Overview"
+    assert (await copy.get("/console/")).heading == "Sign in"

@@ -81,3 +81,11 @@ async def test_visitors_share_a_view_whatever_changes_only_its_frame(
         async with following(one, stream, **cookies) as answer:
             assert await answer.content.readline() == b"event: view\n"
     assert keys[0] == keys[1] == keys[2] != keys[3]
+
+
+@pytest.mark.parametrize("path", ["events/edge/e1/payload", "topics/t/records/1/data", "audits/a/report"])
+async def test_a_file_is_not_followed(site: Site, browser: MakeBrowser, path: str) -> None:
+    one = browser(site)
+    await one.sign_in("adminkey-adminkey")
+    async with following(one, f"/console/stream?view=/console/{path}") as answer:
+        assert answer.status == 404

@@ -59,6 +59,19 @@ def test_without_a_context_there_is_nothing_to_show(control: Control) -> None:
     assert "there is no context 'x'" in control("console", "--context", "x", code=3).err
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--all", "--server", "http://127.0.0.1:1"), "--server"),
+        (("--all", "--context", "x"), "--context"),
+        (("--all", "--key-file", "x"), "--key-file"),
+        (("--context", "x", "--key", "k"), "--key"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_refused(control: Control, options: tuple[str, ...], named: str) -> None:
+    assert f"{named} has no effect on contexts" in control("console", *options, code=2).err
+
+
 @pytest.mark.parametrize("port", ["65536", "-1"])
 def test_a_port_is_a_number_of_a_port(control: Control, port: str) -> None:
     assert "--port" in control("console", "--port", port, code=2).err

@@ -54,3 +54,18 @@ async def test_what_changes_something_is_not_cut_off_after_three_seconds() -> No
     node = RemoteNode(NodeOptions("far", "http://far"), cast(Connection, far), SystemClock(), supervisor.spawn)
     assert await node.view("").act("links.pause", "", group="g", peer="p")
     assert (await node.view("").call("events.payload", group="g", id="i")).name == "i.json"
+
+
+async def test_what_changes_something_is_not_sent_to_a_node_that_is_silent_still() -> None:
+    supervisor, far = Supervisor(SystemClock()), FarAway(SILENCE_SECONDS + 1)
+    node = RemoteNode(NodeOptions("far", "http://far"), cast(Connection, far), SystemClock(), supervisor.spawn)
+    try:
+        with pytest.raises(Unavailable):
+            await node.view("").call("groups.status")
+        with pytest.raises(Unavailable, match=r"far does not answer: .*nothing was sent"):
+            await node.view("").act("links.pause", "", group="g", peer="p")
+        assert {path for path, _ in far.asked} == {"/api/v1/status"}
+        far.seconds = SILENCE_SECONDS - 1
+        assert await node.view("").act("links.pause", "", group="g", peer="p")
+    finally:
+        await supervisor.stop()
