@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from eventd.audit.report.file_names import DELTA
 from eventd.errors import Invalid, LakeUnavailable, MissingExtra
 from eventd.lake.address import shown, without_secrets
 from eventd.lake.storage import Storage
@@ -17,7 +18,6 @@ from eventd.lake.storage import Storage
 if TYPE_CHECKING:
     import pyarrow as pa
 
-DELTA_FOLDER: Final = "delta"
 _NOT_DELTA: Final = re.compile(r"[%\[\]|^\\]")
 """Characters of an address by which the package fails, with some of them in a way that cannot be caught."""
 _REASON_CHARACTERS: Final = 200
@@ -60,7 +60,7 @@ def write_delta_tables(out: Storage, tables: Mapping[str, pa.Table]) -> None:
     """
     delta = prepare_delta(out.locate(""))
     for name, table in tables.items():
-        address = out.locate(f"{DELTA_FOLDER}/{name}")
+        address = out.locate(f"{DELTA}/{name}")
         try:
             delta.write_deltalake(address, table, mode="overwrite", schema_mode="overwrite", name=name)
             delta.DeltaTable(address).vacuum(dry_run=False)

@@ -15,5 +15,7 @@ HISTORY: Final = "state/history.json"
 FINDINGS: Final = f"{TABLES}/findings/part-0.parquet"
 """The table with all ids that findings name; events that are only counted are in none."""
 LOCK: Final = ".lock"
-UNSIGNED: Final = frozenset({LOCK, "checkpoint", "delta", "final", "state"})
-"""What an audit keeps in its output besides the report, by its first name; a signature does not cover it."""
+DELTA: Final = "delta"
+"""The folder of Delta tables."""
+UNSIGNED: Final = frozenset({DELTA, "checkpoint", "final", "state"})
+"""The folders that an audit keeps in its output besides the report; a signature covers neither them nor `LOCK`."""

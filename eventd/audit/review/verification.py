@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from eventd.audit.report.file_names import LOCK, REPORT, SIGNATURE, UNSIGNED
+from eventd.audit.report.file_names import DELTA, LOCK, REPORT, SIGNATURE, UNSIGNED
 from eventd.audit.report.signature import BadSignature, ReportSignature, read_signature, verify_signature
 from eventd.audit.review.earlier import MOST_TABLE, ReadReport, find_report, parse_report, read_text
 from eventd.errors import CheckFailed, NotFound
@@ -38,12 +38,14 @@ class ReportFile(NamedTuple):
 class VerifiedReport(NamedTuple):
     """A report whose signature is valid: the id of the key, the report, and the files that were compared.
 
-    `report` is None if report.json is not as it was signed: nothing that it says is to be shown.
+    `report` is None if report.json is not as it was signed: nothing that it says is to be shown. `delta`: how many
+    files of Delta tables are beside it, which no signature covers.
     """
 
     key: str
     report: ReadReport | None
     files: Sequence[ReportFile]
+    delta: int = 0
 
     @property
     def faults(self) -> list[ReportFile]:
@@ -67,7 +69,8 @@ def verify_report(where: str, keys: Sequence[Key]) -> VerifiedReport:
         ) from None
     files = list(_compare(folder, read, text, whole=whole))
     genuine = ReportFile(REPORT, FileState.UNCHANGED) in files
-    return VerifiedReport(read.key, parse_report(text, folder.url) if genuine else None, files)
+    delta = sum(file.path.startswith(f"{DELTA}/") for file in folder.list("")) if whole else 0
+    return VerifiedReport(read.key, parse_report(text, folder.url) if genuine else None, files, delta)
 
 
 def _signature(folder: ConnectedStorage) -> bytes:
@@ -85,10 +88,10 @@ def _compare(folder: ConnectedStorage, read: ReportSignature, report: bytes, *, 
     Files that only an audit reads do not count. `report` is the content of report.json: it is not read again, because
     another process may replace it meanwhile.
     """
-    present = {file.path for file in folder.list("")} if whole else set()
+    present = {file.path for file in folder.list("")} - {SIGNATURE, LOCK} if whole else set()
     irregular = set(folder.irregular("")) if whole else set()
     named = {REPORT: "", **read.files} if whole else {REPORT: read.files.get(REPORT, "")}
-    for path in sorted({*named, *filter(_counts, (present - {SIGNATURE}) | irregular)}):
+    for path in sorted({*named, *filter(_counts, present | irregular)}):
         if path in irregular:
             yield ReportFile(path, FileState.NOT_REGULAR)
         elif path not in named:
@@ -102,8 +105,8 @@ def _compare(folder: ConnectedStorage, read: ReportSignature, report: bytes, *, 
 
 def _counts(path: str) -> bool:
     """Return whether a file may be taken for one of the report. A link by the name of a folder is a file."""
-    first, slash, _ = path.partition("/")
-    return not (first in UNSIGNED and (slash or first == LOCK))
+    folder, slash, _ = path.partition("/")
+    return not (slash and folder in UNSIGNED)
 
 
 def _state_of(folder: ConnectedStorage, path: str, digest: str) -> FileState:

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from eventd.audit.assembly.delta_tables import DELTA_FOLDER, TableFormat, prepare_delta, write_delta_tables
+from eventd.audit.assembly.delta_tables import TableFormat, prepare_delta, write_delta_tables
 from eventd.audit.assembly.tables import schemas
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.engine.run import run_on
 from eventd.audit.generate import GeneratorSettings, generate
+from eventd.audit.report.file_names import DELTA
 from eventd.errors import Invalid, LakeUnavailable, MissingExtra
 from eventd.lake.storage import connect
 from eventd.runtime.clock import SECOND
@@ -38,15 +39,15 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", schemas())
 def test_a_delta_table_has_the_rows_and_types_of_its_parquet_table(audited: Path, name: str) -> None:
-    table = deltalake.DeltaTable(audited / DELTA_FOLDER / name)
+    table = deltalake.DeltaTable(audited / DELTA / name)
     assert table.to_pyarrow_table() == pq.read_table(audited / "tables" / name)
     assert table.metadata().name == name
 
 
 def test_each_audit_is_a_version_that_pandas_reads(audited: Path) -> None:
-    table = deltalake.DeltaTable(audited / DELTA_FOLDER / "findings")
+    table = deltalake.DeltaTable(audited / DELTA / "findings")
     assert table.version() == 1
-    before = deltalake.DeltaTable(audited / DELTA_FOLDER / "findings", version=0).to_pandas()
+    before = deltalake.DeltaTable(audited / DELTA / "findings", version=0).to_pandas()
     assert list(before.kind) == ["missing", "missing"]
     assert before.id.is_unique
     assert table.to_pandas().empty
@@ -54,7 +55,7 @@ def test_each_audit_is_a_version_that_pandas_reads(audited: Path) -> None:
 
 def test_an_audit_without_the_option_writes_none(audited: Path, tmp_path: Path) -> None:
     run_audit(AuditRequest(str(audited.parent / "sound"), str(tmp_path)))
-    assert not (tmp_path / DELTA_FOLDER).exists()
+    assert not (tmp_path / DELTA).exists()
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_a_path_that_the_package_does_not_understand_is_refused_before_the_audit
 @pytest.mark.parametrize("name", ["a b", "é{c},d", "a@b#c?d&e=f", "a:b+c*d"])
 def test_other_paths_are_written(tmp_path: Path, name: str) -> None:
     write_delta_tables(connect(str(tmp_path / name)), {"rows": ROWS})
-    assert deltalake.DeltaTable(str(tmp_path / name / DELTA_FOLDER / "rows")).to_pyarrow_table() == ROWS
+    assert deltalake.DeltaTable(str(tmp_path / name / DELTA / "rows")).to_pyarrow_table() == ROWS
 
 
 def test_a_store_that_cannot_be_written_is_named_without_its_secrets(tmp_path: Path) -> None:

@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 
 from eventd.audit.assembly import final_hours
-from eventd.audit.assembly.delta_tables import DELTA_FOLDER
 from eventd.audit.assembly.output_files import write_output
 from eventd.audit.engine import run
 from eventd.audit.engine.state import INDEX
 from eventd.audit.engine.stream import CHECKPOINT
 from eventd.audit.generate import GeneratorSettings, generate
-from eventd.audit.report.file_names import HISTORY, LOCK
+from eventd.audit.report.file_names import DELTA, HISTORY, LOCK
 from eventd.audit.review import earlier
 from eventd.audit.review.verification import verify_report
 from eventd.cli.program import key_files
@@ -120,15 +119,28 @@ def test_of_a_changed_report_nothing_is_shown_but_the_states_of_the_files(
 def test_what_an_audit_keeps_beside_its_report_does_not_count_as_added(
     verify: Callable[..., Any], folder: Path
 ) -> None:
-    for path in (INDEX, HISTORY, final_hours.INDEX, f"{DELTA_FOLDER}/pairs/part-0.parquet", f"{CHECKPOINT}/offsets/0"):
+    for path in (INDEX, HISTORY, final_hours.INDEX, f"{DELTA}/pairs/part-0.parquet", f"{CHECKPOINT}/offsets/0"):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(b"x")
     (folder / LOCK).write_bytes(b"7")
-    verify(folder)
+    assert "not compared: 1 file of Delta tables in delta/, which no signature covers" in verify(folder).err
+    assert verify(folder, "-o", "json").json["delta_files"] == 1
+
+
+def test_of_a_report_without_delta_tables_nothing_is_said_about_them(verify: Callable[..., Any], folder: Path) -> None:
+    assert "delta" not in verify(folder).err
+    assert verify(folder, "-o", "json").json["delta_files"] == 0
 
 
 @pytest.mark.parametrize(
-    "path", ["index.html", "tables/findings/part-1.parquet", "tables/findings/.part-1.parquet.7.tmp", "tables/more/a"]
+    "path",
+    [
+        "index.html",
+        "tables/findings/part-1.parquet",
+        "tables/findings/.part-1.parquet.7.tmp",
+        "tables/more/a",
+        ".lock/part-1.parquet",
+    ],
 )
 def test_an_added_file_is_named(verify: Callable[..., Any], folder: Path, path: str) -> None:
     (folder / path).parent.mkdir(exist_ok=True)
@@ -138,7 +150,7 @@ def test_an_added_file_is_named(verify: Callable[..., Any], folder: Path, path: 
     assert f"error: the report is not as it was signed: {path} is {wanted} (fetch" in ended.err
 
 
-@pytest.mark.parametrize("path", ["tables/findings/part-1.parquet", "index.html", "state"])
+@pytest.mark.parametrize("path", ["tables/findings/part-1.parquet", "index.html", "state", ".lock", "delta"])
 @pytest.mark.parametrize("kind", ["link", "pipe"])
 def test_an_added_link_or_pipe_is_named(
     verify: Callable[..., Any], folder: Path, tmp_path: Path, path: str, kind: str
