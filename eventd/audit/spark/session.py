@@ -255,6 +255,19 @@ def quiet(spark: SparkSession) -> Iterator[None]:
             one.setLevel(level)
 
 
+def exit_status() -> int | None:
+    """Return the status with which Java has ended, negative for a signal; None if it runs or was not started here."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    try:
+        return int(process.wait(timeout=_EXIT_TIMEOUT))  # its connection may close before it has ended
+    except TimeoutExpired:
+        return None
+
+
 def silence_log(spark: SparkSession) -> None:
     """Switch off the log of a Spark that is about to stop; with Spark Connect, the log is the server's."""
     if not is_remote(spark):

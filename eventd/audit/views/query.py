@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from eventd.audit.spark.session import SECRETS, last_cause, open_session, quiet
+from eventd.audit.spark.session import SECRETS, exit_status, last_cause, open_session, quiet
 from eventd.audit.views.lake_views import LakeViews, locate, register_views
 from eventd.errors import EventdError, Invalid, LakeUnavailable
 from eventd.lake.address import mask_addresses, secrets_of, without_secrets
@@ -29,6 +30,10 @@ _CONF: Final = {
 }
 """Few parts for a shuffle: what an analyst's query leaves after grouping is small. Java ends when it has no memory
 left: a thread of Spark that ends alone prints its stack, and this process would wait for its result without end."""
+
+
+_NO_MEMORY: Final = 3
+"""The status with which Java ends by that option."""
 
 
 class QueryResult(NamedTuple):
@@ -90,8 +95,10 @@ def _collect(spark: SparkSession, sql: str, limit: int, lake: str) -> pa.Table:
         ) from None
     except PySparkException as error:
         raise EventdError(f"the query failed in Spark: {_first_line(error, lake)}") from None
-    except (Py4JNetworkError, EOFError, OSError):
+    except (Py4JNetworkError, EOFError, ConnectionError):
         raise _java_has_ended() from None
+    except OSError as error:  # of this machine, such as too many open files
+        raise EventdError(f"the query failed: {_first_line(error, lake)}") from None
     except Exception as error:  # Java's errors have no common base class
         if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):  # an answer without an error in it
             raise _java_has_ended() from None
@@ -99,10 +106,16 @@ def _collect(spark: SparkSession, sql: str, limit: int, lake: str) -> pa.Table:
 
 
 def _java_has_ended() -> EventdError:
-    return EventdError(
-        "the query failed in Spark: Java has ended, perhaps because the query needs more memory",
-        hint="let the query return less, or raise --memory",
-    )
+    match exit_status():
+        case None:
+            how, hint = "Java does not answer any more", "run the query again"
+        case status if status == _NO_MEMORY:
+            how, hint = "Java had too little memory and has ended", "let the query return less, or raise --memory"
+        case status if status == -signal.SIGKILL:
+            how, hint = "Java was killed", "the system does so without memory: close other programs, or lower --memory"
+        case status:
+            how, hint = f"Java has ended with status {status}", "run the query again"
+    return EventdError(f"the query failed in Spark: {how}", hint=hint)
 
 
 def _check_times(table: pa.Table) -> None:

@@ -110,7 +110,9 @@ def test_a_query_that_needs_more_memory_than_there_is_ends_with_one_error(contro
     assert ended.returncode == 1
     assert ended.stdout == ""
     assert "\tat " not in ended.stderr
-    assert ended.stderr.splitlines()[-1].startswith("error: the query failed in Spark: Java has ended, perhaps because")
+    assert ended.stderr.splitlines()[-1].startswith(
+        "error: the query failed in Spark: Java had too little memory and has ended (let the query return less"
+    )
 
 
 def test_columns_of_one_name_are_refused_where_they_would_hide_each_other(on_spark: Control, lake: Path) -> None:
