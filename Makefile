@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties suite browser pictures tour spark coverage mutants bench chaos spark-zip spark-versions lock vendor clean force
+.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties suite browser pictures tour spark coverage mutants bench chaos spark-zip spark-versions wheel manual lock vendor clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -177,6 +177,13 @@ chaos: venv ## meshes of real nodes under faults for an hour (SEED=0 draws one; 
 spark-zip: venv-audit ## what a Spark cluster is given, in build/spark: our code as a zip, what it needs as an archive
 	@$(BIN)/python -m eventd.audit.spark.packing build/spark $(ARGS)
 
+wheel: venv ## the source archive and the wheel, in dist: built twice, checked, tried in an empty environment
+	@$(BIN)/python -m release.wheel
+
+manual: venv ## the manual pages and completions in deploy, anew from the commands
+	@$(BIN)/python -m release.manual.pages
+	@$(BIN)/python -m release.completions
+
 # The resolver is no part of the lock. Bring it with: python3 -m venv ../uv && ../uv/bin/pip install uv && make lock UV=../uv/bin/uv
 UV ?= uv
 LOCK = $(UV) pip compile pyproject.toml --quiet --generate-hashes --universal --no-header --no-annotate --extra postgres --extra quic
@@ -184,7 +191,9 @@ LOCK = $(UV) pip compile pyproject.toml --quiet --generate-hashes --universal --
 lock: ## resolve the lock files anew after a change of pyproject.toml (needs uv; ARGS=--upgrade takes newer versions)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: install it in an environment of its own and name it with make lock UV=/path/to/uv" >&2; exit 1; }
 	$(LOCK) --group dev $(ARGS) --output-file requirements.lock
+	$(LOCK) --constraint requirements.lock $(ARGS) --output-file requirements-runtime.lock
 	$(LOCK) --extra audit --extra connect --extra delta --constraint requirements.lock $(ARGS) --output-file requirements-audit.lock
+	$(LOCK) --extra lake --constraint requirements-audit.lock $(ARGS) --output-file requirements-lake.lock
 	$(UV) pip compile --quiet --generate-hashes --universal --no-header --no-annotate --group pyproject.toml:browser --constraint requirements.lock $(ARGS) --output-file requirements-browser.lock
 	echo "pyspark==4.1.0" | $(LOCK) - --extra audit --extra connect --extra delta --constraint requirements.lock $(ARGS) --output-file requirements-spark-oldest.lock
 

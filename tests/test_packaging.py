@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -21,25 +20,36 @@ from packaging.version import Version
 import eventd
 from eventd.audit.generate import GeneratorSettings
 from eventd.cli.audit.generate import generate
+from release.contents import check_contents, expected_in_wheel
+from release.source import BuildFailed
+from release.trial import try_wheel
+from release.wheel import Built, build, build_again
 from tests.support.source import ROOT, tracked_files
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 WITH_SPARK = ("postgres", "lake", "audit", "delta")
 OLDEST = "requirements-spark-oldest.lock"
-LOCKS = {"requirements.lock": ("postgres", "dev"), "requirements-audit.lock": WITH_SPARK, OLDEST: WITH_SPARK}
+INSTALLED = {"requirements-runtime.lock": ("postgres", "quic"), "requirements-lake.lock": ("postgres", "quic", "lake")}
+"""What images and Debian packages hold, besides the wheel."""
+LOCKS = {
+    "requirements.lock": ("postgres", "dev"),
+    "requirements-audit.lock": WITH_SPARK,
+    OLDEST: WITH_SPARK,
+    **INSTALLED,
+}
 BROWSER = "requirements-browser.lock"
 """Holds a group only: it is installed beside requirements.lock."""
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built wheel. The build backend comes from the lock, so nothing is downloaded."""
-    target = tmp_path_factory.mktemp("dist")
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(target)]
-    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (built,) = target.glob("*.whl")
-    return built
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """The source archive, and the wheel from it. The build backend comes from the lock, so nothing is downloaded."""
+    return build(tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Built) -> Path:
+    return built.wheel
 
 
 @pytest.fixture(scope="module")
@@ -48,25 +58,34 @@ def content(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def test_the_wheel_holds_both_packages_and_the_migrations(content: dict[str, bytes]) -> None:
-    shipped = [path for path in tracked_files() if path.endswith(".py") or path.endswith("py.typed")]
-    expected = {path for path in shipped if path.startswith(("eventd/", "federation/"))}
-    expected |= {f"eventd/{path}" for path in shipped if path.startswith("migrations/")}
-    expected |= {path for path in tracked_files() if path.startswith("eventd/audit/report/html/templates/")}
-    console = ("eventd/console/static/", "eventd/console/rendering/templates/")
-    expected |= {path for path in tracked_files() if path.startswith(console)}
-    expected |= {"pyspark_eventd/__init__.py"}  # by this name Spark finds the format "eventd"
-    assert {"eventd/py.typed", "federation/py.typed"} <= expected
-    assert any(path.startswith("eventd/migrations/versions/") for path in expected)
-    assert not expected - set(content)
+def test_the_wheel_and_its_source_archive_hold_what_is_tracked_and_nothing_else(built: Built) -> None:
+    """Code, templates, static files, migrations, and the files below `share`, such as manual pages."""
+    check_contents(built)
+    expected = expected_in_wheel()
+    assert {"eventd/py.typed", "federation/py.typed", "pyspark_eventd/__init__.py"} <= expected
+    assert any(name.startswith("eventd/migrations/versions/") for name in expected)
+    assert any(name.endswith("/share/man/man8/routerd-eventd.8") for name in expected)
 
 
-def test_the_wheel_holds_nothing_else(content: dict[str, bytes]) -> None:
-    stray = [name for name in content if not name.startswith(("eventd/", "federation/", "routerd_eventd-"))]
-    assert stray == ["pyspark_eventd/__init__.py"]
-    made = [name for name in content if "__pycache__" in name or name.endswith((".pyc", ".db", ".log"))]
-    assert not made
-    assert not [name for name in content if "test_" in name]
+@pytest.mark.parametrize(("change", "told"), [("eventd/errors.py", "lacks"), ("eventd/stray.log", "not tracked")])
+def test_a_wheel_that_lacks_a_file_or_holds_a_stray_one_is_refused(
+    built: Built, tmp_path: Path, change: str, told: str
+) -> None:
+    changed = tmp_path / built.wheel.name
+    with zipfile.ZipFile(built.wheel) as old, zipfile.ZipFile(changed, "w") as new:
+        for name in old.namelist():
+            if name != change:
+                new.writestr(name, old.read(name))
+        if change not in old.namelist():
+            new.writestr(change, "")
+    with pytest.raises(BuildFailed, match=f"{told}.*{change}"):
+        check_contents(built._replace(wheel=changed))
+
+
+def test_two_builds_of_a_commit_are_equal_byte_by_byte(built: Built, tmp_path: Path) -> None:
+    """The second one is built from a copy of the checkout, under another umask."""
+    again = build_again(tmp_path)
+    assert [file.read_bytes() for file in again] == [file.read_bytes() for file in built]
 
 
 def test_the_generator_of_the_wheel_has_no_setting_that_its_command_does_not_offer() -> None:
@@ -84,18 +103,9 @@ def test_the_wheel_installs_both_commands_and_carries_the_licence(content: dict[
     assert sorted(licences) == sorted(["LICENSE", *vendored])
 
 
-def test_the_installed_wheel_works_without_the_project(wheel: Path, tmp_path: Path) -> None:
-    install = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-compile"]
-    target = tmp_path / "installed"
-    subprocess.run([*install, "--no-deps", "--no-index", "--target", target, wheel], check=True, capture_output=True)
-    question = (
-        "import eventd, federation, eventd.cli.routerd_eventd, eventd.cli.routerctl, pathlib\n"
-        "home = pathlib.Path(eventd.__file__).parent\n"
-        "print(home, (home / 'migrations' / 'env.py').exists())"
-    )
-    asked = [sys.executable, "-c", question]
-    told = subprocess.run(asked, capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": str(target)})
-    assert told.stdout.split() == [str(target / "eventd"), "True"], told.stderr
+def test_the_wheel_works_without_the_project_and_without_what_it_does_not_depend_on(wheel: Path) -> None:
+    """check, migrations of both databases, serve, the console with each static file, manual pages, assets."""
+    try_wheel(wheel)
 
 
 def test_one_version_is_told_everywhere() -> None:
@@ -138,6 +148,11 @@ def test_tests_run_on_the_oldest_and_on_the_newest_spark_that_is_allowed() -> No
     oldest, newest = (Version(pins(lock)["pyspark"].split("==")[1]) for lock in (OLDEST, "requirements-audit.lock"))
     assert str(allowed.specifier) == f"<{newest.major}.{newest.minor + 1},>={oldest.major}.{oldest.minor}"
     assert oldest.micro == 0
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_a_lock_of_what_is_installed_holds_no_tool(name: str) -> None:
+    assert not {"pytest", "hatchling", "setuptools", "mypy"} & pins(name).keys()
 
 
 @pytest.fixture
@@ -195,7 +210,7 @@ def test_an_interrupted_setup_is_begun_again_from_nothing(copy: Path) -> None:
 
 def run_ci(folder: Path, make: str) -> subprocess.CompletedProcess[str]:
     """Run `.ci/run` with a fake make, and nothing to install."""
-    for name, does in (("make", make), ("chromium", ""), ("strace", "")):
+    for name, does in (("make", make), ("chromium", ""), ("strace", ""), ("mandoc", ""), ("shellcheck", "")):
         pretended = folder / name
         pretended.write_text(f"#!/bin/sh\n{does}\n")
         pretended.chmod(0o755)

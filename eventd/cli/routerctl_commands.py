@@ -447,6 +447,19 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
             ),
         },
     ),
+    "assets": Branch(
+        "List and write the files that are installed with the program: units, manifests, manual pages and others.",
+        {
+            "list": Leaf(
+                "assets.assets.list_assets",
+                "List the files that are installed with the program, such as units, manifests and manual pages.",
+            ),
+            "write": Leaf(
+                "assets.assets.write",
+                "Write files that are installed with the program to a folder.",
+            ),
+        },
+    ),
 }
 
 

@@ -606,11 +606,12 @@ RULES = [
     ),
 ]
 
-TOP_LEVEL = {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "Makefile"} | {
+TOP_LEVEL = {"pyproject.toml", "release", "README.md", "CHANGELOG.md", "LICENSE", "Makefile"} | {
     "eventd",
     "federation",
     "migrations",
     "tests",
+    "release",
     "deploy",
     "docs",
 }

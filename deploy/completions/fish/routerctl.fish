@@ -1,0 +1,1 @@
+complete --command routerctl --no-files --arguments "(env _ROUTERCTL_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) routerctl)" --condition "env _ROUTERCTL_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) routerctl"

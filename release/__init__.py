@@ -1,0 +1,1 @@
+"""Builds what operators install: wheel, Debian package, image, and the manual pages and files that belong to them."""

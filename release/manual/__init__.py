@@ -1,0 +1,1 @@
+"""The manual pages, from the same command tree and settings as `--help`."""
