@@ -84,7 +84,10 @@ class Startup:
 def prepare_startup(stored: Iterable[StoredResource]) -> Startup:
     """Prepare the declared resources, whatever their order."""
     made = (
-        _entry(ResourceKey(row.api_version, row.kind, row.name), document(identity_of(row), row.annotations, row.spec))
+        _entry(
+            ResourceKey(row.api_version, row.kind, row.name),
+            document(identity_of(row), row.annotations, row.spec, row.labels),
+        )
         for row in stored
     )
     entries = sorted(made, key=lambda entry: entry.order)

@@ -69,7 +69,7 @@ class Change:
 def _yaml_before(before: StoredResource | None) -> list[str]:
     if before is None:
         return []
-    return _yaml_lines(document(identity_of(before), before.annotations, before.spec))
+    return _yaml_lines(document(identity_of(before), before.annotations, before.spec, before.labels))
 
 
 def _yaml_lines(value: object) -> list[str]:
@@ -187,6 +187,7 @@ def execute(conn: Connection, planned: Plan, *, now: int) -> None:
                 kind=kind,
                 name=name,
                 annotations=change.after.annotations,
+                labels=change.after.labels,
                 spec=change.after.canonical(),
                 now=now,
             )

@@ -275,7 +275,7 @@ def _read_startup(sources: list[Source], now: int) -> list[StoredResource]:
     """Return the resources of the sources as if they were declared. Raises InvalidResources."""
     declarations = check(Sources(sources=sources).load(), []).accepted()
     return [
-        StoredResource(*declared.identity, declared.annotations, declared.canonical(), 1, now, now)
+        StoredResource(*declared.identity, declared.annotations, declared.canonical(), 1, now, now, declared.labels)
         for declared in declarations
     ]
 

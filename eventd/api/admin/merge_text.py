@@ -40,7 +40,7 @@ def _changes(effective: Effective, declared: Sequence[StoredResource]) -> Iterat
     rows = {ResourceKey(*identity_of(row)): row for row in declared}
     for one in effective.suppressed:
         if row := rows.get(one.target):
-            yield _diff(one.target, document(identity_of(row), row.annotations, row.spec), None)
+            yield _diff(one.target, document(identity_of(row), row.annotations, row.spec, row.labels), None)
     added = {one.key for one in effective.added}
     for entry in effective.entries:
         if entry.key in added:

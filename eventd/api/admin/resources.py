@@ -25,6 +25,7 @@ from eventd.log.delivery.repairs import count_dead_letters, read_dead_letters
 from eventd.net.address_rules import AddressRules
 from eventd.resources.apply import Action, Change, Plan, apply_loaded, delete_resources
 from eventd.resources.kinds.registry import EVENT_CALLBACK, EVENT_GROUP, EVENT_PEER, EVENT_SUBSCRIPTION, KINDS, PLUGIN
+from eventd.resources.label_selector import LabelSelector
 from eventd.resources.reading.documents import Identity, ReadResult, load_text
 from eventd.resources.reading.problems import MOST_FOUND, InvalidResources, Problem
 from eventd.resources.validation.foreign import KindId, full_word, meant_kinds
@@ -180,11 +181,16 @@ class ListResources(Params):
         description="Only this kind: EventGroup, eventgroups or eg; other programs' kinds as Route.v1.net.example.",
     )
     name: str = Field(default="", description="Only resources of this name.")
+    selector: str = Field(
+        default="",
+        description="Only resources whose labels meet all of these conditions: `site=north,tier!=lab,!old`.",
+    )
 
 
 async def list_resources(services: Services, params: ListResources) -> dict[str, Any]:
+    selector = LabelSelector(params.selector)
     rows = await services.database.read(_select, params)
-    return {"resources": [_show(row) for row in _in_order(rows)]}
+    return {"resources": [_show(row) for row in _in_order(rows) if selector.matches(row.labels)]}
 
 
 def _select(conn: Connection, params: ListResources) -> list[StoredResource]:
@@ -215,7 +221,7 @@ def _in_order(rows: Iterable[StoredResource]) -> list[StoredResource]:
 
 def _show(row: StoredResource) -> dict[str, Any]:
     """Return the resource in a form that can be applied again; its generation and creation time are ignored then."""
-    shown = document(identity_of(row), row.annotations, row.spec)
+    shown = document(identity_of(row), row.annotations, row.spec, row.labels)
     shown["metadata"] |= {"generation": row.generation, "creationTimestamp": show_time(row.created_at)}
     return shown
 

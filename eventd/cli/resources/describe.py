@@ -49,6 +49,7 @@ def describe_resource(out: Output, answer: Mapping[str, Any]) -> None:
             "Generation": metadata["generation"],
             "Created": show_moment(metadata["creationTimestamp"]),
             "Changed": show_moment(answer["updatedAt"]),
+            **{f"Label {key}": value for key, value in metadata.get("labels", {}).items()},
             **{f"Annotation {key}": value for key, value in metadata.get("annotations", {}).items()},
         },
     )

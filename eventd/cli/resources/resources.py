@@ -282,28 +282,71 @@ async def get(
     session: Session,
     kind: Annotated[
         str,
-        typer.Argument(metavar="KIND", help="Kind, such as EventPeer (ep) or EventSubscription (es); or all."),
+        typer.Argument(
+            metavar="KIND", help="Kind, such as EventPeer (ep) or EventSubscription (es); several: eg,ep; or all."
+        ),
     ],
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of one resource.")] = "",
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Names of resources.")] = None,
+    selector: Annotated[
+        str,
+        typer.Option(
+            "-l",
+            "--selector",
+            metavar="LABELS",
+            help="Only resources with these labels: site=north, tier!=lab, env in (a, b), !old; several by commas.",
+        ),
+    ] = "",
 ) -> None:
-    """Show declared resources. The YAML and JSON output can be applied again."""
-    if kind.lower() == "all":
-        if name:
-            raise typer.BadParameter("all takes no name: write a kind instead of all")
-        kind = ""
-    if name:
-        row = await session.call("resources.get", kind=kind, name=name)
+    """Show declared resources. The YAML and JSON output can be applied again.
+
+    KIND/NAME shows one resource as well.
+    """
+    kind, name = _parted(kind, ", ".join(names or []))
+    wanted, names = [word for word in kind.split(",") if word], names or ([name] if name else [])
+    if names and (len(wanted) != 1 or wanted[0].lower() == "all"):
+        raise typer.BadParameter(f"{kind} takes no name: write one kind before the name")
+    if names and selector:
+        raise typer.BadParameter("--selector takes no name: leave one out")
+    if len(names) == 1:
+        row = await session.call("resources.get", kind=wanted[0], name=names[0])
         session.out.one(_COLUMNS.get(row["kind"], _OTHERS), row, name=_full_name)
         return
-    rows = (await session.call("resources.list", kind=kind))["resources"]
+    rows = await _named(session, wanted[0], names) if names else await _listed(session, wanted, selector)
     if session.out.is_table:
         _show_tables(session, rows)
+        if not rows:
+            note(f"no resource has the labels {selector}" if selector else "no resources are declared")
     else:
         session.out.rows((), rows, name=_full_name)
 
 
+def _parted(kind: str, name: str) -> tuple[str, str]:
+    """Return kind and name of `KIND NAME` or `KIND/NAME`. Raises `BadParameter` for two names."""
+    before, slash, after = kind.partition("/")
+    if not slash or "," in kind:
+        return kind, name
+    if name:
+        raise typer.BadParameter(f"{kind} has a name already: leave out {name}")
+    return before, after
+
+
+async def _named(session: Session, kind: str, names: Sequence[str]) -> list[dict[str, Any]]:
+    return [await session.call("resources.get", kind=kind, name=name) for name in dict.fromkeys(names)]
+
+
+async def _listed(session: Session, kinds: Sequence[str], selector: str) -> list[dict[str, Any]]:
+    """Return the resources of these kinds, in this order; each once."""
+    rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for kind in kinds:
+        word = "" if kind.lower() == "all" else kind
+        answer = await session.call("resources.list", kind=word, selector=selector)
+        for row in answer["resources"]:
+            rows.setdefault((row["apiVersion"], row["kind"], row["metadata"]["name"]), row)
+    return list(rows.values())
+
+
 def _show_tables(session: Session, rows: list[dict[str, Any]]) -> None:
-    """Print a table for each of this program's kinds, and one for all others; a note if there are none."""
+    """Print a table for each of this program's kinds, and one for all others."""
     tables = [(columns, [row for row in rows if row["kind"] == kind]) for kind, columns in _COLUMNS.items()]
     tables.append((_OTHERS, [row for row in rows if row["kind"] not in _COLUMNS]))
     shown = [(columns, those) for columns, those in tables if those]
@@ -311,8 +354,6 @@ def _show_tables(session: Session, rows: list[dict[str, Any]]) -> None:
         if at:
             session.out.line()
         session.out.table(columns, those)
-    if not rows:
-        note("no resources are declared")
 
 
 @connected
@@ -323,11 +364,14 @@ async def describe(
         str,
         typer.Argument(metavar="KIND", help="Kind, such as EventPeer (ep) or EventSubscription (es)."),
     ],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the resource.")],
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of the resource; or write KIND/NAME.")] = "",
 ) -> None:
     """Show one resource with defaults, link state, lag and recent errors."""
     from eventd.cli.resources.describe import describe_resource
 
+    kind, name = _parted(kind, name)
+    if not name:
+        raise typer.BadParameter(f"name the resource: {kind} NAME")
     answer = await session.call("resources.describe", kind=kind, name=name)
     if session.out.is_table:
         describe_resource(session.out, answer)
@@ -345,7 +389,7 @@ async def delete(
         str,
         typer.Argument(metavar="[KIND]", help="Kind, such as EventPeer (ep) or EventSubscription (es)."),
     ] = "",
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of the resource.")] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of the resource; or write KIND/NAME.")] = "",
     filename: OptionalFilesOption = None,
     ignore_not_found: Annotated[
         bool, typer.Option("--ignore-not-found", help="With -f: skip resources that do not exist.")
@@ -353,6 +397,7 @@ async def delete(
     dry_run: DryRunOption = False,
 ) -> None:
     """Delete a resource, or all resources in files. A group is deleted with its stored events."""
+    kind, name = _parted(kind, name)
     if bool(filename) == bool(kind) or (kind and not name):
         raise typer.BadParameter("name what to delete: KIND NAME, or -f FILE")
     if filename:

@@ -100,7 +100,7 @@ def _request(
 
 def _hash(stored: Sequence[StoredResource]) -> str:
     """Return the SHA-256, in hex, of all declared resources."""
-    documents = [document(identity_of(row), row.annotations, row.spec) for row in startup(stored)]
+    documents = [document(identity_of(row), row.annotations, row.spec, row.labels) for row in startup(stored)]
     return hashlib.sha256(json.dumps(documents, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

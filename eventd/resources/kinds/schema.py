@@ -13,7 +13,7 @@ from eventd.resources.kinds.spec import Spec, defaults_of, name_of, section_of, 
 METADATA: Final = {
     "name": ("text", "The name of the resource, unique within its kind."),
     "annotations": ("texts by key", "Kept and shown with the resource; no effect on the node."),
-    "labels": ("texts by key", "Accepted, so that other tools may set them, and not kept."),
+    "labels": ("texts by key", "Kept and shown with the resource, to select it by: `get -l site=north`."),
 }
 """The fields of `metadata` that may be written, with the type of each and what it is for."""
 

@@ -38,9 +38,8 @@ from eventd.store.rows.registry import StoredResource
 from eventd.streams.names import is_name
 
 _MEMBERS = ("apiVersion", "kind", "metadata", "spec", "status")
-_KEPT_METADATA = ("name", "annotations")
+_KEPT_METADATA = ("name", "annotations", "labels")
 _IGNORED_METADATA = (
-    "labels",
     "uid",
     "generation",
     "resourceVersion",
@@ -106,7 +105,8 @@ def check_draft(draft: Draft) -> Declaration | list[Problem]:
     if kind is None or spec is None or problems:
         return problems
     metadata = draft.data["metadata"]
-    return Resource(kind, metadata["name"], metadata.get("annotations") or {}, spec)
+    texts = {member: metadata.get(member) or {} for member in ("annotations", "labels")}
+    return Resource(kind, metadata["name"], texts["annotations"], spec, texts["labels"])
 
 
 def _check_members(draft: Draft) -> Iterator[Problem]:
@@ -152,7 +152,7 @@ def _check_metadata(draft: Draft) -> Iterator[Problem]:
         yield from _check_texts(draft, metadata, "labels")
         for key in metadata.entries:
             if key not in _KEPT_METADATA and key not in _IGNORED_METADATA:
-                yield draft.problem(("metadata", key), "unknown field", "metadata has a name and annotations")
+                yield draft.problem(("metadata", key), "unknown field", "metadata has a name, annotations and labels")
 
 
 def _check_name(draft: Draft, metadata: Mapping) -> Iterator[Problem]:

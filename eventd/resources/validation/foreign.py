@@ -39,7 +39,8 @@ def foreign_resource(draft: Draft) -> ForeignResource:
     """Return the resource of a draft that has no problems."""
     data, metadata = draft.data, draft.data["metadata"]
     identity = Identity(data["apiVersion"], data["kind"], metadata["name"])
-    return ForeignResource(identity, metadata.get("annotations") or {}, data["spec"])
+    texts = {member: metadata.get(member) or {} for member in ("annotations", "labels")}
+    return ForeignResource(identity, texts["annotations"], data["spec"], texts["labels"])
 
 
 def name_problems(draft: Draft, name: str) -> Iterator[Problem]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
@@ -34,6 +34,7 @@ class Resource:
     name: str
     annotations: Mapping[str, str]
     spec: Spec
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def identity(self) -> Identity:
@@ -50,12 +51,12 @@ class Resource:
         return self.spec.effective()
 
     def means(self, other: Declaration) -> bool:
-        """Return whether both have the same annotations and specs with the same meaning, however these are written."""
-        return dict(self.annotations) == dict(other.annotations) and self.effective() == other.effective()
+        """Return whether both have the same texts, and specs with the same meaning, however these are written."""
+        return _same_texts(self, other) and self.effective() == other.effective()
 
     def document(self) -> dict[str, Any]:
         """Return the resource as one YAML or JSON document that can be applied again."""
-        return document(self.identity, self.annotations, self.canonical())
+        return document(self.identity, self.annotations, self.canonical(), self.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class ForeignResource:
     identity: Identity
     annotations: Mapping[str, str]
     spec: Mapping[str, Any]
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -79,16 +81,21 @@ class ForeignResource:
         return dict(self.spec)
 
     def means(self, other: Declaration) -> bool:
-        """Return whether both have the same annotations and spec; the order of keys does not matter."""
-        return dict(self.annotations) == dict(other.annotations) and _text(self.spec) == _text(other.effective())
+        """Return whether both have the same texts and spec; the order of keys does not matter."""
+        return _same_texts(self, other) and _text(self.spec) == _text(other.effective())
 
     def document(self) -> dict[str, Any]:
         """Return the resource as one YAML or JSON document that can be applied again."""
-        return document(self.identity, self.annotations, self.canonical())
+        return document(self.identity, self.annotations, self.canonical(), self.labels)
 
 
 Declaration = Resource | ForeignResource
 """A declared resource of any kind."""
+
+
+def _same_texts(one: Declaration, other: Declaration) -> bool:
+    """Return whether two resources have the same annotations and labels."""
+    return dict(one.annotations) == dict(other.annotations) and dict(one.labels) == dict(other.labels)
 
 
 def _text(spec: Mapping[str, Any]) -> str:
@@ -96,9 +103,13 @@ def _text(spec: Mapping[str, Any]) -> str:
     return json.dumps(spec, sort_keys=True)
 
 
-def document(identity: Identity, annotations: Mapping[str, str], spec: Mapping[str, Any]) -> dict[str, Any]:
+def document(
+    identity: Identity, annotations: Mapping[str, str], spec: Mapping[str, Any], labels: Mapping[str, str]
+) -> dict[str, Any]:
     """Return a resource as a document: apiVersion, kind, metadata and spec, in this order."""
     metadata: dict[str, Any] = {"name": identity.name}
+    if labels:
+        metadata["labels"] = dict(sorted(labels.items()))
     if annotations:
         metadata["annotations"] = dict(sorted(annotations.items()))
     return {"apiVersion": identity.api_version, "kind": identity.kind, "metadata": metadata, "spec": dict(spec)}
@@ -107,7 +118,7 @@ def document(identity: Identity, annotations: Mapping[str, str], spec: Mapping[s
 def from_stored(stored: StoredResource) -> Declaration:
     """Return the resource of a stored row. Raises Invalid if this version of the program cannot read it."""
     if is_foreign(stored.api_version, stored.kind):
-        return ForeignResource(identity_of(stored), stored.annotations, stored.spec)
+        return ForeignResource(identity_of(stored), stored.annotations, stored.spec, stored.labels)
     kind = KINDS.get(stored.kind)
     if kind is None or kind.api_version != stored.api_version:
         what = f"the stored {identity_of(stored)} is of {stored.api_version} {stored.kind}"
@@ -118,7 +129,7 @@ def from_stored(stored: StoredResource) -> Declaration:
         first = next(wording.findings(error, kind.spec))
         what = f"the stored {identity_of(stored)} cannot be used: {render_path(first.path)} {first.message}"
         raise Invalid(what, hint="apply it again in the form of this version") from error
-    return Resource(kind, stored.name, stored.annotations, spec)
+    return Resource(kind, stored.name, stored.annotations, spec, stored.labels)
 
 
 def without_empty(value: Any, section: type[Spec] | None) -> Any:

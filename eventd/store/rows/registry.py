@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from eventd.store.engine.database import Connection
@@ -23,6 +23,7 @@ class StoredResource:
     generation: int
     created_at: int
     updated_at: int
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_resources(conn: Connection, kind: str | None = None, name: str | None = None) -> list[StoredResource]:
@@ -30,11 +31,12 @@ def read_resources(conn: Connection, kind: str | None = None, name: str | None =
     wanted = {"kind": kind, "name": name}
     given = {column: value for column, value in wanted.items() if value is not None}
     where = f" WHERE {' AND '.join(f'{column} = ?' for column in given)}" if given else ""
-    columns = ", ".join(StoredResource.__slots__)
+    columns = "api_version, kind, name, annotations, spec, labels, generation, created_at, updated_at"
     rows = fetch(conn, f"SELECT {columns} FROM resources{where} ORDER BY kind, name", [*given.values()])
+    read = json.loads
     return [
-        StoredResource(api_version, kind, name, json.loads(annotations), json.loads(spec), *rest)
-        for api_version, kind, name, annotations, spec, *rest in rows
+        StoredResource(version, kind, name, read(annotations), read(spec), count, made, put, read(labels))
+        for version, kind, name, annotations, spec, labels, count, made, put in rows
     ]
 
 
@@ -47,10 +49,11 @@ def put_resource(
     annotations: Mapping[str, str],
     spec: Mapping[str, Any],
     now: int,
+    labels: Mapping[str, str] | None = None,
 ) -> None:
-    """Create the resource, or replace its annotations and spec and raise its generation, even if both are the same."""
+    """Create the resource, or replace its texts and spec and raise its generation, even if nothing is different."""
     key = {"api_version": api_version, "kind": kind, "name": name}
-    values = {"annotations": _text(annotations), "spec": _text(spec), "updated_at": now}
+    values = {"annotations": _text(annotations), "labels": _text(labels or {}), "spec": _text(spec), "updated_at": now}
     changes = f"{replacing(values)}, generation = resources.generation + 1"
     insert_row(
         conn,

@@ -49,8 +49,8 @@ CREATE TABLE nonces ( group_name TEXT NOT NULL, key_id TEXT NOT NULL, nonce TEXT
     PRIMARY KEY (group_name, key_id, nonce) );
 CREATE INDEX nonces_keep_until ON nonces (keep_until);
 CREATE TABLE resources ( api_version TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, annotations TEXT NOT NULL,
-    spec TEXT NOT NULL, generation BIGINT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, PRIMARY
-    KEY (api_version, kind, name) );
+    spec TEXT NOT NULL, generation BIGINT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, labels
+    TEXT DEFAULT '{}' NOT NULL, PRIMARY KEY (api_version, kind, name) );
 CREATE TABLE plugin_runs ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, plugin TEXT NOT NULL, "trigger" TEXT NOT
     NULL, subscription TEXT NOT NULL, cursor TEXT NOT NULL, "after" BIGINT NOT NULL, upto BIGINT NOT NULL, group_name
     TEXT NOT NULL, event_ids TEXT NOT NULL, coalesced TEXT NOT NULL, events BIGINT NOT NULL, attempt BIGINT NOT NULL,

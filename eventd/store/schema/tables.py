@@ -274,6 +274,7 @@ resources = sa.Table(
     sa.Column("generation", sa.BigInteger, nullable=False),
     sa.Column("created_at", Micros, nullable=False),
     sa.Column("updated_at", Micros, nullable=False),
+    sa.Column("labels", sa.Text, nullable=False, server_default="{}"),
 )
 
 plugin_runs = sa.Table(

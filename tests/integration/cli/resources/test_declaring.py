@@ -110,7 +110,7 @@ def test_get_shows_tables_names_and_what_can_be_applied_again(routerctl: Control
 WRONG = [
     (["get", "ep", "cluod"], 3, "error: EventPeer/cluod does not exist (declared: to-cloud)"),
     (["get", "gruop"], 3, "error: unknown kind gruop"),
-    (["get", "eg/edge"], 3, "error: unknown kind eg/edge (separate kind and name with a blank: eg edge)"),
+    (["get", "eg/edge,b"], 3, "error: unknown kind eg/edge (separate kind and name with a blank: eg edge)"),
     (["describe", "eg", "egde"], 3, "error: EventGroup/egde does not exist"),
     (["delete", "ep", "nobody"], 3, "error: EventPeer/nobody does not exist"),
     (["delete", "eg", "edge"], 1, "error: EventGroup/edge still has peers: EventPeer/to-cloud"),
@@ -217,3 +217,52 @@ def test_yaml_and_json_output_are_empty_lists_when_there_is_nothing(routerctl: C
 def test_nothing_has_a_blank_name(control: Control) -> None:
     for words in (("get", "", "x"), ("describe", "eg", ""), ("federation", "pause", "", "--group", "g")):
         assert ": must not be empty: " in control(*words, code=2).err, words
+
+
+LABELLED = """
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventGroup
+metadata: {name: edge, labels: {site: north}}
+spec: {nodeName: a, auth: {secretFile: /k}}
+---
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventPeer
+metadata: {name: b, labels: {site: south, tier: core}}
+spec: {groupRef: edge, nodeName: b, endpoint: "http://127.0.0.1:1"}
+---
+apiVersion: net.example/v1
+kind: Route
+metadata: {name: r, labels: {site: south}}
+spec: {gateway: 10.0.0.1}
+"""
+
+
+def test_resources_are_selected_by_labels_of_all_kinds(control: Control) -> None:
+    control("apply", "-f", "-", stdin=LABELLED)
+    assert control("get", "all", "-l", "site=south", "-o", "name").lines == ["eventpeer/b", "route/r"]
+    assert control("get", "all", "-l", "site=south,tier", "-o", "name").lines == ["eventpeer/b"]
+    assert control("get", "ep,eg", "-o", "name").lines == ["eventpeer/b", "eventgroup/edge"]
+    assert control("get", "all", "-l", "site=east").err == "no resource has the labels site=east\n"
+
+
+def test_a_change_of_a_label_is_a_change_that_is_applied_and_shown(control: Control) -> None:
+    control("apply", "-f", "-", stdin=LABELLED)
+    changed = LABELLED.replace("tier: core", "tier: lab")
+    assert "-    tier: core\n+    tier: lab\n" in control("diff", "-f", "-", stdin=changed).out
+    assert "eventpeer/b configured" in control("apply", "-f", "-", stdin=changed).lines
+    assert control("get", "ep/b", "-o", "jsonpath={.metadata.labels.tier}").out == "lab\n"
+    again = control("get", "all", "-o", "yaml").out
+    assert set(control("apply", "-f", "-", stdin=again).lines) == {
+        "eventgroup/edge unchanged",
+        "eventpeer/b unchanged",
+        "route/r unchanged",
+    }
+
+
+def test_kind_and_name_may_be_one_word(control: Control) -> None:
+    control("apply", "-f", "-", stdin=LABELLED)
+    assert "Label tier:" in control("describe", "ep/b").out
+    assert control("get", "ep/b", "c", code=2).err.startswith("error: ep/b has a name already: leave out c")
+    assert control("delete", "ep/b").lines == ["eventpeer/b deleted"]
+    assert control("get", "eg,ep", "b", code=2).err.startswith("error: eg,ep takes no name: write one kind")
+    assert control("get", "all", "-l", "a b", code=1).err.startswith("error: cannot read the part 'a b' of the label")

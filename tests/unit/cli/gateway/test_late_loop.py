@@ -78,6 +78,14 @@ def test_marked_commands_await_only_calls() -> None:
                         awaited.setdefault(ast.unparse(node.value.func), f"{source.path}:{node.lineno}")
                     elif isinstance(node, ast.AsyncFor) and isinstance(node.iter, ast.Call):
                         awaited.setdefault(ast.unparse(node.iter.func), f"{source.path}:{node.lineno}")
-    with_calls_alone = {"session.call", "all_groups", "one_group", "pages.read", "_note_undeclared"}
+    with_calls_alone = {
+        "session.call",
+        "all_groups",
+        "one_group",
+        "pages.read",
+        "_note_undeclared",
+        "_listed",
+        "_named",
+    }
     with_watch = {"watch_links", "watch_events", "watch_callbacks", "_watch", "_answers"}
     assert awaited.keys() - with_calls_alone - with_watch == set(), awaited

@@ -48,7 +48,7 @@ METADATA = "metadata: {name: edge}"
         (
             METADATA,
             "metadata: {name: edge, namespace: x}",
-            "3: EventGroup/edge metadata.namespace: unknown field (metadata has a name and annotations)",
+            "3: EventGroup/edge metadata.namespace: unknown field (metadata has a name, annotations and labels)",
         ),
         (
             METADATA,
@@ -108,15 +108,16 @@ def test_several_problems_around_the_spec_come_with_those_inside() -> None:
     ]
 
 
-def test_what_other_tools_add_is_ignored_and_annotations_are_kept() -> None:
+def test_what_other_tools_add_is_ignored_and_annotations_and_labels_are_kept() -> None:
     others = "uid: x, generation: 5, creationTimestamp: 2026-11-20, labels: {a: b}"
     metadata = f"metadata: {{name: edge, {others}, annotations: {{a/b: c}}}}"
     [resource] = accepted(GROUP.replace(METADATA, metadata) + "status: {phase: Applied}\n")
     assert resource.annotations == {"a/b": "c"}
+    assert resource.labels == {"a": "b"}
     assert resource.document() == {
         "apiVersion": FEDERATION,
         "kind": "EventGroup",
-        "metadata": {"name": "edge", "annotations": {"a/b": "c"}},
+        "metadata": {"name": "edge", "labels": {"a": "b"}, "annotations": {"a/b": "c"}},
         "spec": {"nodeName": "onprem", "auth": {"secretFile": "/etc/eventd/edge.key"}},
     }
 

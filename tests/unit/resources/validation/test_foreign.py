@@ -143,7 +143,7 @@ def test_our_rules_for_the_rest_of_a_resource_hold() -> None:
     text = foreign(name="a, namespace: b, annotations: {k: 5}") + "data: {}\n"
     assert problems(text) == [
         "3: Route/a metadata.annotations.k: must be text (put it in quotes)",
-        "3: Route/a metadata.namespace: unknown field (metadata has a name and annotations)",
+        "3: Route/a metadata.namespace: unknown field (metadata has a name, annotations and labels)",
         "5: Route/a data: unknown field (a resource has apiVersion, kind, metadata, spec, status)",
     ]
 
