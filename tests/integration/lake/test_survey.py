@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,18 @@ def test_a_state_or_manifest_without_end_is_corrupt(tmp_path: Path, of: str) -> 
 def test_manifests_are_read_a_few_at_a_time(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     before = [ship(storage, after, after + 4) for after in range(0, 40, 4)]
     ship_state(storage, 40)
-    monkeypatch.setattr("eventd.lake.listed_files._AT_ONCE", 1000)
+    size, together = len(storage.read(before[0].place.manifest)), list[int]()
+    read_many = type(storage).read_many
+
+    def noted(self: Storage, paths: Iterable[str]) -> dict[str, bytes]:
+        read = read_many(self, paths)
+        together.append(sum(map(len, read.values())))
+        return read
+
+    monkeypatch.setattr(type(storage), "read_many", noted)
+    monkeypatch.setattr("eventd.lake.listed_files._AT_ONCE", 3 * size)
     found = survey(storage)
+    assert 2 * size < max(together) <= 3 * size
     assert found.segments == before
     assert found.troubles == []
 

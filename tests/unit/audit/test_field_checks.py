@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from eventd.audit.report.findings import Kind
 from eventd.lake import manifest
 from eventd.lake.schema import COLUMNS, Ledger
 from tests.support.campaign.column_checks import LEDGERS
@@ -19,6 +20,7 @@ from tests.support.campaign.page import fields, unchecked_fields
 from tests.support.source import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 CHECKS = [check for table in (*LEDGERS.values(), *FILES.values()) for check in table.checks.values()]
 
 
@@ -54,7 +56,21 @@ def test_a_check_is_proven_by_a_damage_or_a_test(check: FieldCheck) -> None:
     else:
         file, name = check.proof.split("::")
         parsed = ast.parse((Path(ROOT) / "tests" / file).read_text())
-        assert name in {node.name for node in parsed.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+        (test,) = (node for node in parsed.body if isinstance(node, FUNCTIONS) and node.name == name)
+        assert any(map(is_check, ast.walk(test))), "the test checks nothing"
+
+
+def is_check(node: ast.AST) -> bool:
+    """Return whether a part of a test is an assertion, or expects an error with a message."""
+    raises = isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.raises"
+    return isinstance(node, ast.Assert) or (raises and any(each.arg == "match" for each in node.keywords))
+
+
+@pytest.mark.parametrize("check", dict.fromkeys(CHECKS))
+def test_a_check_has_a_verdict_of_the_report_and_says_what_finds_the_change(check: FieldCheck) -> None:
+    assert check.verdict in {"", "unproven", "refused", *(kind.value for kind in Kind)}
+    assert check.by.strip(), "the page has no explanation"
+    assert check.verdict or check.proof == EDIT, "a change that nothing finds is made by the test of edits"
 
 
 def test_the_page_has_the_checks() -> None:
