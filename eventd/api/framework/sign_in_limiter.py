@@ -12,17 +12,22 @@ FAILURES_PER_ADDRESS: Final = 10
 FAILURES: Final = 60
 WINDOW_SECONDS: Final = 60.0
 _LONGEST_ADDRESS: Final = 64
+KNOWN_ADDRESSES: Final = 256
+KNOWN_SECONDS: Final = 24 * 3600.0
 
 
 class SignInLimiter:
     """Allows `FAILURES_PER_ADDRESS` failed sign-ins of an address in a window, and `FAILURES` of all together.
 
     An IPv6 address counts as its network of 64 bits. The limits are those of one process. It remembers the newest
-    `FAILURES` failures, which takes the same memory however many addresses try. A sign-in that succeeds counts nothing.
+    `FAILURES` failures, which takes the same memory however many addresses try. A sign-in that succeeds counts nothing,
+    and exempts its address from the limit of all for `KNOWN_SECONDS`: many addresses that fail do not lock it out. The
+    newest `KNOWN_ADDRESSES` are known.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._known: dict[str, float] = {}
         self._failures: deque[tuple[float, str]] = deque(maxlen=FAILURES)  # when, by monotonic time, and from where
 
     def allow(self, address: str) -> float:
@@ -34,13 +39,22 @@ class SignInLimiter:
         while self._failures and self._failures[0][0] + WINDOW_SECONDS <= now:
             self._failures.popleft()
         own = [at for at, each in self._failures if each == place]
-        full = [self._failures[0][0]] if len(self._failures) == FAILURES else []
+        is_known = self._known.get(place, -KNOWN_SECONDS) + KNOWN_SECONDS > now
+        full = [self._failures[0][0]] if len(self._failures) == FAILURES and not is_known else []
         full += own[-FAILURES_PER_ADDRESS:][:1] if len(own) >= FAILURES_PER_ADDRESS else []
         return max((at + WINDOW_SECONDS - now for at in full), default=0.0)
 
     def failed(self, address: str) -> None:
         """Count a failed sign-in from this address."""
         self._failures.append((self._clock.monotonic(), _place(address)))
+
+    def succeeded(self, address: str) -> None:
+        """Note that a key was right from this address."""
+        place = _place(address)
+        self._known.pop(place, None)
+        self._known[place] = self._clock.monotonic()
+        if len(self._known) > KNOWN_ADDRESSES:
+            del self._known[next(iter(self._known))]
 
 
 def _place(address: str) -> str:

@@ -25,6 +25,7 @@ MOST_BYTES: Final = 64 << 20
 """Bytes of the largest answer of a node: a report of an audit has at most half of them."""
 ACTION_SECONDS: Final = 30.0
 """Maximum duration of what changes something: such a request is not cut off sooner, since it may have been done."""
+_MAYBE_DONE: Final = "it may have done what was asked: look at it when it answers again"
 _ASK_AGAIN_SECONDS: Final = 60.0
 """How old the permissions of a key may be: the node checks each request anyway."""
 FRESH_SECONDS: Final = 0.9
@@ -113,14 +114,38 @@ class RemoteNode:
         self, method: str, target: str, content: bytes | None, headers: Mapping[str, str], is_file: bool = False
     ) -> bytes:
         """Send a request of a page. Raises the errors of the API, and `Unavailable` if the node does not answer."""
-        if method != "GET" and self.problem:
-            await self._find_again()
-        if method != "GET" or is_file:
+        if method != "GET":
+            if self.problem:
+                await self._find_again()
+            return await self._act(method, target, content, headers)
+        if is_file:
             return await self._exchange(method, target, content, headers, ACTION_SECONDS)
         if not self.problem:
             return await self._exchange(method, target, content, headers, SILENCE_SECONDS)
         self.refresh("")  # it waits long enough for a node that is only far away
         return await self._exchange(method, target, content, headers, KNOWN_SILENT_SECONDS)
+
+    async def _act(self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]) -> bytes:
+        """Send a request that may take long, and wait for it unless the node does not answer anything else either."""
+
+        async def exchange() -> bytes | EventdError:
+            try:
+                return await self._exchange(method, target, content, headers, ACTION_SECONDS)
+            except EventdError as error:
+                return error
+
+        sent = self._spawn(exchange(), f"request to {self.name}")
+        try:
+            while not (await asyncio.wait({sent}, timeout=SILENCE_SECONDS))[0]:
+                if self.problem:
+                    raise Unavailable(f"{self.name} does not answer: {self.problem}", hint=_MAYBE_DONE)
+                self.refresh("")
+            answer = sent.result()
+        finally:
+            sent.cancel()
+        if isinstance(answer, EventdError):
+            raise answer
+        return answer
 
     async def _find_again(self) -> None:
         """Raises `Unavailable` if the node is still silent: a request that changes something is then not sent."""

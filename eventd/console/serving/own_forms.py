@@ -1,4 +1,4 @@
-"""Which forms count: only those that a page of this console sent."""
+"""Which requests count: forms that a page of this console sent, and no request that another page makes by itself."""
 
 from __future__ import annotations
 
@@ -22,3 +22,14 @@ def require_own_form(request: web.Request) -> None:
         own = origin.partition("://")[2].lower() == host.lower()
     if not own:
         raise Forbidden("this form was not sent by a page of this console", hint="reload the page and try again")
+
+
+def require_no_foreign_page(request: web.Request) -> None:
+    """Raises `Forbidden` for a request that a page of another origin makes by itself: a picture, a frame, a stream.
+
+    It could not read the answer, but would keep the node at work. A link that leads here is followed.
+    """
+    if request.headers.get("Sec-Fetch-Site", "") not in ("cross-site", "same-site"):
+        return
+    if request.headers.get("Sec-Fetch-Mode") != "navigate" or request.headers.get("Sec-Fetch-Dest") != "document":
+        raise Forbidden("a page of another origin may link to this console, and request nothing from it")

@@ -53,6 +53,7 @@ class SignIn:
         except Unauthorized as error:
             self._limiter.failed(address)
             return self._form(target, preferences, problem=str(error), status=401)
+        self._limiter.succeeded(address)
         old = await self._sessions.find(request)
         token = await self._sessions.begin(key, address)
         if old is not None:  # the browser forgets its cookie now, and cannot end it later

@@ -19,6 +19,7 @@ from eventd.console.serving.action_pages import ActionPages
 from eventd.console.serving.answers import download, foreign, html, keep_to_https, see
 from eventd.console.serving.forms import SMALL, read_form
 from eventd.console.serving.layout import Layout
+from eventd.console.serving.own_forms import require_no_foreign_page
 from eventd.console.serving.preferences import Preferences, set_preferences
 from eventd.console.serving.site_host import SiteHost, Someone
 from eventd.console.serving.static_files import serve_static
@@ -71,6 +72,7 @@ class Site(Generic[Someone]):
         # what is served without a key
         if path.startswith("/static/") and request.method in ("GET", "HEAD"):
             return serve_static(request, path.removeprefix("/static/"))
+        require_no_foreign_page(request)
         if path == "/sign-in":
             return await self._host.sign_in(request, Preferences.of(request))
         visitor = await self._host.identify(request)

@@ -7,6 +7,8 @@ from http.cookies import SimpleCookie
 import pytest
 
 from eventd.api.framework.operations import Services
+from eventd.console.serving.sessions import LONGEST
+from eventd.runtime.clock import SECOND
 from eventd.store.rows.console_sessions import MOST_OF_KEY, MOST_SESSIONS, SessionRow, create_session, read_sessions
 from tests.integration.console.conftest import MakeBrowser
 from tests.support import operations
@@ -96,28 +98,37 @@ async def test_a_large_form_of_a_stranger_is_not_read(site: Site, browser: MakeB
         assert (answer.status, "more than 8,192 bytes" in answer.text) == (413, True), path
 
 
+def session_of(key: str, digest: str, used_at: int) -> SessionRow:
+    """Return a session that has not ended: those that have are deleted at any time."""
+    return SessionRow(digest, key, "", "", used_at, used_at, used_at + LONGEST)
+
+
 async def test_old_sessions_make_room_for_new_ones(site: Site, browser: MakeBrowser) -> None:
+    first = site.clock.now() - 60 * SECOND
+
     def fill(conn: object) -> None:
         for number in range(MOST_SESSIONS):
-            create_session(conn, SessionRow(f"{number:064}", f"k{number}", "", "", *[number] * 3))  # type: ignore[arg-type]
+            create_session(conn, session_of(f"k{number}", f"{number:064}", first + number))  # type: ignore[arg-type]
 
     await site.running.log.database.write(fill)
     assert (await browser(site).sign_in(READ)).heading == "Overview"
     rows = await site.running.log.database.read(read_sessions)
     assert len(rows) == MOST_SESSIONS
-    assert min(row.used_at for row in rows) == 1
+    assert min(row.used_at for row in rows) == first + 1
 
 
 async def test_a_key_that_signs_in_again_and_again_ends_its_own_sessions_only(site: Site) -> None:
+    first = site.clock.now() - 60 * SECOND
+
     def fill(conn: object) -> None:
-        create_session(conn, SessionRow("other", "k", "", "", 1, 1, 1))  # type: ignore[arg-type]
+        create_session(conn, session_of("k", "other", first))  # type: ignore[arg-type]
         for number in range(MOST_OF_KEY + 5):
-            create_session(conn, SessionRow(f"{number:064}", "busy", "", "", *[number + 2] * 3))  # type: ignore[arg-type]
+            create_session(conn, session_of("busy", f"{number:064}", first + number))  # type: ignore[arg-type]
 
     await site.running.log.database.write(fill)
     rows = await site.running.log.database.read(read_sessions)
     assert "other" in {row.digest for row in rows}
-    assert min(row.used_at for row in rows if row.key_digest == "busy") == 7
+    assert min(row.used_at for row in rows if row.key_digest == "busy") == first + 5
     assert len(rows) == MOST_OF_KEY + 1
 
 
@@ -236,3 +247,16 @@ async def test_signing_in_again_ends_the_session_that_the_browser_had(site: Site
     await one.sign_in(ADMIN)
     assert (await one.get("/console/")).heading == "Overview"
     assert (await copy.get("/console/")).heading == "Sign in"
+
+
+@pytest.mark.parametrize("site_of", ["cross-site", "same-site"])
+async def test_a_page_of_another_origin_may_link_here_and_request_nothing_by_itself(
+    open_site: Site, browser: MakeBrowser, site_of: str
+) -> None:
+    one = browser(open_site)
+    for mode, dest in (("no-cors", "image"), ("navigate", "iframe"), ("cors", "empty")):
+        foreign = {"Sec-Fetch-Site": site_of, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+        for path in ("/console/", "/console/stream?view=/console/", "/console/do/events.emit?group=edge"):
+            assert (await one.get(path, **foreign)).status == 403, (path, dest)
+    link = {"Sec-Fetch-Site": site_of, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    assert (await one.get("/console/links", **link)).heading == "Links"

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.api.framework.sign_in_limiter import FAILURES, FAILURES_PER_ADDRESS, WINDOW_SECONDS, SignInLimiter
+from eventd.api.framework.sign_in_limiter import (
+    FAILURES,
+    FAILURES_PER_ADDRESS,
+    KNOWN_ADDRESSES,
+    KNOWN_SECONDS,
+    WINDOW_SECONDS,
+    SignInLimiter,
+)
 from eventd.testing import ManualClock
 
 
@@ -87,7 +94,11 @@ def test_any_number_of_failures_takes_the_same_memory() -> None:
     limiter = SignInLimiter(ManualClock())
     for number in range(10 * FAILURES):
         limiter.failed(f"{number}" * 1000)
-    (kept,) = vars(limiter).keys() - {"_clock"}
+    for number in range(10 * KNOWN_ADDRESSES):
+        limiter.succeeded(f"{number}" * 1000)
+    known = vars(limiter)["_known"]
+    assert (len(known), max(map(len, known))) == (KNOWN_ADDRESSES, 64)
+    (kept,) = vars(limiter).keys() - {"_clock", "_known"}
     failures = vars(limiter)[kept]
     assert (len(failures), max(len(place) for _, place in failures)) == (FAILURES, 64)
     assert limiter.allow("192.0.2.1") == WINDOW_SECONDS
@@ -99,4 +110,21 @@ def test_the_wall_clock_changes_nothing() -> None:
     for _ in range(FAILURES_PER_ADDRESS):
         limiter.failed("192.0.2.1")
     clock.set_wall(clock.now() + 3600 * 1_000_000)
+    assert limiter.allow("192.0.2.1") == WINDOW_SECONDS
+
+
+def test_an_address_from_which_a_key_was_right_is_not_locked_out_by_others() -> None:
+    clock = ManualClock()
+    limiter = SignInLimiter(clock)
+    limiter.succeeded("192.0.2.1")
+    for number in range(FAILURES):
+        limiter.failed(f"198.51.100.{number}")
+    assert limiter.allow("192.0.2.2") == WINDOW_SECONDS
+    assert limiter.allow("192.0.2.1") == 0
+    for _ in range(FAILURES_PER_ADDRESS):
+        limiter.failed("192.0.2.1")
+    assert limiter.allow("192.0.2.1") == WINDOW_SECONDS, "its own limit stays"
+    clock.advance(KNOWN_SECONDS)
+    for number in range(FAILURES):
+        limiter.failed(f"198.51.100.{number}")
     assert limiter.allow("192.0.2.1") == WINDOW_SECONDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any, cast
 
@@ -9,7 +10,13 @@ import pytest
 
 from eventd.client.connection import Connection
 from eventd.client.refusals.kinds import Lost
-from eventd.console.many.remote_node import KNOWN_SILENT_SECONDS, SILENCE_SECONDS, NodeOptions, RemoteNode
+from eventd.console.many.remote_node import (
+    ACTION_SECONDS,
+    KNOWN_SILENT_SECONDS,
+    SILENCE_SECONDS,
+    NodeOptions,
+    RemoteNode,
+)
 from eventd.errors import Unavailable
 from eventd.runtime.clock import SystemClock
 from eventd.runtime.supervisor import Supervisor
@@ -67,5 +74,27 @@ async def test_what_changes_something_is_not_sent_to_a_node_that_is_silent_still
         assert {path for path, _ in far.asked} == {"/api/v1/status"}
         far.seconds = SILENCE_SECONDS - 1
         assert await node.view("").act("links.pause", "", group="g", peer="p")
+    finally:
+        await supervisor.stop()
+
+
+class Mute(FarAway):
+    """A connection over which requests arrive, and nothing comes back."""
+
+    async def send(self, method: str, path: str, content: Any, seconds: float, headers: Any) -> bytes:
+        if method != "GET":
+            await asyncio.get_running_loop().create_future()
+        return await super().send(method, path, content, seconds, headers)
+
+
+async def test_a_request_that_changes_something_ends_when_the_node_answers_nothing_else_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("eventd.console.many.remote_node.SILENCE_SECONDS", 0.05)
+    supervisor, mute = Supervisor(SystemClock()), Mute(10)
+    node = RemoteNode(NodeOptions("mute", "http://mute"), cast(Connection, mute), SystemClock(), supervisor.spawn)
+    try:
+        with pytest.raises(Unavailable, match=r"mute does not answer: .*it may have done what was asked"):
+            await asyncio.wait_for(node.view("").act("links.pause", "", group="g", peer="p"), ACTION_SECONDS / 2)
     finally:
         await supervisor.stop()
