@@ -21,11 +21,11 @@ from eventd.api.framework.action_terms import arguments_of, object_of
 from eventd.api.framework.admission import admit, services_for
 from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.decoding import decode, read_query
-from eventd.api.framework.endpoint import load
+from eventd.api.framework.endpoint import Endpoint, load
 from eventd.api.framework.operations import Services
 from eventd.api.framework.params import read_params
 from eventd.api.framework.recorder import ActionDraft, ActionRecorder
-from eventd.api.framework.repeats import KeptAnswer, repeated_request
+from eventd.api.framework.repeats import KeptAnswer, describe_call, repeated_request
 from eventd.api.framework.route import Route
 from eventd.api.framework.withholding import run_for
 from eventd.api.routes import OPERATIONS
@@ -118,12 +118,14 @@ async def find_answer(recorder: ActionRecorder, by: DirectCaller, operation: str
 
 
 async def find_topic_answer(
-    recorder: ActionRecorder, by: DirectCaller, found: FoundRoute, query: str, content: bytes
+    v0: V0, recorder: ActionRecorder, by: DirectCaller, found: FoundRoute, query: str, content: bytes
 ) -> Any:
     """Return the answer of a route of /v0, as `find_answer` does that of an operation."""
-    if not found.route.recorded:
+    route, names = found
+    if not (route.recorded or route.keyed):
         return None
-    return await _find(recorder, by, _name_of(found.route), partial(_describe, found, query, content))
+    given, body = _read_call(v0, load(route), found, query, content)
+    return await _find(recorder, by, _name_of(route), partial(describe_call, names, given, body))
 
 
 async def _find(recorder: ActionRecorder, by: DirectCaller, operation: str, describe: Callable[[], str]) -> Any:
@@ -134,10 +136,6 @@ async def _find(recorder: ActionRecorder, by: DirectCaller, operation: str, desc
 
 def _name_of(route: Route) -> str:
     return f"{route.method} {route.path}"
-
-
-def _describe(found: FoundRoute, query: str, content: bytes) -> str:
-    return f"{sorted(found.names.items())} {query} {content!r}"
 
 
 def _read(kept: KeptAnswer) -> Any:
@@ -156,8 +154,7 @@ async def run_topic_route(
 
     async def run(draft: ActionDraft | None) -> Any:
         name = admit(route, names, by.key)
-        given = read_query(dict(reversed(parse_qsl(query))), endpoint.query)  # the first of equal names counts
-        body = None if endpoint.body is None else _decode(v0, route, content or b"{}", endpoint.body)
+        given, body = _read_call(v0, endpoint, found, query, content)
         call = endpoint.context(v0, _NO_REQUEST, by.key, name, given, body, clock, begun)
         if draft is None:
             return await endpoint.run(call)
@@ -165,14 +162,21 @@ async def run_topic_route(
         perform = partial(endpoint.run, call)
         if not by.once:
             return await recorder.perform(draft, perform)
-        describe = partial(_describe, found, query, content)
+        describe = partial(describe_call, names, given, body)
         return _read(await recorder.perform_once(draft, by.once, describe, perform, is_secret=route.secret))
 
-    if not route.recorded:
+    if not (route.recorded or (route.keyed and by.once)):
         return await run(None)
     draft = ActionDraft(_name_of(route), by.caller, by.request, object_of(route, names), frequent=route.frequent)
     async with recorder.recording(draft):
         return await run(draft)
+
+
+def _read_call(v0: V0, endpoint: Endpoint, found: FoundRoute, query: str, content: bytes) -> tuple[Any, Any]:
+    """Return the query and the body of a request to /v0; the first of equal names in the query counts."""
+    given = read_query(dict(reversed(parse_qsl(query))), endpoint.query)
+    body = None if endpoint.body is None else _decode(v0, found.route, content or b"{}", endpoint.body)
+    return given, body
 
 
 def _decode(v0: V0, route: Route, content: bytes, model: Any) -> Any:

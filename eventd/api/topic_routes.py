@@ -26,7 +26,8 @@ _WORK: Final[tuple[Scope, ...]] = ("read", "write")
 
 
 def _settle(verb: str, summary: str) -> Route:
-    return Route("POST", f"{_TOPIC}/{verb}", _WRITE, summary, f"topics.queues:{verb}", _BODY, refusals=(404, 409))
+    handler = f"topics.queues:{verb}"
+    return Route("POST", f"{_TOPIC}/{verb}", _WRITE, summary, handler, _BODY, refusals=(404, 409), keyed=True)
 
 
 TOPIC_ROUTES: Final = (

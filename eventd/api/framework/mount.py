@@ -14,11 +14,11 @@ from aiohttp import web
 from eventd.api.errors.faults import Handler, answering
 from eventd.api.errors.problems import success
 from eventd.api.framework.acting import Acting
-from eventd.api.framework.action_terms import arguments_of
 from eventd.api.framework.admission import Admission, admit, services_for
 from eventd.api.framework.endpoint import Endpoint, load
 from eventd.api.framework.operations import Download, Params
 from eventd.api.framework.reading import CallReader, ParamsReader
+from eventd.api.framework.repeats import HEADER
 from eventd.api.framework.route import Route, surface_of
 from eventd.api.framework.withholding import run_for
 from eventd.api.framework.worker_peers import WorkerPeers
@@ -129,11 +129,13 @@ def _serve_call(
             with admission.under_way(route, request, key), admission.limits.bodies.hold(key.digest) as held:
                 name = admit(route, request.match_info, key)
                 query, body = await reader.read(request, held)
-                draft.arguments = arguments_of(route, query, body)
                 call = endpoint.context(context, request, key, name, query, body, clock, begun)
-                return _answer(route, await acting.recorder.perform(draft, partial(endpoint.run, call)))
+                return await acting.answer_call(route, request, draft, query, body, partial(endpoint.run, call))
 
-    return act if route.recorded else serve
+    async def choose(request: web.Request) -> web.StreamResponse:
+        return await (act if HEADER in request.headers else serve)(request)
+
+    return act if route.recorded else choose if route.keyed else serve
 
 
 def _answer(route: Route, answer: Any) -> web.StreamResponse:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -79,6 +79,11 @@ def repeated_request(caller: ActionCaller, key: str, operation: str, describe: C
     """
     content = f"{operation}\n{describe()}".encode(errors="surrogatepass")
     return RepeatedRequest(caller.mark, key, hashlib.sha256(content).hexdigest())
+
+
+def describe_call(names: Mapping[str, str], query: Any, body: Any) -> str:
+    """Return the parameters of a request to /v0 as text: the names in its path, its query and its body."""
+    return f"{sorted(names.items())} {msgspec.json.encode([query, body])!r}"
 
 
 def _kept(first: FirstAnswer | None) -> KeptAnswer:

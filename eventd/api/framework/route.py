@@ -69,7 +69,8 @@ class Route(NamedTuple):
     `outside`: the action changes something outside the database, or in several transactions, so its row in the record
     of actions is written before it begins. `secret`: the answer holds a secret, so it is not kept for repeated
     requests. `plans`: only prepares another request, so it is not recorded. `frequent`: programs do it all the time, so
-    equal actions of one minute share a row.
+    equal actions of one minute share a row. `keyed`: programs do it all the time, so it is an action only with
+    an Idempotency-Key, which requests of the console have.
     """
 
     method: Method
@@ -91,6 +92,7 @@ class Route(NamedTuple):
     secret: bool = False
     plans: bool = False
     frequent: bool = False
+    keyed: bool = False
     any_scope: bool = False
 
     @property

@@ -12,6 +12,7 @@ from eventd.client.connection import Connection
 from eventd.client.refusals.kinds import Lost
 from eventd.console.many.answers import check_groups, check_map, of_another_form
 from eventd.console.view.over_http import OverHttpView
+from eventd.console.view.sent_answers import SentAnswers
 from eventd.errors import EventdError, Unavailable
 from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import SpawnTask
@@ -72,6 +73,7 @@ class RemoteNode:
         self._connection = connection
         self._clock = clock
         self._spawn = spawn
+        self._sent = SentAnswers(clock)
         self._key = ANYONE._replace(scopes=frozenset(SCOPES))
         self._learnt: float | None = None
         self._asking: asyncio.Task[None] | None = None
@@ -86,7 +88,7 @@ class RemoteNode:
     def view(self, request_id: str) -> OverHttpView:
         """Return the node with the permissions of its key, for a request of the browser with this id."""
         headers = {"X-Request-Id": request_id} if request_id else {}
-        return OverHttpView(self.name, self.send, self._decode, self._key, headers)
+        return OverHttpView(self.name, self.send, self._decode, self._key, headers, self._sent)
 
     def _decode(self, content: bytes, model: Any) -> Any:
         return self._reach().decode(content, model)
@@ -212,7 +214,7 @@ class RemoteNode:
         return self._is_fresh(summary.at, FRESH_SECONDS) and not lacks
 
     async def _ask(self) -> None:
-        view = OverHttpView(self.name, self._send_patiently, self._decode, self._key, {})
+        view = OverHttpView(self.name, self._send_patiently, self._decode, self._key, {}, self._sent)
         try:
             groups = check_groups(await view.call("groups.status"))
             names = [str(group["group"]) for group in groups]

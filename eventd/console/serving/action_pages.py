@@ -59,7 +59,8 @@ class ActionPages:
         """Let the API refuse what the visitor lacks a scope for, which records the refusal."""
         params = _params(operation, form)
         try:
-            answer = await ACTIONS[operation].perform(visit.view, operation, params, _key_of(operation, form, params))
+            key = _key_of(operation, visit, form, params)
+            answer = await ACTIONS[operation].perform(visit.view, operation, params, key)
         except Invalid:  # the API was not asked: it refuses before it reads the parameters
             raise refused from None
         back = self._urls.own(str(form.get("back", ""))) or self._urls.to()
@@ -69,7 +70,7 @@ class ActionPages:
         action = ACTIONS[operation]
         back = self._urls.own(str(form.get("back", ""))) or self._urls.to()
         params = _params(operation, form)
-        sent, key = dict(params), _key_of(operation, form, params)  # the question may change the parameters
+        sent, key = dict(params), _key_of(operation, visit, form, params)  # the question may change the parameters
         question: Question | None = None
         if action.ask:
             was_asked = "asked" in form and (not action.bound or action.bound in params)
@@ -142,11 +143,9 @@ class ActionPages:
         return html(self._layout.alone(page, visit, preferences, 0), status)
 
 
-def _key_of(operation: str, form: dict[str, Any], params: dict[str, Any]) -> str:
-    """Return the idempotency key of a form: that of the page that had it, and what it says. Empty without one."""
-    if not form.get("once"):
-        return ""
-    content = json.dumps([form["once"], operation, params], sort_keys=True)
+def _key_of(operation: str, visit: Visit, form: dict[str, Any], params: dict[str, Any]) -> str:
+    """Return the idempotency key of a form: that of the page that had it, else a new one, and what it says."""
+    content = json.dumps([form.get("once") or visit.once, operation, params], sort_keys=True)
     return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()
 
 

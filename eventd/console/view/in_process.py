@@ -81,7 +81,7 @@ class InProcessView:
             return None
         found, text, content = _request(method, path, body, query)
         async with _within_patience(f"{method} {found.route.path}"):
-            return await find_topic_answer(self._recorder, self._by._replace(once=once), found, text, content)
+            return await find_topic_answer(self._v0, self._recorder, self._by._replace(once=once), found, text, content)
 
 
 def _request(method: str, path: Sequence[str], body: Any, query: Mapping[str, Any]) -> tuple[FoundRoute, str, bytes]:

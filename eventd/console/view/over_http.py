@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +16,7 @@ from eventd.api.routes import OPERATIONS
 from eventd.client.connection import only_text
 from eventd.console.view.node_view import target_of
 from eventd.console.view.permissions import may_run, may_use
+from eventd.console.view.sent_answers import SentAnswers
 
 _ENDINGS: Final = {"events.payload": ".json", "audits.report": ".html"}
 """The ends of the names of files, by the operation that returns them."""
@@ -29,15 +31,18 @@ Decode = Callable[[bytes, Any], Any]
 class OverHttpView:
     """A node to which `send` sends requests. `key`: what the node says of the key; it has no secret.
 
-    `headers` go with each request that changes something.
+    `headers` go with each request that changes something. `sent`: the answers to those with an idempotency key.
     """
 
-    def __init__(self, name: str, send: Send, decode: Decode, key: ApiKey, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, send: Send, decode: Decode, key: ApiKey, headers: Mapping[str, str], sent: SentAnswers
+    ) -> None:
         self._name = name
         self._send = send
         self._decode = decode
         self._key = key
         self._headers = headers
+        self._sent = sent
 
     @property
     def name(self) -> str:
@@ -60,14 +65,16 @@ class OverHttpView:
         with only_text():
             method, target, body = make_request(route, params)
         is_file = route.media != "application/json"
-        content = await self._send(method, target, body, self._headers_of(method, key), is_file)
+        send = partial(self._send, method, target, body, self._headers_of(method, key), is_file)
+        content = await (self._sent.send(key, send, is_secret=route.secret) if key else send())
         if is_file:
             named = next((str(params[name]) for name in ("id", "name") if name in params), operation)
             return Download(named + _ENDINGS.get(operation, ""), content)
         return self._decode(content, dict[str, Any])
 
     async def find_answer(self, operation: str, key: str, /, **params: Any) -> Any:
-        return None  # the node gives the first answer to a request with the same key
+        content = await self._sent.find(key)
+        return None if content is None else self._decode(content, dict[str, Any])
 
     async def ask(
         self, method: str, *path: str, body: Any = None, model: Any = Any, once: str = "", **query: Any
@@ -75,11 +82,13 @@ class OverHttpView:
         with only_text():
             target = target_of(path, query)
             content = None if body is None else msgspec.json.encode(body)
-        answer = await self._send(method, target, content, self._headers_of(method, once), False)
+        send = partial(self._send, method, target, content, self._headers_of(method, once), False)
+        answer = await (self._sent.send(once, send) if once else send())
         return self._decode(answer, model)
 
     async def find_asked(self, once: str, method: str, *path: str, body: Any = None, **query: Any) -> Any:
-        return None
+        answer = await self._sent.find(once)
+        return None if answer is None else self._decode(answer, Any)
 
     def _headers_of(self, method: str, key: str) -> Mapping[str, str]:
         if method == "GET":

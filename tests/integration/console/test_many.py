@@ -152,6 +152,23 @@ async def test_a_form_that_is_sent_twice_is_done_once(pair: tuple[Site, Site]) -
         assert [row["operation"] for row in rows].count("links.pause") == 1
 
 
+async def test_a_form_of_a_topic_that_is_sent_twice_is_done_once(pair: tuple[Site, Site]) -> None:
+    async with opened(access("one", port_of(pair[0]))) as console:
+        asked = await console.get("/at/one/console/do/topics.create")
+        form = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', asked.text))
+        for _ in range(2):
+            given = form | {"topic": "orders", "type": "log"}
+            done = await console.browser.post("/at/one/console/do/topics.create", **given)
+            assert "The topic is created." in done.text
+        asked = await console.get("/at/one/console/do/topics.delete?topic=orders")
+        form = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', asked.text))
+        for _ in range(2):
+            done = await console.browser.post("/at/one/console/do/topics.delete", **form)
+            assert "The topic is deleted." in done.text
+        rows = (await pair[0].ask("actions.list"))["actions"]
+        assert [row["operation"] for row in rows] == ["DELETE /v0/topics/{topic}", "PUT /v0/topics/{topic}"]
+
+
 async def test_what_a_key_may_not_do_has_no_button_and_is_refused(pair: tuple[Site, Site]) -> None:
     async with opened(access("one", port_of(pair[0]), "readkey-readkey")) as console:
         assert "do/links.pause" not in (await console.get("/at/one/console/links/edge/b")).text

@@ -68,6 +68,8 @@ async def test_a_job_is_given_back_and_its_client_named_as_text(site: Site, brow
     done = await one.post("/console/do/queues.return", **{name: unescape(text) for name, text in form.items()})
     assert "The job is back in its queue." in done.text
     assert ("<dt>Ready</dt><dd>3</dd>" in done.text, job(done.text, seq)) == (True, "")
+    newest = (await site.ask("actions.list"))["actions"][0]
+    assert (newest["operation"], newest["object"]) == ("POST /v0/topics/{topic}/nack", "topic todo")
 
 
 async def test_a_job_that_its_client_does_not_hold_any_more_is_not_given_back(site: Site, browser: MakeBrowser) -> None:

@@ -110,3 +110,47 @@ async def test_a_bad_key_is_refused(migrated_url: str) -> None:
     async with operating(migrated_url) as operator:
         for key in ("x" * 65, "\u00e9"):
             assert (await apply(operator, key)).status == 400
+
+
+async def test_repeated_requests_to_v0_get_the_first_answer(migrated_url: str) -> None:
+    async with operating(migrated_url) as operator:
+
+        async def twice(method: str, path: str, body: Any, key: str) -> tuple[Acted, Acted]:
+            first, again = [await operator.ask(method, path, body, headers={"Idempotency-Key": key}) for _ in range(2)]
+            assert (first.status, first.body) == (again.status, again.body)
+            assert ("Idempotent-Replayed" in first.headers, "Idempotent-Replayed" in again.headers) == (False, True)
+            return first, again
+
+        first, _ = await twice("PUT", "/v0/topics/orders", {"config": {}}, "k1")
+        assert (first.status, first.body["created"]) == (201, True)
+        other = await operator.ask("PUT", "/v0/topics/others", {}, headers={"Idempotency-Key": "k1"})
+        assert (other.status, other.body["error"]["code"]) == (409, "idempotency_key_reused")
+        await operator.ask("POST", "/v0/topics/orders", {"records": [{"data": 1}, {"data": 2}]})
+        await twice("POST", "/v0/topics/orders/delete", {"before_seq": 2}, "k2")
+        await twice("DELETE", "/v0/topics/orders", None, "k3")
+        operations = [row.operation for row in await operator.rows() if row.result == "ok"]
+        assert operations == ["DELETE /v0/topics/{topic}", "POST /v0/topics/{topic}/delete", "PUT /v0/topics/{topic}"]
+
+
+async def test_jobs_are_settled_once_and_recorded_only_with_a_key(migrated_url: str) -> None:
+    async with operating(migrated_url) as operator:
+        await operator.ask("PUT", "/v0/topics/todo", {"type": "queue"})
+        await operator.ask("POST", "/v0/topics/todo", {"records": [{"data": 1}]})
+
+        async def claim() -> None:
+            claimed = await operator.ask("POST", "/v0/topics/todo/claim", {"node": "w"})
+            assert claimed.body["count"] == 1
+
+        async def give_back(**headers: str) -> Any:
+            answer = await operator.ask("POST", "/v0/topics/todo/nack", {"node": "w", "seqs": [1]}, headers=headers)
+            return answer.body["nacked"], answer.body["in_flight"]
+
+        await claim()
+        assert await give_back() == (1, 0)
+        assert [row.operation for row in await operator.rows()] == ["PUT /v0/topics/{topic}"]
+        for _ in range(2):
+            await claim()
+            assert await give_back(**{"Idempotency-Key": "k1"}) == (1, 0)
+        assert (await operator.ask("POST", "/v0/topics/todo/claim", {"node": "v"})).body["count"] == 0
+        recorded = [(row.operation, row.object) for row in await operator.rows()][:-1]
+        assert recorded == [("POST /v0/topics/{topic}/nack", "topic todo")]
