@@ -13,11 +13,12 @@ from eventd.groups.subscriptions import SubscriptionStatus, read_subscription_st
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.id_conflicts import UNKNOWN, read_conflicts
 from eventd.log.core.topic_row import TopicRow, read_topic
+from eventd.log.cursors.holding import DISABLED_BY
 from eventd.node.attempt import attempt
 from eventd.node.surface_gauges import read_surface
 from eventd.observe.callback_figures import CallbackFigure
 from eventd.observe.metrics import Metrics
-from eventd.resources.configuration import GroupConfig, subscriptions, topic_of
+from eventd.resources.configuration import GroupConfig, lag_limits, subscriptions, topic_of
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import Settings
 from eventd.store.engine.database import Connection
@@ -58,7 +59,11 @@ class Gauges:
         self._metrics.head(self._log.wakeups.head)
         self._metrics.wal(self._log.database.wal_bytes())
         seen = _MeasuredGroups()
+        groups = [*groups]
+        allowed = await self._log.database.read(_read_lag_limits, [group.name for group in groups])
         for group in groups:
+            warn, fail = allowed[group.name]
+            self._metrics.objectives(group.name, warn=warn, fail=fail)
             now = self._log.clock.now()
             topic, links = await self._log.database.read(_read_links, group, now)
             self._metrics.topic(group.name, records=topic.next_seq - 1 - topic.evicted_seq, size=topic.bytes)
@@ -96,6 +101,7 @@ class Gauges:
                 one.backlog.events,
                 _seconds(one.backlog.lag(now)),
                 one.dead_letters,
+                one.cursor is not None and one.cursor.paused_at is not None and one.cursor.paused_by == DISABLED_BY,
             )
             for one in found
         )
@@ -125,6 +131,10 @@ class Gauges:
 def _read_links(conn: Connection, group: GroupConfig, now: int) -> tuple[TopicRow, list[LinkStatus]]:
     topic = read_topic(conn, topic_of(group.name))
     return topic, read_link_statuses(conn, topic, peers_of(group), now)
+
+
+def _read_lag_limits(conn: Connection, groups: Iterable[str]) -> dict[str, tuple[int, int]]:
+    return lag_limits(read_resources(conn), groups)
 
 
 def _read_subscriptions(conn: Connection, group: str, now: int) -> list[SubscriptionStatus]:

@@ -18,13 +18,17 @@ _LAGS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 
 
 class CallbackFigure(NamedTuple):
-    """The condition of one callback. `waiting`: events, `seconds`: how long the oldest of them has waited."""
+    """The condition of one callback.
+
+    `waiting`: events; `seconds`: how long the oldest of them has waited; `disabled`: the node itself has paused it.
+    """
 
     callback: str
     state: str
     waiting: int
     seconds: float
     dead_letters: int
+    disabled: bool = False
 
 
 class CallbackFigures:
@@ -66,6 +70,9 @@ class CallbackFigures:
             registry=registry,
         )
         self._letters = Gauge(name("dead_letters"), "Dead letters of a callback.", one, registry=registry)
+        self._disabled = Gauge(
+            name("disabled"), "1 if the node itself has paused a callback, else 0.", one, registry=registry
+        )
         self._known: set[str] = set()
         self._counted: dict[str, set[tuple[Counter | Histogram, tuple[str, ...]]]] = {}
 
@@ -95,6 +102,7 @@ class CallbackFigures:
         """Return whether a callback has series of its own, or gets them now."""
         if callback not in self._counted and len(self._counted) < MOST:
             self._counted[callback] = set()
+            self._count(self._deliveries, 0, callback, "refused")
         return callback in self._counted
 
     def _count(self, counter: Counter, amount: int, *labels: str) -> None:
@@ -114,7 +122,7 @@ class CallbackFigures:
         """Set the gauges of all callbacks, and remove those of callbacks that are not among them."""
         found = {figure.callback: figure for figure in [*figures][:MOST]}
         for gone in sorted(self._known - found.keys()):
-            for gauge in (self._waiting, self._waiting_seconds, self._letters):
+            for gauge in (self._waiting, self._waiting_seconds, self._letters, self._disabled):
                 gauge.remove(gone)
             for state in _STATES:
                 self._state.remove(gone, state)
@@ -125,3 +133,4 @@ class CallbackFigures:
             self._waiting.labels(figure.callback).set(figure.waiting)
             self._waiting_seconds.labels(figure.callback).set(figure.seconds)
             self._letters.labels(figure.callback).set(figure.dead_letters)
+            self._disabled.labels(figure.callback).set(figure.disabled)

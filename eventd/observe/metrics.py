@@ -1,4 +1,8 @@
-"""The Prometheus metrics of a node. Label names are a closed list, so that the number of series is bounded."""
+"""The Prometheus metrics of a node. Label names are a closed list, so that the number of series is bounded.
+
+Counters that alerts watch begin at 0 before anything is counted: Prometheus sees no increase in a series that appears
+with its first count.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,8 @@ from eventd.observe.stream_figures import StreamMetrics
 from eventd.observe.traffic import Traffic
 
 METRICS_CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+TASK_FAILURES = ("ended", "restarted", "fatal")
+"""The values of `Failure`: what happens after a task has failed."""
 LINK_STATES = ("running", "backing-off", "blocked", "paused", "failed")
 LABELS = (
     *("group", "peer", "subscription", "callback", "event_type", "status", "reason", "state", "book"),
@@ -131,6 +137,13 @@ class Metrics:
             "group",
             "result",
         )
+        self._slo = self._gauge(
+            "slo_lag_seconds",
+            "The objectives of a group's FederationSLO, or the defaults: seconds after which a delivery is late"
+            " (`warn`), or too late (`fail`).",
+            "group",
+            "kind",
+        )
         self._skew = self._gauge("peer_clock_skew_seconds", "The peer's clock minus this node's.", "group", "peer")
 
     def _deriving(self) -> None:
@@ -165,6 +178,8 @@ class Metrics:
         self._task_failures = self._counter(
             "task_failures_total", "Tasks that failed, by what happened then.", "status"
         )
+        for status in TASK_FAILURES:
+            self._task_failures.labels(status)
         self._wal = self._gauge("sqlite_wal_bytes", "Size of SQLite's write-ahead log.")
 
     def accepted(self, group: str, node: str, new: int, duplicates: int) -> None:
@@ -199,6 +214,7 @@ class Metrics:
             self._connections.remove(group)
         else:
             self._connections.labels(group).set(count)
+            self._turned_away.labels(group, "full")
 
     def local_connections(self, count: int) -> None:
         """Set the number of open connections over the local socket."""
@@ -273,11 +289,17 @@ class Metrics:
 
     def link(self, group: str, peer: str, *, state: str, lag_events: int, lag_seconds: float) -> None:
         """Set the state of the link to a peer, how many events wait for it, and for how many seconds the oldest has."""
+        self._delivery.labels(group, peer, "refused")
         for known in LINK_STATES:
             self._state.labels(group, peer, known).set(known == state)
         self._lag_events.labels(group, peer).set(lag_events)
         self._lag_seconds.labels(group, peer).set(lag_seconds)
         self.traffic.lag(group, peer, lag_seconds)
+
+    def objectives(self, group: str, *, warn: int, fail: int) -> None:
+        """Set after how many seconds a delivery of a group is late, and too late."""
+        self._slo.labels(group, "warn").set(warn)
+        self._slo.labels(group, "fail").set(fail)
 
     def forget_link(self, group: str, peer: str) -> None:
         """Remove the gauges of a peer that is no longer declared, so that an alert on its last state ends."""
@@ -295,6 +317,7 @@ class Metrics:
 
     def subscription(self, group: str, name: str, *, state: str, events: int, seconds: float) -> None:
         """Set the state of a subscription, how many events wait, and for how many seconds the oldest has waited."""
+        self._runs.labels(group, name, "parked")
         for known in LINK_STATES:
             self._sub_state.labels(group, name, known).set(known == state)
         self._sub_events.labels(group, name).set(events)
@@ -313,6 +336,7 @@ class Metrics:
 
     def topic(self, group: str, *, records: int, size: int) -> None:
         """Set the stored records and bytes of a group."""
+        self._reject.labels(group, "full")
         self._records.labels(group).set(records)
         self._bytes.labels(group).set(size)
 
@@ -320,6 +344,8 @@ class Metrics:
         """Remove the gauges of a group that is no longer declared."""
         self._records.remove(group)
         self._bytes.remove(group)
+        for kind in ("warn", "fail"):
+            self._slo.remove(group, kind)
         self.id_conflicts(group, {})
 
     def pruned(self, group: str, records: int) -> None:

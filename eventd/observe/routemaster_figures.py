@@ -225,6 +225,8 @@ class RoutemasterFigures:
         self._published.show(published)
         self._added.show({(one.handle,): self._rising(one) for one in subscribers})
         self._removed.show({(one.handle,): one.removed for one in subscribers})
+        for one in subscribers:
+            self._dropped.add(0, one.handle)
         self._forget(frozenset(one.handle for one in subscribers), frozenset(one.name for one in figures.topics))
 
     def _rising(self, one: SubscriberFigure) -> float:

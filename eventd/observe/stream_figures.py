@@ -74,6 +74,7 @@ class StreamMetrics:
                 "result",
             )
         )
+        self._published.add(0, "dropped")
         self._dropped = _Counts(
             self._counter("stream_dropped_total", "Unacknowledged records that were not written.", "reason")
         )

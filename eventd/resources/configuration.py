@@ -12,7 +12,7 @@ from typing import TypeVar
 from eventd.resources.kinds.event_group import AuthKey, EventGroupSpec, Listen
 from eventd.resources.kinds.event_peer import EventPeerSpec, PeerTls
 from eventd.resources.kinds.event_subscription import EventSubscriptionSpec
-from eventd.resources.kinds.federation_slo import FederationSloSpec
+from eventd.resources.kinds.federation_slo import LAG_FAIL, LAG_WARN, FederationSloSpec
 from eventd.resources.kinds.override_policy import DynamicOverridePolicySpec
 from eventd.resources.kinds.plugin import DynamicConfigSourceSpec, PluginSpec, PluginTrigger, ResourceReference
 from eventd.resources.kinds.registry import (
@@ -340,6 +340,14 @@ def slos(stored: Iterable[StoredResource]) -> dict[str, SloConfig]:
     """Return the objectives by group name. Raises Invalid for a row this program cannot read."""
     found = specs_of(stored, FEDERATION_SLO, FederationSloSpec)
     return {spec.group_ref: _slo(spec) for spec in found.values()}
+
+
+def lag_limits(stored: Iterable[StoredResource], groups: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Return after how many seconds a delivery of each group is late, and too late: as its FederationSLO says."""
+    found = slos(stored)
+    return {
+        name: (found[name].lag_warn, found[name].lag_fail) if name in found else (LAG_WARN, LAG_FAIL) for name in groups
+    }
 
 
 def _slo(spec: FederationSloSpec) -> SloConfig:

@@ -15,7 +15,8 @@ from eventd.errors import Invalid
 from eventd.log.cursors.cursors import LinkState
 from eventd.node.membership import GroupMetrics
 from eventd.observe.log_lines import JsonLines, TextLines, configure_logging
-from eventd.observe.metrics import LABELS, LINK_STATES, METRICS_CONTENT_TYPE, Metrics
+from eventd.observe.metrics import LABELS, LINK_STATES, METRICS_CONTENT_TYPE, TASK_FAILURES, Metrics
+from eventd.runtime.supervisor import Failure
 
 
 def record(message: str = "it happened", *args: object, level: int = logging.INFO, **extra: Any) -> logging.LogRecord:
@@ -281,6 +282,27 @@ def test_a_link_is_in_one_state_at_a_time() -> None:
 
 def test_the_states_are_those_of_the_log() -> None:
     assert set(LINK_STATES) == {str(state) for state in LinkState}
+
+
+def test_what_follows_a_failure_is_what_the_supervisor_reports() -> None:
+    assert set(TASK_FAILURES) == {str(failure) for failure in Failure}
+
+
+def test_counters_that_alerts_watch_begin_at_zero() -> None:
+    """Prometheus sees no increase in a series that appears with its first count."""
+    metrics = Metrics()
+    metrics.connections("g", 0)
+    metrics.link("g", "b", state="running", lag_events=0, lag_seconds=0.0)
+    metrics.subscription("g", "s", state="running", events=0, seconds=0.0)
+    metrics.topic("g", records=0, size=0)
+    metrics.callbacks.attempted("hook", 1000, "")
+    assert {value(metrics, "task_failures_total", status=status) for status in TASK_FAILURES} == {0}
+    assert value(metrics, "listener_turned_away_total", group="g", reason="full") == 0
+    assert value(metrics, "outbox_delivery_total", group="g", peer="b", status="refused") == 0
+    assert value(metrics, "subscription_runs_total", group="g", subscription="s", status="parked") == 0
+    assert value(metrics, "receiver_reject_total", group="g", reason="full") == 0
+    assert value(metrics, "callback_deliveries_total", callback="hook", status="refused") == 0
+    assert value(metrics, "stream_published_total", result="dropped") == 0
 
 
 def test_what_is_no_longer_declared_leaves_no_gauge_behind() -> None:
