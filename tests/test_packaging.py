@@ -210,7 +210,14 @@ def test_an_interrupted_setup_is_begun_again_from_nothing(copy: Path) -> None:
 
 def run_ci(folder: Path, make: str) -> subprocess.CompletedProcess[str]:
     """Run `.ci/run` with a fake make, and nothing to install."""
-    for name, does in (("make", make), ("chromium", ""), ("strace", ""), ("mandoc", ""), ("shellcheck", "")):
+    for name, does in (
+        ("make", make),
+        ("chromium", ""),
+        ("strace", ""),
+        ("mandoc", ""),
+        ("shellcheck", ""),
+        ("prometheus", ""),
+    ):
         pretended = folder / name
         pretended.write_text(f"#!/bin/sh\n{does}\n")
         pretended.chmod(0o755)

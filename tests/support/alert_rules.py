@@ -1,0 +1,67 @@
+"""The alert rules that operators install, and the cases under which each of them fires or is silent."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import yaml
+
+from tests.support.source import ROOT
+
+RULES = ROOT / "deploy" / "prometheus" / "routerd-eventd.rules.yml"
+SCRAPE = ROOT / "deploy" / "prometheus" / "scrape.yml"
+CASES = ROOT / "tests" / "integration" / "observe" / "alert_cases.yml"
+RUNBOOK = "docs/operations/alerts.md"
+_NODE = {"job": "routerd-eventd", "instance": "a:8780"}
+
+
+@cache
+def rules() -> list[dict[str, Any]]:
+    """Return all rules in the order of the file."""
+    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+
+
+def alerts() -> dict[str, dict[str, Any]]:
+    """Return the alerts by name."""
+    return {rule["alert"]: rule for rule in rules() if "alert" in rule}
+
+
+@cache
+def cases() -> dict[str, dict[str, Any]]:
+    """Return the cases by the name of their alert."""
+    found: dict[str, dict[str, Any]] = yaml.safe_load(CASES.read_text())
+    return found
+
+
+def promtool_tests() -> str:
+    """Return the cases in the form of `promtool test rules`: for each alert one test that fires, and one that does
+    not."""
+    tests = [test for name, case in cases().items() for test in _tests_of(name, case)]
+    return yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}, sort_keys=False)
+
+
+def _tests_of(name: str, case: dict[str, Any]) -> list[dict[str, Any]]:
+    rule = alerts()[name]
+    labels = {**_NODE, "severity": rule["labels"]["severity"], **case.get("labels", {})}
+    expected = {
+        "exp_labels": {label: value for label, value in labels.items() if value is not None},
+        "exp_annotations": {
+            "summary": case["summary"],
+            "description": case["description"],
+            "runbook_url": rule["annotations"]["runbook_url"],
+        },
+    }
+    return [
+        {
+            "interval": "1m",
+            "name": f"{name} {kind}",
+            "input_series": [{"series": _whole(one), "values": values} for one, values in case[kind].items()],
+            "alert_rule_test": [{"eval_time": case["at"], "alertname": name, "exp_alerts": alerts_then}],
+        }
+        for kind, alerts_then in (("firing", [expected]), ("silent", []))
+    ]
+
+
+def _whole(series: str) -> str:
+    return series.replace("NODE", ",".join(f'{label}="{value}"' for label, value in _NODE.items()))
