@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties suite browser pictures tour spark coverage mutants bench chaos spark-zip spark-versions wheel manual lock vendor clean force
+.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties suite browser pictures tour spark coverage mutants bench chaos docs spark-zip spark-versions wheel manual lock vendor clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -195,7 +195,20 @@ lock: ## resolve the lock files anew after a change of pyproject.toml (needs uv;
 	$(LOCK) --extra audit --extra connect --extra delta --constraint requirements.lock $(ARGS) --output-file requirements-audit.lock
 	$(LOCK) --extra lake --constraint requirements-audit.lock $(ARGS) --output-file requirements-lake.lock
 	$(UV) pip compile --quiet --generate-hashes --universal --no-header --no-annotate --group pyproject.toml:browser --constraint requirements.lock $(ARGS) --output-file requirements-browser.lock
+	$(UV) pip compile --quiet --generate-hashes --universal --no-header --no-annotate --group pyproject.toml:docs $(ARGS) --output-file requirements-docs.lock
 	echo "pyspark==4.1.0" | $(LOCK) - --extra audit --extra connect --extra delta --constraint requirements.lock $(ARGS) --output-file requirements-spark-oldest.lock
+
+# Links and headings that lead nowhere are warnings, which end the build.
+docs: .venv-docs/.ready ## the documentation as a searchable site, in build/docs
+	@.venv-docs/bin/sphinx-build -q -W --keep-going -c docs/site -d build/doctrees . build/docs
+	@echo "build/docs/index.html"
+
+.venv-docs/.ready: requirements-docs.lock $(VENV)/.locked
+	@echo "setting up .venv-docs: about half a minute, once"
+	@rm -f $@
+	@$(BIN)/python -m venv --clear .venv-docs
+	@.venv-docs/bin/python -m pip $(PIP_FLAGS) install --only-binary :all: --require-hashes -r requirements-docs.lock
+	@touch $@
 
 vendor: venv ## fetch the files of others that the console serves, in the versions of VENDOR.toml (needs npm)
 	@command -v npm >/dev/null || { echo "make vendor needs npm, to fetch published packages (Debian, Ubuntu: apt install npm)" >&2; exit 1; }
@@ -203,7 +216,7 @@ vendor: venv ## fetch the files of others that the console serves, in the versio
 	@git diff --stat -- eventd/console/static/vendor
 
 clean: ## remove .venv, caches and builds; a node's data stays
-	rm -rf $(VENV) $(OLDEST) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) .venv-docs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find eventd federation migrations tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 force:
