@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -34,6 +33,8 @@ left: a thread of Spark that ends alone prints its stack, and this process would
 
 _NO_MEMORY: Final = 3
 """The status with which Java ends by that option."""
+_KILLED: Final = -9
+"""The status of a process that was ended by SIGKILL."""
 
 
 class QueryResult(NamedTuple):
@@ -111,7 +112,7 @@ def _java_has_ended() -> EventdError:
             how, hint = "Java does not answer any more", "run the query again"
         case status if status == _NO_MEMORY:
             how, hint = "Java had too little memory and has ended", "let the query return less, or raise --memory"
-        case status if status == -signal.SIGKILL:
+        case status if status == _KILLED:
             how, hint = "Java was killed", "the system does so without memory: close other programs, or lower --memory"
         case status:
             how, hint = f"Java has ended with status {status}", "run the query again"
