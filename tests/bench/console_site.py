@@ -72,7 +72,7 @@ def console_site(home: Path, events: int, links: int, letters: int, **env: str) 
     _add_letters(database, events, links, letters)
     processes = Processes(home)
     try:
-        settings = {"EVENTD_API_KEYS": KEY, "EVENTD_LOG_LEVEL": "error", **env}
+        settings = {"EVENTD_API_KEYS": KEY, "EVENTD_MAX_CONSOLE_STREAMS": "1000", "EVENTD_LOG_LEVEL": "error", **env}
         site = ConsoleSite(processes.serve("node", database_url=url, env=settings))
         yield site
     except BaseException:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final
 
 from eventd.errors import EventdError
 from eventd.runtime.clock import Clock
+from eventd.runtime.supervisor import SpawnTask
 
 logger = logging.getLogger("eventd.console")
 INTERVAL_SECONDS: Final = 1.0
@@ -23,7 +24,6 @@ SENDING: Final = 5e-9
 FAILED: Final = "this page cannot be shown now: the log of the node says why"
 _INSTANT: Final = 1e-6
 Render = Callable[[], Awaitable[bytes]]
-Spawn = Callable[[Coroutine[Any, Any, None], str], object]
 
 
 class LiveView:
@@ -105,7 +105,7 @@ def make_event(name: str, data: bytes, number: str = "") -> bytes:
 class Hub:
     """The views of one process. A viewer that is slow misses all but the newest content."""
 
-    def __init__(self, clock: Clock, spawn: Spawn) -> None:
+    def __init__(self, clock: Clock, spawn: SpawnTask) -> None:
         self._clock = clock
         self._spawn = spawn
         self._views: dict[Hashable, LiveView] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import FIRST_COMPLETED
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from typing import Final
@@ -18,8 +19,10 @@ from eventd.runtime.clock import Clock
 logger = logging.getLogger("eventd.console")
 HEARTBEAT_SECONDS: Final = 15.0
 """How long a stream sends nothing at most: a page that gets nothing for longer takes its node for dead."""
-CHECK_SECONDS: Final = 1.0
+CHECK_SECONDS: Final = 0.5
 """How often a stream checks that its session has not ended."""
+READ_SECONDS: Final = 30.0
+"""How long a browser may read nothing of what is sent to it."""
 _ALIVE: Final = make_event("alive", b"")
 """The page shows the view as it is. A comment would not do: browsers do not tell pages of comments."""
 _HEADERS: Final = {
@@ -51,7 +54,11 @@ async def follow_view(
     response = web.StreamResponse(headers=_HEADERS)
     try:
         await response.prepare(request)
-        await _send(request, response, hub, view, seen, has_ended, clock)
+        ended = asyncio.ensure_future(_wait_for_end(has_ended, clock))
+        try:
+            await _send(request, response, hub, view, seen, ended, clock)
+        finally:
+            ended.cancel()
     except ConnectionError:
         pass  # the browser left
     except Exception as error:
@@ -74,7 +81,7 @@ async def _send(
     hub: Hub,
     view: LiveView,
     seen: int,
-    has_ended: Callable[[], Awaitable[bool]],
+    ended: asyncio.Future[None],
     clock: Clock,
 ) -> None:
     """Send what is rendered after the first `seen` renderings, which may be older than the page of the browser."""
@@ -92,16 +99,44 @@ async def _send(
         if not event and clock.monotonic() >= silent_until:
             event = make_event("trouble", problem.encode()) if problem else _ALIVE
         if event:
-            await response.write(event)
+            await _write(request, response, event, ended, clock)
             silent_until = clock.monotonic() + HEARTBEAT_SECONDS
         timer = clock.timer(CHECK_SECONDS)
         try:
-            await asyncio.wait({timer, changed}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({timer, changed, ended}, return_when=FIRST_COMPLETED)
         finally:
             timer.cancel()
-        if await has_ended():
-            await response.write(make_event("ended", b"the session has ended"))
+        if ended.done():
+            ended.result()
+            await _write(request, response, make_event("ended", b"the session has ended"), ended, clock)
             return
+
+
+async def _wait_for_end(has_ended: Callable[[], Awaitable[bool]], clock: Clock) -> None:
+    """Return when the session has ended. Raises what prevents the check."""
+    while not await has_ended():
+        await clock.sleep(CHECK_SECONDS)
+
+
+async def _write(
+    request: web.Request, response: web.StreamResponse, event: bytes, ended: asyncio.Future[None], clock: Clock
+) -> None:
+    """Send an event; cut the connection if the browser does not read it in time, or not before its session ends.
+
+    Raises `ConnectionError` then.
+    """
+    patience = CHECK_SECONDS if ended.done() else READ_SECONDS
+    writing, timer = asyncio.ensure_future(response.write(event)), clock.timer(patience)
+    try:
+        await asyncio.wait({writing, timer} if ended.done() else {writing, timer, ended}, return_when=FIRST_COMPLETED)
+        if writing.done():
+            return writing.result()
+        if request.transport is not None:
+            request.transport.abort()
+        raise ConnectionResetError("the browser does not read what is sent to it")
+    finally:
+        timer.cancel()
+        writing.cancel()
 
 
 def _is_open(request: web.Request) -> bool:

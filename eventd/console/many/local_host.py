@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from eventd.console.live.hub import Spawn
+from eventd.console.live.stream_limiter import StreamHolder
 from eventd.console.many.one_time_link import OneTimeLink, Operator, require_this_machine
 from eventd.console.many.remote_node import RemoteNode
 from eventd.console.rendering.urls import Urls
@@ -20,6 +20,7 @@ from eventd.console.view.node_view import NodeView
 from eventd.errors import Unauthorized
 from eventd.runtime.chance import Chance
 from eventd.runtime.clock import Clock
+from eventd.runtime.supervisor import SpawnTask
 
 MOST_STREAMS = 100
 
@@ -32,7 +33,7 @@ class LocalHost:
     frame: SiteFrame
     clock: Clock
     chance: Chance
-    spawn: Spawn
+    spawn: SpawnTask
     make_view: Callable[[str], NodeView]
     node: RemoteNode | None = None
     histories: str = ""
@@ -71,6 +72,9 @@ class LocalHost:
 
     def using(self, request: web.Request, visitor: Operator) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def holders(self, visitor: Operator) -> tuple[StreamHolder, ...]:
+        return ()
 
     async def has_ended(self, visitor: Operator) -> bool:
         return False

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from typing import Final
 
 from aiohttp import web
 
 from eventd.api.direct import DirectCaller
 from eventd.api.framework.sign_in_limiter import SignInLimiter
-from eventd.console.live.hub import Spawn
+from eventd.console.live.stream_limiter import StreamHolder
 from eventd.console.rendering.urls import Urls
 from eventd.console.serving.dependencies import ConsoleDependencies
 from eventd.console.serving.gate import Gate, Visitor
@@ -18,8 +19,14 @@ from eventd.console.serving.preferences import Preferences
 from eventd.console.serving.sessions import ConsoleSessions
 from eventd.console.serving.sign_in import SignIn
 from eventd.console.view.in_process import InProcessView
+from eventd.runtime.supervisor import SpawnTask
 from eventd.settings.routemaster import networks_of
 from eventd.settings.values import split_entries
+
+KEY_SHARE: Final = 0.5
+"""The part of all streams that the sessions of one key may have together."""
+SESSION_SHARE: Final = 0.25
+"""The part that one session may have."""
 
 
 class NodeHost:
@@ -29,7 +36,7 @@ class NodeHost:
         self._dependencies = dependencies
         services, settings, callers = dependencies.services, dependencies.settings, dependencies.callers
         self.clock, self.chance = services.clock, services.log.chance
-        self.spawn: Spawn = dependencies.v0.supervisor.spawn
+        self.spawn: SpawnTask = dependencies.v0.supervisor.spawn
         self.histories, self.most_streams = settings.console_metrics_url, settings.max_console_streams
         self.frame = SiteFrame(Urls(settings.console_prefix), dependencies.version)
         self._sessions = ConsoleSessions(services.database, callers.keys, self.clock, self.chance)
@@ -60,6 +67,12 @@ class NodeHost:
 
     def using(self, request: web.Request, visitor: Visitor) -> AbstractContextManager[None]:
         return self._dependencies.callers.using(request, visitor.key)
+
+    def holders(self, visitor: Visitor) -> tuple[StreamHolder, ...]:
+        if visitor.session is None:
+            return ()
+        row = visitor.session.row
+        return StreamHolder("key", row.key_digest, KEY_SHARE), StreamHolder("session", row.digest, SESSION_SHARE)
 
     async def has_ended(self, visitor: Visitor) -> bool:
         return visitor.session is not None and await self._sessions.renewed(visitor.session) is None

@@ -13,6 +13,7 @@ from eventd.api.errors.codes import API_FORM, NoSuchRoute, internal
 from eventd.api.framework.request_ids import RequestIds
 from eventd.console.live.hub import Hub
 from eventd.console.live.stream import follow_view
+from eventd.console.live.stream_limiter import StreamLimiter
 from eventd.console.pages.table import ACTIONS, FoundPage, find_page
 from eventd.console.pages.visit import AnyPage, FilePage, ForeignPage, ShownPage, Visit
 from eventd.console.serving.action_pages import ActionPages
@@ -40,6 +41,7 @@ class Site(Generic[Someone]):
         self._layout = Layout(host.frame)
         self._ids = RequestIds(self._chance)
         self._hub = Hub(self._clock, host.spawn)
+        self._streams = StreamLimiter(host.most_streams)
         self._recent = RecentAnswers(self._clock, host.spawn)
         self._actions = ActionPages(self._urls, self._layout, self._recent.forget)
 
@@ -164,7 +166,7 @@ class Site(Generic[Someone]):
                 raise NoSuchRoute("a file, or a page that leads to another, is not followed")
             return self._layout.fragment(page, visit).encode()
 
-        with self._host.using(request, visitor):
+        with self._streams.take(self._host.holders(visitor)), self._host.using(request, visitor):
             ended = partial(self._host.has_ended, visitor)
             return await follow_view(request, self._hub, key, render, self._host.most_streams, ended, self._clock)
 

@@ -8,12 +8,13 @@ from typing import Protocol, TypeVar
 
 from aiohttp import web
 
-from eventd.console.live.hub import Spawn
+from eventd.console.live.stream_limiter import StreamHolder
 from eventd.console.serving.layout import SiteFrame
 from eventd.console.serving.preferences import Preferences
 from eventd.console.view.node_view import NodeView
 from eventd.runtime.chance import Chance
 from eventd.runtime.clock import Clock
+from eventd.runtime.supervisor import SpawnTask
 
 
 class SiteVisitor(Protocol):
@@ -46,7 +47,7 @@ class SiteHost(Protocol[Someone]):
     def chance(self) -> Chance: ...
 
     @property
-    def spawn(self) -> Spawn: ...
+    def spawn(self) -> SpawnTask: ...
 
     @property
     def histories(self) -> str: ...
@@ -82,6 +83,10 @@ class SiteHost(Protocol[Someone]):
 
     def using(self, request: web.Request, visitor: Someone) -> AbstractContextManager[None]:
         """Close the connection of the request if the visitor may not look any more while the block runs."""
+        ...
+
+    def holders(self, visitor: Someone) -> tuple[StreamHolder, ...]:
+        """Return whose number of streams is limited besides that of all."""
         ...
 
     async def has_ended(self, visitor: Someone) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from eventd.runtime.clock import Clock
+from eventd.runtime.supervisor import SpawnTask
 from federation.event import from_micros
 
 PATIENCE_SECONDS: Final = 0.1
@@ -17,7 +18,6 @@ SHARE: Final = 0.1
 MOST_ANSWERS: Final = 64
 """How many answers are kept, those of other visitors and parameters included."""
 Ask = Callable[[], Awaitable[Any]]
-Spawn = Callable[[Coroutine[Any, Any, None], str], object]
 FindRecent = Callable[[Hashable, Ask], Awaitable["RecentAnswer | None"]]
 """`RecentAnswers.find` for one visitor."""
 
@@ -29,7 +29,7 @@ class RecentAnswer(NamedTuple):
     at: datetime
 
 
-class _Question:
+class _OperationState:
     """What is known of one operation with its parameters. `rests_until`: on the monotonic clock.
 
     `is_stale`: an action was done since the operation began that is running.
@@ -46,15 +46,15 @@ class _Question:
 class RecentAnswers:
     """The answers of one process, by what was asked and by who may see it."""
 
-    def __init__(self, clock: Clock, spawn: Spawn) -> None:
+    def __init__(self, clock: Clock, spawn: SpawnTask) -> None:
         self._clock = clock
         self._spawn = spawn
-        self._questions: dict[Hashable, _Question] = {}
+        self._asked: dict[Hashable, _OperationState] = {}
 
     def forget(self) -> None:
         """Forget all answers: an action may have changed them. What is asked now is asked once more after its end."""
-        self._questions = {key: asked for key, asked in self._questions.items() if asked.running is not None}
-        for asked in self._questions.values():
+        self._asked = {key: asked for key, asked in self._asked.items() if asked.running is not None}
+        for asked in self._asked.values():
             asked.last, asked.error, asked.rests_until, asked.is_stale = None, None, 0.0, True
 
     async def find(
@@ -66,8 +66,8 @@ class RecentAnswers:
         recent. Raises the error of `ask`.
         """
         key = (whose, question)
-        asked = self._questions.pop(key, None) or _Question()
-        self._questions[key] = asked  # the newest last
+        asked = self._asked.pop(key, None) or _OperationState()
+        self._asked[key] = asked  # the newest last
         self._evict(key)
         if asked.running is None and self._clock.monotonic() >= asked.rests_until:
             asked.running = asyncio.get_running_loop().create_future()
@@ -80,13 +80,13 @@ class RecentAnswers:
 
     def _evict(self, newest: Hashable) -> None:
         """Forget the oldest answers beyond `MOST_ANSWERS`. What is running stays, or it would be run twice."""
-        surplus = len(self._questions) - MOST_ANSWERS
+        surplus = len(self._asked) - MOST_ANSWERS
         if surplus > 0:
-            resting = [key for key, asked in self._questions.items() if asked.running is None and key != newest]
+            resting = [key for key, asked in self._asked.items() if asked.running is None and key != newest]
             for key in resting[:surplus]:
-                del self._questions[key]
+                del self._asked[key]
 
-    async def _ask(self, question: _Question, ask: Ask) -> None:
+    async def _ask(self, question: _OperationState, ask: Ask) -> None:
         try:
             took = await self._ask_once(question, ask)
             while question.is_stale:
@@ -98,7 +98,7 @@ class RecentAnswers:
                 question.running.set_result(None)
             question.running = None
 
-    async def _ask_once(self, question: _Question, ask: Ask) -> float:
+    async def _ask_once(self, question: _OperationState, ask: Ask) -> float:
         """Ask, and keep the answer unless it became stale; return the seconds that it took."""
         question.is_stale, begun = False, self._clock.monotonic()
         try:

@@ -16,19 +16,25 @@ from eventd.console.live.hub import Hub
 from eventd.console.live.stream import follow_view
 from eventd.errors import Unavailable
 from eventd.runtime.clock import SystemClock
+from eventd.testing import until
 
 
 class ViewServer:
-    """Serves the stream of one view. `problem`: why the view fails; `failure`: why the session cannot be checked."""
+    """Serves the stream of one view. `problem`: why the view fails; `failure`: why the session cannot be checked.
+
+    `has_ended`: whether it has ended.
+    """
 
     def __init__(self) -> None:
         self.content, self.problem = b"one", ""
         self.failure: Exception | None = None
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.has_ended = False
+        self.requests: list[web.Request] = []
+        self.tasks: set[asyncio.Task[Any]] = set()
         self.hub = Hub(SystemClock(), self._spawn)
         self._server: TestServer | None = None
 
-    def _spawn(self, work: Coroutine[Any, Any, None], _name: str) -> object:
+    def _spawn(self, work: Coroutine[Any, Any, Any], _name: str, **_expects: Any) -> asyncio.Task[Any]:
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
         return task
@@ -41,9 +47,10 @@ class ViewServer:
     async def _has_ended(self) -> bool:
         if self.failure is not None:
             raise self.failure
-        return False
+        return self.has_ended
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(request)
         return await follow_view(request, self.hub, "view", self._render, 10, self._has_ended, SystemClock())
 
     @asynccontextmanager
@@ -136,3 +143,35 @@ async def test_a_session_that_cannot_be_checked_ends_the_stream_with_the_reason(
         assert (name, said in data) == ("trouble", True)
         assert await answer.content.read() == b""
     assert server.hub.viewers == 0
+
+
+async def test_the_stream_of_a_browser_that_reads_nothing_ends_with_its_session(server: ViewServer) -> None:
+    server.content = bytes(32 << 20)  # more than the buffers of both ends
+    async with server.open() as answer:
+        assert answer.status == 200
+
+        async def is_blocked() -> bool:
+            transport = server.requests[0].transport
+            return transport is not None and transport.get_write_buffer_size() > 1 << 20
+
+        await until(is_blocked, "the view to wait for its reader")
+        assert server.hub.viewers == 1
+        server.has_ended = True
+
+        async def has_left() -> bool:
+            return server.hub.viewers == 0
+
+        await until(has_left, "the stream to end", seconds=5)
+
+
+async def test_a_browser_that_reads_nothing_for_long_loses_its_stream(
+    server: ViewServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "READ_SECONDS", 0.2)
+    server.content = bytes(32 << 20)
+    async with server.open():
+
+        async def has_left() -> bool:
+            return server.hub.viewers == 0
+
+        await until(has_left, "the stream to end", seconds=10)

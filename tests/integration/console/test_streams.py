@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Hashable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from aiohttp import ClientResponse
@@ -89,3 +89,25 @@ async def test_a_file_is_not_followed(site: Site, browser: MakeBrowser, path: st
     await one.sign_in("adminkey-adminkey")
     async with following(one, f"/console/stream?view=/console/{path}") as answer:
         assert answer.status == 404
+
+
+async def test_a_session_and_a_key_take_a_part_of_the_streams_and_their_pages_are_shown_without_one(
+    site: Site, browser: MakeBrowser
+) -> None:
+    await site.stop()
+    await site.start(api_keys="adminkey-adminkey,otherkey-otherkey", max_console_streams=10)
+    one, again, other = browser(site), browser(site), browser(site)
+    for each, key in ((one, "adminkey-adminkey"), (again, "adminkey-adminkey"), (other, "otherkey-otherkey")):
+        await each.sign_in(key)
+    async with AsyncExitStack() as stack:
+
+        async def follow(each: Browser) -> int:
+            answer = await stack.enter_async_context(following(each))
+            if answer.status != 200:
+                assert "are kept up to date already" in await answer.text()
+            return answer.status
+
+        assert [await follow(one) for _ in range(4)] == [200, 200, 200, 429], "of the session"
+        assert [await follow(again) for _ in range(3)] == [200, 200, 429], "of the key"
+        assert await follow(other) == 200
+        assert (await one.get("/console/settings")).status == 200

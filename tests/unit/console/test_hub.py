@@ -28,7 +28,7 @@ class Counted:
         return b"content"
 
 
-def spawn(coroutine: Coroutine[Any, Any, None], _name: str) -> object:
+def spawn(coroutine: Coroutine[Any, Any, Any], _name: str, **_expects: Any) -> asyncio.Task[Any]:
     return asyncio.ensure_future(coroutine)
 
 

@@ -36,9 +36,9 @@ class Console:
         self.clock = ManualClock()
         self.answers = RecentAnswers(self.clock, self._spawn)
         self.ask = SlowAnswers(self.clock, seconds)
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()
 
-    def _spawn(self, work: Coroutine[Any, Any, None], _name: str) -> object:
+    def _spawn(self, work: Coroutine[Any, Any, Any], _name: str, **_expects: Any) -> asyncio.Task[Any]:
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
         return task
@@ -129,7 +129,7 @@ async def test_the_answers_to_many_questions_are_not_all_kept() -> None:
     console = Console()
     for number in range(MOST_ANSWERS + 5):
         await console.find(number)
-    assert len(console.answers._questions) == MOST_ANSWERS
+    assert len(console.answers._asked) == MOST_ANSWERS
 
 
 async def test_a_question_that_is_running_is_kept_however_many_are_asked_after_it() -> None:
@@ -141,4 +141,4 @@ async def test_a_question_that_is_running_is_kept_however_many_are_asked_after_i
     asked = console.ask.asked
     assert await console.find("doctor", wait=PATIENCE_SECONDS) is None
     assert console.ask.asked == asked
-    assert len(console.answers._questions) == MOST_ANSWERS
+    assert len(console.answers._asked) == MOST_ANSWERS
