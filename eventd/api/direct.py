@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final, NamedTuple
@@ -166,10 +167,27 @@ async def run_topic_route(
         return _read(await recorder.perform_once(draft, by.once, describe, perform, is_secret=route.secret))
 
     if not (route.recorded or (route.keyed and by.once)):
-        return await run(None)
+        with _under_way(v0, by.key, len(content)):
+            return await run(None)
     draft = ActionDraft(_name_of(route), by.caller, by.request, object_of(route, names), frequent=route.frequent)
     async with recorder.recording(draft):
-        return await run(draft)
+        with _under_way(v0, by.key, len(content)):
+            return await run(draft)
+
+
+@contextmanager
+def _under_way(v0: V0, key: ApiKey, size: int) -> Iterator[None]:
+    """Count a request with a body of `size` bytes while the block runs, as one over HTTP. Raises `Throttled`.
+
+    A process without a listener has no limits: it serves one caller.
+    """
+    if v0.listener is None:
+        yield
+        return
+    limits = v0.listener.concurrency
+    with limits.requests.take(key), limits.bodies.hold(key.digest) as held:
+        held.grow_to(size)
+        yield
 
 
 def _read_call(v0: V0, endpoint: Endpoint, found: FoundRoute, query: str, content: bytes) -> tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from html import unescape
 from typing import Any
@@ -11,6 +12,7 @@ import aiohttp
 import pytest
 
 from eventd.console.pages import record_removal
+from eventd.testing import until
 from tests.integration.console.conftest import MakeBrowser
 from tests.integration.console.test_events import HOSTILE
 from tests.integration.console.test_signing_in import ADMIN, EDGE, READ
@@ -319,3 +321,26 @@ async def test_a_key_that_may_only_look_sees_no_records(site: Site, browser: Mak
     assert (shown.status, "shown to keys with the scope" in shown.text) == (200, True)
     assert (await one.get("/console/topics/t/records/1")).status == 403
     assert "/console/do/" not in shown.text
+
+
+async def test_requests_of_pages_to_v0_count_towards_the_limit_of_their_key(site: Site, browser: MakeBrowser) -> None:
+    await site.stop()
+    await site.start(api_keys=ADMIN, max_inflight_per_key=1)
+    one = await signed_in(site, browser)
+    await create(one, "orders")
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {ADMIN}"}) as session:
+
+        async def wait_for_records() -> None:
+            """Wait for records as a client, as soon as the key has a place for it."""
+            status = 429
+            while status == 429:
+                body = {"wait_ms": 30_000}
+                status = (await session.post(f"http://{one.host}/v0/topics/orders/diff", json=body)).status
+
+        waiting = asyncio.ensure_future(wait_for_records())
+
+        async def is_refused() -> bool:
+            return (await one.get("/console/topics/orders")).status == 429
+
+        await until(is_refused, "the page to be refused")
+        waiting.cancel()
