@@ -8,11 +8,13 @@ from typing import Any, Final
 
 from eventd.console.drawing.map_links import STATES
 from eventd.console.drawing.map_picture import draw_map
+from eventd.console.many.answers import check_description, check_found, check_letters
 from eventd.console.many.joined_map import join_maps
 from eventd.console.many.remote_node import SILENCE_SECONDS, NodeSummary, RemoteNode, ask_all
 from eventd.console.pages.table import PageRoute
 from eventd.console.pages.visit import ShownPage, Visit
 from eventd.console.rendering.urls import Urls
+from eventd.console.view.node_view import NodeView
 from eventd.errors import EventdError, NotFound
 from eventd.runtime.supervisor import SpawnTask
 
@@ -146,12 +148,15 @@ class AllNodes:
         async def ask(node: RemoteNode) -> list[dict[str, Any]]:
             await node.learn()
             view = node.view("")
-            found = (await view.call("events.find", id=name))["groups"]
+            found = check_found(await view.call("events.find", id=name))[:_MOST_GROUPS]
             return [
-                (await view.call("events.describe", group=one["group"], id=name) if one["stored"] else {})
+                {**(await describe(view, one["group"]) if one["stored"] else {})}
                 | {"group": one["group"], "stored": one["stored"]}
                 for one in found
             ]
+
+        async def describe(view: NodeView, group: str) -> Mapping[str, Any]:
+            return check_description(await view.call("events.describe", group=group, id=name))
 
         answers = await ask_all(self._nodes, ask, self._spawn, SILENCE_SECONDS)
         rows = [self._found(node, answers.get(node.name), name) for node in self._nodes]
@@ -161,10 +166,9 @@ class AllNodes:
     async def show_letters(self, visit: Visit) -> ShownPage:
         """Show how many dead letters each reason has at each node, the most first."""
 
-        async def ask(node: RemoteNode) -> list[dict[str, Any]]:
+        async def ask(node: RemoteNode) -> list[Mapping[str, Any]]:
             await node.learn()
-            found: list[dict[str, Any]] = (await node.view("").call("dead_letters.all", limit=1))["groups"]
-            return found
+            return check_letters(await node.view("").call("dead_letters.all", limit=1))
 
         answers = await ask_all(self._nodes, ask, self._spawn, SILENCE_SECONDS)
         rows, problems = [], []
@@ -173,7 +177,7 @@ class AllNodes:
             if isinstance(answer, list):
                 names = ("kind", "owner", "group", "reason")
                 rows += [
-                    one | {"node": self._entry(node), "url": urls.to("dead-letters", **{n: one[n] for n in names})}
+                    {**one} | {"node": self._entry(node), "url": urls.to("dead-letters", **{n: one[n] for n in names})}
                     for one in answer
                 ]
             else:

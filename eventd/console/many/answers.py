@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -53,11 +54,62 @@ class _MapAnswer(msgspec.Struct, rename="camel"):
     left_out: int
 
 
+class _FoundGroup(msgspec.Struct):
+    group: str
+    stored: bool
+
+
+class _Envelope(msgspec.Struct, rename="camel"):
+    type: str
+    path: list[str]
+    recorded_at: str | None
+    subject: str | None = None
+    source_node: str | None = None
+
+
+class _EventDelivery(msgspec.Struct, rename="camel"):
+    status: str
+    delivered_at: str | None
+    last_error: str | None
+
+
+class _PeerDelivery(_EventDelivery, rename="camel"):
+    peer: str
+
+
+class _CallbackDelivery(_EventDelivery, rename="camel"):
+    callback: str
+
+
+class _EventRun(msgspec.Struct, rename="camel"):
+    subscription: str | None
+    plugin: str
+    status: str
+    started_at: str | None
+
+
+class _Description(msgspec.Struct, rename="camel"):
+    event: _Envelope
+    node: str
+    deliveries: list[_PeerDelivery]
+    callbacks: list[_CallbackDelivery]
+    runs: list[_EventRun]
+    dead_letters: list[Any]
+
+
+class _LetterGroup(msgspec.Struct):
+    kind: str
+    owner: str
+    group: str
+    topic: str
+    reason: str
+    count: int
+    exact: bool
+
+
 def check_groups(answer: Any) -> list[Mapping[str, Any]]:
     """Return the groups of an answer of `groups.status`. Raises `Unavailable` for one of another form."""
-    groups = answer.get("groups") if isinstance(answer, dict) else None
-    _check(groups, list[_GroupAnswer], "groups.status")
-    return groups or []
+    return _check_groups(answer, list[_GroupAnswer], "groups.status")
 
 
 def check_map(answer: Any) -> Mapping[str, Any]:
@@ -65,6 +117,46 @@ def check_map(answer: Any) -> Mapping[str, Any]:
     _check(answer, _MapAnswer, "map.show")
     found: Mapping[str, Any] = answer
     return found
+
+
+def check_found(answer: Any) -> list[Mapping[str, Any]]:
+    """Return the groups of an answer of `events.find`. Raises `Unavailable` for one of another form."""
+    return _check_groups(answer, list[_FoundGroup], "events.find")
+
+
+def check_description(answer: Any) -> Mapping[str, Any]:
+    """Return an answer of `events.describe`. Raises `Unavailable` for one of another form."""
+    _check(answer, _Description, "events.describe")
+    found: Mapping[str, Any] = answer
+    return found
+
+
+def check_letters(answer: Any) -> list[Mapping[str, Any]]:
+    """Return the groups of an answer of `dead_letters.all`. Raises `Unavailable` for one of another form."""
+    return _check_groups(answer, list[_LetterGroup], "dead_letters.all")
+
+
+def showable(value: Any) -> Any:
+    """Return a decoded answer whose texts can be shown: JSON can escape halves of characters.
+
+    Raises `Unavailable` for numbers that JSON does not have.
+    """
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case list():
+            return [showable(each) for each in value]
+        case dict():
+            return {showable(name): showable(each) for name, each in value.items()}
+        case float() if not isfinite(value):
+            raise of_another_form("a question", f"{value} is not a number of JSON")
+    return value
+
+
+def _check_groups(answer: Any, form: Any, operation: str) -> list[Mapping[str, Any]]:
+    groups = answer.get("groups") if isinstance(answer, dict) else None
+    _check(groups, form, operation)
+    return groups or []
 
 
 def of_another_form(operation: str, reason: object) -> Unavailable:

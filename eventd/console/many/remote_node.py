@@ -7,10 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from eventd.api.framework.auth import ANYONE, SCOPES, ApiKey
 from eventd.client.connection import Connection
 from eventd.client.refusals.kinds import Lost
-from eventd.console.many.answers import check_groups, check_map, of_another_form
+from eventd.console.many.answers import check_groups, check_map, of_another_form, showable
 from eventd.console.view.over_http import OverHttpView
 from eventd.console.view.sent_answers import SentAnswers
 from eventd.errors import EventdError, Unavailable
@@ -91,7 +93,15 @@ class RemoteNode:
         return OverHttpView(self.name, self.send, self._decode, self._key, headers, self._sent)
 
     def _decode(self, content: bytes, model: Any) -> Any:
-        return self._reach().decode(content, model)
+        connection = self._reach()
+        try:
+            return msgspec.json.decode(content, type=model)
+        except (msgspec.DecodeError, RecursionError):  # a text or a number that only other readers of JSON take
+            value = showable(connection.decode(content, Any))
+        try:
+            return msgspec.convert(value, model)
+        except msgspec.ValidationError:
+            return connection.decode(content, model)
 
     def _reach(self) -> Connection:
         if self._connection is None:

@@ -43,6 +43,7 @@ def moment(text: str | None, style: TimeStyle) -> Markup | str:
         return NONE
     try:
         at = parse(text)
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)  # other programs may leave it out
         full = at.astimezone(UTC)
     except (ValueError, OverflowError):
         return printable(text)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from aiohttp import web
+from aiohttp import test_utils, web
 
 from eventd.client.connection import ONCE, Connection
 from eventd.console.many.console import ManyConsole, NodeAccess
@@ -351,3 +351,25 @@ async def test_keys_reach_no_page_no_address_and_no_log(
         assert "key file: No such file" in page.text
         assert page.status == 503
     assert KEY not in caplog.text
+
+
+HOSTILE_ANSWERS = (
+    b'{"groups": [1]}',
+    b'{"groups": [{"group": "edge", "stored": true}], "event": {}}',
+    b'{"groups": [{"group": "\\ud800", "stored": false, "kind": "peer", "owner": "\\ud800", "topic": "", "reason":'
+    b' "\\udc00", "count": 1, "exact": true, "events": 1, "links": {}}]}',
+    b'{"groups": [{"group": "edge", "stored": false, "count": NaN}]}',
+    b'{"groups": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+)
+
+
+@pytest.mark.parametrize("content", HOSTILE_ANSWERS, ids=range(len(HOSTILE_ANSWERS)))
+async def test_no_answer_of_a_node_breaks_the_pages_of_all_nodes(content: bytes) -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=content, content_type="application/json")
+
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", answer)
+    async with test_utils.TestServer(app) as server, opened(access("one", server.port or 0)) as console:
+        for path in ("/console/", "/console/events?id=e1", "/console/dead-letters"):
+            assert (await console.get(path)).status == 200, path

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from eventd.console.many.answers import check_groups, check_map
+from eventd.console.many.answers import (
+    check_description,
+    check_found,
+    check_groups,
+    check_letters,
+    check_map,
+    showable,
+)
 from eventd.errors import Unavailable
 
 GROUP = {"group": "edge", "nodeName": "a", "events": 3, "links": {"running": 1}, "listen": ""}
@@ -41,3 +48,48 @@ def test_groups_of_another_form_are_refused(answer: Any) -> None:
 def test_a_map_of_another_form_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(Unavailable, match=r"its answer to map\.show has another form"):
         check_map(MAP | changes)
+
+
+@pytest.mark.parametrize("groups", [None, {}, [1], [{"group": "edge"}], [{"group": 1, "stored": True}]], ids=repr)
+def test_found_events_and_dead_letters_of_another_form_are_refused(groups: Any) -> None:
+    for check in (check_found, check_letters):
+        with pytest.raises(Unavailable, match="has another form"):
+            check({"groups": groups})
+
+
+EVENT = {"type": "t", "path": ["a"], "recordedAt": None}
+DELIVERY = {"status": "delivered", "deliveredAt": None, "lastError": None}
+RUN = {"subscription": None, "plugin": "p", "status": "ok", "startedAt": None}
+DESCRIPTION = {
+    "event": EVENT,
+    "node": "a",
+    "deliveries": [DELIVERY | {"peer": "b"}],
+    "callbacks": [DELIVERY | {"callback": "c"}],
+    "runs": [RUN],
+    "deadLetters": [{}],
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"event": None},
+        {"event": EVENT | {"path": 1}},
+        {"deliveries": [1]},
+        {"callbacks": [DELIVERY]},
+        {"runs": [RUN | {"startedAt": 1}]},
+        {"deadLetters": None},
+        {"node": {}},
+    ],
+    ids=repr,
+)
+def test_a_description_of_another_form_is_refused(changes: dict[str, Any]) -> None:
+    assert check_description(DESCRIPTION) == DESCRIPTION
+    with pytest.raises(Unavailable, match=r"its answer to events\.describe has another form"):
+        check_description(DESCRIPTION | changes)
+
+
+def test_halves_of_characters_are_replaced_and_numbers_that_are_none_are_refused() -> None:
+    assert showable({"a\ud800": ["\udc00", "\U0001f600", 1, None]}) == {"a\ufffd": ["\ufffd", "\U0001f600", 1, None]}
+    with pytest.raises(Unavailable, match="nan"):
+        showable([float("nan")])
