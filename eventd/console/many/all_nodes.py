@@ -126,9 +126,11 @@ class AllNodes:
         told = [shown for name, shown in known.items() if shown is not None and name not in silent.keys() | refused]
         since = {str(shown["node"]): silent[name] for name, shown in known.items() if shown and name in silent}
         if not told:
-            return {"map": None, "picture": None, "hidden": 0, "all": 0}
+            return {"map": None, "picture": None, "hidden": 0, "all": 0, "claims": {}}
         joined = join_maps(group, told, since)
+        claims = self._find_claims(known)
         at = {str(shown["node"]): self._urls[name] for name, shown in known.items() if shown is not None}
+        at = {name: urls for name, urls in at.items() if name not in claims}  # which of them it is cannot be told
         for node in joined["nodes"]:
             node["console"] = at[node["node"]].to() if node["node"] in at else ""
         rows = {"nodes": joined["nodes"][:_MOST_ROWS], "links": joined["links"][:_MOST_ROWS]}
@@ -137,6 +139,19 @@ class AllNodes:
             "picture": draw_map(joined),
             "hidden": joined["leftOut"] + len(joined["links"]) - len(rows["links"]),
             "all": len(joined["nodes"]),
+            "claims": claims,
+        }
+
+    def _find_claims(self, known: Mapping[str, Mapping[str, Any] | None]) -> dict[str, list[str]]:
+        """Return the node names with which several addresses answer, and what they are, each with its context."""
+        found: dict[str, dict[str, str]] = {}
+        for node in self._nodes:
+            if (shown := known.get(node.name)) is not None:
+                found.setdefault(str(shown["node"]), {})[node.options.address] = node.name
+        return {
+            name: [f"{context} ({address})" for address, context in contexts.items()]
+            for name, contexts in found.items()
+            if len(contexts) > 1
         }
 
     async def show_event(self, visit: Visit) -> ShownPage:

@@ -373,3 +373,18 @@ async def test_no_answer_of_a_node_breaks_the_pages_of_all_nodes(content: bytes)
     async with test_utils.TestServer(app) as server, opened(access("one", server.port or 0)) as console:
         for path in ("/console/", "/console/events?id=e1", "/console/dead-letters"):
             assert (await console.get(path)).status == 200, path
+
+
+async def test_a_name_with_which_several_addresses_answer_is_shown_as_a_contradiction(pair: tuple[Site, Site]) -> None:
+    port = port_of(pair[0])
+    other = NodeAccess(
+        NodeOptions("other", f"http://localhost:{port}"), Connection(f"http://localhost:{port}", KEY, retry=ONCE)
+    )
+    async with opened(access("one", port), other, access("two", port_of(pair[1]))) as console:
+        said = f"Several addresses answer as a: one (http://127.0.0.1:{port}), other (http://localhost:{port})."
+
+        async def is_shown() -> bool:
+            return said in (await console.get("/console/")).text
+
+        await until(is_shown, "the contradiction to be shown")
+        assert "answer as b" not in (await console.get("/console/")).text
