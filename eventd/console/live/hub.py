@@ -107,7 +107,7 @@ class Hub:
 
     def __init__(self, clock: Clock, spawn: SpawnTask) -> None:
         self._clock = clock
-        self._spawn = spawn
+        self.spawn = spawn
         self._views: dict[Hashable, LiveView] = {}
         self.viewers = 0
         self.closed = False
@@ -127,7 +127,7 @@ class Hub:
         view = self._views.get(key)
         if view is None:
             view = self._views[key] = LiveView()
-            self._spawn(self._keep(key, view, render), "console view")
+            self.spawn(self._keep(key, view, render), "console view")
         view.enter()
         self.viewers += 1
         return view

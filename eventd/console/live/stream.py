@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from asyncio import FIRST_COMPLETED
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from typing import Final
@@ -21,6 +20,8 @@ HEARTBEAT_SECONDS: Final = 15.0
 """How long a stream sends nothing at most: a page that gets nothing for longer takes its node for dead."""
 CHECK_SECONDS: Final = 0.5
 """How often a stream checks that its session has not ended."""
+GRACE_SECONDS: Final = 0.2
+"""How long a stream may last after its session: one that is blocked is cut then."""
 READ_SECONDS: Final = 30.0
 """How long a browser may read nothing of what is sent to it."""
 _ALIVE: Final = make_event("alive", b"")
@@ -54,13 +55,15 @@ async def follow_view(
     response = web.StreamResponse(headers=_HEADERS)
     try:
         await response.prepare(request)
-        ended = asyncio.ensure_future(_wait_for_end(has_ended, clock))
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        watching = hub.spawn(_watch(request, ended, has_ended, clock), "session of a stream")
         try:
             await _send(request, response, hub, view, seen, ended, clock)
         finally:
-            ended.cancel()
-    except ConnectionError:
-        pass  # the browser left
+            watching.cancel()
+    except ConnectionError:  # the browser left, or does not read
+        if request.transport is not None:
+            request.transport.abort()
     except Exception as error:
         if not response.prepared:
             raise
@@ -99,44 +102,43 @@ async def _send(
         if not event and clock.monotonic() >= silent_until:
             event = make_event("trouble", problem.encode()) if problem else _ALIVE
         if event:
-            await _write(request, response, event, ended, clock)
+            await _write(response, event)
             silent_until = clock.monotonic() + HEARTBEAT_SECONDS
         timer = clock.timer(CHECK_SECONDS)
         try:
-            await asyncio.wait({timer, changed, ended}, return_when=FIRST_COMPLETED)
+            await asyncio.wait({timer, changed, ended}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             timer.cancel()
         if ended.done():
             ended.result()
-            await _write(request, response, make_event("ended", b"the session has ended"), ended, clock)
+            await _write(response, make_event("ended", b"the session has ended"))
             return
 
 
-async def _wait_for_end(has_ended: Callable[[], Awaitable[bool]], clock: Clock) -> None:
-    """Return when the session has ended. Raises what prevents the check."""
-    while not await has_ended():
-        await clock.sleep(CHECK_SECONDS)
-
-
-async def _write(
-    request: web.Request, response: web.StreamResponse, event: bytes, ended: asyncio.Future[None], clock: Clock
+async def _watch(
+    request: web.Request, ended: asyncio.Future[None], has_ended: Callable[[], Awaitable[bool]], clock: Clock
 ) -> None:
-    """Send an event; cut the connection if the browser does not read it in time, or not before its session ends.
-
-    Raises `ConnectionError` then.
-    """
-    patience = CHECK_SECONDS if ended.done() else READ_SECONDS
-    writing, timer = asyncio.ensure_future(response.write(event)), clock.timer(patience)
+    """Finish `ended` when the session has ended or cannot be checked, and cut a connection that does not end then."""
     try:
-        await asyncio.wait({writing, timer} if ended.done() else {writing, timer, ended}, return_when=FIRST_COMPLETED)
-        if writing.done():
-            return writing.result()
-        if request.transport is not None:
-            request.transport.abort()
-        raise ConnectionResetError("the browser does not read what is sent to it")
-    finally:
-        timer.cancel()
-        writing.cancel()
+        while not await has_ended():
+            await clock.sleep(CHECK_SECONDS)
+    except Exception as error:
+        ended.set_exception(error)
+        ended.exception()  # a stream that is blocked does not see it
+    else:
+        ended.set_result(None)
+    await clock.sleep(GRACE_SECONDS)
+    if request.transport is not None:
+        request.transport.abort()
+
+
+async def _write(response: web.StreamResponse, event: bytes) -> None:
+    """Send an event. Raises `ConnectionError` if the browser does not read it in time."""
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            await response.write(event)
+    except TimeoutError:
+        raise ConnectionResetError("the browser does not read what is sent to it") from None
 
 
 def _is_open(request: web.Request) -> bool:

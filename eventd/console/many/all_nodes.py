@@ -130,7 +130,7 @@ class AllNodes:
         joined = join_maps(group, told, since)
         claims = self._find_claims(known)
         at = {str(shown["node"]): self._urls[name] for name, shown in known.items() if shown is not None}
-        at = {name: urls for name, urls in at.items() if name not in claims}  # which of them it is cannot be told
+        at = {name: urls for name, urls in at.items() if name not in claims}  # it may be any of them
         for node in joined["nodes"]:
             node["console"] = at[node["node"]].to() if node["node"] in at else ""
         rows = {"nodes": joined["nodes"][:_MOST_ROWS], "links": joined["links"][:_MOST_ROWS]}

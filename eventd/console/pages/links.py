@@ -21,7 +21,7 @@ async def show_links(visit: Visit) -> ShownPage:
     """Show the links of all groups, or of `group` in the query, and of one `state`."""
     groups = await visit.group_names()
     chosen = [group for group in groups if visit.asked("group") in ("", group)]
-    found = [await visit.view.call("links.status", group=group) for group in chosen]
+    found, unread = await visit.ask_groups("links.status", chosen)
     outbound = [link for links in found for link in links["outbound"]]
     states = sorted({link["state"] for link in outbound})
     state, text = visit.asked("state"), visit.asked("q").casefold()
@@ -33,6 +33,7 @@ async def show_links(visit: Visit) -> ShownPage:
     senders = [sender for links in found for sender in links["inbound"] if text in sender["node"].casefold()]
     data = {
         "groups": groups,
+        "unread": unread,
         "states": states,
         "outbound": sorted(shown, key=_urgency)[:MOST_ROWS],
         "shown": len(shown),

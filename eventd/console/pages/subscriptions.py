@@ -20,7 +20,7 @@ async def show_subscriptions(visit: Visit) -> ShownPage:
     """Show the subscriptions of all groups, or of `group` in the query, and of one `state`."""
     groups = await visit.group_names()
     chosen = [visit.asked("group")] if visit.asked("group") else groups
-    found = [await visit.view.call("subscriptions.list", group=group) for group in chosen]
+    found, unread = await visit.ask_groups("subscriptions.list", chosen)
     known = [one for each in found for one in each["subscriptions"]]
     state, text = visit.asked("state"), visit.asked("q").casefold()
     shown = [
@@ -30,6 +30,7 @@ async def show_subscriptions(visit: Visit) -> ShownPage:
     ]
     data = {
         "groups": groups,
+        "unread": unread,
         "states": sorted({one["state"] for one in known}),
         "subscriptions": sorted(shown, key=_urgency),
         "all": len(known),

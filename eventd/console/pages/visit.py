@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -15,6 +16,8 @@ from eventd.console.view.recent import FindRecent, RecentAnswer
 
 PAGE_SIZE, MOST_ROWS = 50, 200
 """The default and the largest number of rows of a list."""
+GROUPS_SECONDS = 2.0
+"""How long a page asks one group after the other."""
 MOST_GROUPS = 20
 """Maximum number of groups that are asked for one by one, for a key that is limited to some names."""
 
@@ -69,6 +72,20 @@ class Visit:
     async def group_names(self) -> list[str]:
         """Return the names of the groups that the visitor may see."""
         return [group["group"] for group in await self.groups()]
+
+    async def ask_groups(self, operation: str, groups: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
+        """Run an operation for each group until `GROUPS_SECONDS` have passed, and at least for one.
+
+        Return the answers, and the groups that were not asked in time.
+        """
+        time = asyncio.get_running_loop().time
+        found: list[dict[str, Any]] = []
+        until = time() + GROUPS_SECONDS
+        for place, group in enumerate(groups):
+            if found and time() >= until:
+                return found, list(groups[place:])
+            found.append(await self.view.call(operation, group=group))
+        return found, []
 
     async def scopes_of_groups(self) -> list[str]:
         """Return the groups to ask for one by one: only "", for all, unless the key is limited to some names."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
+from eventd.console.pages import visit
 from tests.integration.console.conftest import MakeBrowser
 from tests.integration.console.test_signing_in import ADMIN, EDGE, READ
 from tests.support.declared import callback, group, peer
+from tests.support.ports import free_port
 from tests.support.sites import Site
 
 
@@ -131,3 +135,18 @@ async def test_the_head_shows_the_address_at_which_the_node_is_served(site: Site
     page = await one.get("/console/")
     assert f"{one.host}</title>" in page.text
     assert "127.0.0.1:0" not in page.text
+
+
+@pytest.mark.parametrize("page", ["links", "subscriptions"])
+async def test_a_page_says_which_groups_it_could_not_read_in_time(
+    site: Site, browser: MakeBrowser, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    for name in ("far", "other"):
+        await site.apply(group("a", port=free_port(), secret=site.secret, name=name))
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    said = "2 groups could not be read in time, the first is far"
+    assert "could not be read" not in (await one.get(f"/console/{page}")).text
+    monkeypatch.setattr(visit, "GROUPS_SECONDS", 0.0)
+    assert said in (await one.get(f"/console/{page}")).text
+    assert "could not be read" not in (await one.get(f"/console/{page}?group=other")).text
