@@ -314,10 +314,11 @@ def _compare_rows(
     of_batches = batch_discrepancies(uneven, reader.survey, known, rows, losses)
     faults += receipt_report.without_repeats(of_batches, faults)
     unclaimed, progress = tables.parts.get("unclaimed", ()), reader.progress_by_segment()
-    of_peers = unclaimed_discrepancies(unclaimed, reader.survey, summaries, coverage, rows, reader.hours, progress)
-    lacking = [*receipt_report.without_repeats(of_peers.named, faults)]
-    coverage.unclaimed = frozenset(LinkKey(one.group, one.source, one.peer) for one in lacking)
-    faults += lacking
+    of_peers = unclaimed_discrepancies(
+        unclaimed, reader.survey, summaries, coverage, rows, reader.hours, progress, faults
+    )
+    coverage.unclaimed = frozenset(LinkKey(one.group, one.source, one.peer) for one in of_peers.named)
+    faults += of_peers.named
     discrepancies = [*found.erasures.others, *altered, *faults, *selection_discrepancies(found.plan)]
     lake = report_details.lake_findings(reader.survey, reader.unreadable)
     named = [*group_findings(discrepancies), *found.erasures.findings]

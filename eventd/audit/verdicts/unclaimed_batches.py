@@ -8,7 +8,7 @@ positions.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -82,6 +82,14 @@ class _Batches(NamedTuple):
         places = np.flatnonzero(rows) if rows.dtype == bool else rows
         return _Batches(self.ids.take(pa.array(places)), self.after[places], self.upto[places], self.at[places])
 
+    def without(self, ids: Collection[str]) -> _Batches:
+        """Return the batches with other ids than these."""
+        import pyarrow as pa
+        from pyarrow import compute
+
+        known = compute.is_in(self.ids, pa.array(sorted(ids), pa.string()))
+        return self.where(~known.to_numpy(zero_copy_only=False))
+
     @classmethod
     def joined(cls, parts: Sequence[_Batches]) -> _Batches:
         """Return the batches of all parts, each once, in the order of their times."""
@@ -119,11 +127,12 @@ def unclaimed_discrepancies(
     rows: LedgerRows,
     hours: tuple[int, int],
     progress: ProgressOf,
+    others: Iterable[Discrepancy] = (),
 ) -> UnclaimedDiscrepancies:
     """Return a DISAGREEMENT for each of these batches of which the ledger of its sender should have a row.
 
     `tables` are those of `unclaimed_batches`. Left out are those whose answer the sender may still be waiting for,
-    and those that it sent outside of `hours`.
+    and those that it sent outside of `hours`; and the batches that `others` name: one fault is one finding.
     """
     import pyarrow as pa
 
@@ -133,15 +142,18 @@ def unclaimed_discrepancies(
     by_pair: defaultdict[PairKey, list[_Batches]] = defaultdict(list)
     for link, batches in judge.unexplained(Columns(pa.concat_tables(tables))):
         by_pair[PairKey(link.group, link.sender, link.peer)].append(batches)
+    reported: defaultdict[PairKey, set[str]] = defaultdict(set)
+    for one in others:
+        reported[PairKey(one.group, one.source, one.peer)].add(one.id)
     named: list[Discrepancy] = []
     unnamed: Counter[DiscrepancyKey] = Counter()
     for pair, parts in sorted(by_pair.items()):
-        found = _Batches.joined(parts)
+        found = _Batches.joined(parts).without(reported[pair])
         key = DiscrepancyKey(Kind.DISAGREEMENT, *pair, UNCLAIMED_BATCH)
         first = zip(found.ids[:MOST_NAMED].to_pylist(), found.at[:MOST_NAMED].tolist(), strict=True)
         named += [Discrepancy(key.kind, *pair, 0, id, key.detail, Evidence(pair.source, at, id)) for id, at in first]
-        if (others := len(found.at) - MOST_NAMED) > 0:
-            unnamed[key] = others
+        if (rest := len(found.at) - MOST_NAMED) > 0:
+            unnamed[key] = rest
     return UnclaimedDiscrepancies(named, unnamed)
 
 

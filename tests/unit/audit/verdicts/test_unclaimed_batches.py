@@ -10,7 +10,7 @@ import pytest
 
 from eventd.audit.arrays.columns import Columns
 from eventd.audit.coverage.coverage import BlindSpot, Coverage
-from eventd.audit.report.findings import UNCLAIMED_BATCH, Kind
+from eventd.audit.report.findings import UNCLAIMED_BATCH, Discrepancy, Kind
 from eventd.audit.segments.ledger_summaries import DeclaredGap, LedgerSummary, summarize
 from eventd.audit.segments.plan import LakePlan, NodeEpoch
 from eventd.audit.verdicts import unclaimed_batches as module
@@ -46,6 +46,7 @@ def findings(
     progress: ProgressOf = lambda segment: None,
     reads: list[Ledger] | None = None,
     counted: dict[str, int] | None = None,
+    others: Sequence[Discrepancy] = (),
 ) -> list[str]:
     """Return the ids of the batches of `a` that are in dispute; its link to `b` has passed `cursor` (None: no link).
 
@@ -80,7 +81,7 @@ def findings(
     survey = Survey(LakeHead(id="l", made_at=0), [state], segments, [])
     summaries = {NodeEpoch("b", "f"): [LedgerSummary(gaps=[*gaps])]}
     ledgers = LedgerRows(segments, read)
-    found = unclaimed_discrepancies([unclaimed], survey, summaries, coverage, ledgers, hours, progress)
+    found = unclaimed_discrepancies([unclaimed], survey, summaries, coverage, ledgers, hours, progress, others)
     if counted is not None:
         counted.update({key.peer: n for key, n in found.unnamed.items()})
     assert {(one.kind, one.source, one.peer, one.detail) for one in found.named} <= {
@@ -220,6 +221,18 @@ def test_batches_that_are_only_counted_are_judged_like_the_others(monkeypatch: p
     counted: dict[str, int] = {}
     assert findings(again, copies, counted=counted) == ["batch-1", "batch-2", "batch-3"]
     assert counted == {"b": 2}, "4 and 7"
+
+
+def test_batches_that_are_in_another_finding_already_are_neither_named_nor_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MOST_NAMED", 3)
+    copies = [received(number, recorded_at=AT + number) for number in range(1, 9)]
+    others = [Discrepancy(Kind.FORGED, "g", "a", "b", id=f"batch-{number}") for number in (2, 7)]
+    others += [Discrepancy(Kind.FORGED, "g", "a", "another", id="batch-3")]
+    counted: dict[str, int] = {}
+    assert findings([], copies, counted=counted, others=others) == ["batch-1", "batch-3", "batch-4"]
+    assert counted == {"b": 3}, "5, 6 and 8"
 
 
 def test_each_segment_is_read_once_however_many_batches_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
