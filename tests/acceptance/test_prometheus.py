@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.support.alert_rules import RULES, SCRAPE, rules
+from tests.support.grafana.boards import BOARDS, expressions
 from tests.support.processes import Processes
 from tests.support.prometheus import PrometheusServer, promtool
 from tests.support.running import NodeProcess
@@ -74,6 +75,9 @@ def test_an_alert_fires_when_a_link_is_cut(processes: Processes, node: NodeProce
             "all rules to be evaluated",
         )
         assert [(rule["name"], rule["lastError"]) for rule in evaluated if rule["health"] != "ok"] == []
+        for board in BOARDS:
+            for expression in expressions(board):
+                prometheus.ask("query", query=expression)  # fails if it cannot be evaluated
         assert sorted(rule["name"] for rule in evaluated) == sorted(
             one.get("alert") or one["record"] for one in rules()
         )
