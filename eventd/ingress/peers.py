@@ -442,7 +442,8 @@ class PeerIngress:
         claims. `code` is the code of the answer, which the sender's link shows; v1 has none.
         """
         if self._pause.is_over(reason):
-            about = {"group": self.config.name, "reason": reason, **({"code": code} if code else {})}
+            ours = {"node": self.config.node_name, "group": self.config.name}
+            about = {**ours, "reason": reason, **({"code": code} if code else {})}
             logger.warning("peer request refused", extra=about | sender().show())
         counts = self.counts
         self.counts = Counts(counts.received, counts.duplicate, counts.rejected + 1)

@@ -225,8 +225,8 @@ class Membership:
         self._runner, self._limiter, self._listening = runner, limiter, where
         self.address = runner.addresses[0][:2]
         self.trouble.pop("listen", None)
-        about = {"group": self.config.name, "address": where.address, "port": where.port, "tls": tls is not None}
-        logger.info("listening", extra=about)
+        about = {"address": where.address, "port": where.port, "tls": tls is not None}
+        logger.info("listening", extra={"node": self.config.node_name, "group": self.config.name, **about})
 
     async def _load_tls(self, where: ListenConfig) -> ServerTls | None:
         """Return the TLS of a listener, its files read; None for plain HTTP. Raises `CertificateUnusable`."""
@@ -297,7 +297,12 @@ class Membership:
             spawn=ours.supervisor.spawn,
             backoff=peer.backoff,
             chance=log.chance.fraction,
-            about={"group": self.config.name, "peer": peer.node_name, "remote": peer.endpoint},
+            about={
+                "node": self.config.node_name,
+                "group": self.config.name,
+                "peer": peer.node_name,
+                "remote": peer.endpoint,
+            },
         )
 
     def wake(self, node: str) -> None:

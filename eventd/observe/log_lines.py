@@ -25,6 +25,10 @@ _TELLING = (EventdError, OSError, AttributeError, TypeError, NameError, ImportEr
 """Errors whose text may be logged. The text of any other may quote a value that caused it, such as a payload."""
 _LONGEST = 2000
 _FRAMES = 12
+MOST_BYTES = 16 << 10
+"""Maximum size of a line: collectors of logs divide longer ones, or drop them."""
+_FIXED = ("ts", "level", "logger")
+_LEAST_CUT = 64
 _DIM = "\x1b[2m"
 _COLOURS = {"DEBUG": _DIM, "INFO": "\x1b[32m", "WARNING": "\x1b[33m", "ERROR": "\x1b[31m", "CRITICAL": "\x1b[31;1m"}
 _RESET = "\x1b[0m"
@@ -127,7 +131,30 @@ class JsonLines(logging.Formatter):
             "msg": record.getMessage(),
         }
         extra = {(f"{name}_" if name in line else name): value for name, value in fields_of(record).items()}
-        return spelled_out(json.dumps(line | extra, ensure_ascii=False, separators=(",", ":")))
+        return _fitted(line | extra)
+
+
+def _fitted(line: dict[str, Any]) -> str:
+    """Return a line as JSON, the longest fields cut until it has at most `MOST_BYTES`."""
+    text = _as_json(line)
+    while len(text.encode()) > MOST_BYTES:
+        name = max(line.keys() - set(_FIXED), key=lambda each: len(_as_json(line[each])))
+        line = {**line, name: _shortened(line[name])}
+        text = _as_json(line)
+    return text
+
+
+def _shortened(value: Any) -> Any:
+    """Return about half of a text or list, with a mark; of another value, or a short one, only the mark."""
+    if isinstance(value, str) and len(value) > _LEAST_CUT:
+        return f"{value[: len(value) // 2]}…"
+    if isinstance(value, list) and len(value) > 2:
+        return [*value[: len(value) // 2], "…"]
+    return "…"
+
+
+def _as_json(value: Any) -> str:
+    return spelled_out(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 class TextLines(logging.Formatter):
@@ -147,7 +174,13 @@ class TextLines(logging.Formatter):
             level = f"{_COLOURS.get(record.levelname, '')}{level}{_RESET}"
             extra = f"{_DIM}{extra}{_RESET}" if extra else ""
         first = f"{time} {level} {_one_line(record.getMessage())}"
-        return "\n".join([f"{first}  {extra}" if extra else first, *(f"    {frame}" for frame in frames)])
+        line = _cut(f"{first}  {extra}" if extra else first)
+        return "\n".join([line, *(f"    {frame}" for frame in frames)])
+
+
+def _cut(line: str) -> str:
+    """Return a line of text, cut to `MOST_BYTES`."""
+    return line if len(line.encode()) <= MOST_BYTES else line.encode()[: MOST_BYTES - 3].decode(errors="ignore") + "…"
 
 
 def _instant(record: logging.LogRecord) -> datetime:

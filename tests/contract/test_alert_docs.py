@@ -52,7 +52,7 @@ def test_the_runbook_has_a_section_with_the_rule_of_each_alert() -> None:
         assert len(text.strip().split("\n\n")) >= 2, f"{name}: what it means, and what to do"
 
 
-@pytest.mark.parametrize("page", ["alerts.md", "monitoring.md"])
+@pytest.mark.parametrize("page", ["alerts.md", "logs.md", "monitoring.md"])
 def test_what_the_pages_link_to_exists(page: str) -> None:
     folder = ROOT / "docs" / "operations"
     missing = []

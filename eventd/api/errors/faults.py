@@ -23,11 +23,12 @@ def answering(
     form_of: Callable[[str], ErrorForm],
     chance: Chance,
     require_caller: Callable[[web.Request], object] = lambda _: None,
+    id_of: Callable[[web.Request], str] = lambda _: "",
 ) -> Any:
     """Return the middleware that turns errors into responses.
 
     Where aiohttp itself refuses a request, such as one for an unknown path, `require_caller` is called first: it raises
-    for unauthorized callers, so that they do not learn which paths exist.
+    for unauthorized callers, so that they do not learn which paths exist. `id_of`: the id of a request, for logs.
     """
 
     @web.middleware
@@ -42,25 +43,26 @@ def answering(
                 return answer(refusal, form, allow=allow)
         except EventdError as error:
             if _has_begun(request):
-                return _cut(request, str(error))
+                return _cut(request, id_of(request), str(error))
             answered = answer(error, form)
             if answered.status >= 500:
-                extra = {"route": route_of(request), "code": error.code, "why": str(error)}
+                extra = {"route": route_of(request), "request": id_of(request), "code": error.code, "why": str(error)}
                 logger.warning("request failed", extra=extra)
             return answered
         except MemoryError:
-            logger.error("memory exhausted", extra={"route": route_of(request)})
+            logger.error("memory exhausted", extra={"route": route_of(request), "request": id_of(request)})
             if _has_begun(request):
-                return _cut(request, "the process has no memory left")
+                return _cut(request, id_of(request), "the process has no memory left")
             words = "the node ran out of memory on this request: retry later, or with a smaller one"
             return answer(Throttled(words), form)
         except (ConnectionError, asyncio.CancelledError):
             raise  # the client disconnected, or the node stops: no response can be sent
         except Exception:
             incident = chance.token(4).hex()
-            logger.exception("request failed", extra={"route": route_of(request), "incident": incident})
+            extra = {"route": route_of(request), "request": id_of(request), "incident": incident}
+            logger.exception("request failed", extra=extra)
             if _has_begun(request):
-                return _cut(request, f"internal error, incident {incident}")
+                return _cut(request, id_of(request), f"internal error, incident {incident}")
             return answer(internal(incident), form)
 
     return answer_errors
@@ -71,9 +73,9 @@ def _has_begun(request: web.Request) -> bool:
     return request.writer.output_size > 0
 
 
-def _cut(request: web.Request, why: str) -> web.Response:
+def _cut(request: web.Request, name: str, why: str) -> web.Response:
     """Abort the connection, so that the client notices the incomplete response. The returned response is never sent."""
-    logger.warning("response aborted", extra={"route": route_of(request), "why": why})
+    logger.warning("response aborted", extra={"route": route_of(request), "request": name, "why": why})
     if request.transport is not None:
         request.transport.abort()
     return web.Response()

@@ -46,7 +46,7 @@ def make_app(
         callers.heard(request)
         return await handler(request)
 
-    errors = answering(lambda path: surface_of(path).form, chance, callers.identify)
+    errors = answering(lambda path: surface_of(path).form, chance, callers.identify, acting.ids.of)
     app = web.Application(middlewares=[errors, hear, workers.proxy])
     for route in routes:
         endpoint = load(route)

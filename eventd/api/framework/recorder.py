@@ -212,7 +212,7 @@ class ActionRecorder:
         self._metrics.action(result)
         if result == "refused" or not is_new:  # only counted, since they may be many
             return
-        described: dict[str, Any] = {"who": row.who, "operation": row.operation, "object": row.object}
+        described: dict[str, Any] = {"who": row.who, "action": row.operation, "object": row.object}
         logger.info("action", extra={**described, "result": row.result, "request": row.request})
 
 

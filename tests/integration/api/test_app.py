@@ -156,13 +156,14 @@ async def test_a_fault_of_the_node_is_an_incident_in_its_log_and_no_traceback(
     api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR, logger="eventd.api"):
-        status, told, _ = await api.ask("GET", "/api/v1/bug")
+        status, told, headers = await api.ask("GET", "/api/v1/bug")
     assert (status, code(told)) == (500, "internal")
     assert "geheim" not in json.dumps(told)
     assert "Traceback" not in json.dumps(told)
     (logged,) = caplog.records
     assert vars(logged)["incident"] in told["error"]["message"]
     assert vars(logged)["route"] == "GET /api/v1/bug"
+    assert vars(logged)["request"] == headers["X-Request-Id"]
 
 
 async def test_the_log_names_the_pattern_and_not_the_path(api: Api, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 
 import pytest
@@ -223,6 +224,22 @@ async def test_an_idle_node_on_a_full_disk_is_not_ready(sites: MakeSites, monkey
     assert "is full: 4 KiB are left; free some space" in node.running.readiness()["database"]
     monkeypatch.setattr(space, "bytes_left", lambda folder: None)
     assert node.running.readiness()["database"] == "ok"
+
+
+async def test_a_peer_that_is_down_makes_no_node_unready(sites: MakeSites, caplog: pytest.LogCaptureFixture) -> None:
+    """It must not stop a rollout: only what this node itself needs is a check."""
+    a, b = sites("a", "b")
+    await a.start()
+    with caplog.at_level(logging.WARNING, logger="eventd"):
+        await a.join(b)
+
+        async def backs_off() -> bool:
+            return "link backing off" in caplog.messages
+
+        await until(backs_off, "the link to back off")
+    (down,) = [vars(one) for one in caplog.records if one.getMessage() == "link backing off"]
+    assert (down["node"], down["group"], down["peer"]) == ("a", "edge", "b")
+    assert set(a.running.readiness().values()) == {"ok"}
 
 
 async def test_a_node_that_stops_is_not_ready_from_the_first_moment(sites: MakeSites) -> None:

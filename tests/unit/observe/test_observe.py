@@ -14,7 +14,7 @@ from aiohttp.http_exceptions import BadHttpMessage
 from eventd.errors import Invalid
 from eventd.log.cursors.cursors import LinkState
 from eventd.node.membership import GroupMetrics
-from eventd.observe.log_lines import JsonLines, TextLines, configure_logging
+from eventd.observe.log_lines import MOST_BYTES, JsonLines, TextLines, configure_logging
 from eventd.observe.metrics import LABELS, LINK_STATES, METRICS_CONTENT_TYPE, TASK_FAILURES, Metrics
 from eventd.runtime.supervisor import Failure
 
@@ -90,6 +90,40 @@ def test_bytes_are_counted_not_shown_and_long_text_is_cut() -> None:
     told = line(raw=b"geheim", text="x" * 5000)
     assert told["raw"] == "<6 bytes>"
     assert len(told["text"]) == 2001
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"detail": "x" * 2000, "names": ["y" * 1900] * 40},
+        {"names": [f"name-{number}" for number in range(9000)]},
+        {"around": {f"name-{number}": "z" * 100 for number in range(900)}},
+        {f"field_{number}": "\u2028" * 1900 for number in range(9)},
+        {"nested": [["y" * 1900] * 40]},
+    ],
+    ids=["texts", "many", "mapping", "escaped", "nested"],
+)
+def test_a_line_has_at_most_16_kb_and_keeps_what_fits(extra: dict[str, Any]) -> None:
+    """Collectors of logs divide longer lines, or drop them."""
+    assert MOST_BYTES == 16 * 1024
+    made = record("it happened", group="edge", **extra)
+    text = JsonLines().format(made)
+    assert len(text.encode()) <= MOST_BYTES
+    told = json.loads(text)
+    assert (told["msg"], told["group"], told["level"]) == ("it happened", "edge", "info")
+    assert "…" in text
+    assert all(len(one.encode()) <= MOST_BYTES for one in TextLines(colour=False).format(made).splitlines())
+
+
+def test_a_long_message_is_cut_too() -> None:
+    text = JsonLines().format(record("ü" * 40_000))
+    assert 4000 < len(text.encode()) <= MOST_BYTES
+    assert json.loads(text)["msg"].endswith("…")
+
+
+def test_a_line_that_fits_is_not_cut() -> None:
+    names = ["y" * 1900] * 8
+    assert line(names=names)["names"] == names
 
 
 def test_values_of_other_kinds_are_text() -> None:
