@@ -38,18 +38,24 @@ class ShowTopology(Params):
     remove: list[str] = Field(
         default=[], max_length=most_changes, description="Check as if the router of this name were removed."
     )
+    contains: str = Field(
+        default="",
+        description="Show only routers with this text in their name, source or destination; all are checked.",
+    )
 
 
 async def show(services: Services, params: ShowTopology) -> dict[str, Any]:
     """Return the routers that the caller may access, the problems of their graph, and the copies of one record."""
     added = [read_draft(word) for word in params.add]
-    return await services.database.read(_check, added, params.remove, services.sees, services.clock.monotonic)
+    choice = params.remove, params.contains.casefold()
+    return await services.database.read(_check, added, *choice, services.sees, services.clock.monotonic)
 
 
 def _check(
     conn: Connection,
     added: Sequence[Router],
     removed: Sequence[str],
+    text: str,
     sees: Callable[[str], bool],
     clock: Callable[[], float],
 ) -> dict[str, Any]:
@@ -73,15 +79,27 @@ def _check(
 
     forecast = [*predict(graph, is_over)]
     problems += find_loops(forecast)
-    shown = [_show(router, lines.get(name)) for name, router in sorted(graph.routers.items())]
+    if text:  # also those beyond the ones that are checked
+        chosen = RouterFilter(sees=lambda line: line.name not in removed and may_see(line) and _contains(line, text))
+        lines = {line.name: line for line in list_routers(conn, chosen, after="", limit=MOST_ROUTERS)}
+        routers = {name: router_of(line) for name, line in lines.items()}
+        routers |= {router.name: router for router in added if _contains(router, text)}
+    else:
+        routers = dict(graph.routers)
+    shown = [_show(router, lines.get(name)) for name, router in sorted(routers.items())]
+    shown.sort(key=lambda one: not one["reason"])  # those with a problem are never left out
     return {
-        "routers": shown[:MOST_ROWS],
+        "routers": sorted(shown[:MOST_ROWS], key=lambda one: str(one["router"])),
         "problems": [_problem(one) for one in problems[:MOST_ROWS]],
         "advice": advise(problems) if problems else "",
         "predicted": [_predicted(row) for row in forecast[:MOST_ROWS]],
         "complete": not timed_out and len(rows) <= MOST_ROUTERS and len(forecast) <= MOST_ROWS >= len(problems),
         "leftOut": max(0, len(shown) - MOST_ROWS),
     }
+
+
+def _contains(one: Router | RouterRow, text: str) -> bool:
+    return text in f"{one.name} {one.source} {one.dest}".casefold()
 
 
 def _show(router: Router, line: RouterRow | None) -> dict[str, Any]:

@@ -25,17 +25,16 @@ _MOST_LINES: Final = 20
 
 async def show_routers(visit: Visit) -> ShownPage:
     """Show the graph, the routers whose names contain `q` of the query, and what the check of the graph predicts."""
-    found = await visit.view.call("topology.show")
-    routers = [{"word": state_of(one), **one} for one in found["routers"]]
-    text = visit.asked("q").casefold()
-    shown = [one for one in routers if text in f"{one['router']} {one['source']} {one['dest']}".casefold()]
+    text = visit.asked("q")
+    found = await visit.view.call("topology.show", **({"contains": text} if text else {}))
+    shown = [{"word": state_of(one), **one} for one in found["routers"]]
     odd = frozenset(topic for one in found["problems"] for topic in one["at"].split(" => "))
     predicted = [row for row in found["predicted"] if row["copies"] > 1 or row["duplicates"]]
     data = {
         "picture": draw_routers(shown, odd) if shown else None,
         "states": STATES,
         "routers": sorted(shown, key=lambda one: (STATES.index(one["word"]) > 0, one["router"])),
-        "all": len(routers) + found["leftOut"],
+        "all": len(shown) + found["leftOut"],
         "problems": found["problems"],
         "advice": found["advice"],
         "predicted": predicted[:_MOST_PREDICTED],

@@ -70,3 +70,27 @@ async def test_a_graph_beyond_the_bounds_is_not_called_complete(log: EventLog, m
     monkeypatch.setattr(topology, "LONGEST_SECONDS", -1.0)
     late = await show(log)
     assert (late["predicted"], late["complete"], len(late["routers"])) == ([], False, 3)
+
+
+async def test_routers_are_found_by_a_text_also_beyond_those_that_are_shown(
+    log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await RoutedTopics(log).route("a->b", "b->c", "c->d", "d->Last")
+    monkeypatch.setattr(topology, "MOST_ROWS", 2)
+    monkeypatch.setattr(topology, "MOST_ROUTERS", 3)
+    assert [one["router"] for one in (await show(log))["routers"]] == ["a->b", "b->c"]
+    found = await show(log, contains="last")
+    assert ([one["router"] for one in found["routers"]], found["leftOut"]) == (["d->Last"], 0)
+    assert [one["router"] for one in (await show(log, contains="b"))["routers"]] == ["a->b", "b->c"]
+    drafted = await show(log, contains="b", add=["x->b,fan_in"], remove=["a->b"])
+    assert [one["router"] for one in drafted["routers"]] == ["b->c", "x->b"]
+
+
+async def test_a_router_with_a_problem_is_not_left_out(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    await RoutedTopics(log).route("a->b", "b->c", "c->d")
+    monkeypatch.setattr(topology, "MOST_ROWS", 1)
+    show_one = topology._show
+    monkeypatch.setattr(
+        topology, "_show", lambda router, line: {**show_one(router, line), "reason": "full" * (router.name == "c->d")}
+    )
+    assert [one["router"] for one in (await show(log))["routers"]] == ["c->d"]
