@@ -50,6 +50,7 @@ def templates() -> Environment:
         formats.whole,
         formats.size,
         formats.rate,
+        formats.prose,
         counted,
     )
     found.filters |= {one.__name__: one for one in plain} | {"moment": _moment, "exact": _exact}

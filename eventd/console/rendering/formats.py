@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, tzinfo
 from typing import Final, Literal, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from eventd.text.invisible import printable
 
@@ -106,3 +107,11 @@ def rate(per_second: float | None) -> str:
     if per_second >= 10:
         return f"{per_second:,.0f}/s"
     return f"{per_second:.1f}/s" if per_second >= 0.1 else f"{per_second * 60:.1f}/min"
+
+
+def prose(text: str) -> Markup:
+    """Return a sentence of the program, in which backquotes enclose what is to be typed, as HTML."""
+    parts = re.split("`([^`]+)`", printable(text))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if at % 2 else escape(part) for at, part in enumerate(parts)
+    )

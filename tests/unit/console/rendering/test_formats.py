@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from eventd.console.rendering.formats import TIMES, Times, TimeStyle, moment, zone_named
+from eventd.console.rendering.formats import TIMES, Times, TimeStyle, moment, prose, zone_named
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -28,3 +28,8 @@ def test_a_time_at_an_end_of_the_calendar_is_shown_in_utc_where_its_zone_has_non
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00"])
 def test_a_time_that_utc_does_not_have_is_shown_as_it_is(text: str, times: Times) -> None:
     assert moment(text, TimeStyle(times, UTC, NOW)) == text
+
+
+def test_what_is_to_be_typed_is_set_apart_and_nothing_else_becomes_html() -> None:
+    assert prose("set `url`, <b> or `a<b`") == "set <code>url</code>, &lt;b&gt; or <code>a&lt;b</code>"
+    assert prose("one ` alone \u202e") == "one ` alone \\u202e"
