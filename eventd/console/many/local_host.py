@@ -53,7 +53,10 @@ class LocalHost:
         return True  # browsers take such cookies from this machine
 
     async def sign_in(self, request: web.Request, preferences: Preferences) -> web.Response:
-        """Exchange the token of the link for a cookie. Raises `Unauthorized` for a request without a token."""
+        """Exchange the token of the link for a cookie, unless the browser has it: it may have fetched the link ahead.
+
+        Raises `Unauthorized` for a request without a token.
+        """
         require_this_machine(request)
         token = request.query.get("token", "")
         if not token or request.method != "GET":
@@ -61,7 +64,8 @@ class LocalHost:
                 "this browser has not opened the link", hint="open the link that routerctl console has printed"
             )
         response = see(Urls().to())
-        self.link.exchange(token, response)
+        if self.link.identify(request) is None:
+            self.link.exchange(token, response)
         return response
 
     async def sign_out(self, visitor: Operator) -> web.Response:

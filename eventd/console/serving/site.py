@@ -182,10 +182,13 @@ class Site(Generic[Someone]):
         status = API_FORM.status(error)
         if status >= 500:
             logger.warning("request failed", extra={"route": f"{request.method} /console", "code": error.code})
-        page = ShownPage(_HEADINGS.get(status, "That did not work"), "error.html", {"error": error}, False, status)
         visitor = None
         with suppress(EventdError):
             visitor = await self._host.identify(request)
+        heading = _HEADINGS.get(status, "That did not work")
+        if status == 401 and visitor is not None:  # the visitor is signed in: a node has refused the key of its context
+            heading = "The node refuses the key"
+        page = ShownPage(heading, "error.html", {"error": error}, False, status)
         preferences = Preferences.of(request)
         visit = None
         if visitor is not None:
