@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
-from urllib.parse import unquote
 
 from eventd.console.pages import (
     audits,
@@ -36,6 +35,7 @@ from eventd.console.pages import (
 )
 from eventd.console.pages.actions import PageAction
 from eventd.console.pages.visit import AnyPage, Visit
+from eventd.console.rendering.urls import unquoted_part
 from eventd.console.view.node_view import NodeView, V0Request
 
 ShowPage = Callable[[Visit], Awaitable[AnyPage]]
@@ -164,7 +164,7 @@ def find_page(path: str, pages: tuple[PageRoute, ...] = PAGES) -> FoundPage | No
     """Return the page of a path below /console, still quoted; None if there is none."""
     for route, pattern in _patterns(pages):
         if found := pattern.fullmatch(path):
-            return FoundPage(route, {name: unquote(text) for name, text in found.groupdict().items()})
+            return FoundPage(route, {name: unquoted_part(text) for name, text in found.groupdict().items()})
     return None
 
 

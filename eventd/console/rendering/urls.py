@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 ROOT: Final = "/console"
+_DOTS: Final = (".", "..")
+"""Ids of events may be these, but browsers take such a part of a path for the folder, also if it is quoted."""
 
 
 class Urls:
@@ -25,7 +27,7 @@ class Urls:
 
         Lists become repeated fields.
         """
-        path = "/".join([self._base, *(quote(str(part), safe="") for part in parts)]) or "/"
+        path = "/".join([self._base, *map(quoted_part, parts)]) or "/"
         path = path if parts else f"{path}/"
         given = {name: value for name, value in query.items() if value not in (None, "", (), [])}
         return f"{path}?{urlencode(given, doseq=True)}" if given else path
@@ -34,6 +36,18 @@ class Urls:
         """Return a target if it is a page of this console; None for any other, such as one on another host."""
         inside = target == self._base or target.startswith((f"{self._base}/", f"{self._base}?"))
         return target if inside and "\\" not in target and "\n" not in target and "\r" not in target else None
+
+
+def quoted_part(part: object) -> str:
+    """Return a part of a path, quoted. Dots alone are preceded by a blank, with which no name begins."""
+    text = str(part)
+    return quote(f" {text}" if text in _DOTS else text, safe="")
+
+
+def unquoted_part(text: str) -> str:
+    """Return what `quoted_part` has quoted."""
+    part = unquote(text)
+    return part[1:] if part[1:] in _DOTS and part[0] == " " else part
 
 
 def changed(path: str, query: Mapping[str, str], **changes: Any) -> str:

@@ -80,8 +80,9 @@ class ActionPages:
                 problem = _unsure(question, form) if was_asked and question.ready else ""
                 is_sure = was_asked and question.ready and not problem
             except EventdError:
-                # what the form is about may be gone because the form was sent before
-                if not was_asked or (answer := await action.find_answer(visit.view, operation, sent, key)) is None:
+                # what the form is about may be gone because the form was sent before, which its own key tells
+                is_known = was_asked and "once" in form
+                if not is_known or (answer := await action.find_answer(visit.view, operation, sent, key)) is None:
                     raise
                 return self._lead(operation, visit, answer, back, preferences)
             if not is_sure:

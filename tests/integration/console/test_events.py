@@ -6,6 +6,8 @@ import re
 from html import unescape
 from pathlib import Path
 
+import pytest
+
 from eventd.testing import until
 from tests.integration.console.conftest import MakeBrowser
 from tests.integration.console.test_signing_in import ADMIN, READ
@@ -131,3 +133,12 @@ async def test_hostile_names_are_text(site: Site, browser: MakeBrowser) -> None:
         assert "<script>alert" not in text
         assert "\u202e" not in text
         assert "&lt;script&gt;" in text
+
+
+@pytest.mark.parametrize("name", [".", "..", "...", "%2e%2e", "a/.."])
+async def test_a_page_of_an_event_is_reached_whatever_its_id_is(site: Site, browser: MakeBrowser, name: str) -> None:
+    await site.emit(name)
+    one = browser(site)
+    await one.sign_in(READ)
+    (way,) = re.findall(r'href="(/console/events/edge/[^"]+)"', (await one.get("/console/events?group=edge")).text)
+    assert (await one.get(way)).heading == name
