@@ -20,7 +20,7 @@ SECTORS: Final = (MOST_DRAWN - MOST_HUBS) // 2
 """Of a ring with folded nodes. A sector has two places: for its fold, and for the node that needs attention most."""
 _HUB_LINKS: Final = 3
 """Minimum number of neighbours of a hub."""
-_MARGIN_X, _MARGIN_Y = 200.0, 64.0
+_MARGIN_X, _MARGIN_Y = 220.0, 64.0
 _DENSE_MARGIN: Final = 170.0
 _DENSE_FROM: Final = 21
 """A ring with that many places is a circle, with names along its radii."""

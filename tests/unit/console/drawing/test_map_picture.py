@@ -110,3 +110,9 @@ def test_a_node_that_does_not_answer_needs_attention_and_a_link_that_nobody_told
 def test_a_long_name_is_shortened() -> None:
     picture = draw_map(shown([("hub", "x" * 253)]))
     assert max(len(mark.label) for mark in picture.marks) < 30
+
+
+def test_a_long_name_on_the_left_begins_within_the_picture() -> None:
+    picture = draw_map(shown([("a-name-as-long-as-names-of-nodes-may-be", "hub")]))
+    (mark,) = (mark for mark in picture.marks if mark.anchor == "end")
+    assert mark.place.x + mark.dx - 7.7 * len(mark.label) > 0, "a letter is about 7.7 wide"
