@@ -150,7 +150,7 @@ class PostgresServer:
         self._copy("pg_restore", f"--dbname={name}", str(file))
 
     def _copy(self, program: str, *arguments: str, out: IO[bytes] | int = subprocess.DEVNULL) -> None:
-        command = [
+        command: list[str | Path] = [
             self._programs / program,
             "--host=127.0.0.1",
             f"--port={self.port}",
