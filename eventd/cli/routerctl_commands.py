@@ -76,6 +76,10 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
     "doctor": Leaf(
         "node.doctor.doctor", "Check the node and its links; without --watch, exits with status 4 if a check fails."
     ),
+    "support-bundle": Leaf(
+        "support.bundle.support_bundle",
+        "Write settings, states, metrics and logs of a node to one archive, without secrets and payloads.",
+    ),
     "job": Branch(
         "Retry or drop many dead letters with jobs in the node.",
         {

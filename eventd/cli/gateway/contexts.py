@@ -204,7 +204,7 @@ def in_context(node: NodeChoice, given: Mapping[str, str], *, many: bool = False
     an unknown context, and `Invalid` for an unusable file.
     """
     written = {name for name, place in given.items() if place == "COMMANDLINE"}
-    if written & {"server", "database", "data_dir", "state_file"}:
+    if node.bundle is not None or written & {"server", "database", "data_dir", "state_file"}:
         return replace(node, context="")
     if many:
         return node

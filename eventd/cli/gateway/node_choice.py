@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class NodeChoice:
     """The options that name a node. A named database has precedence over a server.
 
-    `context` names where they come from, empty for the command line and variables; `key_command`, `group` and
-    `protected` are set by contexts alone.
+    `bundle` is a support bundle that is read instead of a node. `context` names where they come from, empty for the
+    command line and variables; `key_command`, `group` and `protected` are set by contexts alone.
     """
 
     server: str
@@ -33,6 +33,7 @@ class NodeChoice:
     database: str | None
     data_dir: str | None
     state_file: Path | None
+    bundle: Path | None = None
     context: str = ""
     key_command: tuple[str, ...] = ()
     group: str = ""

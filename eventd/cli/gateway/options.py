@@ -123,6 +123,16 @@ SHARED: Final[dict[str, tuple[Any, Any]]] = {
         ),
         None,
     ),
+    "bundle": (
+        _node(
+            Path | None,
+            "--from",
+            metavar="BUNDLE",
+            envvar="EVENTD_SUPPORT_BUNDLE",
+            help="Support bundle to read instead of a node, as `routerctl support-bundle` made it.",
+        ),
+        None,
+    ),
     "output": (_show(Format, "-o", "--output", help="Output format."), "table"),
     "no_headers": (_show(bool, "--no-headers", help="Print tables without headers."), False),
 }
@@ -130,7 +140,7 @@ SHARED: Final[dict[str, tuple[Any, Any]]] = {
 TLS: Final = ("ca_file", "client_cert", "client_key", "server_name", "pin")
 REMOTE: Final = ("server", "key", "key_file", *TLS)
 LOCAL: Final = ("database", "data_dir", "state_file")
-NODE: Final = ("context", *REMOTE, *LOCAL)
+NODE: Final = ("context", *REMOTE, *LOCAL, "bundle")
 SHOW: Final = ("output", "no_headers")
 
 

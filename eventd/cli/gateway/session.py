@@ -15,10 +15,11 @@ from eventd.cli.gateway.node_choice import NodeChoice
 from eventd.cli.gateway.options import LOCAL, NODE, SHARED, SHOW, chosen, parameters
 from eventd.cli.program.declaring import declare
 from eventd.cli.terminal.output import Output
-from eventd.errors import Invalid
+from eventd.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
     from eventd.cli.gateway.api_gateway import ApiGateway
+    from eventd.cli.gateway.bundle import BundleGateway
     from eventd.cli.gateway.local import LocalGateway
     from eventd.cli.gateway.node_socket import SocketGateway
     from eventd.client import Client, Retry
@@ -37,9 +38,9 @@ class Session:
     """Treat a missing database as an empty one, without creating it."""
     written: frozenset[str] = frozenset()
     """The shared options that the command line names."""
-    _gateway: LocalGateway | ApiGateway | None = field(default=None)
+    _gateway: LocalGateway | ApiGateway | BundleGateway | None = field(default=None)
     _client: Client | None = field(default=None)
-    _ended: list[LocalGateway | ApiGateway] = field(default_factory=list)
+    _ended: list[LocalGateway | ApiGateway | BundleGateway] = field(default_factory=list)
 
     @property
     def is_remote(self) -> bool:
@@ -71,7 +72,7 @@ class Session:
 
             confirm_ending(self.node, what)
 
-    async def _reach(self) -> LocalGateway | ApiGateway:
+    async def _reach(self) -> LocalGateway | ApiGateway | BundleGateway:
         """Return the access to the node, on an event loop if that access needs one."""
         if self.gateway.needs_loop:
             from eventd.cli.gateway.late_loop import enter_loop
@@ -80,7 +81,7 @@ class Session:
         return self.gateway
 
     @property
-    def gateway(self) -> LocalGateway | ApiGateway:
+    def gateway(self) -> LocalGateway | ApiGateway | BundleGateway:
         """Return the access to the node, which the first use creates.
 
         Without a named server it is the node that answers at the local socket, or else the database.
@@ -89,7 +90,11 @@ class Session:
             self._gateway = self._connect()
         return self._gateway
 
-    def _connect(self) -> LocalGateway | ApiGateway:
+    def _connect(self) -> LocalGateway | ApiGateway | BundleGateway:
+        if self.node.bundle is not None:
+            from eventd.cli.gateway.bundle import BundleGateway
+
+            return BundleGateway(self.node.bundle)
         if self.node.is_remote:
             from eventd.cli.gateway.remote import RemoteGateway
 
@@ -135,11 +140,14 @@ class Session:
         return self._client
 
     async def _make_client(self, retry: Retry) -> Client:
+        from eventd.cli.gateway.bundle import BundleGateway
         from eventd.cli.gateway.local import LocalGateway
         from eventd.cli.gateway.node_socket import SERVER, SocketGateway
         from eventd.client import Client
 
         match self.gateway:
+            case BundleGateway():
+                raise Unavailable(f"{self.node.bundle} has no topics, records and streams", hint="ask the node")
             case LocalGateway() as local:
                 return Client.over(await local.connection(retry))
             case SocketGateway() as node:
@@ -198,11 +206,24 @@ def _begin_connected(command: Callable[..., Any], session: Session, given: dict[
     run_to_end(lambda: command(session, **given), session.close)
 
 
+def _not_taken(options: Mapping[str, tuple[Any, Any]], own: list[inspect.Parameter]) -> dict[str, tuple[Any, Any]]:
+    """Return the shared options whose spellings are not those of a command's own options."""
+    taken = {word for parameter in own for about in parameter.annotation.__metadata__ for word in _spellings(about)}
+    return {name: option for name, option in options.items() if not taken & _spellings(option[0].__metadata__[0])}
+
+
+def _spellings(about: Any) -> set[str]:
+    """Return the spellings of an option as it is declared: typer takes the first one for a default at first."""
+    words = (about.default, *(about.param_decls or ()))
+    return {word for word in words if isinstance(word, str) and word.startswith("-")}
+
+
 def _with_options(
-    options: Mapping[str, tuple[Any, Any]], begin: Callable[[Callable[..., Any], Session, dict[str, Any]], None]
+    shared_options: Mapping[str, tuple[Any, Any]], begin: Callable[[Callable[..., Any], Session, dict[str, Any]], None]
 ) -> Decorator:
     def decorate(command: Callable[..., Any]) -> Callable[..., None]:
         own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+        options = _not_taken(shared_options, own)
 
         def run(called: typer.Context, **given: Any) -> None:
             places = _places(called)

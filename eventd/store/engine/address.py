@@ -17,6 +17,11 @@ OLDEST_SQLITE: Final = (3, 38)
 _SQLITE: Final = "sqlite:///"
 
 
+def sqlite_version() -> str:
+    """Return the version of SQLite that this process uses."""
+    return sqlite3.sqlite_version
+
+
 class SqliteUrl(NamedTuple):
     """The URL of a SQLite file, with what is used of SQLAlchemy's class for URLs, which takes long to load."""
 

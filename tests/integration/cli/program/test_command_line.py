@@ -49,7 +49,7 @@ def test_no_option_shows_a_type_of_the_language(name: str) -> None:
         (
             "routerctl",
             ["get", "eg", "-o", "xml"],
-            "invalid value for '-o' / '--output': 'xml' is not one of table, wide, json, yaml, name"
+            "invalid value for '-o' / '--output': 'xml' is not one of table, wide, json, yaml, name, jsonpath=TEMPLATE"
             " (see routerctl get --help)",
         ),
         ("routerctl", ["gte"], "no such command 'gte': did you mean get? (see routerctl --help)"),
@@ -139,7 +139,7 @@ def test_a_variable_that_is_set_to_blanks_counts_as_unset() -> None:
 @pytest.mark.parametrize(
     ("path", "usage"),
     [
-        (["get"], "routerctl get [OPTIONS] KIND [NAME]"),
+        (["get"], "routerctl get [OPTIONS] KIND [NAME]..."),
         (["topic", "write"], "routerctl topic write [OPTIONS] TOPIC JSON..."),
         (["fed", "dead-letters", "retry"], "routerctl fed dead-letters retry [OPTIONS] [ID]..."),
     ],

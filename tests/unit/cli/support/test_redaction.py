@@ -1,0 +1,103 @@
+"""What a support bundle removes from answers and logs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from eventd.cli.support.anonymity import Pseudonyms
+from eventd.cli.support.redaction import redact, redact_text
+from eventd.runtime.chance import SYSTEM
+
+CANARY = "c4n4ry-0123456789"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"spec": {"headers": {"X-Auth": CANARY}}},
+        {"spec": {"env": {"HOME": CANARY}}},
+        {"metadata": {"annotations": {"note": CANARY}}},
+        {"url": f"https://user:{CANARY}@hooks.example/x"},
+        {"url": f"https://hooks.example/x?key={CANARY}#{CANARY}"},
+        {"lastError": f"cannot connect to postgresql://eventd:{CANARY}@db/eventd"},
+        {"clientSecret": CANARY},
+        {"rows": [{"password": CANARY}]},
+        {"token": CANARY},
+        {"detail": f"Authorization: Bearer {CANARY}"},
+    ],
+    ids=lambda value: next(iter(value)),
+)
+def test_no_secret_of_an_answer_stays(value: dict[str, object]) -> None:
+    assert CANARY not in json.dumps(redact(value))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"GET http://user:{CANARY}@a.example/ failed",
+        f"authorization: Bearer {CANARY}",
+        f'{{"msg":"x","authorization":"Basic {CANARY}"}}',
+        f"api_key={CANARY} refused",
+        f"EVENTD_API_KEY={CANARY}",
+        f'"secret": "{CANARY}"',
+        f"Cookie: __Host-eventd={CANARY}; a=b",
+        f"https://a.example/x?sig={CANARY} answered 401",
+    ],
+)
+def test_no_secret_of_a_line_stays(line: str) -> None:
+    assert CANARY not in redact_text(line)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"secretFile": "/etc/routerd-eventd/edge.key"},
+        {"bearerFile": "/run/credentials/x"},
+        {"endpoint": "http://10.99.0.7:8787/base"},
+        {"tokenId": "reader-1", "lastError": "peer answered 401 bad_signature"},
+        {"createdAt": "2026-11-29T12:00:00Z", "count": 3, "paused": False, "reason": None},
+    ],
+)
+def test_what_is_no_secret_stays_as_it_is(value: dict[str, object]) -> None:
+    assert redact(value) == value
+
+
+def names_of(value: object) -> Pseudonyms:
+    names = Pseudonyms(SYSTEM)
+    names.learn(value)
+    return names
+
+
+def test_a_name_is_the_same_word_everywhere_and_not_the_name() -> None:
+    resource = {"kind": "EventPeer", "metadata": {"name": "beta"}, "spec": {"endpoint": "http://beta.example:8787"}}
+    names = names_of([resource])
+    shown = names.value(resource)
+    word = shown["metadata"]["name"]
+    assert "beta" not in json.dumps(shown)
+    assert shown["kind"] == "EventPeer"
+    assert names.text("link to beta is blocked") == f"link to {word} is blocked"
+    assert names.text("alphabeta and betas") == "alphabeta and betas"
+    assert names.figures('lag{peer="beta"} 1\n') == f'lag{{peer="{word}"}} 1\n'
+    assert json.loads(names.log('{"msg":"link blocked","peer":"beta"}\n')) == {"msg": "link blocked", "peer": word}
+
+
+def test_addresses_are_replaced_but_not_that_of_the_machine_itself() -> None:
+    shown = names_of([]).text("10.99.0.7 and 2001:db8:1::7 at 127.0.0.1:8780, 12:30:45")
+    assert "10.99" not in shown
+    assert ":1::7" not in shown
+    assert "127.0.0.1:8780, 12:30:45" in shown
+
+
+def test_two_bundles_do_not_use_the_same_words() -> None:
+    resource = {"metadata": {"name": "beta"}}
+    assert names_of(resource).text("beta") != names_of(resource).text("beta")
+
+
+def test_members_and_words_of_the_product_stay() -> None:
+    row = {"name": "state", "state": "running", "labels": {"site": "north"}}
+    shown = names_of(row).value(row)
+    assert {"name": "state", "state": "running"}.items() <= shown.items()
+    assert list(shown) == ["name", "state", "labels"]
+    assert "site" not in shown["labels"]
