@@ -19,9 +19,10 @@ from packaging.version import Version
 
 import eventd
 from eventd.audit.generate import GeneratorSettings
+from eventd.cli.assets.installed import PURPOSES
 from eventd.cli.audit.generate import generate
 from release.contents import check_contents, expected_in_wheel
-from release.source import BuildFailed
+from release.source import BuildFailed, shared_folders
 from release.trial import try_wheel
 from release.wheel import Built, build, build_again
 from tests.support.source import ROOT, tracked_files
@@ -65,6 +66,13 @@ def test_the_wheel_and_its_source_archive_hold_what_is_tracked_and_nothing_else(
     assert {"eventd/py.typed", "federation/py.typed", "pyspark_eventd/__init__.py"} <= expected
     assert any(name.startswith("eventd/migrations/versions/") for name in expected)
     assert any(name.endswith("/share/man/man8/routerd-eventd.8") for name in expected)
+
+
+def test_every_folder_of_files_for_operators_is_installed_and_has_a_purpose() -> None:
+    folders = {path.split("/")[1] for path in tracked_files() if path.startswith("deploy/")}
+    installed = {source.split("/")[1] for source in shared_folders()}
+    assert folders - installed == {"spark"}, "name the folder in shared-data of pyproject.toml"
+    assert installed <= PURPOSES.keys(), "say in eventd/cli/assets/installed.py what the folder is for"
 
 
 @pytest.mark.parametrize(("change", "told"), [("eventd/errors.py", "lacks"), ("eventd/stray.log", "not tracked")])
