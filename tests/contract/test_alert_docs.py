@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.support.alert_rules import RUNBOOK, SCRAPE, alerts, rules
+from tests.support.alert_rules import RULES, RUNBOOK, SCRAPE, alerts, rules
 from tests.support.promql import faults, known_metrics, read_expression
 from tests.support.source import ROOT
 
@@ -108,6 +109,24 @@ def test_a_wrong_name_in_an_expression_is_found() -> None:
     assert {"up", "topics_topic_queue_ready", "process_open_fds"} <= known_metrics().keys()
 
 
+def operator_jobs() -> dict[str, str]:
+    """The jobs of the Prometheus Operator, each with its path: named after the Service unless they are relabelled."""
+    text = (ROOT / "deploy" / "kubernetes" / "components" / "monitoring" / "service-monitor.yaml").read_text()
+    endpoints = yaml.safe_load(text)["spec"]["endpoints"]
+    names = [
+        [one["replacement"] for one in each.get("relabelings", ()) if one["targetLabel"] == "job"] for each in endpoints
+    ]
+    return {(*name, "routerd-eventd")[0]: each["path"] for name, each in zip(names, endpoints, strict=True)}
+
+
+def test_the_page_makes_a_resource_of_the_prometheus_operator_of_the_rules() -> None:
+    page = (ROOT / "docs" / "operations" / "monitoring.md").read_text()
+    (command,) = re.findall(r"^\$ (\(printf .*?\)) \| kubectl", page, re.MULTILINE | re.DOTALL)
+    made = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    resource = yaml.safe_load(made)
+    assert (resource["kind"], resource["spec"]) == ("PrometheusRule", yaml.safe_load(RULES.read_text()))
+
+
 def test_the_example_scrapes_the_jobs_that_the_rules_name() -> None:
     jobs = {job["job_name"]: job for job in yaml.safe_load(SCRAPE.read_text())["scrape_configs"]}
     assert {name: job.get("metrics_path", "/metrics") for name, job in jobs.items()} == {
@@ -115,6 +134,7 @@ def test_the_example_scrapes_the_jobs_that_the_rules_name() -> None:
         "routerd-eventd-topics": "/v0/metrics",
     }
     assert all(job["authorization"].keys() == {"credentials_file"} for job in jobs.values())
+    assert {name: job.get("metrics_path", "/metrics") for name, job in jobs.items()} == operator_jobs()
     named = {
         value for rule in rules() for one in read_expression(rule["expr"]).selectors for label, value in one.matchers
         if label == "job"
