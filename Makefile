@@ -82,9 +82,11 @@ $(VENV)/.browser: requirements-browser.lock $(VENV)/.locked | $(VENV)/.ready
 demo: venv ## three nodes on this machine: federate, cut one off, prove that nothing is lost
 	@$(BIN)/routerd-eventd demo $(ARGS)
 
-# Fast first: a mistake in a pure function should not have to wait for the processes. The first five use one core each.
+# Fast first: a mistake in a pure function should not have to wait for the processes. The first five use one core each. What
+# `properties` runs with many examples, `unit` does not run before with few.
 test: venv-audit venv-browser ## everything the CI asks: lint, types, all tests; Postgres, Spark and a browser included
-	@$(MAKE) --no-print-directory --jobs 2 $(filter --output-sync,$(.FEATURES:%=--%)) types lint collection unit properties
+	@$(MAKE) --no-print-directory --jobs 2 $(filter --output-sync,$(.FEATURES:%=--%)) types lint collection unit properties \
+	  UNIT_ARGS='-m "not hypothesis"'
 	@$(MAKE) --no-print-directory suite
 	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory spark
@@ -99,16 +101,19 @@ types: venv-audit ## mypy, strict, over eventd and federation
 	@$(BIN)/mypy --no-error-summary
 
 # Once, and not in each process of the suite at the same time: pytest compiles a file of tests when it is first imported.
-collection: venv-audit ## whether pytest can import all files of tests
-	@$(PYTEST) -qqq --collect-only tests >$(VENV)/collection.log || { cat $(VENV)/collection.log; exit 1; }
+collection: venv-audit ## whether pytest can import all files of tests but the unit tests, which `make unit` imports
+	@$(PYTEST) -qqq --collect-only tests --ignore tests/unit --ignore tests/test_architecture.py \
+	  >$(VENV)/collection.log || { cat $(VENV)/collection.log; exit 1; }
 
 unit: venv-audit ## the tests without I/O, and the rules of the house (ARGS="-k name")
 	@echo "unit tests"
-	@$(PYTEST) --quiet tests/unit tests/test_architecture.py $(ARGS)
+	@$(PYTEST) --quiet tests/unit tests/test_architecture.py $(UNIT_ARGS) $(ARGS)
 
+# Only files with such tests are collected.
+PROPERTY_TESTS = $(shell grep -rl hypothesis tests/unit --include='test_*.py')
 properties: venv-audit ## the property tests among them, with many examples
 	@echo "property tests"
-	@$(PYTEST) --quiet --hypothesis-profile thorough -m hypothesis tests/unit $(ARGS)
+	@$(PYTEST) --quiet --hypothesis-profile thorough -m hypothesis $(PROPERTY_TESTS) $(ARGS)
 
 # A test that fails has failed: nothing is run again, for that would hide the races this project exists to exclude.
 suite: venv-audit ## all other tests, on both databases, WORKERS=4 processes

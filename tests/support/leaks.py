@@ -27,8 +27,8 @@ from tests.support.child_processes import child_processes, reap_orphans
 _TURNS_TO_END = 20
 _SECONDS_TO_END = 2.0
 _SECONDS_BETWEEN_LOOKS = 0.01
-_TESTS_BETWEEN_FULL_COLLECTIONS = 100
-"""What was in use when it was frozen is collected only then."""
+_TESTS_BETWEEN_FULL_COLLECTIONS = 1000
+"""What was in use when it was frozen is collected only then: that takes as long as a hundred tests without I/O."""
 _TESTS = itertools.count(1)
 _OF_LOOP = "asyncio_"
 """Threads of the loop's own pool, which end with it: `no_task_survives` waits for them."""
