@@ -12,6 +12,7 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from math import isnan
 from pathlib import Path
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
@@ -37,7 +38,8 @@ _FIGURES = "/figures"
 _STATE, _API, _LOCAL = "state", "api", "local"
 """The names of a worker's sockets, after its number."""
 _EARLIEST = ("process_start_time_seconds", "routerd_eventd_certificate_expiry_timestamp_seconds")
-_ALIKE = "process_max_fds"
+_HIGHEST = ("process_max_fds", "process_open_fds")
+"""Each process has a limit of open files of its own: it matters how close one of them is to it."""
 _HOP_BY_HOP = frozenset(("connection", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"))
 """Hop-by-hop headers (RFC 9110 section 7.6.1), which are not proxied."""
 _SESSION = re.compile(r"/v0/watch/wid_(\d+)\.")
@@ -229,7 +231,7 @@ def _parse(text: str) -> list[Metric]:
 
 
 class _MergedMetrics(Collector):
-    """The merged metrics of several workers: sums, except the earliest start or expiry, and the highest file limit."""
+    """The merged metrics of several workers: sums, except the earliest start or expiry, and the most open files."""
 
     def __init__(self, processes: Sequence[Iterable[Metric]]) -> None:
         self._processes = processes
@@ -255,4 +257,6 @@ class _MergedMetrics(Collector):
 def _join(name: str, one: float, other: float) -> float:
     if name in _EARLIEST:
         return min(one, other)
-    return max(one, other) if name == _ALIKE else one + other
+    if isnan(one) or isnan(other):  # this worker has nothing to say
+        return other if isnan(one) else one
+    return max(one, other) if name in _HIGHEST else one + other

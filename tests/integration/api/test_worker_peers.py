@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -79,6 +80,40 @@ async def test_a_stream_whose_process_is_killed_is_cut(tmp_path: Path) -> None:
     head, _, body = got.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK")
     assert body == b"9\r\ndata: 1\n\n\r\n"  # and no end of it
+
+
+@asynccontextmanager
+async def measured(folder: Path, text: str) -> AsyncIterator[None]:
+    """Worker 1, which answers with these metrics."""
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(text=text)
+
+    app = web.Application()
+    app.router.add_get("/figures", answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.UnixSite(runner, str(folder / "1.state")).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize("shipping", [0, 1])
+async def test_metrics_of_two_processes_are_summed_where_a_sum_means_something(tmp_path: Path, shipping: int) -> None:
+    """Only one process ships to the lake, and each has a limit of open files of its own."""
+    both = Metrics(), Metrics()
+    both[shipping].lake.rested(5_000_000)
+    for number, metrics in enumerate(both):
+        metrics.head(number)
+    theirs = re.sub(r"(?m)^process_open_fds .*$", "process_open_fds 100000.0", both[1].render().decode())
+    async with measured(tmp_path, theirs):
+        workers = WorkerPeers(Share(0, 2, folder=str(tmp_path)), dict, both[0])
+        lines = (await workers.render()).decode().splitlines()
+    assert "routerd_eventd_lake_complete_until_seconds 5.0" in lines
+    assert "process_open_fds 100000.0" in lines
+    assert "routerd_eventd_log_head_position 1.0" in lines
 
 
 async def test_an_answer_whose_process_is_killed_is_cut(tmp_path: Path) -> None:
