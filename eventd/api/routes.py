@@ -73,6 +73,9 @@ OPERATIONS: Final[dict[str, Route]] = {
     "resources.describe": _get(
         f"{_RESOURCE}/describe", "admin.resources:describe", "Show a resource with its defaults and its state"
     ),
+    "resources.wait": _get(
+        "/wait", "admin.conditions:wait", "Wait until a resource, an event, a queue or the node meets a condition"
+    )._replace(holds=True),
     "resources.delete": _delete(_RESOURCE, "admin.resources:delete", "Delete a resource"),
     "resources.delete_sources": _post(
         "/resources/delete",

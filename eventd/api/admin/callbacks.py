@@ -54,6 +54,12 @@ def _read_list(conn: Connection, params: ListCallbacks, now: int) -> list[dict[s
     return [_show(status, now) for status in read_callback_statuses(conn, chosen, now)]
 
 
+def read_callback_state(conn: Connection, name: str, now: int) -> dict[str, Any]:
+    """Return a callback and its state as JSON. Raises NotFound."""
+    (status,) = read_callback_statuses(conn, [find_callback(conn, name)], now)
+    return _show(status, now)
+
+
 def _show(status: CallbackStatus, now: int) -> dict[str, Any]:
     config = status.callback.config
     return {

@@ -235,7 +235,8 @@ class OneResource(Params):
     name: str = Field(description="The name of the resource.")
 
 
-def _find(conn: Connection, params: OneResource) -> StoredResource:
+def find_resource(conn: Connection, params: OneResource) -> StoredResource:
+    """Return the stored resource. Raises NotFound, and Conflict if several kinds of the name have one."""
     rows = read_resources(conn)
     kinds = meant_kinds(params.kind, rows)
     known = [row for row in rows if _kind_of(row) in kinds]
@@ -257,7 +258,7 @@ def _first_names(rows: Iterable[StoredResource]) -> str:
 
 
 async def get(services: Services, params: OneResource) -> dict[str, Any]:
-    return _show(await services.database.read(_find, params))
+    return _show(await services.database.read(find_resource, params))
 
 
 async def describe(services: Services, params: OneResource) -> dict[str, Any]:
@@ -265,7 +266,7 @@ async def describe(services: Services, params: OneResource) -> dict[str, Any]:
 
 
 def _read_description(conn: Connection, params: OneResource, now: int) -> dict[str, Any]:
-    row = _find(conn, params)
+    row = find_resource(conn, params)
     described: dict[str, Any] = {"resource": _show(row), "updatedAt": show_time(row.updated_at), "problem": ""}
     try:
         described["effective"] = from_stored(row).effective()
@@ -332,7 +333,7 @@ class DeleteResource(OneResource):
 
 
 async def delete(services: Services, params: DeleteResource) -> dict[str, Any]:
-    found = await services.database.read(_find, params)
+    found = await services.database.read(find_resource, params)
     return await _delete_all(services, [identity_of(found)], dry_run=params.dry_run)
 
 

@@ -45,9 +45,10 @@ class Admission:
     def under_way(self, route: Route, request: web.Request, key: ApiKey) -> Iterator[None]:
         """While the block runs, count the request, and close its connection when its key is revoked or expires.
 
-        Does so only for routes with scopes under /v0; streams are not counted here. Raises `Throttled`.
+        Does so only for routes with scopes under /v0, and for those that hold requests; streams are not counted here.
+        Raises `Throttled`.
         """
-        if not (route.surface.counted and route.scopes):
+        if not ((route.surface.counted or route.holds) and route.scopes):
             yield
         elif route.stream:
             with self.callers.using(request, key):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -48,13 +49,19 @@ def make_app(
 
     errors = answering(lambda path: surface_of(path).form, chance, callers.identify, acting.ids.of)
     app = web.Application(middlewares=[errors, hear, workers.proxy])
+    stopping: list[web.Application] = []
+
+    async def stop(app: web.Application) -> None:
+        stopping.append(app)
+
+    app.on_shutdown.append(stop)
     for route in routes:
         endpoint = load(route)
         context = contexts[endpoint.context]
         if endpoint.params is not None and route.recorded:
             handler = _serve_action(route, endpoint, endpoint.params, context, admission, acting)
         elif endpoint.params is not None:
-            handler = _serve_operation(route, endpoint, endpoint.params, context, admission)
+            handler = _serve_operation(route, endpoint, endpoint.params, context, admission, stopping)
         else:
             handler = _serve_call(route, endpoint, context, admission, clock, acting)
         app.router.add_route(route.method, re.sub(r"{(\w+)}", r"{\1:[^/]+}", route.path), handler)
@@ -62,20 +69,28 @@ def make_app(
 
 
 def _serve_operation(
-    route: Route, endpoint: Endpoint, params: type[Params], services: Any, admission: Admission
+    route: Route, endpoint: Endpoint, params: type[Params], services: Any, admission: Admission, stopping: Sized
 ) -> Handler:
+    """`stopping` is not empty as soon as the application shuts down."""
     assert not route.surface.counted
     reader = ParamsReader(route, params, admission.max_body_bytes)
 
     async def serve(request: web.Request) -> web.StreamResponse:
         key = admission.identify(route, request)
         admit(route, request.match_info, key)
-        with admission.limits.bodies.hold(key.digest) as held:
+        with admission.under_way(route, request, key), admission.limits.bodies.hold(key.digest) as held:
             params = await reader.read(request, held)
-            run = partial(endpoint.run, services_for(services, params, key), params)
-            return _result(await run_for(key, route, run))
+            given = services_for(services, params, key)
+            if route.holds:
+                given = replace(given, client_waits=lambda: not stopping and is_connected(request))
+            return _result(await run_for(key, route, partial(endpoint.run, given, params)))
 
     return serve
+
+
+def is_connected(request: web.Request) -> bool:
+    """Return whether the client has not closed its connection yet."""
+    return request.transport is not None and not request.transport.is_closing()
 
 
 def _result(value: Any) -> web.Response:

@@ -42,6 +42,10 @@ def _every_key(_digest: bytes) -> bool:
     return True
 
 
+def _waits() -> bool:
+    return True
+
+
 def _every_name(_name: str) -> bool:
     return True
 
@@ -100,7 +104,8 @@ class Services:
     `Unavailable`. `sees` returns whether the caller's key may access the group or topic of a name, for operations whose
     parameters say `narrows`. `key` is that of the caller, for operations whose parameters say `by_caller`; None for a
     command on the database, which may do everything. `holds_key` returns whether a valid key of the API has a digest; a
-    command knows no keys of settings, and takes all for valid.
+    command knows no keys of settings, and takes all for valid. `client_waits`, for operations of routes that `hold`:
+    whether the client is still connected, and the node does not stop.
     """
 
     log: EventLog
@@ -123,6 +128,7 @@ class Services:
     sees: Callable[[str], bool] = _every_name
     key: ApiKey | None = None
     holds_key: Callable[[bytes], bool] = _every_key
+    client_waits: Callable[[], bool] = _waits
 
     @property
     def effective(self) -> Following:

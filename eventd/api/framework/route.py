@@ -64,6 +64,9 @@ class Route(NamedTuple):
     `withheld`: the members, at any depth of the answer of an operation, that are empty for a key without `read`: they
     may hold addresses, or texts that quote events.
 
+    `holds`: an operation that waits for some seconds, as long as `Services.client_waits`. Its requests count towards
+    EVENTD_MAX_INFLIGHT_PER_KEY, and end as soon as their key does.
+
     `any_scope`: the caller needs only one of the `scopes`; which one, the handler checks.
 
     `outside`: the action changes something outside the database, or in several transactions, so its row in the record
@@ -94,6 +97,7 @@ class Route(NamedTuple):
     frequent: bool = False
     keyed: bool = False
     any_scope: bool = False
+    holds: bool = False
 
     @property
     def surface(self) -> Surface:

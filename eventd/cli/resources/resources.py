@@ -65,7 +65,7 @@ async def diff(
     answer = await session.call("resources.diff", sources=read_files(filename), prune=prune)
     changed = [change for change in answer["changes"] if change["diff"]]
     lines = [printable(line) for change in changed for line in change["diff"].splitlines()]
-    session.out.outcome(changed, *lines, name=_full_name, notes=_lost_events(changed, "would be deleted with it"))
+    session.out.outcome(changed, *lines, name=full_name, notes=_lost_events(changed, "would be deleted with it"))
     if changed and exit_code:
         raise typer.Exit(ExitCode.CHECK_FAILED)
 
@@ -118,8 +118,8 @@ def _show_changes(session: Session, answer: Mapping[str, Any]) -> None:
     changes, suffix, verb = answer["changes"], "", "were deleted with it"
     if answer["dryRun"]:
         suffix, verb = " (dry run)", "would be deleted with it"
-    lines = [f"{_full_name(change)} {change['action']}{suffix}" for change in changes]
-    session.out.outcome(changes, *lines, name=_full_name, notes=_lost_events(changes, verb))
+    lines = [f"{full_name(change)} {change['action']}{suffix}" for change in changes]
+    session.out.outcome(changes, *lines, name=full_name, notes=_lost_events(changes, verb))
 
 
 def _lost_events(changes: Sequence[Mapping[str, Any]], verb: str) -> list[str]:
@@ -131,7 +131,7 @@ def _lost_events(changes: Sequence[Mapping[str, Any]], verb: str) -> list[str]:
     ]
 
 
-def _full_name(row: Mapping[str, Any]) -> str:
+def full_name(row: Mapping[str, Any]) -> str:
     name = row["name"] if "name" in row else row["metadata"]["name"]
     return f"{row['kind'].lower()}/{name}"
 
@@ -301,7 +301,7 @@ async def get(
 
     KIND/NAME shows one resource as well.
     """
-    kind, name = _parted(kind, ", ".join(names or []))
+    kind, name = parted(kind, ", ".join(names or []))
     wanted, names = [word for word in kind.split(",") if word], names or ([name] if name else [])
     if names and (len(wanted) != 1 or wanted[0].lower() == "all"):
         raise typer.BadParameter(f"{kind} takes no name: write one kind before the name")
@@ -309,7 +309,7 @@ async def get(
         raise typer.BadParameter("--selector takes no name: leave one out")
     if len(names) == 1:
         row = await session.call("resources.get", kind=wanted[0], name=names[0])
-        session.out.one(_COLUMNS.get(row["kind"], _OTHERS), row, name=_full_name)
+        session.out.one(_COLUMNS.get(row["kind"], _OTHERS), row, name=full_name)
         return
     rows = await _named(session, wanted[0], names) if names else await _listed(session, wanted, selector)
     if session.out.is_table:
@@ -317,10 +317,10 @@ async def get(
         if not rows:
             note(f"no resource has the labels {selector}" if selector else "no resources are declared")
     else:
-        session.out.rows((), rows, name=_full_name)
+        session.out.rows((), rows, name=full_name)
 
 
-def _parted(kind: str, name: str) -> tuple[str, str]:
+def parted(kind: str, name: str) -> tuple[str, str]:
     """Return kind and name of `KIND NAME` or `KIND/NAME`. Raises `BadParameter` for two names."""
     before, slash, after = kind.partition("/")
     if not slash or "," in kind:
@@ -369,14 +369,14 @@ async def describe(
     """Show one resource with defaults, link state, lag and recent errors."""
     from eventd.cli.resources.describe import describe_resource
 
-    kind, name = _parted(kind, name)
+    kind, name = parted(kind, name)
     if not name:
         raise typer.BadParameter(f"name the resource: {kind} NAME")
     answer = await session.call("resources.describe", kind=kind, name=name)
     if session.out.is_table:
         describe_resource(session.out, answer)
     elif session.out.format == "name":
-        session.out.line(_full_name(answer["resource"]))
+        session.out.line(full_name(answer["resource"]))
     else:
         session.out.value(answer)
 
@@ -397,7 +397,7 @@ async def delete(
     dry_run: DryRunOption = False,
 ) -> None:
     """Delete a resource, or all resources in files. A group is deleted with its stored events."""
-    kind, name = _parted(kind, name)
+    kind, name = parted(kind, name)
     if bool(filename) == bool(kind) or (kind and not name):
         raise typer.BadParameter("name what to delete: KIND NAME, or -f FILE")
     if filename:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
+from aiohttp.web import AppRunner, BaseRunner
 from pydantic import Field
 
 from eventd.api.app import build_app
@@ -66,8 +67,11 @@ OPERATIONS: tuple[Route, ...] = (
 class Api:
     """A listening server, and the requests of a test to it."""
 
-    def __init__(self, session: ClientSession, port: int, metrics: Metrics, checks: dict[str, str]) -> None:
+    def __init__(
+        self, session: ClientSession, server: TestServer, port: int, metrics: Metrics, checks: dict[str, str]
+    ) -> None:
         self.session = session
+        self.server = server
         self.port = port
         self.metrics = metrics
         self.checks = checks
@@ -90,6 +94,13 @@ class Api:
             await writer.wait_closed()
 
 
+class NodeServer(TestServer):
+    """A server whose handlers continue when a client leaves, as those of a node do."""
+
+    async def _make_runner(self, **options: Any) -> BaseRunner[Any]:
+        return AppRunner(self.app, **(options | {"handler_cancellation": False}))
+
+
 StartApi = Callable[..., Awaitable[Api]]
 
 
@@ -105,7 +116,12 @@ async def start_api(sqlite_url: str) -> AsyncIterator[StartApi]:
         stack.push_async_callback(log.close)
 
         async def start(
-            keys: str = "", *, max_body_bytes: int = 1 << 20, operations: Sequence[Route] = OPERATIONS
+            keys: str = "",
+            *,
+            max_body_bytes: int = 1 << 20,
+            max_inflight: int = 1000,
+            operations: Sequence[Route] = OPERATIONS,
+            make_server: type[TestServer] = TestServer,
         ) -> Api:
             metrics, checks = Metrics(), {"database": "ok"}
             app = build_app(
@@ -113,15 +129,15 @@ async def start_api(sqlite_url: str) -> AsyncIterator[StartApi]:
                 Callers(Keys(lambda: parse_keys(keys) if keys else ()), ConnectionLimiter("", 256, metrics)),
                 WorkerPeers(Share(), lambda: checks, metrics),
                 version="1.2.3",
-                limits=Limits(max_body_bytes=max_body_bytes),
+                limits=Limits(max_body_bytes=max_body_bytes, max_inflight_per_key=max_inflight),
                 routes=(*operations, *SYSTEM),
             )
-            server = TestServer(app)
+            server = make_server(app)
             await server.start_server(access_log=None)
             stack.push_async_callback(server.close)
             session = await stack.enter_async_context(ClientSession())
             assert server.port is not None
-            return Api(session, server.port, metrics, checks)
+            return Api(session, server, server.port, metrics, checks)
 
         yield start
 

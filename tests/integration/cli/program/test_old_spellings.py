@@ -35,6 +35,7 @@ REQUIRED = {
     "apply": ["-f", "-"],
     "diff": ["-f", "-"],
     "verify": ["--peer", "cloud"],
+    "wait": ["--for", "ready"],
     "lake retain": ["--keep", "90d"],
     "lake close": ["--node", "gone"],
     "audit run": ["--out", "report"],

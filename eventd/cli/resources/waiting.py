@@ -1,0 +1,90 @@
+"""routerctl wait: until a resource, an event, a queue or the node meets a condition."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import typer
+
+from eventd.cli.gateway.session import Session, connected_without_table, only_calls
+from eventd.cli.program.values import Duration
+from eventd.errors import CheckFailed, NotFound, Unavailable
+
+MOST_SECONDS: Final = 30
+"""How long one request waits."""
+PAUSE: Final = 0.5
+"""Seconds before the next request if the node ended one early, or does not answer."""
+NODE: Final = "node"
+USUAL: Final = Duration.read("30s")
+
+
+@connected_without_table
+@only_calls
+async def wait(
+    session: Session,
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND/NAME", help="A resource, such as ep/to-cloud; or event/ID, queue/TOPIC, or node alone."
+        ),
+    ],
+    condition: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            metavar="CONDITION",
+            help="state=STATE, caught-up, delivered=PEER, ready, generation>N or deleted.",
+        ),
+    ],
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="The name, if it is not behind the slash.")] = "",
+    give_up_after: Annotated[
+        Duration, typer.Option("--timeout", metavar="DURATION", help="Maximum time to wait.")
+    ] = USUAL,
+) -> None:
+    """Wait until a condition is met; exits with status 4 if it is not in time, with the last state on stderr."""
+    from eventd.runtime.clock import SystemClock
+
+    if not name:
+        kind, _, name = kind.partition("/")
+    clock, what = SystemClock(), f"{kind}/{name}" if name else kind
+    ends, answer = clock.monotonic() + give_up_after / 1e6, dict[str, Any]()
+    while True:
+        left = ends - clock.monotonic()
+        try:
+            answer = await session.call(
+                "resources.wait", kind=kind, name=name, condition=condition, seconds=_seconds(left)
+            )
+        except (Unavailable, NotFound) as error:
+            if not _may_come(error, kind, answer):
+                raise
+            answer = {"object": what, "condition": condition, "met": False, "state": error.message}
+        if answer["met"] or clock.monotonic() >= ends:
+            break
+        if clock.monotonic() < ends - PAUSE:
+            threading.Event().wait(PAUSE)  # without an event loop, as Ctrl-C then ends it at once
+    kind, slash, name = answer["object"].partition("/")
+    shown = f"{kind.lower()}{slash}{name}"
+    if not answer["met"]:
+        how_long = Duration(give_up_after)
+        raise CheckFailed(f"{shown} is not {_words(condition)} after {how_long}: {answer['state']}")
+    session.out.outcome(answer, f"{shown} condition met", name=lambda _: shown)
+
+
+def _seconds(left: float) -> int:
+    return max(0, min(MOST_SECONDS, math.ceil(left)))
+
+
+def _may_come(error: Exception, kind: str, before: Mapping[str, Any]) -> bool:
+    """Return whether the node may start or come back: if it is waited for, or has answered before."""
+    return kind.lower() == NODE or (isinstance(error, Unavailable) and bool(before))
+
+
+def _words(condition: str) -> str:
+    """Return a condition as a message names it."""
+    name, equals, value = condition.partition("=")
+    if not equals:
+        return condition
+    return f"delivered to {value}" if name == "delivered" else value
