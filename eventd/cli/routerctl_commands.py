@@ -447,11 +447,15 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
         },
     ),
     "db": Branch(
-        "Back up and restore the node's database.",
+        "Back up, restore and move the node's database.",
         {
             "backup": Leaf("node.db.backup", "Back up a SQLite database to a file, node up or down."),
             "restore": Leaf(
                 "node.db.restore", "Replace a SQLite database with a backup and start a new epoch of the log."
+            ),
+            "copy": Leaf(
+                "node.db_copy.copy",
+                "Copy the node's database into an empty one, SQLite or Postgres, and compare both.",
             ),
         },
     ),

@@ -1,4 +1,4 @@
-"""Copies of a SQLite database.
+"""Copies of a SQLite database, and of any database into an empty one.
 
 May import: store.engine, store.schema.
 """

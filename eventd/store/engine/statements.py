@@ -262,3 +262,24 @@ def notify_head(conn: Connection) -> None:
     """Postgres: signal at commit that the head moved. On SQLite other processes poll a counter of the file."""
     if not _is_sqlite(conn):
         conn.driver.execute(f"NOTIFY {CHANNEL}")
+
+
+def counter_of(conn: Connection, table: str) -> int:
+    """Return the highest number that a table with ids of its own has ever given to a row; 0 if there was none."""
+    if _is_sqlite(conn):
+        rows = fetch(conn, "SELECT seq FROM sqlite_sequence WHERE name = ?", (table,))
+        return int(rows[0][0]) if rows else 0
+    sequence = fetch(conn, "SELECT pg_get_serial_sequence(?, 'id')", (table,))[0][0]
+    last, called = fetch(conn, f"SELECT last_value, is_called FROM {sequence}")[0]
+    return int(last) if called else 0
+
+
+def set_counter(conn: Connection, table: str, number: int) -> None:
+    """Let a table with ids of its own continue after this number."""
+    if not number:
+        return
+    if _is_sqlite(conn):
+        if not execute(conn, "UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (number, table)):
+            execute(conn, "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, number))
+        return
+    execute(conn, "SELECT setval(pg_get_serial_sequence(?, 'id'), ?)", (table, number))

@@ -1,0 +1,158 @@
+"""Copies of a database into another kind of database, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from eventd.errors import Conflict, DatabaseUnusable
+from eventd.store.backup import moving
+from eventd.store.backup.moving import copy_database
+from eventd.store.engine.database import Connection, Database
+from eventd.store.engine.statements import bulk_insert, execute, fetch, insert_row
+from eventd.store.schema import migrations
+from eventd.store.schema.tables import metadata
+from eventd.testing import NOW
+
+ROWS = 7
+TEXTS = ("plain", "", "ümläut ✓ 🚀", "back\\slash\ttab", "a\nb\r\nc", "\x01\x7f", "z" * 5000)
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Database]:
+    with closing(Database(url)) as database:
+        yield database
+
+
+def value_of(column: sa.Column[Any], at: int) -> Any:
+    """A value for a column: distinct in keys, of every kind elsewhere, and NULL where it may be."""
+    kind = type(column.type).__name__
+    if column.nullable and at % 3 == 0:
+        return None
+    if kind == "LargeBinary":
+        return bytes(range(at, at + 40))
+    if "Text" in kind:
+        return f"{at}-{TEXTS[at % len(TEXTS)]}"
+    return at if column.primary_key or kind in ("SmallInteger", "Integer") else at * (2**60 // ROWS) - 3
+
+
+def fill(conn: Connection) -> None:
+    """Put rows in every table."""
+    for table in metadata.tables.values():
+        if table.name in ("log_heads", "effective_config"):
+            continue
+        rows = [[value_of(column, at + 1) for column in table.columns] for at in range(ROWS)]
+        bulk_insert(conn, table.name, [column.name for column in table.columns], rows)
+    execute(conn, "DELETE FROM dead_letters WHERE id = ?", (ROWS,))
+    execute(conn, "UPDATE log_heads SET next_position = 900")
+
+
+def contents(conn: Connection) -> dict[str, list[Any]]:
+    found = {}
+    for table in metadata.tables.values():
+        columns = ", ".join(column.name for column in table.columns)
+        rows = fetch(conn, f"SELECT {columns} FROM {table.name}")
+        found[table.name] = sorted(([*row] for row in rows), key=repr)
+    return found
+
+
+def copied(source: Database, target: Database) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    copy_database(source, target, now=NOW, report=counts.__setitem__)
+    return counts
+
+
+@pytest.mark.postgres
+def test_every_row_survives_the_way_to_postgres_and_back(sqlite_url: str, postgres_url: str, tmp_path: Path) -> None:
+    back_url = f"sqlite:///{tmp_path / 'back.db'}"
+    with opened(sqlite_url) as first, opened(postgres_url) as second, opened(back_url) as third:
+        first.write_now(migrations.upgrade, now=NOW)
+        first.write_now(fill)
+        before = first.read_now(contents)
+        assert copied(first, second) == {name: len(rows) for name, rows in before.items()}
+        copied(second, third)
+        assert third.read_now(contents) == before
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def test_an_id_of_a_deleted_row_is_not_used_again(
+    kind: str, sqlite_url: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    other = request.getfixturevalue("postgres_url") if kind == "postgres" else f"sqlite:///{tmp_path / 'other.db'}"
+    with opened(sqlite_url) as source, opened(other) as target:
+        source.write_now(migrations.upgrade, now=NOW)
+        for name in ("a", "b"):
+            source.write_now(insert_row, "topics", topic(name))
+        source.write_now(execute, "DELETE FROM topics WHERE name = 'b'")
+        copied(source, target)
+        target.write_now(insert_row, "topics", topic("c"))
+        assert target.read_now(fetch, "SELECT id, name FROM topics ORDER BY id") == [(1, "a"), (3, "c")]
+
+
+def topic(name: str) -> dict[str, Any]:
+    zeros = dict.fromkeys(("next_seq", "bytes", "ids", "evicted_seq", "evicted_position", "lost_position"), 0)
+    return {"name": name, "form": "topic", **zeros, "created_at": NOW, "config": "{}", "durability": "sync"}
+
+
+def test_a_database_with_rows_is_refused_and_stays_as_it_is(sqlite_url: str, tmp_path: Path) -> None:
+    with opened(sqlite_url) as source, opened(f"sqlite:///{tmp_path / 'used.db'}") as target:
+        for database in (source, target):
+            database.write_now(migrations.upgrade, now=NOW)
+        target.write_now(insert_row, "topics", topic("kept"))
+        with pytest.raises(Conflict, match="is not empty: it has rows in topics"):
+            copied(source, target)
+        assert target.read_now(fetch, "SELECT name FROM topics") == [("kept",)]
+
+
+def test_a_copy_that_fails_half_way_leaves_an_empty_database(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(conn: Connection, table: str, *rest: Any) -> None:
+        if table == "topics":
+            raise OSError("the disk is full")
+        bulk_insert(conn, table, *rest)
+
+    with opened(sqlite_url) as source, opened(f"sqlite:///{tmp_path / 'new.db'}") as target:
+        source.write_now(migrations.upgrade, now=NOW)
+        source.write_now(fill)
+        monkeypatch.setattr(moving, "bulk_insert", fail)
+        with pytest.raises(OSError, match="the disk is full"):
+            copied(source, target)
+        monkeypatch.undo()
+        assert target.read_now(migrations.read_revision) is None
+        assert copied(source, target)["topics"] == ROWS
+
+
+def test_a_copy_that_differs_is_named(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(conn: Connection, table: str, names: Any, rows: Any) -> None:
+        bulk_insert(conn, table, names, rows[1:] if table == "blocks" else rows)
+
+    with opened(sqlite_url) as source, opened(f"sqlite:///{tmp_path / 'new.db'}") as target:
+        source.write_now(migrations.upgrade, now=NOW)
+        source.write_now(fill)
+        monkeypatch.setattr(moving, "bulk_insert", lose)
+        with pytest.raises(DatabaseUnusable, match=r"differs in blocks \(drop it, and copy again"):
+            copied(source, target)
+
+
+def test_an_older_schema_is_migrated_first(sqlite_url: str, tmp_path: Path) -> None:
+    with opened(sqlite_url) as source, opened(f"sqlite:///{tmp_path / 'new.db'}") as target:
+        source.write_now(migrations.upgrade, now=NOW)
+        source.write_now(execute, "UPDATE alembic_version SET version_num = '0014'")
+        with pytest.raises(DatabaseUnusable, match="lacks 1 migration"):
+            copied(source, target)
+
+
+def test_large_rows_are_copied_one_by_one(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moving, "_PAGE", 2)
+    monkeypatch.setattr(moving, "_PAGE_BYTES", 1)
+    with opened(sqlite_url) as source, opened(f"sqlite:///{tmp_path / 'new.db'}") as target:
+        source.write_now(migrations.upgrade, now=NOW)
+        source.write_now(fill)
+        copied(source, target)
+        assert target.read_now(contents) == source.read_now(contents)
