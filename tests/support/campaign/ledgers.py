@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 
@@ -20,6 +21,7 @@ class Ledgers:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
+        self._readable = set[_File]()
 
     def ask(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
@@ -33,11 +35,33 @@ class Ledgers:
         """Read the ledgers of a lake; files that cannot be read are left out."""
         self._connection.execute(f"CREATE OR REPLACE SCHEMA {schema}")
         found = {ledger: sorted(map(str, lake.glob(f"landing/{ledger}/**/*.parquet"))) for ledger in LEDGERS}
-        if not _all_can_be_read(*found.values()):
-            found = {ledger: [file for file in files if _all_can_be_read([file])] for ledger, files in found.items()}
-        for ledger, files in found.items():
-            if files:
-                self._connection.execute(_CREATE.format(f"{schema}.{ledger}"), {"files": files})
+        files = {name: _File.of(Path(name), lake) for names in found.values() for name in names}
+        new = {name for name, file in files.items() if file not in self._readable}
+        unreadable = set[str]()
+        if not _all_can_be_read(*([name for name in names if name in new] for names in found.values())):
+            unreadable = {name for name in new if not _all_can_be_read([name])}
+        if not self._readable:  # of the first lake, which stays as it is
+            self._readable = {file for name, file in files.items() if name not in unreadable}
+        for ledger, names in found.items():
+            if readable := [name for name in names if name not in unreadable]:
+                self._connection.execute(_CREATE.format(f"{schema}.{ledger}"), {"files": readable})
+
+    def forget(self, schema: str) -> None:
+        """Remove the tables of a lake."""
+        self._connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+
+
+class _File(NamedTuple):
+    """A file by its path in the lake, its size and the time of its last change, which copies of a lake keep."""
+
+    path: str
+    size: int
+    changed: int
+
+    @classmethod
+    def of(cls, file: Path, lake: Path) -> _File:
+        status = file.stat()
+        return cls(str(file.relative_to(lake)), status.st_size, status.st_mtime_ns)
 
 
 _CREATE = "CREATE TABLE {} AS SELECT * FROM read_parquet($files, hive_partitioning = false)"
@@ -59,9 +83,18 @@ def _all_can_be_read(*ledgers: list[str]) -> bool:
 
 @contextlib.contextmanager
 def open_ledgers(before: Path) -> Iterator[Ledgers]:
-    """Yield the ledgers of a lake as `before`."""
-    with duckdb.connect(config={"threads": 1}) as connection:
-        ledgers = Ledgers(connection)
-        connection.execute("SET TimeZone = 'UTC'")
-        ledgers.read("before", before)
+    """Yield the ledgers of a lake as `before`. They are read once: the lake that damages are done to stays as it is."""
+    ledgers = _ledgers_of(before)
+    try:
         yield ledgers
+    finally:
+        ledgers.forget("after")
+
+
+@cache
+def _ledgers_of(before: Path) -> Ledgers:
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute("SET TimeZone = 'UTC'")
+    ledgers = Ledgers(connection)
+    ledgers.read("before", before)
+    return ledgers
