@@ -52,14 +52,17 @@ def _tests_of(name: str, case: dict[str, Any]) -> list[dict[str, Any]]:
             "runbook_url": rule["annotations"]["runbook_url"],
         },
     }
+    waits = {case["pending"]: list[Any]()} if "pending" in case else {}
     return [
         {
             "interval": "1m",
             "name": f"{name} {kind}",
             "input_series": [{"series": _whole(one), "values": values} for one, values in case[kind].items()],
-            "alert_rule_test": [{"eval_time": case["at"], "alertname": name, "exp_alerts": alerts_then}],
+            "alert_rule_test": [
+                {"eval_time": at, "alertname": name, "exp_alerts": firing} for at, firing in expected_at.items()
+            ],
         }
-        for kind, alerts_then in (("firing", [expected]), ("silent", []))
+        for kind, expected_at in (("firing", {**waits, case["at"]: [expected]}), ("silent", {case["at"]: []}))
     ]
 
 

@@ -16,6 +16,7 @@ def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_is_silent(
         assert case["firing"], name
         assert case["silent"], name
         assert case["firing"] != case["silent"], name
+        assert ("pending" in case) is ("for" in alerts()[name]), f"{name}: when it waits"
 
 
 @pytest.mark.prometheus
