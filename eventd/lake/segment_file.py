@@ -57,9 +57,10 @@ class SegmentFile:
         self._measured: parquet_type.ParquetFile | None = None
         with parsing():
             file = parquet().ParquetFile(pyarrow().BufferReader(data))
-            require_none(contents_fault(manifest, file.schema_arrow, file.metadata.num_rows))
+            self._schema = file.schema_arrow  # which a file makes anew each time
+            require_none(contents_fault(manifest, self._schema, file.metadata.num_rows))
         self._file = file
-        self.names: list[str] = file.schema_arrow.names
+        self.names: list[str] = self._schema.names
         self.row_groups: int = file.num_row_groups
 
     def read(self, columns: Sequence[str]) -> pa.Table:
@@ -79,8 +80,7 @@ class SegmentFile:
                 found = with_dictionaries(self._data, len(self.names), self._manifest.rows)
             except ValueError as error:
                 raise BadSegment(str(error)) from None
-            schema = self._file.schema_arrow
-            texts = [name for at in found if schema.field(name := self.names[at]).type == pyarrow().string()]
+            texts = [name for at in found if self._schema.field(name := self.names[at]).type == pyarrow().string()]
             again = parquet().ParquetFile(pyarrow().BufferReader(self._data), read_dictionary=texts) if texts else None
             self._measured = again or self._file
         return self._measured
@@ -94,7 +94,7 @@ class SegmentFile:
         if word_bytes(table, most) > most:
             raise BadSegment(over(len(self._data)))
         for name, column in zip(table.column_names, table.columns, strict=True):
-            field = self._file.schema_arrow.field(name)
+            field = self._schema.field(name)
             if column.type != field.type:
                 table = table.set_column(table.column_names.index(name), field, column.cast(field.type))
         return table
