@@ -66,6 +66,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
         "resources.resources.describe", "Show one resource with defaults, link state, lag and recent errors."
     ),
     "delete": Leaf("resources.resources.delete", "Delete a resource, or all resources in files."),
+    "edit": Leaf("resources.editing.edit", "Change a resource in an editor, and apply it."),
     "wait": Leaf(
         "resources.waiting.wait",
         "Wait until a condition is met; exits with status 4 if it is not in time, with the last state on stderr.",

@@ -79,6 +79,12 @@ def plugin_environment(environ: Mapping[str, str] | None = None) -> dict[str, st
     return {"PATH": environ.get("PATH", "") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
 
+def editor_command(environ: Mapping[str, str] | None = None) -> str:
+    """Return the command of the user's editor, as a shell would read it; empty if none is set."""
+    environ = os.environ if environ is None else environ
+    return environ.get("VISUAL", "").strip() or environ.get("EDITOR", "").strip()
+
+
 def java_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the variables for finding Java, caching its launcher, and telling whether Spark started this process."""
     environ = os.environ if environ is None else environ

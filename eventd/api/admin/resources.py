@@ -8,6 +8,7 @@ from itertools import chain, islice
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field
+from pydantic.alias_generators import to_camel
 
 from eventd.api.admin.callbacks import describe_callback
 from eventd.api.admin.groups import count_events
@@ -84,6 +85,17 @@ class Sources(Params):
         return loaded
 
 
+class ExpectedGeneration(BaseModel):
+    """A resource that must be stored with this generation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, validate_by_name=True)
+
+    api_version: str
+    kind: str
+    name: str
+    generation: int = Field(ge=1)
+
+
 class Apply(Sources):
     """Create or update the resources of the sources, all or none; with `prune`, delete all others."""
 
@@ -92,6 +104,9 @@ class Apply(Sources):
         default=False, description="With prune: delete everything if the sources contain no resources."
     )
     dry_run: bool = Field(default=False, description="Only show what would change.")
+    expected: Annotated[list[ExpectedGeneration], FailFast()] = Field(
+        default=[], description="Resources with the generations that they must still have; otherwise nothing changes."
+    )
 
 
 async def apply(services: Services, params: Apply) -> dict[str, Any]:
@@ -122,11 +137,24 @@ def _apply_now(
 ) -> tuple[Plan, Events]:
     if not params.dry_run:
         lock_head(conn)  # of two simultaneous applies, the second is checked against the result of the first
+    if params.expected:
+        _require_generations(conn, params.expected)
     events = count_events(conn)
     planned = apply_loaded(
         conn, loaded, now=now, prune=params.prune, allow_empty=params.allow_empty, dry_run=params.dry_run, rules=rules
     )
     return _match_cursors(conn, planned, now, dry_run=params.dry_run), events
+
+
+def _require_generations(conn: Connection, expected: Iterable[ExpectedGeneration]) -> None:
+    """Raise `Conflict` if a resource was changed or deleted since its generation was read."""
+    stored = {identity_of(row): row.generation for row in read_resources(conn)}
+    for each in expected:
+        identity = Identity(each.api_version, each.kind, each.name)
+        found = stored.get(identity)
+        if found != each.generation:
+            what = "was deleted" if found is None else f"has the generation {found}, not {each.generation}: it changed"
+            raise Conflict(f"{identity} {what} meanwhile", hint="read it again, and repeat the change")
 
 
 def _match_cursors(conn: Connection, planned: Plan, now: int, *, dry_run: bool) -> Plan:

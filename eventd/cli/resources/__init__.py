@@ -1,4 +1,4 @@
-"""routerctl apply, diff, get, describe, delete, wait, explain, api-resources and dynamic.
+"""routerctl apply, diff, get, describe, delete, edit, wait, explain, api-resources and dynamic.
 
 May import: cli.federation, cli.gateway, cli.program, cli.terminal, resources.kinds, resources.reading, runtime, text.
 """

@@ -49,7 +49,7 @@ async def apply(
     answer = await session.call(
         "resources.apply", sources=read_files(filename), prune=prune, allow_empty=force, dry_run=dry_run
     )
-    _show_changes(session, answer)
+    show_changes(session, answer)
 
 
 @connected_without_table
@@ -114,7 +114,8 @@ def _is_text(raw: bytes) -> bool:
     return len(raw) <= MAX_BYTES
 
 
-def _show_changes(session: Session, answer: Mapping[str, Any]) -> None:
+def show_changes(session: Session, answer: Mapping[str, Any]) -> None:
+    """Print what an apply or a deletion has changed, or would change."""
     changes, suffix, verb = answer["changes"], "", "were deleted with it"
     if answer["dryRun"]:
         suffix, verb = " (dry run)", "would be deleted with it"
@@ -406,4 +407,4 @@ async def delete(
         )
     else:
         answer = await session.call("resources.delete", kind=kind, name=name, dry_run=dry_run)
-    _show_changes(session, answer)
+    show_changes(session, answer)
