@@ -54,9 +54,10 @@ class ConsoleDemo:
         await start_nodes(self.stage, self._nodes, self._narrator)
         link = await self._open_console()
         self._explain(link)
+        task, number = asyncio.current_task(), 0
         with suppress(asyncio.CancelledError), _pressed_enter(self._start_again):
-            number = 0
-            while True:
+            # asked each time: a request whose own time-out comes with the cancellation reports the time-out alone
+            while task is not None and not task.cancelling():
                 number += 1
                 await self._emit(number)
                 self._report()
