@@ -12,7 +12,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from eventd.cli.gateway.session import Session, connected_without_table, only_calls
-from eventd.cli.resources.resources import full_name, parted, show_changes
+from eventd.cli.resources.listing import full_name
+from eventd.cli.resources.resources import parted, show_changes
 from eventd.cli.terminal.editor import find_editor, run_editor
 from eventd.cli.terminal.output import note
 from eventd.errors import Conflict, EventdError, Invalid, NotFound

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eventd.cli.gateway.selecting import DryRunOption
+from eventd.cli.gateway.selecting import DryRunOption, WatchOption
 from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
 from eventd.cli.program.exits import ExitCode
-from eventd.cli.terminal.output import Column, note, show_moment
+from eventd.cli.resources.listing import columns_of, full_name, listed, named, show_tables
+from eventd.cli.terminal.output import note
 from eventd.text.invisible import printable
 from eventd.text.plural import counted
 
@@ -132,151 +133,6 @@ def _lost_events(changes: Sequence[Mapping[str, Any]], verb: str) -> list[str]:
     ]
 
 
-def full_name(row: Mapping[str, Any]) -> str:
-    name = row["name"] if "name" in row else row["metadata"]["name"]
-    return f"{row['kind'].lower()}/{name}"
-
-
-def _created(row: Mapping[str, Any]) -> str:
-    return show_moment(row["metadata"]["creationTimestamp"])
-
-
-def _listen(row: Mapping[str, Any]) -> str:
-    listen = row["spec"].get("listen") or {}
-    return f"{listen['address']}:{listen['port']}" if listen.get("address") else "-"
-
-
-def _spec(path: str, default: str = "-") -> Any:
-    def show(row: Mapping[str, Any]) -> str:
-        value: Any = row["spec"]
-        for step in path.split("."):
-            value = (value or {}).get(step)
-        return ",".join(value) if isinstance(value, list) and value else str(value or default)
-
-    return show
-
-
-def _sources(row: Mapping[str, Any]) -> str:
-    return ",".join(rule["source"] for rule in row["spec"].get("allow", [])) or "-"
-
-
-def _source(row: Mapping[str, Any]) -> str:
-    source = row["spec"].get("source") or {}
-    return f"group:{source['groupRef']}" if source.get("groupRef") else str(source.get("topic") or "-")
-
-
-def _signing_keys(row: Mapping[str, Any]) -> str:
-    keys = (row["spec"].get("signing") or {}).get("keys", [])
-    return ",".join(key["id"] for key in keys if key.get("state", "active") in ("active", "retiring")) or "-"
-
-
-def _tenant_keys(row: Mapping[str, Any]) -> str:
-    spec = row["spec"]
-    written = len((spec.get("jwks") or {}).get("keys", []))
-    own = "exchange" if spec.get("exchange") else "-"
-    return str(spec.get("jwksURL") or spec.get("jwksFile") or (counted(written, "key") if written else own))
-
-
-_NAME = Column("NAME", lambda row: row["metadata"]["name"])
-_GENERATION = Column("GENERATION", lambda row: str(row["metadata"]["generation"]), wide=True)
-_COLUMNS: dict[str, tuple[Column, ...]] = {
-    "EventGroup": (
-        _NAME,
-        Column("NODE", _spec("nodeName")),
-        Column("LISTEN", _listen),
-        Column("PROTOCOLS", _spec("protocols", "v1,v2")),
-        Column("CREATED", _created),
-        _GENERATION,
-    ),
-    "EventPeer": (
-        _NAME,
-        Column("GROUP", _spec("groupRef")),
-        Column("NODE", _spec("nodeName")),
-        Column("ENDPOINT", _spec("endpoint")),
-        Column("PROTOCOL", _spec("protocol", "auto")),
-        Column("CREATED", _created),
-        Column("TYPES", _spec("types", "all"), wide=True),
-        Column("SUBJECT_PREFIXES", _spec("subjectPrefixes", "all"), wide=True),
-        _GENERATION,
-    ),
-    "Plugin": (
-        _NAME,
-        Column("RUNS", lambda row: row["spec"].get("executable") or f"entry point {row['spec'].get('entryPoint')}"),
-        Column("TIMEOUT", _spec("timeout", "10s")),
-        Column("CAPABILITIES", _spec("capabilities")),
-        Column("CREATED", _created),
-        Column("CONCURRENCY", _spec("concurrency", "4"), wide=True),
-        _GENERATION,
-    ),
-    "EventSubscription": (
-        _NAME,
-        Column("GROUP", _spec("groupRef")),
-        Column("PLUGIN", _spec("trigger.pluginRef")),
-        Column("TYPES", _spec("match.types")),
-        Column("CREATED", _created),
-        Column("BATCH_WINDOW", _spec("trigger.batchWindow"), wide=True),
-        Column("DEBOUNCE", _spec("trigger.debounce"), wide=True),
-        Column("SUBJECT_PREFIXES", _spec("match.subjectPrefixes", "all"), wide=True),
-        _GENERATION,
-    ),
-    "EventCallback": (
-        _NAME,
-        Column("SOURCE", _source),
-        Column("URL", _spec("url")),
-        Column("FORMAT", _spec("format", "standard")),
-        Column("KEYS", _signing_keys),
-        Column("CREATED", _created),
-        Column("TYPES", _spec("match.types", "all"), wide=True),
-        Column("IN_FLIGHT", _spec("limits.inFlight", "1"), wide=True),
-        Column("DISABLE_AFTER", _spec("disableAfter", "120h0m0s"), wide=True),
-        _GENERATION,
-    ),
-    "StreamTenant": (
-        _NAME,
-        Column("KEYS", _tenant_keys),
-        Column("ISSUER", _spec("exchange.issuer")),
-        Column("CREATED", _created),
-        Column("TTL", _spec("exchange.ttl"), wide=True),
-        _GENERATION,
-    ),
-    "StreamCache": (
-        _NAME,
-        Column("TENANT", _spec("tenant")),
-        Column("NAMESPACE", _spec("namespace", "default")),
-        Column("CACHE", _spec("name", "default")),
-        Column("MAX_BYTES", _spec("maxBytes", "64MiB")),
-        Column("CREATED", _created),
-        Column("MAX_ENTRIES", _spec("maxEntries", "1000000"), wide=True),
-        Column("MAX_TTL", _spec("maxTTL", "none"), wide=True),
-        _GENERATION,
-    ),
-    "FederationSLO": (
-        _NAME,
-        Column("GROUP", _spec("groupRef")),
-        Column("LAG_WARN", _spec("delivery.lagWarnSeconds", "60")),
-        Column("LAG_FAIL", _spec("delivery.lagFailSeconds", "180")),
-        Column("CREATED", _created),
-        _GENERATION,
-    ),
-    "DynamicConfigSource": (
-        _NAME,
-        Column("PLUGIN", _spec("pluginRef")),
-        Column("TTL", _spec("ttl")),
-        Column("CREATED", _created),
-        _GENERATION,
-    ),
-    "DynamicOverridePolicy": (_NAME, Column("SOURCES", _sources), Column("CREATED", _created), _GENERATION),
-}
-_OTHERS = (
-    _NAME,
-    Column("KIND", lambda row: row["kind"]),
-    Column("APIVERSION", lambda row: row["apiVersion"]),
-    Column("CREATED", _created),
-    _GENERATION,
-)
-"""The columns of kinds of other programs."""
-
-
 @connected
 @only_calls
 async def get(
@@ -297,6 +153,7 @@ async def get(
             help="Only resources with these labels: site=north, tier!=lab, env in (a, b), !old; several by commas.",
         ),
     ] = "",
+    watch: WatchOption = False,
 ) -> None:
     """Show declared resources. The YAML and JSON output can be applied again.
 
@@ -308,13 +165,19 @@ async def get(
         raise typer.BadParameter(f"{kind} takes no name: write one kind before the name")
     if names and selector:
         raise typer.BadParameter("--selector takes no name: leave one out")
+    if watch:
+        from eventd.cli.resources.watching import watch_resources
+
+        await named(session, wanted[0], names)  # which reports a missing one
+        await watch_resources(session, wanted, names, selector)
+        return
     if len(names) == 1:
         row = await session.call("resources.get", kind=wanted[0], name=names[0])
-        session.out.one(_COLUMNS.get(row["kind"], _OTHERS), row, name=full_name)
+        session.out.one(columns_of(row["kind"]), row, name=full_name)
         return
-    rows = await _named(session, wanted[0], names) if names else await _listed(session, wanted, selector)
+    rows = await named(session, wanted[0], names) if names else await listed(session, wanted, selector)
     if session.out.is_table:
-        _show_tables(session, rows)
+        show_tables(session, rows)
         if not rows:
             note(f"no resource has the labels {selector}" if selector else "no resources are declared")
     else:
@@ -329,32 +192,6 @@ def parted(kind: str, name: str) -> tuple[str, str]:
     if name:
         raise typer.BadParameter(f"{kind} has a name already: leave out {name}")
     return before, after
-
-
-async def _named(session: Session, kind: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    return [await session.call("resources.get", kind=kind, name=name) for name in dict.fromkeys(names)]
-
-
-async def _listed(session: Session, kinds: Sequence[str], selector: str) -> list[dict[str, Any]]:
-    """Return the resources of these kinds, in this order; each once."""
-    rows: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for kind in kinds:
-        word = "" if kind.lower() == "all" else kind
-        answer = await session.call("resources.list", kind=word, selector=selector)
-        for row in answer["resources"]:
-            rows.setdefault((row["apiVersion"], row["kind"], row["metadata"]["name"]), row)
-    return list(rows.values())
-
-
-def _show_tables(session: Session, rows: list[dict[str, Any]]) -> None:
-    """Print a table for each of this program's kinds, and one for all others."""
-    tables = [(columns, [row for row in rows if row["kind"] == kind]) for kind, columns in _COLUMNS.items()]
-    tables.append((_OTHERS, [row for row in rows if row["kind"] not in _COLUMNS]))
-    shown = [(columns, those) for columns, those in tables if those]
-    for at, (columns, those) in enumerate(shown):
-        if at:
-            session.out.line()
-        session.out.table(columns, those)
 
 
 @connected

@@ -84,8 +84,8 @@ def test_marked_commands_await_only_calls() -> None:
         "one_group",
         "pages.read",
         "_note_undeclared",
-        "_listed",
-        "_named",
+        "listed",
+        "named",
     }
-    with_watch = {"watch_links", "watch_events", "watch_callbacks", "_watch", "_answers"}
+    with_watch = {"watch_links", "watch_events", "watch_callbacks", "watch_resources", "_watch", "_answers"}
     assert awaited.keys() - with_calls_alone - with_watch == set(), awaited
