@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties suite browser pictures tour spark coverage mutants bench chaos docs spark-zip spark-versions wheel manual lock vendor clean force
+.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties suite browser pictures tour spark coverage mutants bench chaos docs spark-zip spark-versions wheel image image-test deb deb-test release manual lock vendor clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -119,7 +119,7 @@ properties: venv-audit ## the property tests among them, with many examples
 suite: venv-audit ## all other tests, on both databases, WORKERS=4 processes
 	@echo "contract, integration and acceptance tests"
 	@$(WITH_SCRATCH) $(PYTEST) --quiet --numprocesses $(WORKERS) --dist worksteal --hypothesis-profile steady \
-	  -m "not spark and not browser" tests --ignore tests/unit --ignore tests/test_architecture.py $(ARGS)
+	  -m "not spark and not browser and not image and not deb" tests --ignore tests/unit --ignore tests/test_architecture.py $(ARGS)
 
 # On their own: the browser lives as long as the process of pytest that started it.
 browser: venv-browser ## those in the machine's own Chromium (EVENTD_BROWSER=/path/to/chromium names another)
@@ -184,6 +184,18 @@ spark-zip: venv-audit ## what a Spark cluster is given, in build/spark: our code
 
 wheel: venv ## the source archive and the wheel, in dist: built twice, checked, tried in an empty environment
 	@$(BIN)/python -m release.wheel
+
+image: venv ## the container image as an archive in dist, without an engine (needs buildah, mmdebstrap, skopeo; root)
+	@$(BIN)/python -m release.image
+
+image-test: venv ## the image: who runs in it, what is in it, how soon it is ready. Not part of make test: it takes minutes
+	@$(PYTEST) --quiet -m image tests/image $(ARGS)
+
+deb: venv ## the Debian package in dist, with all libraries (needs mmdebstrap, dpkg-dev, lintian; root)
+	@$(BIN)/python -m release.deb
+
+deb-test: venv ## the package: lintian, installed, upgraded and removed. Not part of make test: it takes minutes
+	@$(PYTEST) --quiet -m deb tests/deb $(ARGS)
 
 manual: venv ## the manual pages and completions in deploy, anew from the commands
 	@$(BIN)/python -m release.manual.pages

@@ -38,19 +38,24 @@ def missing() -> list[str]:
     return [name for name in NEEDED if shutil.which(name) is None]
 
 
-def make_base() -> None:
-    """Make the base image, unless it is there: Debian with Python and CA certificates."""
-    if BASE in buildah("images", "--format", "{{.Name}}").split():
-        return
-    SCRATCH.mkdir(parents=True, exist_ok=True)
+def make_tree() -> Path:
+    """Make an archive of Debian with Python and CA certificates, unless it is there; return it."""
     tree = SCRATCH / "base.tar"
     if not tree.exists():
+        SCRATCH.mkdir(parents=True, exist_ok=True)
         packages = "--include=python3,python3-venv,ca-certificates"
         without = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "locale", "info")]
         run(["mmdebstrap", "--quiet", "--variant=minbase", packages, *without, SUITE, SCRATCH / "part.tar"])
         (SCRATCH / "part.tar").rename(tree)
+    return tree
+
+
+def make_base() -> None:
+    """Make the base image of that tree, unless it is there."""
+    if BASE in buildah("images", "--format", "{{.Name}}").split():
+        return
     container = buildah("from", "scratch").strip()
-    buildah("add", "--quiet", container, tree, "/")
+    buildah("add", "--quiet", container, make_tree(), "/")
     buildah("commit", "--quiet", "--rm", container, BASE)
 
 

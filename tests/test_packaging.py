@@ -71,7 +71,7 @@ def test_the_wheel_and_its_source_archive_hold_what_is_tracked_and_nothing_else(
 def test_every_folder_of_files_for_operators_is_installed_and_has_a_purpose() -> None:
     folders = {path.split("/")[1] for path in tracked_files() if path.startswith("deploy/")}
     installed = {source.split("/")[1] for source in shared_folders()}
-    assert folders - installed == {"container", "spark"}, "name the folder in shared-data of pyproject.toml"
+    assert folders - installed == {"container", "debian", "spark"}, "name the folder in shared-data of pyproject.toml"
     assert installed <= PURPOSES.keys(), "say in eventd/cli/assets/installed.py what the folder is for"
 
 
