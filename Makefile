@@ -197,6 +197,9 @@ deb: venv ## the Debian package in dist, with all libraries (needs mmdebstrap, d
 deb-test: venv ## the package: lintian, installed, upgraded and removed. Not part of make test: it takes minutes
 	@$(PYTEST) --quiet -m deb tests/deb $(ARGS)
 
+release: venv ## check a release, and build all of it in dist (ARGS=--unreleased tries it, ARGS=--check builds nothing)
+	@$(BIN)/python -m release.release $(ARGS)
+
 manual: venv ## the manual pages and completions in deploy, anew from the commands
 	@$(BIN)/python -m release.manual.pages
 	@$(BIN)/python -m release.completions

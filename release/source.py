@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ class BuildFailed(Exception):
     """A build, or a check of what was built, failed; the text says why and what to do."""
 
 
-def run(command: list[str | Path], **options: Any) -> str:
+def run(command: Sequence[str | Path], **options: Any) -> str:
     """Return the output of a command. Raises `BuildFailed` with its error output."""
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, **options)
     if done.returncode:
