@@ -138,7 +138,10 @@ class QueueCounts(Struct, kw_only=True, frozen=True):
 
 
 class TopicState(Struct, kw_only=True, frozen=True):
-    """The state of a topic. `bytes`: of data and meta of its records. `queue` is None unless the topic is a queue."""
+    """The state of a topic. `bytes`: of data and meta of its records. `queue` is None unless the topic is a queue.
+
+    `managed` is `declared` if a resource declares the topic, otherwise `api`.
+    """
 
     topic: str
     type: str
@@ -151,6 +154,7 @@ class TopicState(Struct, kw_only=True, frozen=True):
     effective_priority: int
     last_write_ts: int | None = None
     last_read_ts: int | None = None
+    managed: str = "api"
     queue: QueueCounts | None = None
 
 
@@ -225,6 +229,7 @@ class RouterState(Struct, kw_only=True, frozen=True):
     lag: int = 0
     state: str = ""
     reason: str = ""
+    managed: str = "api"
 
 
 class RouterDeletion(Struct, kw_only=True, frozen=True):

@@ -349,6 +349,7 @@ class Node:
             WorkerRates(self.rates.history, self._workers).read,
             partial(read_view, self._workers.ask_worker_of),
             holds_key=lambda digest: self.keys.by_digest(digest) is not None,
+            limits=Limits.of(settings),
         )
 
     async def _serve_routemaster(self, limits: ConcurrencyLimits) -> None:
@@ -401,7 +402,7 @@ class Node:
         return LocalListener(self._local, most, self.metrics, self._dependencies.parsing, intended)
 
     def _make_v0(self, callers: Callers) -> V0:
-        limits = Limits(**{name: getattr(self.settings, name) for name in Limits._fields})
+        limits = Limits.of(self.settings)
         return V0(
             log=self.log,
             routing=self.routing,

@@ -16,7 +16,7 @@ from eventd.resources.callback_checks import callback_problems
 from eventd.resources.configuration import topic_of
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER, KINDS
 from eventd.resources.reading.documents import Identity, ReadResult
-from eventd.resources.reading.problems import MOST_FOUND
+from eventd.resources.reading.problems import MOST_FOUND, Problem
 from eventd.resources.validation.check import check
 from eventd.resources.validation.references import referring
 from eventd.resources.validation.resource import Declaration, document, from_stored, identity_of
@@ -204,18 +204,20 @@ def apply_loaded(
     allow_empty: bool = False,
     dry_run: bool = False,
     rules: AddressRules | None = None,
+    found: Sequence[Problem] = (),
 ) -> Plan:
     """Validate the drafts together with the stored resources, and apply them in the open transaction unless `dry_run`.
 
-    `rules` judge addresses in the URLs of callbacks; None allows only public ones. Returns the plan. Raises
-    InvalidResources with the problems, Invalid for an empty input without `prune`, and what `plan` raises.
+    `rules` judge addresses in the URLs of callbacks; None allows only public ones. `found`: problems of the drafts that
+    the caller has found. Returns the plan. Raises InvalidResources with the problems, Invalid for an empty input
+    without `prune`, and what `plan` raises.
     """
     if not dry_run:
         lock_head(conn)  # locked first: what was validated must still hold when it is written
     stored = read_resources(conn)
     checked = check(loaded, stored, prune=prune)
     others = islice(callback_problems(conn, loaded.drafts, rules or PUBLIC_ONLY), MOST_FOUND)
-    desired = replace(checked, problems=tuple(sorted({*checked.problems, *others}))).accepted()
+    desired = replace(checked, problems=tuple(sorted({*checked.problems, *found, *others}))).accepted()
     if not desired and not prune:
         raise Invalid("the input contains no resources", hint="a resource has apiVersion, kind, metadata and spec")
     planned = plan(desired, stored, prune=prune, allow_empty=allow_empty)

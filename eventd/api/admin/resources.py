@@ -11,21 +11,30 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 from pydantic.alias_generators import to_camel
 
 from eventd.api.admin.callbacks import describe_callback
-from eventd.api.admin.groups import count_events
 from eventd.api.admin.links import read_links
+from eventd.api.admin.resource_changes import ApplyOptions, ResourceChanger
 from eventd.api.admin.subscription_runs import show_run
 from eventd.api.admin.subscription_states import ListSubscriptions, read_states
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.recorder import name_objects
-from eventd.egress.cursors import link_name, reconcile, subscription_name
+from eventd.egress.cursors import link_name, subscription_name
 from eventd.errors import Conflict, EventdError, NotFound
 from eventd.groups.lookup import read_group_topic
-from eventd.log.core.head import lock_head
+from eventd.log.core.topic_row import find_topic
 from eventd.log.delivery.repairs import count_dead_letters, read_dead_letters
-from eventd.net.address_rules import AddressRules
-from eventd.resources.apply import Action, Change, Plan, apply_loaded, delete_resources
-from eventd.resources.kinds.registry import EVENT_CALLBACK, EVENT_GROUP, EVENT_PEER, EVENT_SUBSCRIPTION, KINDS, PLUGIN
+from eventd.log.topics.limits import read_size
+from eventd.log.topics.router_rows import read_router, read_router_names
+from eventd.resources.kinds.registry import (
+    EVENT_CALLBACK,
+    EVENT_GROUP,
+    EVENT_PEER,
+    EVENT_SUBSCRIPTION,
+    KINDS,
+    PLUGIN,
+    TOPIC,
+    TOPIC_ROUTER,
+)
 from eventd.resources.label_selector import LabelSelector
 from eventd.resources.reading.documents import Identity, ReadResult, load_text
 from eventd.resources.reading.problems import MOST_FOUND, InvalidResources, Problem
@@ -103,6 +112,9 @@ class Apply(Sources):
     allow_empty: bool = Field(
         default=False, description="With prune: delete everything if the sources contain no resources."
     )
+    adopt: bool = Field(
+        default=False, description="Let resources take over topics and routers that were made through the API."
+    )
     dry_run: bool = Field(default=False, description="Only show what would change.")
     expected: Annotated[list[ExpectedGeneration], FailFast()] = Field(
         default=[], description="Resources with the generations that they must still have; otherwise nothing changes."
@@ -110,80 +122,18 @@ class Apply(Sources):
 
 
 async def apply(services: Services, params: Apply) -> dict[str, Any]:
-    loaded, now = await asyncio.to_thread(params.load), services.clock.now()
+    loaded = await asyncio.to_thread(params.load)
     _name(draft.identity for draft in loaded.drafts if draft.identity)
-    run = services.database.read if params.dry_run else services.database.write
-    planned, events = await run(_apply_now, loaded, params, now, services.callback_rules)
-    await _take_over(services, planned, dry_run=params.dry_run)
-    return {"changes": _changes(planned, events), "dryRun": params.dry_run}
-
-
-async def _take_over(services: Services, planned: Plan, *, dry_run: bool) -> None:
-    """Let the node of this process, if any, take over stored changes before the response is sent."""
-    if planned.writes and not dry_run:
-        await services.take_over()
+    expected = {Identity(each.api_version, each.kind, each.name): each.generation for each in params.expected}
+    options = ApplyOptions(params.prune, params.allow_empty, params.adopt, expected)
+    done = await ResourceChanger(services).apply(loaded, options, dry_run=params.dry_run)
+    return {"changes": done.shown(), "dryRun": params.dry_run}
 
 
 SUBSCRIBER_HINT = (
     "this is the name of a subscriber of the Routemaster surface, which is not declared: see routerctl callback"
     " describe {name}; it ends when its client unsubscribes, or with routerctl routemaster token revoke"
 )
-Events = dict[str, int]
-"""The number of events by group name."""
-
-
-def _apply_now(
-    conn: Connection, loaded: ReadResult, params: Apply, now: int, rules: AddressRules | None
-) -> tuple[Plan, Events]:
-    if not params.dry_run:
-        lock_head(conn)  # of two simultaneous applies, the second is checked against the result of the first
-    if params.expected:
-        _require_generations(conn, params.expected)
-    events = count_events(conn)
-    planned = apply_loaded(
-        conn, loaded, now=now, prune=params.prune, allow_empty=params.allow_empty, dry_run=params.dry_run, rules=rules
-    )
-    return _match_cursors(conn, planned, now, dry_run=params.dry_run), events
-
-
-def _require_generations(conn: Connection, expected: Iterable[ExpectedGeneration]) -> None:
-    """Raise `Conflict` if a resource was changed or deleted since its generation was read."""
-    stored = {identity_of(row): row.generation for row in read_resources(conn)}
-    for each in expected:
-        identity = Identity(each.api_version, each.kind, each.name)
-        found = stored.get(identity)
-        if found != each.generation:
-            what = "was deleted" if found is None else f"has the generation {found}, not {each.generation}: it changed"
-            raise Conflict(f"{identity} {what} meanwhile", hint="read it again, and repeat the change")
-
-
-def _match_cursors(conn: Connection, planned: Plan, now: int, *, dry_run: bool) -> Plan:
-    """Match the cursors, and the parts of deleted owners, to the resources, unless it is a dry run; return the plan.
-
-    No node needs to run for it. From then on, retention keeps events for a new peer.
-    """
-    if planned.writes and not dry_run:
-        reconcile(conn, read_resources(conn), now)
-    return planned
-
-
-def _changes(planned: Plan, events: Events, *, diffs: bool = False) -> list[dict[str, Any]]:
-    """Return the change of each resource as JSON; a deleted group shows the number of `events` deleted with it."""
-    return [
-        {
-            "action": str(change.action),
-            "apiVersion": change.identity.api_version,
-            "kind": change.kind,
-            "name": change.name,
-            **({"events": events.get(change.name, 0)} if _takes_events(change) else {}),
-            **({"diff": change.diff()} if diffs else {}),
-        }
-        for change in planned.changes
-    ]
-
-
-def _takes_events(change: Change) -> bool:
-    return change.action is Action.DELETED and change.kind == EVENT_GROUP.name
 
 
 class Diff(Sources):
@@ -192,13 +142,14 @@ class Diff(Sources):
     prune: bool = Field(
         default=False, description="Also show the deletion of stored resources that are not in the sources."
     )
+    adopt: bool = Field(default=False, description="Compare as apply with `adopt` would change.")
 
 
 async def diff(services: Services, params: Diff) -> dict[str, Any]:
-    loaded, now = await asyncio.to_thread(params.load), services.clock.now()
-    what = Apply(sources=params.sources, prune=params.prune, allow_empty=True, dry_run=True)
-    planned, events = await services.database.read(_apply_now, loaded, what, now, services.callback_rules)
-    return {"changes": _changes(planned, events, diffs=True)}
+    loaded = await asyncio.to_thread(params.load)
+    options = ApplyOptions(params.prune, allow_empty=True, adopt=params.adopt)
+    done = await ResourceChanger(services).apply(loaded, options, dry_run=True)
+    return {"changes": done.shown(diffs=True)}
 
 
 class ListResources(Params):
@@ -308,6 +259,8 @@ def _read_description(conn: Connection, params: OneResource, now: int) -> dict[s
         described["status"] = _subscription_status(conn, row, now)
     elif row.kind == EVENT_CALLBACK.name:
         described["status"] = {"callback": describe_callback(conn, row.name, now)}
+    elif row.kind in (TOPIC.name, TOPIC_ROUTER.name):
+        described["status"] = _topic_status(conn, row, now)
     elif row.kind == PLUGIN.name:
         described["status"] = {"recentRuns": [show_run(run) for run in read_runs(conn, plugin=row.name, limit=RECENT)]}
     return described
@@ -323,6 +276,21 @@ def _group_status(conn: Connection, name: str, now: int) -> dict[str, Any]:
         "deadLetters": sum(count_dead_letters(conn, topic.id).values()),
         "links": read_links(conn, name, "", now),
     }
+
+
+def _topic_status(conn: Connection, row: StoredResource, now: int) -> dict[str, Any]:
+    if row.kind == TOPIC_ROUTER.name:
+        router = read_router(conn, row.name)
+        if router is None:
+            return {"problem": "the router does not exist: apply the resource again"}
+        keys = {"forwarded": router.forwarded, "refused": router.refused, "lag": router.source_head - router.seq}
+        return {"topicRouter": keys | {"state": router.state, "reason": router.reason}}
+    line = find_topic(conn, row.name)
+    if line is None:
+        return {"problem": "the topic does not exist: apply the resource again"}
+    size = read_size(conn, line, now)
+    seqs = {"earliestSeq": size.earliest_seq, "headSeq": line.head_seq}
+    return {"topic": {"records": size.count, "bytes": size.bytes, **seqs, "routers": read_router_names(conn, line.id)}}
 
 
 def _peer_status(conn: Connection, row: StoredResource, now: int) -> dict[str, Any]:
@@ -391,15 +359,5 @@ def _name(identities: Iterable[Identity]) -> None:
 
 async def _delete_all(services: Services, doomed: list[Identity], *, dry_run: bool) -> dict[str, Any]:
     _name(doomed)
-    run = services.database.read if dry_run else services.database.write
-    planned, events = await run(_delete_now, doomed, services.clock.now(), dry_run=dry_run)
-    await _take_over(services, planned, dry_run=dry_run)
-    return {"changes": _changes(planned, events), "dryRun": dry_run}
-
-
-def _delete_now(conn: Connection, doomed: list[Identity], now: int, *, dry_run: bool) -> tuple[Plan, Events]:
-    if not dry_run:
-        lock_head(conn)
-    events = count_events(conn)
-    planned = delete_resources(conn, doomed, now=now, dry_run=dry_run)
-    return _match_cursors(conn, planned, now, dry_run=dry_run), events
+    done = await ResourceChanger(services).delete(doomed, dry_run=dry_run)
+    return {"changes": done.shown(), "dryRun": dry_run}

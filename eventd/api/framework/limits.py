@@ -28,6 +28,11 @@ class Limits(NamedTuple):
     max_total_bytes: int = 0
     max_body_bytes: int = 64 << 20
 
+    @classmethod
+    def of(cls, settings: object) -> Limits:
+        """Return the limits of settings, which have a field of each name."""
+        return cls(**{name: getattr(settings, name) for name in cls._fields})
+
     @property
     def ceilings(self) -> Ceilings:
         """Return the limits of all topics together: on their number and on their bytes."""

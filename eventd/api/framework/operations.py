@@ -15,6 +15,7 @@ from federation.event import is_plain
 
 if TYPE_CHECKING:  # a command loads only what it needs
     from eventd.api.framework.auth import ApiKey
+    from eventd.api.framework.limits import Limits
     from eventd.dynamic.effective import Following
     from eventd.egress.callbacks.tester import CallbackTestResult
     from eventd.log.core.eventlog import EventLog
@@ -105,7 +106,8 @@ class Services:
     parameters say `narrows`. `key` is that of the caller, for operations whose parameters say `by_caller`; None for a
     command on the database, which may do everything. `holds_key` returns whether a valid key of the API has a digest; a
     command knows no keys of settings, and takes all for valid. `client_waits`, for operations of routes that `hold`:
-    whether the client is still connected, and the node does not stop.
+    whether the client is still connected, and the node does not stop. `limits` are those of the
+    settings; None: the defaults.
     """
 
     log: EventLog
@@ -129,6 +131,7 @@ class Services:
     key: ApiKey | None = None
     holds_key: Callable[[bytes], bool] = _every_key
     client_waits: Callable[[], bool] = _waits
+    limits: Limits | None = None
 
     @property
     def effective(self) -> Following:

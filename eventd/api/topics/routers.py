@@ -11,21 +11,20 @@ from msgspec import UNSET, UnsetType
 from eventd.api.framework.models import Body, NoQuery, ResponseModel
 from eventd.api.framework.paging import NamePage, cut_page, write_cursor
 from eventd.api.topics.calls import Call
-from eventd.egress.routers.event_map import check_map
 from eventd.egress.routers.graph import NewRouterRules, router_of
-from eventd.egress.routers.projection import EventMap, Guarantee, Options, Router
-from eventd.errors import Invalid
+from eventd.egress.routers.projection import EventMap
+from eventd.egress.routers.request import request_router
 from eventd.log.routers.declare import DeleteRouter, PutRouter, RouterLimits, RouterSpec
 from eventd.log.topics import router_rows
+from eventd.log.topics.declared import ManagedBy, managed_by
 from eventd.log.topics.errors import RouterNotFound
-from eventd.log.topics.predicate import parse
 from eventd.log.topics.router_rows import RouterFilter, RouterRow, read_rejected, read_router
-from eventd.log.topics.topics import GROUP, ROUTEMASTER, refuse_reserved, require_name
+from eventd.text.topic_names import ROUTER_KIND, ROUTER_NAME
 
 SHOWN_DEAD_LETTERS = 10
 """Maximum number of dead letters that are shown with a router: the newest ones."""
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}")
+NAME = re.compile(ROUTER_NAME)
 
 GuaranteeName = Literal["at_least_once", "exactly_once"]
 
@@ -85,7 +84,8 @@ class RouterShown(RouterAnswer, kw_only=True):
 
     `forwarded_total` counts copies, and records that the source lost before they were copied; `refused_total`, records
     that could not be copied. `refused`: the newest dead letters. `lag`: seqs of the source not read yet.
-    `state`: running, or backing-off, for `reason`.
+    `state`: running, or backing-off, for `reason`. `managed`: `declared` if a resource declares the router, and alone
+    changes and deletes it; otherwise `api`.
     """
 
     forwarded_total: int
@@ -94,6 +94,7 @@ class RouterShown(RouterAnswer, kw_only=True):
     lag: int
     state: str
     reason: str
+    managed: ManagedBy
 
 
 class RouterListed(msgspec.Struct, kw_only=True):
@@ -137,9 +138,7 @@ async def put(call: Call[NoQuery, RouterBody]) -> RouterSet:
     """
     v0, body = call.v0, call.body
     call.key.require_names(body.source, body.dest)
-    if body.dest == ROUTEMASTER:
-        refuse_reserved(body.dest, "written to by a router")
-    router = _router(call.name, body)
+    router = request_router(call.name, body)
     unit = PutRouter(
         RouterSpec(router.name, router.source, router.dest, router.options.encode()),
         NewRouterRules(router),
@@ -150,50 +149,6 @@ async def put(call: Call[NoQuery, RouterBody]) -> RouterSet:
     done = await v0.log.submit(unit)
     v0.routing.put(done.line, done.version)
     return RouterSet(**_show(done.line), created=done.created, performance=call.performance())
-
-
-def _router(name: str, body: RouterBody) -> Router:
-    """Return the router that a body describes. Raises `Invalid`."""
-    if not NAME.fullmatch(name):
-        raise Invalid(
-            f"{name[:80]!r} is not a valid router name",
-            hint="use a letter or digit, then up to 254 letters, digits and any of . _ : > -",
-        )
-    if body.source == body.dest:
-        raise Invalid("a router needs two topics: `source` and `dest` are the same")
-    require_name(body.source)
-    require_name(body.dest)
-    options = Options(
-        preserve_node=body.preserve_node,
-        preserve_tag=body.preserve_tag,
-        filter=None if body.filter is None else _chosen(body.filter),
-        allow_cycle=body.allow_cycle,
-        guarantee=Guarantee(body.guarantee),
-        fan_in=body.fan_in,
-        map=_mapped(body),
-    )
-    return Router(name, body.source, body.dest, options)
-
-
-def _chosen(given: str | list[str]) -> tuple[str, str, str]:
-    field, op, text = parse(given).shown()
-    return field, op, text
-
-
-def _mapped(body: RouterBody) -> EventMap | None:
-    if body.map is None:
-        return None
-    if not body.dest.startswith(GROUP):
-        raise Invalid(
-            f"`map` describes events, but `dest` {body.dest!r} is not the topic of a group",
-            hint="leave out `map`, or name the topic of a group as `dest`",
-        )
-    if body.fan_in and body.map.id is not None:
-        raise Invalid(
-            "`map.id` gives events new ids, and `fan_in` keeps those of the records", hint="leave out one of the two"
-        )
-    check_map(body.map)
-    return body.map
 
 
 def _show(line: RouterRow) -> dict[str, Any]:
@@ -229,6 +184,7 @@ async def show(call: Call[NoQuery, None]) -> RouterShown:
         lag=max(0, line.source_head - max(line.seq, v0.routing.seen_seq(line.name))),
         state=line.state,
         reason=line.reason,
+        managed=await v0.database.read(managed_by, ROUTER_KIND, call.name),
         performance=call.performance(),
     )
 

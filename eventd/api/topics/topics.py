@@ -8,18 +8,17 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from eventd.api.framework.auth import ApiKey
-from eventd.api.framework.models import U64_MAX, NoQuery, Query, ResponseModel
+from eventd.api.framework.models import NoQuery, Query, ResponseModel
 from eventd.api.framework.paging import NamePage, write_cursor
 from eventd.api.topics.calls import V0, Call
-from eventd.errors import Invalid
 from eventd.log.core.topic_config import TopicConfig, merged
 from eventd.log.core.topic_row import find_topic
-from eventd.log.topics.errors import DetailedError, TopicNotFound
+from eventd.log.topics.config_rules import require_valid
+from eventd.log.topics.declared import ManagedBy, managed_by
+from eventd.log.topics.errors import TopicNotFound
 from eventd.log.topics.state import TopicState, list_states, read_state
 from eventd.log.topics.topics import (
-    GROUP,
     NAME,
-    ROUTEMASTER,
     DeleteTopic,
     PatchTopic,
     PutTopic,
@@ -28,7 +27,9 @@ from eventd.log.topics.topics import (
     require_name,
 )
 from eventd.runtime.clock import Moment
+from eventd.store.engine.database import Connection
 from eventd.store.rows.leases import JobCounts
+from eventd.text.topic_names import TOPIC_KIND
 
 TopicChanges: type[Struct] = msgspec.defstruct(
     "TopicChanges",
@@ -37,10 +38,6 @@ TopicChanges: type[Struct] = msgspec.defstruct(
     module=__name__,
 )
 """A part of a topic's configuration: missing members stay unchanged, null resets one to its default."""
-
-
-class InvalidSetting(DetailedError, Invalid):
-    """The configuration is not allowed for this topic; `detail` names the wrong member."""
 
 
 class TopicSet(ResponseModel):
@@ -60,7 +57,10 @@ class QueueState(Struct, kw_only=True):
 
 
 class TopicShown(ResponseModel):
-    """The state of a topic. Times in milliseconds. `last_read_ts`: the last read in this process."""
+    """The state of a topic. Times in milliseconds. `last_read_ts`: the last read in this process.
+
+    `managed`: `declared` if a resource declares the topic, and alone changes and deletes it; otherwise `api`.
+    """
 
     topic: str
     type: str
@@ -73,6 +73,7 @@ class TopicShown(ResponseModel):
     effective_priority: int
     last_write_ts: int | None
     last_read_ts: int | None
+    managed: ManagedBy
     queue: QueueState | UnsetType = UNSET
 
 
@@ -152,35 +153,9 @@ def require_config(config: TopicConfig, topic: str, key: ApiKey) -> None:
 
     Raises `Forbidden` if its dead letters would go to a topic that the key may not access.
     """
-    for name in config.__struct_fields__:
-        value = getattr(config, name)
-        if isinstance(value, int) and value > U64_MAX:
-            raise Invalid(f"`{name}` must be at most {U64_MAX}")
-    letters = config.dead_letter
-    if letters is None:
-        return
-    if not NAME.fullmatch(letters):
-        shown = letters[:255]
-        raise InvalidSetting(
-            f"`dead_letter` {letters[:80]!r} is not a valid topic name",
-            hint="use a letter or digit, then up to 254 letters, digits and any of . _ : -",
-            detail={"dead_letter": shown},
-        )
-    if config.type == "queue" and letters == topic:
-        raise InvalidSetting("a queue cannot be its own `dead_letter`", detail={"dead_letter": letters})
-    if letters.startswith(GROUP):
-        raise InvalidSetting(
-            f"`dead_letter` {letters!r} is the topic of an event group",
-            hint="name a topic of records",
-            detail={"dead_letter": letters},
-        )
-    if letters == ROUTEMASTER:
-        raise InvalidSetting(
-            f"`dead_letter` {letters!r} is the topic of the Routemaster surface",
-            hint="name another topic of records",
-            detail={"dead_letter": letters},
-        )
-    key.require_names(letters)
+    require_valid(config, topic)
+    if config.dead_letter is not None:
+        key.require_names(config.dead_letter)
 
 
 def require_possible_name(name: str) -> None:
@@ -194,15 +169,21 @@ async def show(call: Call[Touch, None]) -> TopicShown:
     require_possible_name(call.name)
     v0, at = call.v0, Moment.of(call.v0.clock)
     await v0.catch_up(call.name)
-    state = await v0.database.read(read_state, call.name, at)
-    if state is None:
+    found = await v0.database.read(_read_shown, call.name, at)
+    if found is None:
         raise TopicNotFound(call.name)
+    state, managed = found
     if call.query.touch and call.key.may("read"):
         v0.recency.touch(state.line.id, at.wall)
-    return _shown(v0, state, at.wall, call)
+    return _shown(v0, state, managed, at.wall, call)
 
 
-def _shown(v0: V0, state: TopicState, now: int, call: Call[Any, Any]) -> TopicShown:
+def _read_shown(conn: Connection, name: str, at: Moment) -> tuple[TopicState, ManagedBy] | None:
+    state = read_state(conn, name, at)
+    return None if state is None else (state, managed_by(conn, TOPIC_KIND, name))
+
+
+def _shown(v0: V0, state: TopicState, managed: ManagedBy, now: int, call: Call[Any, Any]) -> TopicShown:
     line, standing = state.line, state.standing
     read_ms = v0.recency.last_ms(line.id)
     return TopicShown(
@@ -217,6 +198,7 @@ def _shown(v0: V0, state: TopicState, now: int, call: Call[Any, Any]) -> TopicSh
         effective_priority=line.config.effective_priority(read_ms, now // 1000),
         last_write_ts=None if line.written_at is None else line.written_at // 1000,
         last_read_ts=read_ms,
+        managed=managed,
         queue=UNSET if state.jobs is None else _queue(state.jobs),
         performance=call.performance(),
     )

@@ -128,6 +128,7 @@ class LocalGateway:
         return holder(self._services.database) if self._services else ""
 
     async def _open(self) -> Services:
+        from eventd.api.framework.limits import Limits
         from eventd.api.framework.operations import Services
         from eventd.cli.gateway.lock import holder, read_serving
         from eventd.cli.gateway.probing import ask_readiness
@@ -158,6 +159,7 @@ class LocalGateway:
             callback_rules=self._settings.callback_rules,
             test_callback=self._test_callback,
             subscriber_limits=self._subscriber_limits,
+            limits=Limits.of(self._settings),
         )
 
     async def _test_callback(self, target: CallbackConfig | SubscriberRow) -> CallbackTestResult:

@@ -65,7 +65,7 @@ async def topics_of(services: Services, settings: Settings) -> AsyncIterator[V0]
 
     Routers run here too, because reading a topic includes the copies that are due.
     """
-    limits = Limits(**{name: getattr(settings, name) for name in Limits._fields})
+    limits = Limits.of(settings)
     async with AsyncExitStack() as stack:
         supervisor = Supervisor(services.clock)
         stack.push_async_callback(supervisor.stop)

@@ -65,10 +65,27 @@ def describe_resource(out: Output, answer: Mapping[str, Any]) -> None:
         _subscription(out, status)
     elif "callback" in status:
         _callback(out, status["callback"])
+    elif "topic" in status or "topicRouter" in status:
+        _topic(out, status)
     elif "recentRuns" in status:
         table(out, "Recent runs", RUNS, status["recentRuns"])
     elif "problem" in status:
         out.line(f"\nProblem:     {status['problem']}")
+
+
+def _topic(out: Output, status: Mapping[str, Any]) -> None:
+    """Print the state of a topic, or of a router."""
+    out.line()
+    if "topicRouter" in status:
+        router = status["topicRouter"]
+        state = f"{router['state']} ({router['reason']})" if router["reason"] else router["state"] or "-"
+        copies = {"Forwarded": router["forwarded"], "Refused": router["refused"], "Lag": router["lag"]}
+        pairs(out, {"State": state, **copies})
+        return
+    topic = status["topic"]
+    seqs = f"{topic['earliestSeq']} to {topic['headSeq']}"
+    records = f"{topic['records']:,} ({counted(topic['bytes'], 'byte')})"
+    pairs(out, {"Records": records, "Seqs": seqs, "Routers": ", ".join(topic["routers"]) or "none"})
 
 
 def _section(out: Output, title: str, value: Mapping[str, Any]) -> None:

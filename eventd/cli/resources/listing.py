@@ -56,6 +56,16 @@ def _tenant_keys(row: Mapping[str, Any]) -> str:
     return str(spec.get("jwksURL") or spec.get("jwksFile") or (counted(written, "key") if written else own))
 
 
+def _durability(row: Mapping[str, Any]) -> str:
+    spec = row["spec"]
+    return str(spec.get("durability") or ("fsync" if spec.get("durable") else "disk"))
+
+
+def _filter(row: Mapping[str, Any]) -> str:
+    value = row["spec"].get("filter") or "-"
+    return value if isinstance(value, str) else " ".join(value)
+
+
 _NAME = Column("NAME", lambda row: row["metadata"]["name"])
 _GENERATION = Column("GENERATION", lambda row: str(row["metadata"]["generation"]), wide=True)
 _COLUMNS: dict[str, tuple[Column, ...]] = {
@@ -127,6 +137,28 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("CREATED", _created),
         Column("MAX_ENTRIES", _spec("maxEntries", "1000000"), wide=True),
         Column("MAX_TTL", _spec("maxTTL", "none"), wide=True),
+        _GENERATION,
+    ),
+    "Topic": (
+        _NAME,
+        Column("TYPE", _spec("type", "log")),
+        Column("DURABILITY", _durability),
+        Column("TTL_MS", _spec("ttlMs", "none")),
+        Column("CAP_RECORDS", _spec("capRecords", "none")),
+        Column("CREATED", _created),
+        Column("CAP_BYTES", _spec("capBytes", "none"), wide=True),
+        Column("DISCARD", _spec("discard", "old"), wide=True),
+        Column("DEAD_LETTER", _spec("deadLetter"), wide=True),
+        _GENERATION,
+    ),
+    "TopicRouter": (
+        _NAME,
+        Column("SOURCE", _spec("source")),
+        Column("DEST", _spec("dest")),
+        Column("FILTER", _filter),
+        Column("FAN_IN", lambda row: "yes" if row["spec"].get("fanIn") else "no"),
+        Column("CREATED", _created),
+        Column("GUARANTEE", _spec("guarantee", "at_least_once"), wide=True),
         _GENERATION,
     ),
     "FederationSLO": (

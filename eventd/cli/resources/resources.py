@@ -32,6 +32,9 @@ OptionalFilesOption = Annotated[
 ]
 ExitCodeOption = Annotated[bool, typer.Option("--exit-code", help="Exit with status 4 if there is a difference.")]
 PruneOption = Annotated[bool, typer.Option("--prune", help="Delete resources that are not in the files.")]
+AdoptOption = Annotated[
+    bool, typer.Option("--adopt", help="Take over topics and routers that were made through the API.")
+]
 
 
 @connected_without_table
@@ -43,12 +46,13 @@ async def apply(
     force: Annotated[
         bool, typer.Option("--force", help="With --prune: delete all resources if the files hold none.")
     ] = False,
+    adopt: AdoptOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
     """Apply resources from files, atomically. Creates the database if it is missing."""
     session.make, session.pretend = not dry_run, dry_run
     answer = await session.call(
-        "resources.apply", sources=read_files(filename), prune=prune, allow_empty=force, dry_run=dry_run
+        "resources.apply", sources=read_files(filename), prune=prune, allow_empty=force, adopt=adopt, dry_run=dry_run
     )
     show_changes(session, answer)
 
@@ -59,11 +63,12 @@ async def diff(
     session: Session,
     filename: FilesOption,
     prune: PruneOption = False,
+    adopt: AdoptOption = False,
     exit_code: ExitCodeOption = False,
 ) -> None:
     """Show what `apply` would change, as a unified diff."""
     session.pretend = True
-    answer = await session.call("resources.diff", sources=read_files(filename), prune=prune)
+    answer = await session.call("resources.diff", sources=read_files(filename), prune=prune, adopt=adopt)
     changed = [change for change in answer["changes"] if change["diff"]]
     lines = [printable(line) for change in changed for line in change["diff"].splitlines()]
     session.out.outcome(changed, *lines, name=full_name, notes=_lost_events(changed, "would be deleted with it"))
@@ -120,16 +125,20 @@ def show_changes(session: Session, answer: Mapping[str, Any]) -> None:
     changes, suffix, verb = answer["changes"], "", "were deleted with it"
     if answer["dryRun"]:
         suffix, verb = " (dry run)", "would be deleted with it"
-    lines = [f"{full_name(change)} {change['action']}{suffix}" for change in changes]
+    lines = [
+        f"{full_name(change)} {change['action']}{', adopted' if change.get('adopted') else ''}{suffix}"
+        for change in changes
+    ]
     session.out.outcome(changes, *lines, name=full_name, notes=_lost_events(changes, verb))
 
 
 def _lost_events(changes: Sequence[Mapping[str, Any]], verb: str) -> list[str]:
-    """Return a note for each deleted group with stored events."""
+    """Return a note for each deleted group with stored events, and for each deleted topic with records."""
     return [
-        f"note: {counted(change['events'], 'stored event')} of group {change['name']} {verb}"
+        f"note: {counted(change[lost], f'stored {lost[:-1]}')} of {noun} {change['name']} {verb}"
         for change in changes
-        if change.get("events")
+        for lost, noun in (("events", "group"), ("records", "topic"))
+        if change.get(lost)
     ]
 
 
@@ -234,7 +243,7 @@ async def delete(
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Delete a resource, or all resources in files. A group is deleted with its stored events."""
+    """Delete a resource, or all resources in files. A group is deleted with its events, a Topic with its records."""
     kind, name = parted(kind, name)
     if bool(filename) == bool(kind) or (kind and not name):
         raise typer.BadParameter("name what to delete: KIND NAME, or -f FILE")

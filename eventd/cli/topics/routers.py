@@ -32,6 +32,7 @@ ONE = (
     Column("LAG", lambda row: str(row["lag"])),
     Column("STATE", lambda row: f"{row['state']} ({row['reason']})" if row["reason"] else row["state"] or "-"),
     Column("REFUSED", lambda row: str(row["refused_total"])),
+    Column("MANAGED", text("managed")),
     _FILTER,
     _ALLOW_CYCLE,
     Column("KEEPS", lambda row: _keeps(row), wide=True),
@@ -116,7 +117,8 @@ async def put(
     client = await session.client()
     state = await client.routers.put(router, spec)
     done = f"router/{router} {'created' if state.created else 'configured'}"
-    session.out.outcome({**show_router(state), "created": state.created}, done, name=_name)
+    shown = {name: value for name, value in show_router(state).items() if name != "managed"}
+    session.out.outcome({**shown, "created": state.created}, done, name=_name)
 
 
 def _read_map(text: str) -> dict[str, Any] | None:

@@ -35,6 +35,7 @@ STATE = (
     Column("COUNT", lambda row: str(row["count"])),
     Column("BYTES", lambda row: str(row["bytes"])),
     Column("DURABILITY", lambda row: row["config"]["durability"]),
+    Column("MANAGED", text("managed")),
     Column("READY", lambda row: _queue(row, "ready")),
     Column("IN_FLIGHT", lambda row: _queue(row, "in_flight"), wide=True),
     Column("DEAD_LETTERED", lambda row: _queue(row, "dead_lettered"), wide=True),
@@ -173,6 +174,7 @@ def described(
     """Yield what `describe` shows: labels, most of them with a value."""
     yield "Name", state["topic"]
     yield "Type", state["type"]
+    yield "Managed", state["managed"]
     yield "Records", f"{state['count']:,} ({counted(state['bytes'], 'byte')})"
     some = state["earliest_seq"] <= state["head_seq"]
     yield (

@@ -117,7 +117,7 @@ def _from_entry(entry: Any, filename: str) -> Router:
     name, source, dest = (str(given.pop(key, "") or "") for key in ("router", "source", "dest"))
     name = name or f"{source}->{dest}"
     source, dest = ends_of(name, source, dest)
-    for shown in ("forwarded_total", "refused_total", "refused", "lag", "state", "reason"):
+    for shown in ("forwarded_total", "refused_total", "refused", "lag", "state", "reason", "managed"):
         given.pop(shown, None)  # members that only `router list` and `router get` show
     known = ("preserve_node", "preserve_tag", "create_dest", "filter", "allow_cycle", "guarantee", "fan_in", "map")
     for key in given:

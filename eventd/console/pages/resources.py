@@ -71,11 +71,11 @@ _PLANNED: Final = {name: f"is {name}" for name in ("created", "configured", "del
 
 
 def _changed(changes: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Return the planned changes in sentences; the number of events that go with a group, too."""
+    """Return the planned changes in sentences; the number of events or records that are deleted, too."""
     lines = []
     for one in changes[:MOST_ROWS]:
-        events = f", with its {one['events']:,} events" if "events" in one else ""
-        lines.append(f"{one['kind']} {one['name']} {_PLANNED.get(one['action'], one['action'])}{events}.")
+        lost = next((f", with its {one[what]:,} {what}" for what in ("events", "records") if what in one), "")
+        lines.append(f"{one['kind']} {one['name']} {_PLANNED.get(one['action'], one['action'])}{lost}.")
     if len(changes) > MOST_ROWS:
         lines.append(f"And {len(changes) - MOST_ROWS:,} more.")
     return tuple(lines)

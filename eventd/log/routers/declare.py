@@ -10,6 +10,7 @@ from eventd.log.core.head import announce_topics
 from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.topic_row import TopicRow, find_topic, insert_topic
 from eventd.log.cursors.cursors import create_cursor
+from eventd.log.topics.declared import refuse_declared_routers
 from eventd.log.topics.errors import Incompatible, Throttled, TopicNotFound
 from eventd.log.topics.router_rows import (
     CURSOR_KIND,
@@ -67,12 +68,21 @@ class PutRouter(ChangeUnit[RouterPut]):
     A new router begins at the end of its source. Raises, in this order: `TopicNotFound` if the destination, and then if
     the source, is missing and must not be created; `Incompatible` if other routers into the destination exclude it, or
     if the router exists with another source or destination; `Throttled` at the limit of routers; `RouterCycle`;
-    `Throttled` at the limit of topics. A refused router leaves no topic behind.
+    `Throttled` at the limit of topics. A refused router leaves no topic behind. The options of a router that a resource
+    declares are only replaced by this resource (`declared`); otherwise raises `Incompatible`.
     """
 
     def __init__(
-        self, wanted: RouterSpec, rules: RouterRules, most: RouterLimits, *, create_dest: bool, random: bytes
+        self,
+        wanted: RouterSpec,
+        rules: RouterRules,
+        most: RouterLimits,
+        *,
+        create_dest: bool,
+        random: bytes,
+        declared: bool = False,
     ) -> None:
+        self._declared = declared
         self._wanted = wanted
         self._rules = rules
         self._most = most
@@ -92,6 +102,8 @@ class PutRouter(ChangeUnit[RouterPut]):
         before = read_router(conn, wanted.name)
         if before is not None:
             _require_same_ends(before, wanted)
+            if not self._declared and before.options != wanted.options:
+                refuse_declared_routers(conn, [before.name], "configured")
         elif self._most.routers and count_routers(conn) >= self._most.routers:
             raise Throttled.by("max_routers", self._most.routers)
         if dest is not None:
@@ -153,12 +165,18 @@ def _require_same_ends(before: RouterRow, wanted: RouterSpec) -> None:
 
 
 class DeleteRouter(ChangeUnit["int | None"]):
-    """Delete a router; its copies stay. Result: the new `topics_version`; None: no router has the name."""
+    """Delete a router; its copies stay. Result: the new `topics_version`; None: no router has the name.
 
-    def __init__(self, name: str) -> None:
+    Raises `Incompatible` if a resource declares the router, unless it is this resource that is deleted (`declared`).
+    """
+
+    def __init__(self, name: str, *, declared: bool = False) -> None:
         self._name = name
+        self._declared = declared
 
     def make(self, tx: Transaction) -> int | None:
+        if not self._declared:
+            refuse_declared_routers(tx.conn, [self._name], "deleted")
         if not remove_routers(tx.conn, [self._name]):
             return None
         return announce_topics(tx.conn)

@@ -161,13 +161,18 @@ def _complete(conn: Connection, rows: Sequence[tuple[object, ...]]) -> list[Rout
     return [RouterRow._make((*row, *cursors[name])) for row, name in zip(rows, names, strict=True)]
 
 
+def read_router_names(conn: Connection, topic_id: int) -> list[str]:
+    """Return the names of the routers that read or write a topic, sorted by bytes."""
+    sql = "SELECT name FROM routers WHERE source_id = ? OR dest_id = ? ORDER BY name"
+    return [str(name) for (name,) in fetch(conn, sql, (topic_id, topic_id))]
+
+
 def remove_routers_of(conn: Connection, topic_id: int) -> list[str]:
     """Remove every router that reads or writes a topic, in the open transaction; return their names, sorted by bytes.
 
     The caller must increase `topics_version`. The head must be locked.
     """
-    sql = "SELECT name FROM routers WHERE source_id = ? OR dest_id = ? ORDER BY name"
-    names = [str(name) for (name,) in fetch(conn, sql, (topic_id, topic_id))]
+    names = read_router_names(conn, topic_id)
     remove_routers(conn, names)
     return names
 

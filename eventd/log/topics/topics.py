@@ -16,9 +16,11 @@ from eventd.log.core.commit import ChangeUnit, Transaction
 from eventd.log.core.head import announce_topics
 from eventd.log.core.topic_config import TopicConfig, merged
 from eventd.log.core.topic_row import TopicRow, find_topic, insert_topic, read_topic_by_id
+from eventd.log.topics.declared import refuse_declared_routers, refuse_declared_topic
 from eventd.log.topics.deleted_topics import delete_topic
 from eventd.log.topics.errors import Incompatible, Throttled, TopicNotEmpty, TopicNotFound
 from eventd.log.topics.limits import apply_limits, apply_ttl_fully, read_size
+from eventd.log.topics.router_rows import read_router_names
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
 from eventd.text.topic_names import GROUP_PREFIX, SURFACE_TOPIC, TOPIC_NAME
@@ -95,10 +97,14 @@ class TopicPut(NamedTuple):
 class PutTopic(ChangeUnit[TopicPut]):
     """Create a topic, or replace its configuration. Result: `TopicPut`.
 
-    Raises `Incompatible` for another type, `Throttled` at the limit of topics.
+    Raises `Incompatible` for another type, and for another configuration of a topic that a resource declares, unless
+    it comes from this resource (`declared`); `Throttled` at the limit of topics.
     """
 
-    def __init__(self, name: str, config: TopicConfig, *, max_topics: int, random: bytes) -> None:
+    def __init__(
+        self, name: str, config: TopicConfig, *, max_topics: int, random: bytes, declared: bool = False
+    ) -> None:
+        self._declared = declared
         self._name = name
         self._config = config.resolved()
         self._max_topics = max_topics
@@ -111,6 +117,8 @@ class PutTopic(ChangeUnit[TopicPut]):
             line = insert_topic(tx.conn, self._name, self._config, now=tx.now, random=self._random)
             return TopicPut(line, created=True)
         require_type(before, self._config)
+        if not self._declared:
+            _refuse_declared(tx, before, self._config)
         return TopicPut(set_config(tx, before, self._config), created=False)
 
 
@@ -123,6 +131,12 @@ def require_type(line: TopicRow, config: TopicConfig) -> None:
             hint="delete it first, or use another name",
             detail=detail,
         )
+
+
+def _refuse_declared(tx: Transaction, line: TopicRow, config: TopicConfig) -> None:
+    """Raise `Incompatible` if a resource declares the topic, and `config` differs from its configuration."""
+    if config != line.config:
+        refuse_declared_topic(tx.conn, line.name, "configured")
 
 
 def set_config(tx: Transaction, line: TopicRow, config: TopicConfig) -> TopicRow:
@@ -149,7 +163,7 @@ class PatchTopic(ChangeUnit[TopicPut]):
     """Change some fields of a topic's configuration. Result: `TopicPut`.
 
     `changes` are by field; None resets a field to its default. Raises `TopicNotFound`, `Invalid` for an unknown field
-    or an invalid value, and `Incompatible` for another type.
+    or an invalid value, and `Incompatible` for another type, and for any change of a topic that a resource declares.
     """
 
     def __init__(self, name: str, changes: Mapping[str, Any]) -> None:
@@ -162,6 +176,7 @@ class PatchTopic(ChangeUnit[TopicPut]):
             raise TopicNotFound(self._name)
         config = merged(line.config, self._changes)
         require_type(line, config)
+        _refuse_declared(tx, line, config)
         return TopicPut(set_config(tx, line, config), created=False)
 
 
@@ -176,10 +191,12 @@ class DeletedTopic(NamedTuple):
 class DeleteTopic(ChangeUnit[DeletedTopic | None]):
     """Delete a topic with its routers. Result: `DeletedTopic`; None if there was no such topic.
 
-    Raises `TopicNotEmpty` if `if_empty` and the topic has records.
+    Raises `TopicNotEmpty` if `if_empty` and the topic has records, and `Incompatible` if a resource declares the topic
+    or one of its routers, unless it is this resource that is deleted (`declared`).
     """
 
-    def __init__(self, name: str, *, if_empty: bool = False) -> None:
+    def __init__(self, name: str, *, if_empty: bool = False, declared: bool = False) -> None:
+        self._declared = declared
         self._name = name
         self._if_empty = if_empty
 
@@ -190,6 +207,9 @@ class DeleteTopic(ChangeUnit[DeletedTopic | None]):
         count = read_size(tx.conn, line, tx.now).count + tx.coming[line.id]
         if self._if_empty and count:
             raise TopicNotEmpty(self._name, count)
+        if not self._declared:
+            refuse_declared_topic(tx.conn, self._name, "deleted")
+            refuse_declared_routers(tx.conn, read_router_names(tx.conn, line.id), "deleted with its topic")
         retired = delete_topic(tx.conn, self._name, of_records=True)
         assert retired is not None
         return DeletedTopic(line.id, *retired)

@@ -240,7 +240,7 @@ def _check_topic(value: str) -> str:
     if value.startswith(GROUP_PREFIX):
         raise wrong("must not be the topic of a group", "write source.groupRef")
     if not is_topic_name(value):
-        raise wrong(_name_rule(255, "'.', '_', ':', '-'"))
+        raise wrong(TOPIC_NAME_RULE)
     return value
 
 
@@ -258,6 +258,8 @@ def _is_ipv4(host: str) -> bool:
 
 
 RESOURCE_NAME_RULE = _name_rule(127, "'.', '_', '-'")
+TOPIC_NAME_RULE = _name_rule(255, "'.', '_', ':', '-'")
+ROUTER_NAME_RULE = _name_rule(255, "'.', '_', ':', '>', '-'")
 TENANT_NAME_RULE = _name_rule(80, "'.', '_', '-'")
 check_node_name = _named(NODE_NAME.pattern, 253, "'.', '_', ':', '@', '-'")
 

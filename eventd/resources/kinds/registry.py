@@ -13,11 +13,15 @@ from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.resources.kinds.event_peer import EventPeerSpec
 from eventd.resources.kinds.event_subscription import EventSubscriptionSpec
 from eventd.resources.kinds.federation_slo import FederationSloSpec
+from eventd.resources.kinds.fields import RESOURCE_NAME, RESOURCE_NAME_RULE, ROUTER_NAME_RULE, TOPIC_NAME_RULE
 from eventd.resources.kinds.override_policy import DynamicOverridePolicySpec
 from eventd.resources.kinds.plugin import DynamicConfigSourceSpec, PluginSpec
 from eventd.resources.kinds.spec import Spec
 from eventd.resources.kinds.stream_cache import StreamCacheSpec
 from eventd.resources.kinds.stream_tenant import StreamTenantSpec
+from eventd.resources.kinds.topic import TopicSpec
+from eventd.resources.kinds.topic_router import TopicRouterSpec
+from eventd.text.topic_names import ROUTER_KIND, ROUTER_NAME, TOPIC_KIND, TOPIC_NAME, TOPICS_VERSION
 
 FEDERATION = "federation.routerd.net/v1alpha1"
 PLUGINS = "plugin.routerd.net/v1alpha1"
@@ -27,7 +31,10 @@ CONFIG = "config.routerd.net/v1alpha1"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind: its apiVersion, the model of its spec, its names on a command line, and what it declares."""
+    """A kind: its apiVersion, the model of its spec, its names on a command line, and what it declares.
+
+    `names` is the regular expression of the names of its resources, and `name_rule` states it.
+    """
 
     name: str
     api_version: str
@@ -35,6 +42,8 @@ class Kind:
     plural: str
     declares: str
     short: tuple[str, ...] = ()
+    names: str = RESOURCE_NAME
+    name_rule: str = RESOURCE_NAME_RULE
 
 
 EVENT_GROUP = Kind(
@@ -86,6 +95,25 @@ STREAM_CACHE = Kind(
     "A cache in memory, and its limits.",
     ("cache", "caches", "sc"),
 )
+TOPIC = Kind(
+    TOPIC_KIND,
+    TOPICS_VERSION,
+    TopicSpec,
+    "topics",
+    "A topic of records, and its configuration.",
+    names=TOPIC_NAME,
+    name_rule=TOPIC_NAME_RULE,
+)
+TOPIC_ROUTER = Kind(
+    ROUTER_KIND,
+    TOPICS_VERSION,
+    TopicRouterSpec,
+    "topicrouters",
+    "A router, which copies the records of one topic to another.",
+    ("router", "routers", "tr"),
+    names=ROUTER_NAME,
+    name_rule=ROUTER_NAME_RULE,
+)
 FEDERATION_SLO = Kind(
     "FederationSLO",
     FEDERATION,
@@ -118,6 +146,8 @@ KINDS: dict[str, Kind] = {
         EVENT_PEER,
         PLUGIN,
         EVENT_SUBSCRIPTION,
+        TOPIC,
+        TOPIC_ROUTER,
         EVENT_CALLBACK,
         STREAM_TENANT,
         STREAM_CACHE,

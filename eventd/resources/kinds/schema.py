@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from eventd.resources.kinds.fields import RESOURCE_NAME
 from eventd.resources.kinds.registry import Kind
 from eventd.resources.kinds.spec import Spec, defaults_of, name_of, section_of, walk
 
@@ -31,7 +30,7 @@ def kind_schema(kind: Kind) -> dict[str, Any]:
         "properties": {
             "apiVersion": {"const": kind.api_version},
             "kind": {"const": kind.name},
-            "metadata": _metadata(),
+            "metadata": _metadata(kind),
             "spec": spec,
             "status": {"type": "object"},
         },
@@ -55,12 +54,12 @@ def _write_defaults(section: type[Spec], schema: dict[str, Any]) -> None:
             written["default"] = default
 
 
-def _metadata() -> dict[str, Any]:
+def _metadata(kind: Kind) -> dict[str, Any]:
     texts = {"type": "object", "additionalProperties": {"type": "string"}}
     return {
         "type": "object",
         "properties": {
-            "name": {"type": "string", "pattern": f"^{RESOURCE_NAME}$"},
+            "name": {"type": "string", "pattern": f"^{kind.names}$"},
             "annotations": texts,
             "labels": texts,
         },

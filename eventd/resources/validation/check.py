@@ -16,6 +16,7 @@ from eventd.resources.kinds.registry import (
     KINDS,
     PART,
     STREAM_TENANT,
+    TOPIC,
     Kind,
     is_group_version,
     known_kinds,
@@ -36,6 +37,7 @@ from eventd.resources.validation.resource import Declaration, Resource
 from eventd.store.rows.callback_cursors import SUBSCRIBER
 from eventd.store.rows.registry import StoredResource
 from eventd.streams.names import is_name
+from eventd.text.topic_names import GROUP_PREFIX, SURFACE_TOPIC
 
 _MEMBERS = ("apiVersion", "kind", "metadata", "spec", "status")
 _KEPT_METADATA = ("name", "annotations", "labels")
@@ -165,12 +167,23 @@ def _check_name(draft: Draft, metadata: Mapping) -> Iterator[Problem]:
         yield draft.problem(path, "must be text", "put it in quotes" if isinstance(node, Scalar) else "")
     elif is_foreign_draft(draft):
         yield from name_problems(draft, value)
-    elif not re.fullmatch(RESOURCE_NAME, value):
-        is_subscriber = value.startswith(SUBSCRIBER) and draft.node.text("kind") == EVENT_CALLBACK.name
+    else:
+        yield from _check_own_name(draft, draft.node.text("kind") or "", value)
+
+
+def _check_own_name(draft: Draft, word: str, value: str) -> Iterator[Problem]:
+    """Yield the problem of a name that no resource of the kind `word` of this program can have."""
+    path, kind = ("metadata", "name"), KINDS.get(word)
+    if not re.fullmatch(kind.names if kind else RESOURCE_NAME, value):
+        is_subscriber = value.startswith(SUBSCRIBER) and kind is EVENT_CALLBACK
         hint = "names with / stand for subscribers of the Routemaster surface" if is_subscriber else ""
-        yield draft.problem(path, RESOURCE_NAME_RULE, hint)
-    elif draft.node.text("kind") == STREAM_TENANT.name and not is_name(value):
+        yield draft.problem(path, kind.name_rule if kind else RESOURCE_NAME_RULE, hint)
+    elif kind is STREAM_TENANT and not is_name(value):
         yield draft.problem(path, TENANT_NAME_RULE, "it is the name of the tenant in tokens and requests")
+    elif kind is TOPIC and value.startswith(GROUP_PREFIX):
+        yield draft.problem(path, "must not be the topic of a group", "its retention is declared with the EventGroup")
+    elif kind is TOPIC and value == SURFACE_TOPIC:
+        yield draft.problem(path, "is the topic of the Routemaster surface", "its limits are settings of the node")
 
 
 def _check_texts(draft: Draft, metadata: Mapping, member: str) -> Iterator[Problem]:

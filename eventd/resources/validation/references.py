@@ -21,12 +21,15 @@ from eventd.resources.kinds.registry import (
     FEDERATION_SLO,
     PLUGIN,
     STREAM_CACHE,
+    TOPIC,
+    TOPIC_ROUTER,
     Kind,
 )
 from eventd.resources.reading.documents import Draft
 from eventd.resources.reading.problems import FieldPath, Problem, shorten
 from eventd.store.rows.registry import StoredResource
 from eventd.streams.names import DEFAULT
+from eventd.text.topic_names import GROUP_PREFIX
 from federation.peers import ANY, PROTOCOL_V1, PROTOCOL_V2
 
 _EVERY = ("0.0.0.0", "::")
@@ -36,11 +39,21 @@ _MOST_COMPARED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A field of the kind `of` that names a declared resource of the kind `to`."""
+    """A field of the kind `of` that names a declared resource of the kind `to`.
+
+    Only texts with the `prefix` do, which is no part of the name. `required`: the resource must be declared.
+    """
 
     of: Kind
     path: tuple[str, ...]
     to: Kind
+    prefix: str = ""
+    required: bool = True
+
+    def name_in(self, resource: PlannedResource) -> str:
+        """Return the name of the resource that another one refers to; empty if it refers to none."""
+        text = resource.text(*self.path)
+        return text.removeprefix(self.prefix) if text.strip() and text.startswith(self.prefix) else ""
 
 
 REFERENCES = (
@@ -50,6 +63,11 @@ REFERENCES = (
     Reference(EVENT_CALLBACK, ("source", "groupRef"), EVENT_GROUP),
     Reference(FEDERATION_SLO, ("groupRef",), EVENT_GROUP),
     Reference(DYNAMIC_CONFIG_SOURCE, ("pluginRef",), PLUGIN),
+    Reference(TOPIC_ROUTER, ("source",), EVENT_GROUP, GROUP_PREFIX),
+    Reference(TOPIC_ROUTER, ("dest",), EVENT_GROUP, GROUP_PREFIX),
+    Reference(TOPIC_ROUTER, ("source",), TOPIC, required=False),
+    Reference(TOPIC_ROUTER, ("dest",), TOPIC, required=False),
+    Reference(EVENT_CALLBACK, ("source", "topic"), TOPIC, required=False),
 )
 
 
@@ -138,10 +156,12 @@ def _report(*places: _ReportPlace) -> Iterator[Problem]:
 
 def _missing(drafts: Sequence[Draft], stored: Sequence[StoredResource]) -> Iterator[Problem]:
     for reference in REFERENCES:
+        if not reference.required:
+            continue
         known = {target.name for target in _declared(reference.to, drafts, stored)}
         for one in _declared(reference.of, drafts, stored):
-            ref = one.text(*reference.path)
-            if ref.strip() and ref not in known:
+            ref = reference.name_in(one)
+            if ref and ref not in known:
                 close = difflib.get_close_matches(shorten(ref), known, 1) if len(known) <= _MOST_COMPARED else []
                 hint = f"did you mean {close[0]}?" if close else "declare it in the same input, or apply it first"
                 yield from _report(
@@ -156,9 +176,9 @@ def referring(name: str, kind: Kind, stored: Iterable[StoredResource]) -> list[S
         for row in stored
         for reference in REFERENCES
         if (reference.to, reference.of.name) == (kind, row.kind)
-        and PlannedResource(row.kind, row.name, dict(row.spec)).text(*reference.path) == name
+        and reference.name_in(PlannedResource(row.kind, row.name, dict(row.spec))) == name
     ]
-    return sorted(found, key=lambda row: (row.kind, row.name))
+    return sorted({(row.kind, row.name): row for row in found}.values(), key=lambda row: (row.kind, row.name))
 
 
 def _second_slos(slos: list[PlannedResource]) -> Iterator[Problem]:

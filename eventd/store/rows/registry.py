@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import execute, fetch, insert_row, notify_head, replacing
+from eventd.store.engine.statements import execute, fetch, fetch_in, insert_row, notify_head, replacing
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,12 @@ def delete_resource(conn: Connection, *, api_version: str, kind: str, name: str)
     """Delete the resource; False if it does not exist."""
     sql = "DELETE FROM resources WHERE api_version = ? AND kind = ? AND name = ?"
     return execute(conn, sql, (api_version, kind, name)) > 0
+
+
+def declared_names(conn: Connection, api_version: str, kind: str, names: Sequence[str]) -> set[str]:
+    """Return those of `names` under which a resource of a kind is declared."""
+    sql = "SELECT name FROM resources WHERE api_version = ? AND kind = ? AND name {in}"
+    return {name for (name,) in fetch_in(conn, sql, (api_version, kind), names)} if names else set()
 
 
 def announce(conn: Connection) -> int:

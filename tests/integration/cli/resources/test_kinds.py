@@ -28,6 +28,16 @@ spec:
   url: https://billing.example/hooks?key=a
   signing: {keys: [{id: new, secretFile: /k}, {id: next, state: pending, secretFile: /k}]}
 ---
+apiVersion: topic.routerd.net/v1alpha1
+kind: Topic
+metadata: {name: orders}
+spec: {ttlMs: 1h}
+---
+apiVersion: topic.routerd.net/v1alpha1
+kind: TopicRouter
+metadata: {name: orders->audit}
+spec: {source: orders, dest: audit, filter: [tag, Glob, "a*"]}
+---
 apiVersion: stream.routerd.net/v1alpha1
 kind: StreamTenant
 metadata: {name: acme}
@@ -87,6 +97,8 @@ def test_every_kind_is_listed_described_and_applied_again(routerctl: Control) ->
         "eventpeer/to-cloud",
         "plugin/claim",
         "eventsubscription/claims",
+        "topic/orders",
+        "topicrouter/orders->audit",
         "eventcallback/billing",
         "streamtenant/acme",
         "streamcache/acme-sessions",
@@ -100,6 +112,8 @@ def test_every_kind_is_listed_described_and_applied_again(routerctl: Control) ->
     assert ["billing", "group:edge", "https://billing.example/hooks?key=a", "standard", "new"] in [
         row[:5] for row in rows
     ]
+    assert ["orders", "log", "disk", "3600000", "none"] in [row[:5] for row in rows]
+    assert ["orders->audit", "orders", "audit", "tag", "Glob", "a*", "no"] in [row[:7] for row in rows]
     assert ["acme", "https://keys.example/acme", "-"] in [row[:3] for row in rows]
     assert ["acme-sessions", "acme", "default", "sessions", "64MiB"] in [row[:5] for row in rows]
     assert ["edge-slo", "edge", "30", "180"] in [row[:4] for row in rows]
@@ -108,6 +122,8 @@ def test_every_kind_is_listed_described_and_applied_again(routerctl: Control) ->
     for kind, name in (
         ("sub", "claims"),
         ("ec", "billing"),
+        ("topic", "orders"),
+        ("router", "orders->audit"),
         ("tenant", "acme"),
         ("cache", "acme-sessions"),
         ("slo", "edge-slo"),
@@ -136,6 +152,8 @@ def test_what_a_subscription_refers_to_stays_as_long_as_it(routerctl: Control) -
         "streamcache/acme-sessions deleted",
         "streamtenant/acme deleted",
         "eventcallback/billing deleted",
+        "topicrouter/orders->audit deleted",
+        "topic/orders deleted",
         "eventsubscription/claims deleted",
         "plugin/claim deleted",
     ]
@@ -176,6 +194,50 @@ def test_a_callback_of_a_topic_needs_the_topic(routerctl: Control) -> None:
     assert "+  format: batch" in routerctl("diff", "-f", changed).lines
     assert routerctl("apply", "-f", changed).lines == ["eventcallback/stock configured"]
     assert routerctl("delete", "ec", "stock").lines == ["eventcallback/stock deleted"]
+
+
+TOPICS = """
+apiVersion: topic.routerd.net/v1alpha1
+kind: Topic
+metadata: {name: orders}
+spec: {capRecords: 5}
+---
+apiVersion: topic.routerd.net/v1alpha1
+kind: TopicRouter
+metadata: {name: orders->audit}
+spec: {source: orders, dest: audit}
+"""
+
+
+def test_a_declared_topic_is_managed_by_its_resource_and_deleted_with_its_records(routerctl: Control) -> None:
+    path = routerctl.file(TOPICS)
+    routerctl("topic", "put", "orders")
+    refused = routerctl("apply", "-f", path, code=1).err
+    assert "Topic/orders exists already, made through the API (routerctl apply --adopt takes it over)" in refused
+    assert "Managed:      api" in routerctl("topic", "describe", "orders").lines
+    assert "+  capRecords: 5" in routerctl("diff", "-f", path, "--adopt").lines
+    assert routerctl("apply", "-f", path, "--adopt").lines == [
+        "topic/orders created, adopted",
+        "topicrouter/orders->audit created",
+    ]
+    assert routerctl("topic", "get", "orders", "-o", "json").json["managed"] == "declared"
+    assert routerctl("router", "get", "orders->audit", "-o", "json").json["managed"] == "declared"
+    assert routerctl("topic", "get", "audit", "-o", "json").json["managed"] == "api"
+    told = routerctl("topic", "set", "orders", "cap_records=6", code=1).err
+    assert "the topic 'orders' is declared by Topic/orders and cannot be configured here" in told
+    routerctl("topic", "write", "orders", "1")
+    described = routerctl("describe", "Topic", "orders").out
+    assert "capRecords: 5" in described
+    assert "Records:" in described
+    assert "orders->audit" in described
+    assert "Forwarded:" in routerctl("describe", "TopicRouter", "orders->audit").out
+    doomed = routerctl("delete", "-f", path, "--dry-run")
+    assert doomed.lines == ["topicrouter/orders->audit deleted (dry run)", "topic/orders deleted (dry run)"]
+    assert "note: 1 stored record of topic orders would be deleted with it" in doomed.err
+    assert routerctl("apply", "-f", routerctl.file(EDGE, "edge2.yaml"), "--prune").lines[2:] == [
+        "topicrouter/orders->audit deleted",
+        "topic/orders deleted",
+    ]
 
 
 def test_a_callback_to_a_forbidden_address_is_refused(routerctl: Control) -> None:

@@ -123,9 +123,9 @@ def test_u0000_and_what_is_too_deep_are_refused() -> None:
 @pytest.mark.parametrize(
     ("version", "kind", "problem"),
     [
-        (FEDERATION, "Route", "2: Route/fallback kind: unknown kind Route (known kinds: "),
-        ("plugin.routerd.net/v9", "Route", "2: Route/fallback kind: unknown kind Route (known kinds: "),
-        ("Config.routerd.net/v9", "Route", "2: Route/fallback kind: unknown kind Route (known kinds: "),
+        (FEDERATION, "Gadget", "2: Gadget/fallback kind: unknown kind Gadget (known kinds: "),
+        ("plugin.routerd.net/v9", "Gadget", "2: Gadget/fallback kind: unknown kind Gadget (known kinds: "),
+        ("Config.routerd.net/v9", "Gadget", "2: Gadget/fallback kind: unknown kind Gadget (known kinds: "),
         ("x.example/v1", "Plugin", "1: Plugin/fallback apiVersion: Plugin is not known in x.example/v1"),
         ("x.example/v1", "plugin", "2: plugin/fallback kind: unknown kind plugin (did you mean Plugin?)"),
         ("federatoin.routerd.net/v1", "EventGrop", "2: EventGrop/fallback kind: unknown kind EventGrop (did you"),
@@ -224,5 +224,5 @@ def test_a_kind_that_is_not_there_is_told_what_may_have_been_meant() -> None:
         meant_kinds("Rout", stored_pair())
     assert str(refused.value) == "unknown kind Rout (did you mean Route?)"
     with pytest.raises(NotFound) as refused:
-        meant_kinds("Route", rows(GROUP))
-    assert str(refused.value) == f"unknown kind Route (known kinds: {', '.join(KINDS)})"
+        meant_kinds("Gadget", rows(GROUP))
+    assert str(refused.value) == f"unknown kind Gadget (known kinds: {', '.join(KINDS)})"

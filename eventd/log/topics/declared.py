@@ -1,0 +1,44 @@
+"""Which topics and routers are declared by resources: only these resources change and delete them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from eventd.log.topics.errors import Incompatible
+from eventd.store.engine.database import Connection
+from eventd.store.rows.registry import declared_names
+from eventd.text.topic_names import GROUP_PREFIX, ROUTER_KIND, TOPIC_KIND, TOPICS_VERSION
+
+ManagedBy = Literal["declared", "api"]
+"""Whether a resource declares a topic or router, or it was made through the API."""
+
+
+def managed_by(conn: Connection, kind: str, name: str) -> ManagedBy:
+    """Return `declared` if a resource of the `kind` Topic or TopicRouter, or an EventGroup, declares it; else `api`."""
+    of_group = kind == TOPIC_KIND and name.startswith(GROUP_PREFIX)
+    return "declared" if of_group or _declared(conn, kind, [name]) else "api"
+
+
+def refuse_declared_topic(conn: Connection, name: str, doing: str) -> None:
+    """Raise `Incompatible` if a resource declares the topic. `doing`: a past participle, such as "deleted"."""
+    if _declared(conn, TOPIC_KIND, [name]):
+        raise _refusal(TOPIC_KIND, name, doing, "topic")
+
+
+def refuse_declared_routers(conn: Connection, names: Sequence[str], doing: str) -> None:
+    """Raise `Incompatible` if a resource declares one of these routers."""
+    for name in sorted(_declared(conn, ROUTER_KIND, names)):
+        raise _refusal(ROUTER_KIND, name, doing, "router")
+
+
+def _declared(conn: Connection, kind: str, names: Sequence[str]) -> set[str]:
+    return declared_names(conn, TOPICS_VERSION, kind, names)
+
+
+def _refusal(kind: str, name: str, doing: str, noun: str) -> Incompatible:
+    return Incompatible(
+        f"the {noun} {name!r} is declared by {kind}/{name} and cannot be {doing} here",
+        hint=f"routerctl edit '{kind}/{name}' changes it, and routerctl delete '{kind}/{name}' deletes it",
+        detail={noun: name, "reason": "declared", "resource": f"{kind}/{name}"},
+    )
