@@ -78,6 +78,10 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
     "explain": Leaf(
         "resources.explaining.explain", "Show the fields of a kind: what each means, its type and its default."
     ),
+    "top": Leaf(
+        "top.top.top",
+        "Show rates, lag and backlog of links, topics, queues or callbacks, the largest first, until q or Ctrl-C.",
+    ),
     "doctor": Leaf(
         "node.doctor.doctor", "Check the node and its links; without --watch, exits with status 4 if a check fails."
     ),

@@ -86,6 +86,8 @@ def test_marked_commands_await_only_calls() -> None:
         "_note_undeclared",
         "listed",
         "named",
+        "choices.view.read",
+        "_stay",
     }
     with_watch = {"watch_links", "watch_events", "watch_callbacks", "watch_resources", "_watch", "_answers"}
     assert awaited.keys() - with_calls_alone - with_watch == set(), awaited
