@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties suite browser pictures tour spark coverage mutants bench chaos docs spark-zip spark-versions wheel image image-test deb deb-test release manual lock vendor clean force
+.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties suite browser pictures tour spark coverage mutants bench chaos docs spark-zip spark-versions wheel image image-test deb deb-test release release-database manual lock vendor clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -199,6 +199,9 @@ deb-test: venv ## the package: lintian, installed, upgraded and removed. Not par
 
 release: venv ## check a release, and build all of it in dist (ARGS=--unreleased tries it, ARGS=--check builds nothing)
 	@$(BIN)/python -m release.release $(ARGS)
+
+release-database: venv ## a database as this version leaves it, which tests of later versions migrate; once, before a release
+	@$(BIN)/python -m release.database
 
 manual: venv ## the manual pages and completions in deploy, anew from the commands
 	@$(BIN)/python -m release.manual.pages

@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from release.database import file_of
 from release.source import ROOT, project, version
 
 UNRELEASED = "Unreleased"
@@ -37,7 +38,10 @@ def check_all(number: str | None = None, *, unreleased: bool = False) -> list[st
     """Return all problems of a release of this version; `unreleased`: of a trial before its section has a name."""
     number = number or version()
     changelog = (ROOT / "CHANGELOG.md").read_text()
-    return [*check_version(number), *check_changelog(changelog, number, unreleased=unreleased), *check_locks()]
+    problems = [*check_version(number), *check_changelog(changelog, number, unreleased=unreleased), *check_locks()]
+    if not unreleased and not file_of(number).exists():
+        problems.append(f"tests have no database of {number}: run make release-database, and commit it")
+    return problems
 
 
 def check_version(number: str) -> Iterator[str]:

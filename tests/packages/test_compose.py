@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,8 @@ import yaml
 
 from eventd.settings.model import Settings, variable_of
 from release.source import version
+from tests.support.fork_server import shell_files
+from tests.support.installed_programs import write_programs
 from tests.support.ports import free_port
 from tests.support.source import ROOT
 from tests.support.waiting import wait_for
@@ -81,12 +82,7 @@ class Machine:
         self.api = {name: free_port() for name in SITES}
         self.peers = {name: free_port() for name in SITES}
         self.running: dict[str, subprocess.Popen[bytes]] = {}
-        programs = folder / "bin"
-        programs.mkdir()
-        for name in ("routerctl", "routerd_eventd"):
-            file = programs / name.replace("_", "-")
-            file.write_text(f'#!/bin/sh\nexec {sys.executable} -m eventd.cli.{name} "$@"\n')
-            file.chmod(0o755)
+        write_programs(folder / "bin")
 
     def command(self, name: str) -> list[str]:
         service = SERVICES[name]
@@ -115,13 +111,19 @@ class Machine:
         (self.folder / f"{name}.yaml").write_text(text)
         with (self.folder / f"{name}.log").open("wb") as log:
             self.running[name] = subprocess.Popen(
-                self.command(name), env=self.environment(name), cwd=self.folder, stdout=log, stderr=log
+                self.command(name),
+                env=self.environment(name),
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                pass_fds=shell_files(),
             )
 
     def run(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command in a site, as `docker compose exec` does."""
         command = [str(self.folder / "bin" / words[0]), *words[1:]]
-        return subprocess.run(command, env=self.environment(name), cwd=self.folder, capture_output=True, text=True)
+        options = {"env": self.environment(name), "cwd": self.folder, "pass_fds": shell_files()}
+        return subprocess.run(command, capture_output=True, text=True, **options)
 
     def healthy(self, name: str) -> bool:
         assert self.running[name].poll() is None, (self.folder / f"{name}.log").read_text()[-2000:]

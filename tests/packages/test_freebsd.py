@@ -9,13 +9,14 @@ import getpass
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.support.fork_server import shell_files
+from tests.support.installed_programs import write_programs
 from tests.support.source import ROOT
 from tests.support.waiting import wait_for
 
@@ -76,7 +77,8 @@ class Service:
             "PYTHONPATH": str(ROOT),
         }
         command = [str(folder / "routerd_eventd"), *words]
-        return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
+        options = {"env": environment, "cwd": folder, "pass_fds": shell_files()}
+        return subprocess.run(command, capture_output=True, text=True, **options)
 
     def log(self) -> str:
         file = self.folder / "log"
@@ -91,8 +93,8 @@ def service(tmp_path: Path) -> Iterator[Service]:
         "rc.subr": RC_SUBR,
         "daemon": DAEMON,
         "su": '#!/bin/sh\nexec sh -c "$4"\n',
-        "routerd-eventd": f'#!/bin/sh\nexec {sys.executable} -m eventd.cli.routerd_eventd "$@"\n',
     }
+    write_programs(tmp_path)
     for name, content in programs.items():
         (tmp_path / name).write_text(content)
         (tmp_path / name).chmod(0o755)
