@@ -1,4 +1,4 @@
-"""The guides about topics and streams, followed literally: the output of each command is what the page shows."""
+"""The guides about topics, streams and the configuration in git, followed literally: the output of each command is what the page shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.ports import free_port, free_ports
 from tests.support.source import ROOT
 from tests.support.terminals import Terminal, make_commands
 
-GUIDES = ("multi-master", "publish-and-subscribe", "publish-and-subscribe-over-quic", "stream-tokens")
+GUIDES = ("gitops", "multi-master", "publish-and-subscribe", "publish-and-subscribe-over-quic", "stream-tokens")
 BLOCK = re.compile(r"```(sh|text)\n(.*?)```", re.DOTALL)
 TERMINALS = re.compile(r"# terminals? ([\d ]+)\n")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")

@@ -39,6 +39,6 @@ def _declared(conn: Connection, kind: str, names: Sequence[str]) -> set[str]:
 def _refusal(kind: str, name: str, doing: str, noun: str) -> Incompatible:
     return Incompatible(
         f"the {noun} {name!r} is declared by {kind}/{name} and cannot be {doing} here",
-        hint=f"routerctl edit '{kind}/{name}' changes it, and routerctl delete '{kind}/{name}' deletes it",
+        hint=f"use routerctl edit '{kind}/{name}', or routerctl delete",
         detail={noun: name, "reason": "declared", "resource": f"{kind}/{name}"},
     )
