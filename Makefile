@@ -217,6 +217,7 @@ lock: ## resolve the lock files anew after a change of pyproject.toml (needs uv;
 	$(LOCK) --constraint requirements.lock $(ARGS) --output-file requirements-runtime.lock
 	$(LOCK) --extra audit --extra connect --extra delta --constraint requirements.lock $(ARGS) --output-file requirements-audit.lock
 	$(LOCK) --extra lake --constraint requirements-audit.lock $(ARGS) --output-file requirements-lake.lock
+	sed -n 's/^requires = \["\(hatchling.*\)"\]/\1/p' pyproject.toml | $(UV) pip compile - --quiet --generate-hashes --universal --no-header --no-annotate --constraint requirements.lock $(ARGS) --output-file requirements-build.lock
 	$(UV) pip compile --quiet --generate-hashes --universal --no-header --no-annotate --group pyproject.toml:browser --constraint requirements.lock $(ARGS) --output-file requirements-browser.lock
 	$(UV) pip compile --quiet --generate-hashes --universal --no-header --no-annotate --group pyproject.toml:docs $(ARGS) --output-file requirements-docs.lock
 	echo "pyspark==4.1.0" | $(LOCK) - --extra audit --extra connect --extra delta --constraint requirements.lock $(ARGS) --output-file requirements-spark-oldest.lock

@@ -38,6 +38,8 @@ LOCKS = {
     OLDEST: WITH_SPARK,
     **INSTALLED,
 }
+BUILD = "requirements-build.lock"
+"""Holds what builds the wheel, where the tools of the tests are not: in images and Debian packages."""
 BROWSER = "requirements-browser.lock"
 """Holds a group only: it is installed beside requirements.lock."""
 
@@ -121,7 +123,7 @@ def test_one_version_is_told_everywhere() -> None:
     assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
 
 
-@pytest.mark.parametrize("name", [*LOCKS, BROWSER])
+@pytest.mark.parametrize("name", [*LOCKS, BROWSER, BUILD])
 def test_a_lock_has_hashes_and_no_addresses(name: str) -> None:
     text = (ROOT / name).read_text()
     assert "://" not in text
@@ -144,9 +146,14 @@ def test_the_lock_of_the_browser_is_that_of_its_group() -> None:
     assert wanted.items() <= {name: pin.removeprefix(name) for name, pin in pins(BROWSER).items()}.items()
 
 
+def test_the_lock_of_the_build_is_that_of_its_backend() -> None:
+    (backend,) = map(Requirement, PROJECT["build-system"]["requires"])
+    assert pins(BUILD)["hatchling"] == str(backend)
+
+
 def test_all_locks_agree_but_for_the_version_of_spark() -> None:
     found: dict[str, set[str]] = {}
-    for pin in (pin for lock in (*LOCKS, BROWSER) for pin in pins(lock).items()):
+    for pin in (pin for lock in (*LOCKS, BROWSER, BUILD) for pin in pins(lock).items()):
         found.setdefault(pin[0], set()).add(pin[1])
     assert [name for name, versions in found.items() if len(versions) > 1] == ["pyspark"]
 
