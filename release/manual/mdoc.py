@@ -51,8 +51,11 @@ def paragraph(text: str) -> Iterator[str]:
 
 
 def _literal(code: str) -> str:
+    """Return text between backticks as one argument; what is also a delimiter or a macro begins with `\\&`."""
     shown = plain(code).replace('"', "\\(dq")
-    return f'"{shown}"' if " " in shown or re.fullmatch(r"[A-Z%][A-Za-z0-9]", shown) or code in ".,:;()[]?!|" else shown
+    if re.fullmatch(r"[A-Z%][A-Za-z0-9]", shown) or code in ".,:;()[]?!|":
+        shown = f"\\&{shown}"
+    return f'"{shown}"' if " " in shown else shown
 
 
 def _words(text: str) -> Iterator[str]:

@@ -21,6 +21,8 @@ from release.source import ROOT
 
 MAN = ROOT / "deploy" / "man"
 PAGES_OF_ALL = [("routerctl", 1), ("routerd-eventd", 8), ("routerd-eventd.conf", 5)]
+_PANELS = {name: annotation.__metadata__[0].rich_help_panel for name, (annotation, _) in SHARED.items()}
+"""The heading under which `--help` shows each shared option."""
 EXITS = {
     ExitCode.OK: "It worked.",
     ExitCode.ERROR: "An error; it is one line on standard error.",
@@ -203,8 +205,13 @@ def _lower(sentence: str) -> str:
 
 
 def _own(command: Any) -> list[Any]:
-    params = [param for param in command.params if param.name not in ("help", *SHARED) and not param.hidden]
-    return [own(param) for param in params if param.rich_help_panel != SETTINGS_PANEL]
+    """Return the parameters that no other page has; those of the node and of the output are in routerctl(1)."""
+    params = [param for param in command.params if param.name != "help" and not param.hidden]
+    return [own(one) for one in params if one.rich_help_panel != SETTINGS_PANEL and not _is_shared(one)]
+
+
+def _is_shared(param: Any) -> bool:
+    return bool(_PANELS.get(param.name, "") == param.rich_help_panel)
 
 
 def _arguments(command: Any) -> list[str]:

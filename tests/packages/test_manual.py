@@ -57,7 +57,7 @@ def test_text_is_shown_as_it_is_written(tmp_path: Path) -> None:
     """Signs that a formatter would change, lines that begin like a macro, arguments named like one."""
     page = Page("text", 1, "signs")
     page.heading("DESCRIPTION")
-    written = "Dashes --like-this, quotes 'a' \"b\", back\\slash, ~/.config, ^C, `Ns`, `two words`, (`code`), µs."
+    written = "Dashes --like-this, quotes 'a' \"b\", back\\slash, ~/.config, ^C, `Ns`, `two words`, (`code`), `.`, µs."
     page.text(written)
     page.literal(".Sh is no heading", "'quoted")
     (tmp_path / "text.1").write_text(str(page))
@@ -65,6 +65,13 @@ def test_text_is_shown_as_it_is_written(tmp_path: Path) -> None:
     plain = " ".join(re.sub(r".\x08", "", shown.stdout).replace("‘", "`").replace("’", "`").split())
     assert written in plain.replace("’", "'")
     assert ".Sh is no heading 'quoted" in plain
+
+
+def test_an_option_that_only_resembles_a_shared_one_is_on_the_page_of_its_command() -> None:
+    daemon, topic = expected_pages()["man8/routerd-eventd.8"], expected_pages()["man1/routerctl-topic.1"]
+    assert "Fl \\-server Ar URL" in daemon  # of `probe`
+    assert "Fl \\-server" not in topic
+    assert "Fl \\-server Ar URL" in expected_pages()["man1/routerctl.1"]
 
 
 def test_the_page_of_settings_has_all_of_them() -> None:
