@@ -183,29 +183,29 @@ spark-zip: venv-audit ## what a Spark cluster is given, in build/spark: our code
 	@$(BIN)/python -m eventd.audit.spark.packing build/spark $(ARGS)
 
 wheel: venv ## the source archive and the wheel, in dist: built twice, checked, tried in an empty environment
-	@$(BIN)/python -m release.wheel
+	@$(BIN)/python -m deploy.release.wheel
 
 image: venv ## the container image as an archive in dist, without an engine (needs buildah, mmdebstrap, skopeo; root)
-	@$(BIN)/python -m release.image
+	@$(BIN)/python -m deploy.release.image
 
 image-test: venv ## the image: who runs in it, what is in it, how soon it is ready. Not part of make test: it takes minutes
 	@$(PYTEST) --quiet -m image tests/image $(ARGS)
 
 deb: venv ## the Debian package in dist, with all libraries (needs mmdebstrap, dpkg-dev, lintian; root)
-	@$(BIN)/python -m release.deb
+	@$(BIN)/python -m deploy.release.deb
 
 deb-test: venv ## the package: lintian, installed, upgraded and removed. Not part of make test: it takes minutes
 	@$(PYTEST) --quiet -m deb tests/deb $(ARGS)
 
 release: venv ## check a release, and build all of it in dist (ARGS=--unreleased tries it, ARGS=--check builds nothing)
-	@$(BIN)/python -m release.release $(ARGS)
+	@$(BIN)/python -m deploy.release.release $(ARGS)
 
 release-database: venv ## a database as this version leaves it, which tests of later versions migrate; once, before a release
-	@$(BIN)/python -m release.database
+	@$(BIN)/python -m deploy.release.database
 
 manual: venv ## the manual pages and completions in deploy, anew from the commands
-	@$(BIN)/python -m release.manual.pages
-	@$(BIN)/python -m release.completions
+	@$(BIN)/python -m deploy.release.manual.pages
+	@$(BIN)/python -m deploy.release.completions
 
 # The resolver is no part of the lock. Bring it with: python3 -m venv ../uv && ../uv/bin/pip install uv && make lock UV=../uv/bin/uv
 UV ?= uv

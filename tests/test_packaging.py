@@ -18,13 +18,13 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import eventd
+from deploy.release.contents import check_contents, expected_in_wheel
+from deploy.release.source import BuildFailed, shared_folders
+from deploy.release.trial import try_wheel
+from deploy.release.wheel import Built, build, build_again
 from eventd.audit.generate import GeneratorSettings
 from eventd.cli.assets.installed import PURPOSES
 from eventd.cli.audit.generate import generate
-from release.contents import check_contents, expected_in_wheel
-from release.source import BuildFailed, shared_folders
-from release.trial import try_wheel
-from release.wheel import Built, build, build_again
 from tests.support.source import ROOT, tracked_files
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -73,7 +73,9 @@ def test_the_wheel_and_its_source_archive_hold_what_is_tracked_and_nothing_else(
 def test_every_folder_of_files_for_operators_is_installed_and_has_a_purpose() -> None:
     folders = {path.split("/")[1] for path in tracked_files() if path.startswith("deploy/")}
     installed = {source.split("/")[1] for source in shared_folders()}
-    assert folders - installed == {"container", "debian", "spark"}, "name the folder in shared-data of pyproject.toml"
+    assert folders - installed == {"container", "debian", "release", "spark"}, (
+        "name the folder in shared-data of pyproject.toml"
+    )
     assert installed <= PURPOSES.keys(), "say in eventd/cli/assets/installed.py what the folder is for"
 
 

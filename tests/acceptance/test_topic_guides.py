@@ -1,4 +1,4 @@
-"""The guides about topics, streams and the configuration in git, followed literally: the output of each command is what the page shows."""
+"""The guides about topics, streams and configuration in git, followed literally: commands print what a page shows."""
 
 from __future__ import annotations
 

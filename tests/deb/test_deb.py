@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from release import deb, image
-from release.source import version
+from deploy.release import deb, image
+from deploy.release.source import version
 from tests.support.source import ROOT
 
 pytestmark = pytest.mark.deb

@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from release.image import IMAGE, archive, buildah, environment, missing
-from release.source import version
+from deploy.release.image import IMAGE, archive, buildah, environment, missing
+from deploy.release.source import version
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.image

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+from deploy.release.source import version
 from eventd.settings.model import Settings, variable_of
-from release.source import version
 from tests.support.fork_server import shell_files
 from tests.support.installed_programs import write_programs
 from tests.support.ports import free_port

@@ -16,9 +16,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from deploy.release.source import version
 from eventd.cli.daemon.serving import GRACE_SECONDS
 from eventd.settings.model import Settings, load, variable_of
-from release.source import version
 from tests.support.source import ROOT
 
 FOLDER = ROOT / "deploy" / "kubernetes"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from deploy.release import completions
+from deploy.release.manual.mdoc import Page
+from deploy.release.manual.pages import MAN, pages
 from eventd.settings.model import Settings
-from release import completions
-from release.manual.mdoc import Page
-from release.manual.pages import MAN, pages
 
 expected_pages = cache(pages)
 """Made when a test needs them, and not when tests are collected."""

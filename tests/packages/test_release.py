@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from release.notes import check_all, check_changelog, check_locks, check_version
-from release.release import write_sums
-from release.source import version
+from deploy.release.notes import check_all, check_changelog, check_locks, check_version
+from deploy.release.release import write_sums
+from deploy.release.source import version
 
 GOOD = """# Changelog
 
@@ -65,7 +65,7 @@ def test_a_version_is_three_numbers_and_the_same_everywhere(number: str, told: s
 
 def test_a_lock_that_is_behind_the_project_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(check_locks()) == []
-    from release import notes
+    from deploy.release import notes
 
     about = notes.project()
     about["project"]["dependencies"] = ["aiohttp>=99", "not-in-any-lock"]

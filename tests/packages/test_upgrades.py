@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from deploy.release.database import FOLDER, SUBJECTS, file_of, make_database
 from eventd.store.schema.migrations import NEWEST
-from release.database import FOLDER, SUBJECTS, file_of, make_database
 from tests.support.processes import CONTROL, DAEMON, Processes
 from tests.support.source import ROOT
 

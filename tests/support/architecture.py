@@ -608,12 +608,11 @@ RULES = [
     ),
 ]
 
-TOP_LEVEL = {"pyproject.toml", "release", "README.md", "CHANGELOG.md", "LICENSE", "Makefile"} | {
+TOP_LEVEL = {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "Makefile"} | {
     "eventd",
     "federation",
     "migrations",
     "tests",
-    "release",
     "deploy",
     "docs",
 }

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from release.source import ROOT
+from deploy.release.source import ROOT
 
 FOLDER = ROOT / "deploy" / "completions"
 FILES = {"bash": "bash/routerctl", "zsh": "zsh/_routerctl", "fish": "fish/routerctl.fish"}

@@ -7,8 +7,8 @@ import tarfile
 import zipfile
 from email.parser import Parser
 
-from release.source import ROOT, BuildFailed, project, shared_folders, tracked, version
-from release.wheel import Built
+from deploy.release.source import ROOT, BuildFailed, project, shared_folders, tracked, version
+from deploy.release.wheel import Built
 
 _MOVED = {"migrations/": "eventd/migrations/", "eventd/audit/discovery/": "pyspark_eventd/"}
 """Folders that are in the wheel under another name; the second one under both."""

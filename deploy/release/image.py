@@ -11,7 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from release.source import DIST, ROOT, BuildFailed, commit_time, run, version
+from deploy.release.source import DIST, ROOT, BuildFailed, commit_time, run, version
 
 SCRATCH = ROOT / "build" / "image"
 BASE = "localhost/routerd-eventd-base"

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from release.source import DIST, ROOT, BuildFailed, commit_time, run, tracked
+from deploy.release.source import DIST, ROOT, BuildFailed, commit_time, run, tracked
 
 
 class Built(NamedTuple):
@@ -68,8 +68,8 @@ def _copy(target: Path) -> Path:
 
 def main() -> None:
     """Build into `dist/`, check, and print what was built."""
-    from release.contents import check_contents
-    from release.trial import try_wheel
+    from deploy.release.contents import check_contents
+    from deploy.release.trial import try_wheel
 
     with tempfile.TemporaryDirectory() as scratch:
         built = build_twice(Path(scratch))

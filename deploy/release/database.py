@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from release.source import ROOT, BuildFailed, run, version
+from deploy.release.source import ROOT, BuildFailed, run, version
 
 FOLDER = ROOT / "tests" / "vectors" / "databases"
 RESOURCES = """

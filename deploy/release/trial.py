@@ -24,7 +24,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from release.source import BuildFailed, project, run, version
+from deploy.release.source import BuildFailed, project, run, version
 
 SECONDS_TO_START = 30.0
 EXTRAS = ("postgres",)

@@ -10,14 +10,14 @@ from typing import Any
 
 import typer.main
 
+from deploy.release.manual.mdoc import Page, argument, plain
+from deploy.release.source import ROOT
 from eventd.cli import routerctl_commands, routerd_eventd_commands
 from eventd.cli.gateway.options import SHARED
 from eventd.cli.program.exits import ExitCode
 from eventd.cli.program.flags import _PANEL as SETTINGS_PANEL
 from eventd.cli.program.params import own
 from eventd.settings.model import Settings, flag_of, load, variable_of
-from release.manual.mdoc import Page, argument, plain
-from release.source import ROOT
 
 MAN = ROOT / "deploy" / "man"
 PAGES_OF_ALL = [("routerctl", 1), ("routerd-eventd", 8), ("routerd-eventd.conf", 5)]

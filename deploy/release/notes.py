@@ -13,8 +13,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from release.database import file_of
-from release.source import ROOT, project, version
+from deploy.release.database import file_of
+from deploy.release.source import ROOT, project, version
 
 UNRELEASED = "Unreleased"
 LOCKED = {

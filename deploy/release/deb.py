@@ -14,9 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from release import image
-from release.source import DIST, ROOT, BuildFailed, commit_time, run, version
-from release.wheel import build
+from deploy.release import image
+from deploy.release.source import DIST, ROOT, BuildFailed, commit_time, run, version
+from deploy.release.wheel import build
 
 HOME = "opt/routerd-eventd"
 SOURCES = ROOT / "deploy" / "debian"

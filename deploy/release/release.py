@@ -15,12 +15,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from release import deb, image
-from release.contents import check_contents
-from release.notes import check_all
-from release.source import DIST, ROOT, BuildFailed, run, version
-from release.trial import make_environment, try_wheel
-from release.wheel import build_twice
+from deploy.release import deb, image
+from deploy.release.contents import check_contents
+from deploy.release.notes import check_all
+from deploy.release.source import DIST, ROOT, BuildFailed, run, version
+from deploy.release.trial import make_environment, try_wheel
+from deploy.release.wheel import build_twice
 
 SUMS = "SHA256SUMS"
 
