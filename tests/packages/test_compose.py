@@ -6,6 +6,7 @@ No engine for containers is here. What differs is replaced: folders of volumes, 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ FOLDER = ROOT / "deploy" / "compose"
 COMPOSE: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 SITES = ("site-a", "site-b", "site-c")
+STANDBYS = ("lab", "lab-standby")
 OURS = [name for name, service in SERVICES.items() if service["image"].startswith("routerd-eventd:")]
 _LINES = (ROOT / "deploy/container/Containerfile").read_text().replace("\\\n", " ").splitlines()
 IMAGE = dict(word.split("=") for line in _LINES if line.startswith("ENV ") for word in line.split()[1:])
@@ -79,7 +81,7 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.secrets = folder / "secrets"
-        self.api = {name: free_port() for name in SITES}
+        self.api = {name: free_port() for name in (*SITES, *STANDBYS)}
         self.peers = {name: free_port() for name in SITES}
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         write_programs(folder / "bin")
@@ -88,7 +90,8 @@ class Machine:
         service = SERVICES[name]
         # An engine takes $$ for a dollar.
         words = [*service["entrypoint"], *service["command"]]
-        return [self._here(name, word.replace("$$", "$")) for word in words]
+        words = [self._here(name, word.replace("$$", "$")) for word in words]
+        return [str(self.folder / "bin" / words[0]), *words[1:]] if words[0] == "routerd-eventd" else words
 
     def environment(self, name: str) -> dict[str, str]:
         own = {**IMAGE, **SERVICES[name].get("environment", {})}
@@ -104,11 +107,8 @@ class Machine:
         return text.replace("0.0.0.0:8780", f"127.0.0.1:{self.api.get(name, 0)}")
 
     def start(self, name: str) -> None:
-        text = (FOLDER / "sites" / f"{name}.yaml").read_text()
-        text = text.replace("address: 0.0.0.0, port: 8787", f"address: 127.0.0.1, port: {self.peers[name]}")
-        for other in SITES:
-            text = text.replace(f"http://{other}:8787", f"http://127.0.0.1:{self.peers[other]}")
-        (self.folder / f"{name}.yaml").write_text(text)
+        if name in SITES:
+            (self.folder / f"{name}.yaml").write_text(self._resources(name))
         with (self.folder / f"{name}.log").open("wb") as log:
             self.running[name] = subprocess.Popen(
                 self.command(name),
@@ -118,6 +118,17 @@ class Machine:
                 stderr=log,
                 pass_fds=shell_files(),
             )
+
+    def _resources(self, name: str) -> str:
+        text = (FOLDER / "sites" / f"{name}.yaml").read_text()
+        text = text.replace("address: 0.0.0.0, port: 8787", f"address: 127.0.0.1, port: {self.peers[name]}")
+        for other in SITES:
+            text = text.replace(f"http://{other}:8787", f"http://127.0.0.1:{self.peers[other]}")
+        return text
+
+    def write_secrets(self) -> None:
+        for _ in range(2):  # the second time nothing is written anew
+            subprocess.run(self.command("secrets"), env=self.environment("secrets"), check=True)
 
     def run(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command in a site, as `docker compose exec` does."""
@@ -140,8 +151,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 def test_an_event_of_one_site_arrives_at_all_three(machine: Machine) -> None:
-    for _ in range(2):  # the second time nothing is written anew
-        subprocess.run(machine.command("secrets"), env=machine.environment("secrets"), check=True)
+    machine.write_secrets()
     for name in SITES:
         machine.start(name)
     for name in SITES:
@@ -156,3 +166,16 @@ def test_an_event_of_one_site_arrives_at_all_three(machine: Machine) -> None:
         f"http://127.0.0.1:{machine.api['site-b']}/metrics", headers={"Authorization": f"Bearer {key}"}
     )
     assert b"routerd_eventd_" in urllib.request.urlopen(metrics).read()
+
+
+def test_a_node_on_postgres_and_its_standby_are_both_healthy(postgres_url: str, machine: Machine) -> None:
+    machine.write_secrets()
+    assert re.fullmatch(
+        r"postgresql\+psycopg://eventd:[0-9a-f]{64}@database/eventd", (machine.secrets / "database-url").read_text()
+    )
+    (machine.secrets / "database-url").write_text(postgres_url)
+    for name in STANDBYS:
+        machine.start(name)
+        wait_for(lambda: machine.healthy(name), f"{name} to be ready, or to stand by", every=0.2)  # noqa: B023
+    assert machine.run("lab", "routerd-eventd", "probe", "--ready").returncode == 0
+    assert "served by process" in machine.run("lab-standby", "routerd-eventd", "probe", "--ready").stderr
