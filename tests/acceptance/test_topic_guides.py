@@ -1,4 +1,4 @@
-"""The guides about topics, streams and configuration in git, followed literally: commands print what a page shows."""
+"""The guides on topics, streams and git, followed literally: the output of each command is what the page shows."""
 
 from __future__ import annotations
 

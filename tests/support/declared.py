@@ -1,4 +1,4 @@
-"""Resources of groups, peers and callbacks for tests: `declare(group(…), peer(…))` returns text to apply."""
+"""Resources for tests: `declare(group(…), peer(…))` returns text to apply."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 API_VERSION = "federation.routerd.net/v1alpha1"
+TOPICS_VERSION = "topic.routerd.net/v1alpha1"
 
 
 def group(node: str, *, port: int = 0, secret: Path | str = "", name: str = "edge", **spec: Any) -> dict[str, Any]:
@@ -37,6 +38,17 @@ def callback(
     """Return an EventCallback for the records of a `topic`, or else the events of a group."""
     found = {"source": {"topic": topic} if topic else {"groupRef": group}, "url": url, **spec}
     return {"apiVersion": API_VERSION, "kind": "EventCallback", "metadata": {"name": name}, "spec": found}
+
+
+def topic(name: str, **spec: Any) -> dict[str, Any]:
+    """Return a Topic."""
+    return {"apiVersion": TOPICS_VERSION, "kind": "Topic", "metadata": {"name": name}, "spec": spec}
+
+
+def topic_router(source: str, dest: str, **spec: Any) -> dict[str, Any]:
+    """Return a TopicRouter."""
+    made = topic(f"{source}->{dest}", source=source, dest=dest, **spec)
+    return {**made, "kind": "TopicRouter"}
 
 
 def declare(*documents: dict[str, Any]) -> str:

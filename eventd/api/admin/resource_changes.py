@@ -72,7 +72,9 @@ class ChangeResult(NamedTuple):
             return {}
         if change.kind == EVENT_GROUP.name:
             return {"events": self.events.get(change.name, 0)}
-        return {"records": self.records.get(change.name, 0)} if change.kind == TOPIC.name else {}
+        return (
+            {"records": self.records[change.name]} if change.kind == TOPIC.name and change.name in self.records else {}
+        )
 
 
 class _DryRunEnd(Exception):

@@ -22,7 +22,7 @@ from eventd.log.topics.limits import read_size
 from eventd.log.topics.router_rows import read_router, read_router_names
 from eventd.log.topics.topics import DeleteTopic, PutTopic
 from eventd.resources.apply import Action, Change, Plan
-from eventd.resources.kinds.registry import EVENT_CALLBACK, EVENT_GROUP, TOPIC, TOPIC_ROUTER
+from eventd.resources.kinds.registry import EVENT_CALLBACK, EVENT_GROUP, TOPIC, TOPIC_ROUTER, Kind
 from eventd.resources.kinds.spec import Spec
 from eventd.resources.kinds.topic import TopicSpec
 from eventd.resources.kinds.topic_router import TopicRouterSpec
@@ -49,7 +49,12 @@ class DeclarationRules(NamedTuple):
 
 def concerns_topics(planned: Plan) -> bool:
     """Return whether topics or routers may have to be written for the plan."""
-    return any(change.kind in (TOPIC.name, TOPIC_ROUTER.name, EVENT_GROUP.name) for change in planned.changes)
+    return any(_is_of(change, kind) for change in planned.changes for kind in (TOPIC, TOPIC_ROUTER, EVENT_GROUP))
+
+
+def _is_of(change: Change, kind: Kind) -> bool:
+    """Return whether a change is of a kind of this program; a stored kind of another one may have the same name."""
+    return (change.identity.api_version, change.kind) == (kind.api_version, kind.name)
 
 
 class DeclaredTopics:
@@ -74,12 +79,12 @@ class DeclaredTopics:
 
     def remove_routers(self) -> None:
         """Delete the routers whose resources are deleted."""
-        for change in self._deleted(TOPIC_ROUTER.name):
+        for change in self._deleted(TOPIC_ROUTER):
             DeleteRouter(change.name, declared=True).make(self._tx)
 
     def put_topics(self) -> None:
         """Create and configure topics."""
-        wanted = [*self._wanted(TOPIC.name, TopicSpec)]
+        wanted = [*self._wanted(TOPIC, TopicSpec)]
         found = {change.name: find_topic(self._conn, change.name) for change, _ in wanted}
         self._require_own([change for change, _ in wanted if found[change.name] is not None])
         for change, spec in wanted:
@@ -93,7 +98,7 @@ class DeclaredTopics:
 
     def put_routers(self) -> None:
         """Create and configure routers. The topics of groups must exist."""
-        wanted = [*self._wanted(TOPIC_ROUTER.name, TopicRouterSpec)]
+        wanted = [*self._wanted(TOPIC_ROUTER, TopicRouterSpec)]
         found = {change.name: read_router(self._conn, change.name) for change, _ in wanted}
         self._require_own([change for change, _ in wanted if found[change.name] is not None])
         for change, spec in wanted:
@@ -111,9 +116,9 @@ class DeclaredTopics:
 
     def remove_topics(self) -> None:
         """Delete the topics whose resources are deleted; refuse if a router or a callback still needs one."""
-        for change in self._deleted(EVENT_GROUP.name):
+        for change in self._deleted(EVENT_GROUP):
             self._require_unused(change)
-        for change in self._deleted(TOPIC.name):
+        for change in self._deleted(TOPIC):
             self._require_unused(change)
             line = find_topic(self._conn, change.name)
             if line is None:
@@ -135,14 +140,14 @@ class DeclaredTopics:
                 f"{change.identity} is still used: {_listed(names)}", hint="delete those first, or together with it"
             )
 
-    def _wanted(self, kind: str, spec: type[T]) -> Iterator[tuple[Change, T]]:
+    def _wanted(self, kind: Kind, spec: type[T]) -> Iterator[tuple[Change, T]]:
         for change in [*self._changes.values()]:
             after = change.after
-            if change.kind == kind and isinstance(after, Resource) and isinstance(after.spec, spec):
+            if _is_of(change, kind) and isinstance(after, Resource) and isinstance(after.spec, spec):
                 yield change, after.spec
 
-    def _deleted(self, kind: str) -> Iterator[Change]:
-        return (change for change in self._changes.values() if (change.kind, change.action) == (kind, Action.DELETED))
+    def _deleted(self, kind: Kind) -> Iterator[Change]:
+        return (change for change in self._changes.values() if change.action is Action.DELETED and _is_of(change, kind))
 
     def _require_own(self, existing: Sequence[Change]) -> None:
         """Raise `Conflict` if one of these resources is created for what exists already, unless it may be adopted."""

@@ -19,7 +19,7 @@ from eventd.log.topics.topics import DeleteTopic, PatchTopic, PutTopic
 from eventd.resources.reading.problems import InvalidResources
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute
-from eventd.store.rows.registry import read_resources
+from eventd.store.rows.registry import put_resource, read_resources
 from tests.support import operations
 from tests.support.declared import declare, group
 from tests.support.topics import Topics
@@ -198,6 +198,23 @@ async def test_a_router_of_a_group_is_declared_with_the_group(declaring: Declari
         "orders->group:edge deleted",
         "edge deleted",
     ]
+
+
+async def test_a_resource_of_another_program_with_the_same_kind_is_deleted_without_a_topic(
+    declaring: Declaring, topics: Topics
+) -> None:
+    await topics.make("orders")
+    await declaring.log.database.write(_store_foreign)
+    deleted = await declaring.changes("apply", prune=True, allow_empty=True)
+    assert [(one["apiVersion"], one["name"], one["action"]) for one in deleted] == [
+        ("kafka.example/v1", "orders", "deleted")
+    ]
+    assert await declaring.config("orders") is not None
+
+
+def _store_foreign(conn: Connection) -> None:
+    """Store a resource as an earlier version did, which knew no kind Topic of its own."""
+    put_resource(conn, api_version="kafka.example/v1", kind="Topic", name="orders", annotations={}, spec={}, now=1)
 
 
 async def test_a_topic_that_differs_from_its_resource_is_shown_and_put_right(declaring: Declaring) -> None:
