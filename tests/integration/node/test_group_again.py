@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from eventd.api.admin.resources import Apply, Source, _apply_now, _delete_now
+from eventd.egress.cursors import reconcile
+from eventd.resources.apply import apply_loaded, delete_resources
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER
 from eventd.resources.reading.documents import Identity, load_text
 from eventd.store.engine.database import Connection, Database
+from eventd.store.rows.registry import read_resources
 from eventd.testing import until
 from federation.errors import V1Refused
 from federation.v1 import sign_v1
@@ -27,12 +29,16 @@ def elsewhere(site: Site, *documents: dict[str, Any], peers: list[str]) -> None:
     doomed.append(Identity(API_VERSION, EVENT_GROUP.name, "edge"))
     text = declare(*documents)
 
+    def delete(conn: Connection) -> None:
+        delete_resources(conn, doomed, now=site.clock.now())
+        reconcile(conn, read_resources(conn), site.clock.now())
+
     def again(conn: Connection) -> None:
-        params = Apply(sources=[Source(name="test", text=text)])
-        _apply_now(conn, load_text("test", text), params, site.clock.now(), None)
+        apply_loaded(conn, load_text("test", text), now=site.clock.now())
+        reconcile(conn, read_resources(conn), site.clock.now())
 
     with closing(Database(site.url)) as database:
-        database.write_now(_delete_now, doomed, site.clock.now(), dry_run=False)
+        database.write_now(delete)
         if documents:
             database.write_now(again)
 
