@@ -64,6 +64,8 @@ def reached(command: Any) -> list[ast.AST]:
     waiting = waiting or [command]
     while waiting:
         found = waiting.pop()
+        if isinstance(found, dict):  # functions by name, such as those of the views of `top`
+            waiting += [part for value in found.values() for part in (value if isinstance(value, tuple) else [value])]
         if not isinstance(found, FunctionType | type) or found in seen:
             continue
         if not found.__module__.startswith("eventd.cli") or found.__module__.startswith(MACHINERY):
