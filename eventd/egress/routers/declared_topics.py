@@ -5,7 +5,7 @@ The units that requests submit do the work, so that every rule and limit is the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
@@ -22,17 +22,17 @@ from eventd.log.topics.limits import read_size
 from eventd.log.topics.router_rows import read_router, read_router_names
 from eventd.log.topics.topics import DeleteTopic, PutTopic
 from eventd.resources.apply import Action, Change, Plan
-from eventd.resources.kinds.registry import EVENT_CALLBACK, EVENT_GROUP, TOPIC, TOPIC_ROUTER, Kind
+from eventd.resources.kinds.registry import EVENT_GROUP, TOPIC, TOPIC_ROUTER, Kind
 from eventd.resources.kinds.spec import Spec
 from eventd.resources.kinds.topic import TopicSpec
 from eventd.resources.kinds.topic_router import TopicRouterSpec
 from eventd.resources.reading.documents import Identity
-from eventd.resources.validation.references import referring
+from eventd.resources.validation.references import users_by_name
 from eventd.resources.validation.resource import Resource
 from eventd.runtime.clock import Moment
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import chance_of
-from eventd.store.rows.registry import read_resources
+from eventd.store.rows.registry import StoredResource, read_resources
 
 MOST_NAMED = 5
 """Maximum number of names that a message lists."""
@@ -116,10 +116,12 @@ class DeclaredTopics:
 
     def remove_topics(self) -> None:
         """Delete the topics whose resources are deleted; refuse if a router or a callback still needs one."""
-        for change in self._deleted(EVENT_GROUP):
-            self._require_unused(change)
+        for kind in (EVENT_GROUP, TOPIC):
+            if doomed := [*self._deleted(kind)]:
+                users = users_by_name(kind, read_resources(self._conn))
+                for change in doomed:
+                    _require_unused(change, users.get(change.name, ()))
         for change in self._deleted(TOPIC):
-            self._require_unused(change)
             line = find_topic(self._conn, change.name)
             if line is None:
                 continue
@@ -130,15 +132,6 @@ class DeclaredTopics:
                 )
             self.records[change.name] = read_size(self._conn, line, self._tx.now).count
             DeleteTopic(change.name, declared=True).make(self._tx)
-
-    def _require_unused(self, change: Change) -> None:
-        kind = TOPIC if change.kind == TOPIC.name else EVENT_GROUP
-        users = referring(change.name, kind, read_resources(self._conn))
-        names = [f"{row.kind}/{row.name}" for row in users if row.kind in (TOPIC_ROUTER.name, EVENT_CALLBACK.name)]
-        if names:
-            raise Conflict(
-                f"{change.identity} is still used: {_listed(names)}", hint="delete those first, or together with it"
-            )
 
     def _wanted(self, kind: Kind, spec: type[T]) -> Iterator[tuple[Change, T]]:
         for change in [*self._changes.values()]:
@@ -171,6 +164,15 @@ class DeclaredTopics:
         else:
             return
         self._changes[change.identity] = noted
+
+
+def _require_unused(change: Change, users: Iterable[StoredResource]) -> None:
+    """Raise `Conflict` if one of the remaining resources `users` refers to a deleted one."""
+    names = sorted(f"{row.kind}/{row.name}" for row in users)
+    if names:
+        raise Conflict(
+            f"{change.identity} is still used: {_listed(names)}", hint="delete those first, or together with it"
+        )
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute
 from eventd.store.rows.registry import put_resource, read_resources
 from tests.support import operations
-from tests.support.declared import declare, group
+from tests.support.declared import callback, declare, group
 from tests.support.topics import Topics
 
 
@@ -124,6 +124,16 @@ async def test_a_deleted_resource_deletes_its_topic_with_the_records(declaring: 
     assert await declaring.config("orders") is None
     assert await declaring.log.database.read(read_router, "orders->audit") is None
     assert await declaring.config("audit") is not None
+
+
+async def test_a_topic_stays_while_a_resource_that_is_left_uses_it(declaring: Declaring) -> None:
+    stock = callback("stock", topic="orders", format="records")
+    await declaring.apply(topic("orders"), declare(stock))
+    for left, user in ((declare(stock), "EventCallback/stock"), (router("orders", "b"), "TopicRouter/orders->b")):
+        for dry_run in (True, False):
+            with pytest.raises(Conflict, match=f"Topic/orders is still used: {user}"):
+                await declaring.apply(left, prune=True, dry_run=dry_run)
+    assert await declaring.config("orders") is not None
 
 
 async def test_a_router_of_the_api_is_not_deleted_with_a_declared_topic(declaring: Declaring, topics: Topics) -> None:
