@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 from pydantic.alias_generators import to_camel
 
-from eventd.egress.routers.projection import EventMap, Options, Router
+from eventd.egress.routers.projection import EventMap, Router
 from eventd.egress.routers.request import request_router
 from eventd.errors import EventdError
 from eventd.log.core.topic_config import TopicConfig
@@ -77,10 +77,8 @@ def spec_of_config(config: TopicConfig) -> dict[str, Any]:
 
 def spec_of_router(router: Router) -> dict[str, Any]:
     """Return the spec of a TopicRouter for this router, without defaults."""
-    defaults = msgspec.structs.asdict(Options())
-    fields = msgspec.to_builtins(router.options)
-    options = {to_camel(name): value for name, value in fields.items() if value != defaults[name]}
-    return {"source": router.source, "dest": router.dest, **options}
+    options = msgspec.json.decode(router.options.encode(), type=dict[str, Any])  # lists, as a spec has them
+    return {"source": router.source, "dest": router.dest, **{to_camel(name): options[name] for name in options}}
 
 
 def topic_problems(drafts: Sequence[Draft]) -> Iterator[Problem]:
