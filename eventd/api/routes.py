@@ -76,6 +76,7 @@ OPERATIONS: Final[dict[str, Route]] = {
     "resources.wait": _get(
         "/wait", "admin.conditions:wait", "Wait until a resource, an event, a queue or the node meets a condition"
     )._replace(holds=True),
+    "names.list": _get("/names", "admin.names:list_names", "List names that begin with a prefix, for completion"),
     "resources.delete": _delete(_RESOURCE, "admin.resources:delete", "Delete a resource"),
     "resources.delete_sources": _post(
         "/resources/delete",

@@ -85,6 +85,14 @@ def editor_command(environ: Mapping[str, str] | None = None) -> str:
     return environ.get("VISUAL", "").strip() or environ.get("EDITOR", "").strip()
 
 
+def cache_folder(environ: Mapping[str, str] | None = None) -> str:
+    """Return the folder of this user for what routerctl may forget; empty without a home folder."""
+    environ = os.environ if environ is None else environ
+    named, home = environ.get("XDG_CACHE_HOME", ""), environ.get("HOME", "")
+    base = named or (os.path.join(home, ".cache") if home else "")
+    return os.path.join(base, "routerctl") if base else ""
+
+
 def java_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the variables for finding Java, caching its launcher, and telling whether Spark started this process."""
     environ = os.environ if environ is None else environ

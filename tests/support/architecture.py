@@ -558,6 +558,7 @@ RULES = [
             "eventd/egress/peers/push_v2.py": "the skew of a peer's clock is a difference of wall times",
             "eventd/egress/peers/peer.py": "a figure: the age of a record",
             "eventd/audit/assembly/assemble.py": "a figure: the age of a record",
+            "eventd/cli/gateway/completion.py": "the time of a file is a wall time; of a wrong age, it is asked again",
             "eventd/api/quic/access.py": "the expiry of a token is a wall time; it is looked at again all the time",
         },
     ),

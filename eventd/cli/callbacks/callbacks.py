@@ -9,6 +9,7 @@ import typer
 
 from eventd.cli.federation.links import user
 from eventd.cli.federation.resets import planned
+from eventd.cli.gateway.completion import complete_callback
 from eventd.cli.gateway.selecting import DryRunOption, GroupsOption
 from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
 from eventd.cli.resources.describe import show_waiting, waiting_events
@@ -66,7 +67,9 @@ ATTEMPTS = (
     Column("DETAIL", text("detail"), wide=True),
 )
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the callback.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", autocompletion=complete_callback, help="Name of the callback.")
+]
 
 
 @connected

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from eventd.cli.gateway.completion import complete_peer
 from eventd.cli.gateway.selecting import (
     GroupOption,
     GroupsOption,
@@ -38,7 +39,9 @@ LettersArgument = Annotated[
     list[int] | None, typer.Argument(metavar="[ID]...", help="Ids of dead letters, as `list` shows them.")
 ]
 EveryOption = Annotated[bool, typer.Option("--all", help="All dead letters of the group.")]
-OfPeerOption = Annotated[str, typer.Option("--peer", metavar="NODE", help="All dead letters of this peer.")]
+OfPeerOption = Annotated[
+    str, typer.Option("--peer", metavar="NODE", autocompletion=complete_peer, help="All dead letters of this peer.")
+]
 
 
 @connected

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from eventd.cli.gateway.completion import complete_event
 from eventd.cli.gateway.selecting import GroupOption, one_group
 from eventd.cli.gateway.session import Session, connected, only_calls
 from eventd.cli.terminal.output import Column, Output, moment, note, printable_lines, show_moment, text
@@ -126,7 +127,7 @@ async def search(
         note(f"note: searched back to {back}: continue with --group {name} --after {answer['next']}")
 
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the event.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_event, help="Id of the event.")]
 
 
 @connected

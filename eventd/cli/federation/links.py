@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from eventd.cli.federation.links_table import GAPS, INBOUND, OUTBOUND
+from eventd.cli.gateway.completion import complete_event, complete_peer
 from eventd.cli.gateway.selecting import (
     DryRunOption,
     GroupOption,
@@ -54,7 +55,9 @@ STATUS = (
     Column("EVICTED", text("evictedSeq"), wide=True),
 )
 
-PeerArgument = Annotated[str, typer.Argument(metavar="PEER", help="The peer, by its node name.")]
+PeerArgument = Annotated[
+    str, typer.Argument(metavar="PEER", autocompletion=complete_peer, help="The peer, by its node name.")
+]
 
 
 @connected
@@ -199,7 +202,9 @@ async def redeliver(
     session: Session,
     peer: PeerArgument,
     group: GroupOption = "",
-    id: Annotated[list[str] | None, typer.Option("--id", help="Send this event; repeatable.")] = None,
+    id: Annotated[
+        list[str] | None, typer.Option("--id", autocompletion=complete_event, help="Send this event; repeatable.")
+    ] = None,
     from_seq: Annotated[
         int | None, typer.Option("--from-seq", metavar="SEQ", min=1, help="First seq to send, in the group.")
     ] = None,

@@ -9,6 +9,7 @@ import typer
 
 from eventd.cli.federation.links import user
 from eventd.cli.federation.resets import planned
+from eventd.cli.gateway.completion import complete_subscription
 from eventd.cli.gateway.selecting import DryRunOption, GroupsOption
 from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
 from eventd.cli.terminal.output import Column, moment, note, span, text
@@ -44,7 +45,9 @@ RUNS = (
 )
 LONGEST_ERROR = 60
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the EventSubscription.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", autocompletion=complete_subscription, help="Name of the EventSubscription.")
+]
 
 
 def _state(row: Mapping[str, Any]) -> str:

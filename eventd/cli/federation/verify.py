@@ -9,6 +9,7 @@ import typer
 
 from eventd.cli.federation.fix import RepairReport, repair_peer
 from eventd.cli.federation.links import SUMMARY
+from eventd.cli.gateway.completion import complete_peer
 from eventd.cli.gateway.selecting import GroupOption, one_group
 from eventd.cli.gateway.session import Session, connected
 from eventd.cli.program.exits import ExitCode
@@ -45,7 +46,9 @@ STAGES = {
     "peer ids": "reading the extra events of {peer}",
 }
 
-PeerOption = Annotated[str, typer.Option("--peer", metavar="NODE", help="The peer, by its node name.")]
+PeerOption = Annotated[
+    str, typer.Option("--peer", metavar="NODE", autocompletion=complete_peer, help="The peer, by its node name.")
+]
 
 
 @connected

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from eventd.cli.gateway.completion import complete_context
 from eventd.cli.terminal.output import Format
 
 
@@ -37,6 +38,7 @@ SHARED: Final[dict[str, tuple[Any, Any]]] = {
             str,
             "--context",
             metavar="NAME",
+            autocompletion=complete_context,
             envvar="EVENTD_CONTEXT",
             help="Context that names the node, as `routerctl context add` stored it (default: the one in use).",
         ),

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from eventd.cli.gateway.completion import complete_group, complete_peer
 from eventd.cli.gateway.session import Session
 from eventd.cli.terminal.output import note
 from eventd.errors import Forbidden, NotFound
@@ -14,10 +15,24 @@ MOST = 1000
 """The largest `limit` that a list operation accepts."""
 
 GroupOption = Annotated[
-    str, typer.Option("--group", "-g", metavar="NAME", help="The group. Optional if only one is declared.")
+    str,
+    typer.Option(
+        "--group",
+        "-g",
+        metavar="NAME",
+        autocompletion=complete_group,
+        help="The group. Optional if only one is declared.",
+    ),
 ]
-GroupsOption = Annotated[str, typer.Option("--group", "-g", metavar="NAME", help="Only this group (default: all).")]
-PeerFilter = Annotated[str, typer.Option("--peer", metavar="NODE", help="Only this peer, by its node name.")]
+GroupsOption = Annotated[
+    str,
+    typer.Option(
+        "--group", "-g", metavar="NAME", autocompletion=complete_group, help="Only this group (default: all)."
+    ),
+]
+PeerFilter = Annotated[
+    str, typer.Option("--peer", metavar="NODE", autocompletion=complete_peer, help="Only this peer, by its node name.")
+]
 TypeFilter = Annotated[list[str] | None, typer.Option("--type", help="Only events of this type; repeatable.")]
 SinceFilter = Annotated[
     str,

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from eventd.cli.gateway.completion import complete_context
 from eventd.cli.gateway.contexts import (
     Colour,
     Contexts,
@@ -40,7 +41,9 @@ _EMPTY: dict[str, Any] = {
     "protected": False,
 }
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the context.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", autocompletion=complete_context, help="Name of the context.")
+]
 
 
 def _at(*names: str, metavar: str = "", help: str) -> Any:
@@ -112,7 +115,9 @@ def _words(command: str) -> tuple[str, ...]:
 @offline("output")
 def use(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of the context.")] = "",
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", autocompletion=complete_context, help="Name of the context.")
+    ] = "",
     none: Annotated[bool, typer.Option("--none", help="Use none: the node on this machine, or its database.")] = False,
 ) -> None:
     """Make a context the one that commands use. Options and variables that name a node precede it."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from eventd.cli.gateway.completion import complete_group
 from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
 from eventd.cli.program.values import Duration
 from eventd.cli.terminal.confirm import confirm_number
@@ -54,7 +55,9 @@ RESULTS = (
 )
 
 NumberArgument = Annotated[int, typer.Argument(metavar="NUMBER", min=1, help="Number of the job, as `list` shows it.")]
-GroupFilter = Annotated[str, typer.Option("--group", "-g", metavar="NAME", help="Only of this group.")]
+GroupFilter = Annotated[
+    str, typer.Option("--group", "-g", metavar="NAME", autocompletion=complete_group, help="Only of this group.")
+]
 
 
 @connected_without_table

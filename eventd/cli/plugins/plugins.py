@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from eventd.cli.gateway.completion import complete_plugin
 from eventd.cli.gateway.session import Session, connected, connected_without_table, offline, only_calls
 from eventd.cli.terminal.output import Column, moment, note, show_moment, show_span, text
 from eventd.errors import CheckFailed, NotFound
@@ -17,7 +18,9 @@ from eventd.text.plural import counted
 RUN_STATUSES = ("running", "succeeded", "failed", "blocked", "interrupted", "parked", "lost")
 """The statuses of a run, listed here so that the help does not load the node."""
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the Plugin.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", autocompletion=complete_plugin, help="Name of the Plugin.")
+]
 
 PLUGINS = (
     Column("NAME", text("name")),

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from eventd.cli.gateway.completion import complete_kind, complete_name
 from eventd.cli.gateway.session import Session, connected_without_table, only_calls
 from eventd.cli.resources.listing import full_name
 from eventd.cli.resources.resources import parted, show_changes
@@ -32,9 +33,12 @@ async def edit(
     session: Session,
     kind: Annotated[
         str,
-        typer.Argument(metavar="KIND/NAME", help="The resource, such as ep/to-cloud."),
+        typer.Argument(metavar="KIND/NAME", autocompletion=complete_kind, help="The resource, such as ep/to-cloud."),
     ],
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="The name, if it is not behind the slash.")] = "",
+    name: Annotated[
+        str,
+        typer.Argument(metavar="[NAME]", autocompletion=complete_name, help="The name, if it is not behind the slash."),
+    ] = "",
     force: Annotated[bool, typer.Option("--force", help="Also replace a resource that has changed meanwhile.")] = False,
 ) -> None:
     """Change a resource in an editor, and apply it. Refused if the resource has changed meanwhile."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eventd.cli.gateway.completion import complete_kind, complete_name
 from eventd.cli.gateway.selecting import DryRunOption, WatchOption
 from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
 from eventd.cli.program.exits import ExitCode
@@ -149,10 +150,14 @@ async def get(
     kind: Annotated[
         str,
         typer.Argument(
-            metavar="KIND", help="Kind, such as EventPeer (ep) or EventSubscription (es); several: eg,ep; or all."
+            metavar="KIND",
+            autocompletion=complete_kind,
+            help="Kind, such as EventPeer (ep) or EventSubscription (es); several: eg,ep; or all.",
         ),
     ],
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Names of resources.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", autocompletion=complete_name, help="Names of resources.")
+    ] = None,
     selector: Annotated[
         str,
         typer.Option(
@@ -209,9 +214,16 @@ async def describe(
     session: Session,
     kind: Annotated[
         str,
-        typer.Argument(metavar="KIND", help="Kind, such as EventPeer (ep) or EventSubscription (es)."),
+        typer.Argument(
+            metavar="KIND", autocompletion=complete_kind, help="Kind, such as EventPeer (ep) or EventSubscription (es)."
+        ),
     ],
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of the resource; or write KIND/NAME.")] = "",
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="[NAME]", autocompletion=complete_name, help="Name of the resource; or write KIND/NAME."
+        ),
+    ] = "",
 ) -> None:
     """Show one resource with defaults, link state, lag and recent errors."""
     from eventd.cli.resources.describe import describe_resource
@@ -234,9 +246,18 @@ async def delete(
     session: Session,
     kind: Annotated[
         str,
-        typer.Argument(metavar="[KIND]", help="Kind, such as EventPeer (ep) or EventSubscription (es)."),
+        typer.Argument(
+            metavar="[KIND]",
+            autocompletion=complete_kind,
+            help="Kind, such as EventPeer (ep) or EventSubscription (es).",
+        ),
     ] = "",
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of the resource; or write KIND/NAME.")] = "",
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="[NAME]", autocompletion=complete_name, help="Name of the resource; or write KIND/NAME."
+        ),
+    ] = "",
     filename: OptionalFilesOption = None,
     ignore_not_found: Annotated[
         bool, typer.Option("--ignore-not-found", help="With -f: skip resources that do not exist.")

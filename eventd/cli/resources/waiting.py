@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from eventd.cli.gateway.completion import complete_name, complete_waited
 from eventd.cli.gateway.session import Session, connected_without_table, only_calls
 from eventd.cli.program.values import Duration
 from eventd.errors import CheckFailed, NotFound, Unavailable
@@ -28,7 +29,9 @@ async def wait(
     kind: Annotated[
         str,
         typer.Argument(
-            metavar="KIND/NAME", help="A resource, such as ep/to-cloud; or event/ID, queue/TOPIC, or node alone."
+            metavar="KIND/NAME",
+            autocompletion=complete_waited,
+            help="A resource, such as ep/to-cloud; or event/ID, queue/TOPIC, or node alone.",
         ),
     ],
     condition: Annotated[
@@ -39,7 +42,10 @@ async def wait(
             help="state=STATE, caught-up, delivered=PEER, ready, generation>N or deleted.",
         ),
     ],
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="The name, if it is not behind the slash.")] = "",
+    name: Annotated[
+        str,
+        typer.Argument(metavar="[NAME]", autocompletion=complete_name, help="The name, if it is not behind the slash."),
+    ] = "",
     give_up_after: Annotated[
         Duration, typer.Option("--timeout", metavar="DURATION", help="Maximum time to wait.")
     ] = USUAL,

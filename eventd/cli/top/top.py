@@ -44,11 +44,11 @@ async def top(
 ) -> None:
     """Show rates, lag and backlog of links, topics, queues or callbacks, the largest first, until q or Ctrl-C."""
     from eventd.cli.top.choices import Choices
-    from eventd.cli.top.views import VIEWS
+    from eventd.cli.top.views import VIEWS, read_rows
 
     choices = Choices(VIEWS[what or Subject.LINKS], failing=failing, part=part)
     is_live = not once and session.out.format == "table" and sys.stdin.isatty() and sys.stdout.isatty()
-    rows = await choices.view.read(session, group)
+    rows = await read_rows(session, choices.view, group)
     if not is_live:
         view = choices.view
         shown = view.arrange(rows, sort="", reverse=False, failing=failing, part=part)
@@ -65,6 +65,7 @@ async def top(
 async def _stay(session: Session, choices: Choices, rows: list[Row], group: str) -> None:
     """Show the rows, and read them again every second, until the operator ends it."""
     from eventd.cli.top.screen import Screen
+    from eventd.cli.top.views import read_rows
     from eventd.runtime.clock import SystemClock
 
     clock, problem = SystemClock(), ""
@@ -81,7 +82,7 @@ async def _stay(session: Session, choices: Choices, rows: list[Row], group: str)
                 if choices.ended:
                     return
             try:
-                rows, problem = await choices.view.read(session, group), ""
+                rows, problem = await read_rows(session, choices.view, group), ""
             except Unavailable as error:
                 problem = f"no answer, these are the last rows: {error.message}"
             except EventdError as error:

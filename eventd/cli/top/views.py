@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventd.cli.gateway.selecting import all_groups
@@ -27,12 +27,11 @@ class Measure(NamedTuple):
 
 
 class View(NamedTuple):
-    """One table: how its rows are read, the column that it is sorted by at first, and which rows are failing."""
+    """One table: its columns, the one that it is sorted by at first, and which rows are failing."""
 
     name: str
     measures: Sequence[Measure]
     first: str
-    read: Callable[[Session, str], Awaitable[list[Row]]]
     is_failing: Callable[[Row], bool]
     title: Callable[[Row], str]
 
@@ -116,12 +115,12 @@ async def _read_links(session: Session, group: str) -> list[Row]:
     return rows
 
 
-async def _read_topics(session: Session, group: str) -> list[Row]:
+async def _read_topics(session: Session) -> list[Row]:
     rates = await _read_rates(session, "topic", "", "recordsPerSecond")
     return [{"topic": name, **values} for (_, name), values in rates.items()]
 
 
-async def _read_queues(session: Session, group: str) -> list[Row]:
+async def _read_queues(session: Session) -> list[Row]:
     rates = await _read_rates(session, "topic", "", "recordsPerSecond")
     rows: list[Row] = []
     after: str | None = ""
@@ -167,7 +166,6 @@ LINKS: Final = View(
         _texts("e", "LAST_ERROR", "lastError"),
     ),
     "l",
-    _read_links,
     _is_down,
     lambda row: f"{row['group']}/{row['peer']}",
 )
@@ -179,7 +177,6 @@ TOPICS: Final = View(
         _rates("m", "1M/S", "perSecondOfMinute"),
     ),
     "n",
-    _read_topics,
     lambda row: False,
     lambda row: str(row["topic"]),
 )
@@ -197,7 +194,6 @@ QUEUES: Final = View(
         ),
     ),
     "r",
-    _read_queues,
     lambda row: bool(row["deadLettered"]),
     lambda row: str(row["queue"]),
 )
@@ -214,7 +210,6 @@ CALLBACKS: Final = View(
         _texts("e", "LAST_ERROR", "lastError"),
     ),
     "l",
-    _read_callbacks,
     _is_down,
     lambda row: str(row["callback"]),
 )
@@ -224,3 +219,14 @@ VIEWS: Final = {view.name: view for view in (LINKS, TOPICS, QUEUES, CALLBACKS)}
 def _age_order(row: Row) -> str:
     """Return what sorts queues by their oldest ready job: those without one last."""
     return row["oldestReadyAt"] or "9"
+
+
+async def read_rows(session: Session, view: View, group: str) -> list[Row]:
+    """Return all rows of a table; of links and callbacks only those of `group`, unless it is empty."""
+    if view is LINKS:
+        return await _read_links(session, group)
+    if view is TOPICS:
+        return await _read_topics(session)
+    if view is QUEUES:
+        return await _read_queues(session)
+    return await _read_callbacks(session, group)

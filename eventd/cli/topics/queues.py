@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from eventd.cli.gateway.completion import complete_topic
 from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
 from eventd.cli.terminal.output import Column, moment, note, text
 from eventd.errors import Conflict
@@ -54,7 +55,7 @@ async def list_queues(
 @only_calls
 async def leases(
     session: Session,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue.")],
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", autocompletion=complete_topic, help="Name of the queue.")],
     limit: Limit = 50,
     after: After = "",
 ) -> None:
@@ -68,7 +69,7 @@ async def leases(
 @only_calls
 async def release(
     session: Session,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue.")],
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", autocompletion=complete_topic, help="Name of the queue.")],
     seqs: Annotated[list[int], typer.Argument(metavar="SEQ...", min=1, help="Seqs of the delayed jobs.")],
 ) -> None:
     """Make delayed jobs of a queue ready at once, instead of at the end of their delay."""
@@ -85,7 +86,7 @@ async def release(
 @only_calls
 async def retry(
     session: Session,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue.")],
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", autocompletion=complete_topic, help="Name of the queue.")],
     limit: Annotated[
         int, typer.Option("--limit", min=1, max=5000, help="Maximum number of dead letters, the oldest first.")
     ] = 1000,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eventd.cli.gateway.completion import complete_topic
 from eventd.cli.gateway.session import Session, connected, connected_without_table
 from eventd.cli.terminal.documents import read_documents
 from eventd.cli.terminal.output import Column, text
@@ -43,7 +44,9 @@ STATE = (
     Column("LAST_READ", lambda row: show_millis(row["last_read_ts"]), wide=True),
     Column("PRIORITY", lambda row: str(row["effective_priority"]), wide=True),
 )
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
+TopicArgument = Annotated[
+    str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic, help="Name of the topic.")
+]
 
 
 def _queue(row: Mapping[str, Any], figure: str) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from eventd.cli.gateway.completion import complete_topic
 from eventd.cli.gateway.session import Session, connected
 from eventd.cli.terminal.output import note
 from eventd.cli.topics.record_text import WATCHED, show_record, tell_gap
@@ -17,7 +18,10 @@ from eventd.errors import Invalid
 async def watch(
     session: Session,
     topics: Annotated[
-        list[str], typer.Argument(metavar="TOPIC...", help="Topics; TOPIC@SEQ starts after that record.")
+        list[str],
+        typer.Argument(
+            metavar="TOPIC...", autocompletion=complete_topic, help="Topics; TOPIC@SEQ starts after that record."
+        ),
     ],
     tail: Annotated[bool, typer.Option("--tail", help="Only records written from now on.")] = False,
     exclude_node: Annotated[

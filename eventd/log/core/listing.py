@@ -232,6 +232,19 @@ def read_id_places(conn: Connection, event_id: str, topic_ids: Sequence[int]) ->
     return [IdPlace(*row) for row in fetch_in(conn, sql, (event_id,), topic_ids)]
 
 
+def read_ids(conn: Connection, topic_id: int, prefix: str, limit: int) -> list[str]:
+    """Return the first ids of stored records of a topic that begin with a prefix.
+
+    Postgres may sort by a language, and then miss some.
+    """
+    sql = (
+        "SELECT event_id FROM event_ids WHERE topic_id = ? AND event_id >= ? AND event_id < ? AND gone_at IS NULL"
+        " ORDER BY event_id LIMIT ?"
+    )
+    rows = fetch(conn, sql, (topic_id, prefix, f"{prefix}\U0010ffff", limit))
+    return [row[0] for row in rows if row[0].startswith(prefix)]
+
+
 SLACK = 10 * 60 * SECOND
 """How far the clock of a node may have been put back between two records, for `place_at` to find the first of them."""
 

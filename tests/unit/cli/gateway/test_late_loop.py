@@ -86,7 +86,7 @@ def test_marked_commands_await_only_calls() -> None:
         "_note_undeclared",
         "listed",
         "named",
-        "choices.view.read",
+        "read_rows",
         "_stay",
     }
     with_watch = {"watch_links", "watch_events", "watch_callbacks", "watch_resources", "_watch", "_answers"}

@@ -1,0 +1,129 @@
+"""Completion of names, as a shell asks for it: from a node, in time, and silently if anything goes wrong."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from eventd.cli.gateway import completion
+from tests.integration.cli.conftest import EDGE, Api, Control
+
+KEYS = "admin-key-0001,limited::mine-"
+Complete = Callable[[str], list[str]]
+
+
+@pytest.fixture
+def api(sqlite_url: str) -> Iterator[Api]:
+    with Api(sqlite_url, keys=KEYS) as found:
+        yield found
+
+
+@pytest.fixture
+def complete(control: Control, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Complete:
+    """Complete the last word of a command line, as bash does."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def ask(line: str) -> list[str]:
+        words = f"routerctl {line}".split(" ")
+        with monkeypatch.context() as around:
+            around.setenv("_ROUTERCTL_COMPLETE", "complete_bash")
+            around.setenv("COMP_WORDS", " ".join(words))
+            around.setenv("COMP_CWORD", str(len(words) - 1))
+            told = control(code=None)
+        assert told.err == ""
+        return [line for line in told.lines if line]
+
+    return ask
+
+
+@pytest.fixture
+def edge(api: Api, control: Control, complete: Complete) -> Complete:
+    """Complete in a context whose node has the group edge, the topics jobs and joke, and the events e1 and e2."""
+    control(
+        "context", "add", "here", "--server", api.url, "--key-file", control.file("admin-key-0001\n", "key"), "--use"
+    )
+    control("apply", "-f", control.file(EDGE))
+    for topic in ("jobs", "joke"):
+        control("topic", "put", topic)
+    for number in (1, 2):
+        control("federation", "event", "emit", "--type", "t", "--id", f"e{number}")
+    return complete
+
+
+def test_names_of_all_that_commands_take_are_completed(edge: Complete) -> None:
+    assert edge("get eventp") == ["eventpeers"]
+    assert edge("get EventP") == ["EventPeer"]
+    assert edge("get ep to") == ["to-cloud"]
+    assert edge("describe ep/to") == ["ep/to-cloud"]
+    assert edge("wait event/e") == ["event/e1", "event/e2"]
+    assert edge("wait nod") == ["node"]
+    assert edge("federation links --group ") == ["edge"]
+    assert edge("federation pause cl") == ["cloud"]
+    assert edge("topic get job") == ["jobs"]
+    assert edge("topic get x") == []
+    assert edge("federation event describe e2") == ["e2"]
+    assert edge("federation redeliver cloud --id e") == ["e1", "e2"]
+    assert edge("get nokind x") == []
+    assert edge("context use h") == ["here"]
+    assert edge("get --context h") == ["here"]
+
+
+def test_an_answer_is_kept_for_some_seconds_where_only_its_user_can_read_it(
+    edge: Complete, control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert edge("topic get jo") == ["jobs", "joke"]
+    control("topic", "delete", "joke")
+    assert edge("topic get jo") == ["jobs", "joke"]
+    monkeypatch.setattr(completion, "KEPT_SECONDS", 0.0)
+    assert edge("topic get jo") == ["jobs"]
+    files = list((tmp_path / "cache" / "routerctl" / "completion").iterdir())
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert stat.S_IMODE(files[0].parent.stat().st_mode) == 0o700
+
+
+def test_a_key_of_prefixes_gets_its_own_names(api: Api, control: Control, complete: Complete) -> None:
+    key = control.file("admin-key-0001\n", "key")
+    control("--server", api.url, "--key-file", key, "apply", "-f", control.file(EDGE))
+    mine = EDGE.replace("name: edge", "name: mine-edge").replace("edge,", "mine-edge,").replace("to-cloud", "my-peer")
+    control("--server", api.url, "--key-file", key, "apply", "-f", control.file(mine))
+    limited = f"--server {api.url} --key limited "
+    assert complete(f"federation links {limited}--group ") == ["mine-edge"]
+    assert complete(f"federation links {limited}--peer ") == ["cloud"]
+    assert complete(f"get {limited}eg ") == ["mine-edge"]
+    assert complete(f"get {limited}ep ") == ["my-peer"]
+    assert complete(f"topic get {limited}") == []
+
+
+def test_nothing_is_asked_without_a_node(
+    complete: Complete, control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control.edge()  # in a database that no node serves
+    monkeypatch.setattr(completion, "_call", lambda *_: pytest.fail("a node was asked"))
+    assert complete("get ep to") == []
+    control(
+        "context", "add", "a", "--server", "http://127.0.0.1:1", "--key-command", f"touch {tmp_path}/asked", "--use"
+    )
+    assert complete("get ep to") == []
+    assert not (tmp_path / "asked").exists()
+
+
+@pytest.mark.parametrize("key", ["", "--key wrong"])
+def test_errors_are_silent(api: Api, complete: Complete, tmp_path: Path, key: str) -> None:
+    assert complete(f"get --server {api.url} {key} ep ".replace("  ", " ")) == []
+    assert complete("get --server http://127.0.0.1:1 ep ") == []
+    assert complete("get --context none ep ") == []
+    (tmp_path / "config" / "routerctl").mkdir(parents=True)
+    (tmp_path / "config" / "routerctl" / "contexts.yaml").write_text("[")
+    os.chmod(tmp_path / "config" / "routerctl" / "contexts.yaml", 0o600)
+    assert complete("get ep ") == []
+
+
+def test_a_node_that_does_not_answer_is_given_up(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion, "SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        assert complete(f"get --server http://127.0.0.1:{listening.getsockname()[1]} ep ") == []
