@@ -74,5 +74,5 @@ class Choices:
         if self.typing:
             return "type a part of a name; Enter keeps the filter, Esc removes it"
         letters = "".join(measure.letter for measure in self.view.measures)
-        views = " ".join(f"{number} {name}" for number, name in enumerate(VIEWS, 1))
-        return f"q quit  / filter  f failing  {letters} sort  {views}"
+        views = f"1-{len(VIEWS)} {' '.join(VIEWS)}"
+        return f"q quit  / filter  f failing  sort {letters}  {views}"

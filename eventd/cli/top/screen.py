@@ -8,15 +8,22 @@ import signal
 import sys
 import termios
 import tty
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from types import FrameType, TracebackType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from eventd.cli.terminal.output import GAP
 from eventd.cli.top.choices import Choices
-from eventd.cli.top.views import Row
+from eventd.cli.top.views import Row, View
 from eventd.text.invisible import printable
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
 _MOST_KEYS = 64
+_LONGEST = 24
+"""Maximum width of all columns but the last."""
 _AROUND = 3
 """Lines above and below the rows: the title, the header and the help."""
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
@@ -62,27 +69,40 @@ class Screen(AbstractContextManager["Screen"]):
     def show(self, choices: Choices, rows: list[Row], problem: str) -> None:
         """Draw the rows that fit, below a title, and above the keys or the problem."""
         from rich.console import Group
-        from rich.table import Table
         from rich.text import Text
 
-        view = choices.view
-        arranged = view.arrange(
+        arranged = choices.view.arrange(
             rows, sort=choices.sort, reverse=choices.reverse, failing=choices.failing, part=choices.part
         )
         room = max(1, self._console.height - _AROUND)
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for at, column in enumerate(view.columns):
-            is_first = at < len(view.columns) - 1
-            table.add_column(column.header, no_wrap=True, overflow="ellipsis", ratio=None if is_first else 1)
-        for row in arranged[:room]:
-            cells = [printable(column.cell(row)) for column in view.columns]
-            table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
-        title = choices.describe(min(len(arranged), room), len(rows))
+        title = Text(printable(choices.describe(min(len(arranged), room), len(rows))), style="bold")
         last = Text(printable(problem), style="red") if problem else Text(choices.help(), style="dim")
-        lines: list[Any] = [Text(printable(title), style="bold"), table, last]
-        for line in (lines[0], last):
-            line.truncate(self._console.width, overflow="ellipsis")
+        lines = [title, *_table(choices.view, arranged[:room]), last]
+        for line in lines:
+            line.truncate(self._console.width, overflow="ellipsis")  # so that only the last column is cut
         self._live.update(Group(*lines), refresh=True)
+
+
+def _table(view: View, rows: Sequence[Row]) -> list[Text]:
+    """Return the header and the rows as lines; a name that is too long is cut."""
+    from rich.text import Text
+
+    cells = [[column.header for column in view.columns]]
+    cells += [[_shortened(printable(column.cell(row))) for column in view.columns[:-1]] for row in rows]
+    for line, row in zip(cells[1:], rows, strict=True):
+        line.append(printable(view.columns[-1].cell(row)))
+    widths = [max(len(line[at]) for line in cells) for at in range(len(view.columns) - 1)] + [0]
+    return [
+        Text(GAP).join(
+            Text(cell.ljust(width), style="bold" if number == 0 else _STYLES.get(cell, ""))
+            for cell, width in zip(line, widths, strict=True)
+        )
+        for number, line in enumerate(cells)
+    ]
+
+
+def _shortened(cell: str) -> str:
+    return cell if len(cell) <= _LONGEST else f"{cell[: _LONGEST - 1]}…"
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:

@@ -99,6 +99,7 @@ def test_a_pipe_gets_the_rows_once(routerctl: Control) -> None:
 
 def test_keys_change_the_screen_and_q_ends_it(terminal: Terminal) -> None:
     terminal.wait_for("links: 1 of 1, by LAG")
+    terminal.wait_for("GROUP  PEER   STATE    NOW/S  1M/S  WAITING  LAG  DEAD  LAST_ERROR")
     terminal.wait_for("edge   cloud  running")
     terminal.press("f")
     terminal.wait_for("links: 0 of 1, by LAG, failing only")

@@ -72,3 +72,4 @@ def test_no_letter_of_a_column_has_another_meaning() -> None:
         assert len({*letters}) == len(letters)
         assert not {*letters} & {*"qf/1234"}
         assert view.measure(view.first) is not None
+        assert len(Choices(view).help()) <= 80
