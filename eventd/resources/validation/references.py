@@ -190,7 +190,8 @@ def users_by_name(kind: Kind, stored: Iterable[StoredResource]) -> dict[str, lis
     into = [reference for reference in REFERENCES if reference.to is kind]
     for row in stored:
         planned = PlannedResource(row.kind, row.name, dict(row.spec))
-        for name in {reference.name_in(planned) for reference in into if reference.of.name == row.kind}:
+        names = [reference.name_in(planned) for reference in into if reference.of.name == row.kind]
+        for name in dict.fromkeys(names):
             users.setdefault(name, []).append(row)
     return users
 

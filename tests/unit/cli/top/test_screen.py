@@ -13,4 +13,5 @@ def test_only_the_last_column_is_as_long_as_its_text() -> None:
     assert header.startswith("GROUP  PEER                      STATE    NOW/S  1M/S  WAITING  LAG  DEAD  LAST_ERROR")
     assert first.startswith("edge   cloud                     failed   -      -     0        -    0     xxx")
     assert second.split()[1] == f"{'p' * 23}…"
-    assert len(header) <= 80 < len(first)
+    assert len(header) < 90
+    assert len(first) > 300
