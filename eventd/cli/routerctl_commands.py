@@ -82,6 +82,10 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
         "top.top.top",
         "Show rates, lag and backlog of links, topics, queues or callbacks, the largest first, until q or Ctrl-C.",
     ),
+    "status": Leaf(
+        "federation.node_status.status",
+        "Show the node on one screen: its process, its groups, the links that do not run, and what doctor warns of.",
+    ),
     "doctor": Leaf(
         "node.doctor.doctor", "Check the node and its links; without --watch, exits with status 4 if a check fails."
     ),
