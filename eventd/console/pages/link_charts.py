@@ -79,12 +79,22 @@ def _acceptance(shown: dict[str, Any]) -> dict[str, Acceptance]:
     found = {}
     for one in shown["series"]:
         requests, failed = (
-            round(sum(value or 0.0 for value in one[name]) * shown["intervalSeconds"])
+            round(_ticks_worth(one[name]) * shown["intervalSeconds"])
             for name in ("requestsPerSecond", "failedPerSecond")
         )
         if requests:
             found[one["callback"]] = Acceptance(requests, requests - failed)
     return found
+
+
+def _ticks_worth(values: list[float | None]) -> float:
+    """Return the sum of values, each times its ticks: a sample after ticks without one spans these as well."""
+    total, ticks = 0.0, 0
+    for value in values:
+        ticks += 1
+        if value is not None:
+            total, ticks = total + value * ticks, 0
+    return total
 
 
 async def _read_rates(visit: Visit, **wanted: Any) -> dict[str, Any] | None:
