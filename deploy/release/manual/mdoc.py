@@ -104,11 +104,10 @@ class Page:
         self._lines += [".Bd -literal -offset indent", *map(_literal_line, lines), ".Ed"]
 
     def terms(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Write a list: each row is the rest of an `.It` line, and its text."""
-        self._lines.append(".Bl -tag -width Ds")
-        for head, text in rows:
-            self._lines += [f".It {head}", *paragraph(text)]
-        self._lines.append(".El")
+        """Write a list, unless it is empty: each row is the rest of an `.It` line, and its text."""
+        items = [line for head, text in rows for line in (f".It {head}", *paragraph(text))]
+        if items:
+            self._lines += [".Bl -tag -width Ds", *items, ".El"]
 
     def references(self, names: Sequence[tuple[str, int]]) -> None:
         """Write the section SEE ALSO, sorted by section and name."""

@@ -96,7 +96,7 @@ def _noun(name: str, nouns: dict[str, Any]) -> Page:
     page.text("The options that name the node and the form of the output are in `routerctl(1)`.")
     _exits(page)
     page.references(PAGES_OF_ALL)
-    return _without_empty_lists(page)
+    return page
 
 
 def _routerd_eventd() -> Page:
@@ -142,7 +142,7 @@ def _routerd_eventd() -> Page:
     )
     _exits(page)
     page.references(PAGES_OF_ALL)
-    return _without_empty_lists(page)
+    return page
 
 
 def _settings() -> Page:
@@ -244,17 +244,6 @@ def _option(param: Any) -> tuple[str, str]:
 def _exits(page: Page) -> None:
     page.heading("EXIT STATUS")
     page.terms((str(int(code)), EXITS[code]) for code in ExitCode)
-
-
-def _without_empty_lists(page: Page) -> Page:
-    kept: list[str] = []
-    for line in page._lines:
-        if line == ".El" and kept[-1].startswith(".Bl"):
-            kept.pop()
-        else:
-            kept.append(line)
-    page._lines = kept
-    return page
 
 
 def main(target: Path = MAN) -> None:
