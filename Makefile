@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties suite browser pictures tour spark coverage mutants bench chaos docs spark-zip spark-versions wheel image image-test deb deb-test release release-database manual lock vendor clean force
+.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties rules suite browser pictures tour spark coverage mutants bench chaos docs spark-zip spark-versions wheel image image-test deb deb-test release release-database manual lock vendor clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -114,6 +114,13 @@ PROPERTY_TESTS = $(shell grep -rl hypothesis tests/unit --include='test_*.py')
 properties: venv-audit ## the property tests among them, with many examples
 	@echo "property tests"
 	@$(PYTEST) --quiet --hypothesis-profile thorough -m hypothesis $(PROPERTY_TESTS) $(ARGS)
+
+# What a new command, setting, route, room or word breaks: in the whole run these come late.
+RULES = tests/test_architecture.py tests/unit/test_words.py tests/unit/test_architecture_page.py \
+  tests/contract/test_reference_docs.py tests/integration/cli/program tests/packages/test_manual.py
+rules: venv-audit ## the rules of the house alone: words, rooms, reference pages, manual pages
+	@echo "the rules of the house"
+	@$(WITH_SCRATCH) $(PYTEST) --quiet --numprocesses 2 $(RULES) $(ARGS)
 
 # A test that fails has failed: nothing is run again, for that would hide the races this project exists to exclude.
 suite: venv-audit ## all other tests, on both databases, WORKERS=4 processes
