@@ -18,6 +18,7 @@ _TABLES = {
     "eventd/api/routes.py": ("eventd.api", re.compile(r"[a-z_.]+:[a-z_]*")),
     "eventd/api/topic_routes.py": ("eventd.api", re.compile(r"[a-z_.]+:[a-z_]*")),
     "eventd/cli/federation_commands.py": ("eventd.cli", re.compile(r"[a-z_]+(\.[a-z_]+){2}")),
+    "eventd/cli/topic_commands.py": ("eventd.cli", re.compile(r"[a-z_]+(\.[a-z_]+){2}")),
     "eventd/cli/routerctl_commands.py": ("eventd.cli", re.compile(r"[a-z_]+(\.[a-z_]+){2}")),
 }
 """Files whose strings name functions that are loaded when needed: the package, and the form of such a string."""
