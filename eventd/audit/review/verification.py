@@ -69,7 +69,7 @@ def verify_report(where: str, keys: Sequence[Key]) -> VerifiedReport:
         ) from None
     files = list(_compare(folder, read, text, whole=whole))
     genuine = ReportFile(REPORT, FileState.UNCHANGED) in files
-    delta = sum(file.path.startswith(f"{DELTA}/") for file in folder.list("")) if whole else 0
+    delta = len(_delta_files(folder)) if whole else 0
     return VerifiedReport(read.key, parse_report(text, folder.url) if genuine else None, files, delta)
 
 
@@ -101,6 +101,12 @@ def _compare(folder: ConnectedStorage, read: ReportSignature, report: bytes, *, 
             yield ReportFile(path, FileState.UNCHANGED if same else FileState.CHANGED)
         else:
             yield ReportFile(path, _state_of(folder, path, named[path]))
+
+
+def _delta_files(folder: ConnectedStorage) -> set[str]:
+    """Return what is below the folder of Delta tables; links count, because readers of the tables follow them."""
+    paths = {*(file.path for file in folder.list("")), *folder.irregular("")}
+    return {path for path in paths if path.startswith(f"{DELTA}/")}
 
 
 def _counts(path: str) -> bool:

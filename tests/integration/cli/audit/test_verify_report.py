@@ -132,6 +132,15 @@ def test_of_a_report_without_delta_tables_nothing_is_said_about_them(verify: Cal
     assert verify(folder, "-o", "json").json["delta_files"] == 0
 
 
+@pytest.mark.parametrize("path", ["delta/findings", "delta/findings/part-0.parquet"], ids=["folder", "file"])
+def test_delta_tables_behind_a_link_are_counted(
+    verify: Callable[..., Any], folder: Path, tmp_path: Path, path: str
+) -> None:
+    (folder / path).parent.mkdir(parents=True)
+    (folder / path).symlink_to(tmp_path)
+    assert verify(folder, "-o", "json").json["delta_files"] == 1
+
+
 @pytest.mark.parametrize(
     "path",
     [
