@@ -317,7 +317,7 @@ def _compare_rows(
     of_peers = unclaimed_discrepancies(
         unclaimed, reader.survey, summaries, coverage, rows, reader.hours, progress, faults
     )
-    coverage.unclaimed = frozenset(LinkKey(one.group, one.source, one.peer) for one in of_peers.named)
+    coverage.unclaimed = frozenset(LinkKey(pair.group, pair.source, pair.peer) for pair in of_peers.pairs)
     faults += of_peers.named
     discrepancies = [*found.erasures.others, *altered, *faults, *selection_discrepancies(found.plan)]
     lake = report_details.lake_findings(reader.survey, reader.unreadable)

@@ -108,11 +108,13 @@ class _Batches(NamedTuple):
 class UnclaimedDiscrepancies(NamedTuple):
     """The discrepancies of unclaimed batches: the first `MOST_NAMED` of each pair, and how many others it has.
 
-    The others are judged like those that are named.
+    The others are judged like those that are named. `pairs`: all pairs with such batches, those included whose batches
+    another finding names.
     """
 
     named: list[Discrepancy]
     unnamed: Counter[DiscrepancyKey]
+    pairs: frozenset[PairKey] = frozenset()
 
 
 ProgressOf = Callable[[Segment], Sequence[LinkProgress] | None]
@@ -154,7 +156,8 @@ def unclaimed_discrepancies(
         named += [Discrepancy(key.kind, *pair, 0, id, key.detail, Evidence(pair.source, at, id)) for id, at in first]
         if (rest := len(found.at) - MOST_NAMED) > 0:
             unnamed[key] = rest
-    return UnclaimedDiscrepancies(named, unnamed)
+    pairs = frozenset(pair for pair, parts in by_pair.items() if any(len(part.at) for part in parts))
+    return UnclaimedDiscrepancies(named, unnamed, pairs)
 
 
 @dataclass

@@ -47,10 +47,12 @@ def findings(
     reads: list[Ledger] | None = None,
     counted: dict[str, int] | None = None,
     others: Sequence[Discrepancy] = (),
+    pairs: set[str] | None = None,
 ) -> list[str]:
     """Return the ids of the batches of `a` that are in dispute; its link to `b` has passed `cursor` (None: no link).
 
-    `reads` gets the ledger of each segment that is read, `counted` the numbers of batches that are not named.
+    `reads` gets the ledger of each segment that is read, `counted` the numbers of batches that are not named, `pairs`
+    the peers with any such batch.
     """
     peers = () if cursor is None else (PeerState(peer="b", cursor=cursor),)
     group = GroupState(group="g", peers=peers)
@@ -82,6 +84,8 @@ def findings(
     summaries = {NodeEpoch("b", "f"): [LedgerSummary(gaps=[*gaps])]}
     ledgers = LedgerRows(segments, read)
     found = unclaimed_discrepancies([unclaimed], survey, summaries, coverage, ledgers, hours, progress, others)
+    if pairs is not None:
+        pairs |= {pair.peer for pair in found.pairs}
     if counted is not None:
         counted.update({key.peer: n for key, n in found.unnamed.items()})
     assert {(one.kind, one.source, one.peer, one.detail) for one in found.named} <= {
@@ -233,6 +237,17 @@ def test_batches_that_are_in_another_finding_already_are_neither_named_nor_count
     counted: dict[str, int] = {}
     assert findings([], copies, counted=counted, others=others) == ["batch-1", "batch-3", "batch-4"]
     assert counted == {"b": 3}, "5, 6 and 8"
+
+
+def test_a_pair_of_which_another_finding_names_every_batch_has_unclaimed_ones_all_the_same() -> None:
+    """Its completeness is not known, whatever the finding is called."""
+    pairs: set[str] = set()
+    forged = [Discrepancy(Kind.FORGED, "g", "a", "b", id="batch-1")]
+    assert findings([], [received(1)], others=forged, pairs=pairs) == []
+    assert pairs == {"b"}
+    pairs.clear()
+    assert findings([receipt(1)], [received(1)], pairs=pairs) == []
+    assert pairs == set()
 
 
 def test_each_segment_is_read_once_however_many_batches_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
