@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from eventd.cli.gateway.selecting import all_groups
 from eventd.cli.gateway.session import Session
-from eventd.cli.terminal.output import Column, show_moment, span, text
+from eventd.cli.terminal.output import Column, moment, span, text
 
 SECONDS: Final = 60
 """The time over which rates are read."""
@@ -148,6 +148,11 @@ async def _read_callbacks(session: Session, group: str) -> list[Row]:
     ]
 
 
+def _age_order(row: Row) -> str:
+    """Return what sorts queues by their oldest ready job: those without one last."""
+    return row["oldestReadyAt"] or "9"
+
+
 def _is_down(row: Row) -> bool:
     return row["state"] in _FAILING
 
@@ -189,9 +194,7 @@ QUEUES: Final = View(
         _counts("l", "LEASED", "leased"),
         _counts("y", "DELAYED", "delayed"),
         _counts("d", "DEAD", "deadLettered"),
-        Measure(
-            "o", Column("OLDEST_READY", lambda row: show_moment(row["oldestReadyAt"])), lambda row: _age_order(row)
-        ),
+        Measure("o", Column("OLDEST_READY", moment("oldestReadyAt")), _age_order),
     ),
     "r",
     lambda row: bool(row["deadLettered"]),
@@ -214,11 +217,6 @@ CALLBACKS: Final = View(
     lambda row: str(row["callback"]),
 )
 VIEWS: Final = {view.name: view for view in (LINKS, TOPICS, QUEUES, CALLBACKS)}
-
-
-def _age_order(row: Row) -> str:
-    """Return what sorts queues by their oldest ready job: those without one last."""
-    return row["oldestReadyAt"] or "9"
 
 
 async def read_rows(session: Session, view: View, group: str) -> list[Row]:
