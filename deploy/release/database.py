@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from deploy.release.source import ROOT, BuildFailed, run, version
+from deploy.release.source import ROOT, BuildFailed, run, run_program, version
 
 FOLDER = ROOT / "tests" / "vectors" / "databases"
 RESOURCES = """
@@ -83,7 +83,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BuildFailed as error:
-        sys.exit(f"error: {error}")
+    run_program(main)

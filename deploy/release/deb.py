@@ -10,12 +10,11 @@ import gzip
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from deploy.release import image
-from deploy.release.source import DIST, ROOT, BuildFailed, commit_time, run, version
+from deploy.release.source import DIST, ROOT, BuildFailed, commit_time, run, run_program, version
 from deploy.release.wheel import build
 
 HOME = "opt/routerd-eventd"
@@ -177,7 +176,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BuildFailed as error:
-        sys.exit(f"error: {error}")
+    run_program(main)

@@ -11,7 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from deploy.release.source import DIST, ROOT, BuildFailed, commit_time, run, version
+from deploy.release.source import DIST, ROOT, BuildFailed, commit_time, run, run_program, version
 
 SCRATCH = ROOT / "build" / "image"
 BASE = "localhost/routerd-eventd-base"
@@ -99,7 +99,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BuildFailed as error:
-        sys.exit(f"error: {error}")
+    run_program(main)

@@ -18,7 +18,7 @@ from pathlib import Path
 from deploy.release import deb, image
 from deploy.release.contents import check_contents
 from deploy.release.notes import check_all
-from deploy.release.source import DIST, ROOT, BuildFailed, run, version
+from deploy.release.source import DIST, ROOT, BuildFailed, run, run_program, version
 from deploy.release.trial import make_environment, try_wheel
 from deploy.release.wheel import build_twice
 
@@ -111,7 +111,4 @@ def main(words: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BuildFailed as error:
-        sys.exit(f"error: {error}")
+    run_program(main)

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.support.source import ROOT, tracked_files
 
-__all__ = ["DIST", "ROOT", "BuildFailed", "commit_time", "project", "run", "shared_folders", "tracked", "version"]
+__all__ = [
+    "DIST",
+    "ROOT",
+    "BuildFailed",
+    "commit_time",
+    "project",
+    "run",
+    "run_program",
+    "shared_folders",
+    "tracked",
+    "version",
+]
 
 DIST = ROOT / "dist"
 
@@ -59,3 +71,11 @@ def shared_folders() -> dict[str, str]:
     """Return the folders of files besides the code, each with its place in an installation, `share/…`."""
     folders: dict[str, str] = project()["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]
     return folders
+
+
+def run_program(main: Callable[[], None]) -> None:
+    """Run a program of this room; one that fails says so in a line on stderr, and exits with status 1."""
+    try:
+        main()
+    except BuildFailed as error:
+        sys.exit(f"error: {error}")

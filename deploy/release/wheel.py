@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from deploy.release.source import DIST, ROOT, BuildFailed, commit_time, run, tracked
+from deploy.release.source import DIST, ROOT, BuildFailed, commit_time, run, run_program, tracked
 
 
 class Built(NamedTuple):
@@ -82,7 +82,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BuildFailed as error:
-        sys.exit(f"error: {error}")
+    run_program(main)
