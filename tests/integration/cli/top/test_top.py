@@ -57,8 +57,8 @@ class Terminal:
     def end(self) -> int:
         """Wait for the end; return the exit status. The terminal must be as it was."""
         code = self.process.wait(20)
-        self.has("")
-        assert ENDED in self.shown
+        # what a process wrote last may reach our end of the terminal after the process has ended
+        wait_for(lambda: self.has("") and ENDED in self.shown, "the alternate screen to be left")
         assert b"\x1b[?25h" in self.shown, "the cursor is shown again"
         assert termios.tcgetattr(self._theirs) == self._before
         return code
