@@ -216,7 +216,7 @@ manual: venv ## the manual pages and completions in deploy, anew from the comman
 
 # The resolver is no part of the lock. Bring it with: python3 -m venv ../uv && ../uv/bin/pip install uv && make lock UV=../uv/bin/uv
 UV ?= uv
-LOCK = $(UV) pip compile pyproject.toml --quiet --generate-hashes --universal --no-header --no-annotate --extra postgres --extra quic
+LOCK = $(UV) pip compile pyproject.toml --quiet --generate-hashes --universal --no-header --no-annotate --extra postgres --extra quic --extra otel
 
 lock: ## resolve the lock files anew after a change of pyproject.toml (needs uv; ARGS=--upgrade takes newer versions)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: install it in an environment of its own and name it with make lock UV=/path/to/uv" >&2; exit 1; }
