@@ -1,6 +1,7 @@
 """Renders each open view at most once a second, however many visitors look at it, and no view without visitors.
 
-All views together get a small part of the time: many that take long are rendered less often.
+All views together get a small part of the time: many that take long are rendered less often. A visitor who has just
+come waits less: the page was rendered for it a moment ago, and costs as much.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final
 
@@ -19,6 +21,10 @@ logger = logging.getLogger("eventd.console")
 INTERVAL_SECONDS: Final = 1.0
 SHARE: Final = 0.05
 """Maximum part of the time that is spent on rendering and sending all views together; each gets the same."""
+ENTRY_SHARE: Final = 0.25
+"""The same while viewers come all the time."""
+REMEMBERED: Final = 5
+"""A view costs what the fastest of this many renderings took: the others waited for the node's other work."""
 SENDING: Final = 5e-9
 """Approximate seconds that it takes to send one byte to one viewer."""
 FAILED: Final = "this page cannot be shown now: the log of the node says why"
@@ -138,7 +144,7 @@ class Hub:
         self.viewers -= 1
 
     async def _keep(self, key: Hashable, view: LiveView, render: Render) -> None:
-        due = self._clock.monotonic()
+        times: deque[float] = deque(maxlen=REMEMBERED)
         try:
             while view.viewers and not self.closed:
                 begun, sent = self._clock.monotonic(), 0
@@ -149,12 +155,11 @@ class Hub:
                 except Exception:
                     logger.exception("view failed")
                     view.fail(FAILED)
-                took = self._clock.monotonic() - begun + sent * SENDING
-                # a rendering for a newcomer is early: the view borrows the time from the next one, and only once
-                soonest = max(begun + INTERVAL_SECONDS, due)
-                due = max(begun, due) + max(INTERVAL_SECONDS + took, took * len(self._views) / SHARE)
+                times.append(self._clock.monotonic() - begun)
+                cost = (min(times) + sent * SENDING) * len(self._views)
+                soonest = begun + max(INTERVAL_SECONDS, cost / ENTRY_SHARE)
                 await self._clock.sleep(max(0.0, soonest - self._clock.monotonic()))
-                await self._rest(view, due)
+                await self._rest(view, begun + max(INTERVAL_SECONDS + times[-1], cost / SHARE))
         finally:
             if self._views.get(key) is view:
                 del self._views[key]

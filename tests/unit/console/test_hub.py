@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from eventd.console.live.hub import SHARE, Hub, LiveView
+from eventd.console.live.hub import ENTRY_SHARE, Hub, LiveView
 from eventd.errors import Unavailable
 from eventd.testing import ManualClock, give_turns, until
 
@@ -139,19 +139,46 @@ async def test_a_rendering_younger_than_a_second_is_followed_by_another_when_the
     await ended(world.hub, world.clock, seen)
 
 
-async def test_a_view_takes_no_more_of_the_time_however_often_viewers_enter_and_leave() -> None:
+async def test_a_viewer_who_comes_last_waits_as_long_as_the_first() -> None:
+    world = SlowView()
+    seen = await world.open()
+    for _ in range(20):
+        entered, renderings = world.clock.monotonic(), seen.renderings
+        world.enter()
+        while seen.renderings == renderings:
+            assert world.clock.monotonic() <= entered + 1 / ENTRY_SHARE + 1, "what came before is not paid for"
+            world.clock.advance(0.5)
+            await give_turns()
+    for _ in range(20):
+        world.hub.leave(seen)
+    await ended(world.hub, world.clock, seen)
+
+
+async def test_a_rendering_that_waited_for_other_work_does_not_delay_the_next() -> None:
+    world = SlowView()
+    world.content.seconds = 0.2
+    seen = await world.open()
+    world.content.seconds = 9.0
+    world.clock.advance(4)
+    await until(lambda: seen.renderings == 2, "a rendering that takes long")
+    world.clock.advance(1)
+    await until(lambda: seen.renderings == 3, "the next: a view that can be rendered in 0.2 s is not a slow one")
+    await ended(world.hub, world.clock, seen)
+
+
+async def test_viewers_who_enter_and_leave_have_a_view_rendered_no_more_often_than_it_may_be() -> None:
     world = SlowView()
     begun = world.clock.monotonic()
     seen = await world.open()
 
     def may_take() -> float:
-        return (world.clock.monotonic() - begun) * SHARE
+        return (world.clock.monotonic() - begun) * ENTRY_SHARE
 
     for _ in range(200):
         world.hub.leave(world.enter())
         world.clock.advance(1)
         await give_turns()
-    assert may_take() - 1 <= world.content.times <= may_take() + 2, "each takes a second; one is borrowed"
+    assert world.content.times <= may_take() + 1, "each takes a second"
     world.hub.leave(seen)
     for _ in range(200):
         one = world.enter()
@@ -159,6 +186,6 @@ async def test_a_view_takes_no_more_of_the_time_however_often_viewers_enter_and_
         world.hub.leave(one)
         world.clock.advance(1)
         await give_turns()
-    assert world.content.times <= may_take() + 3, "also a view that all viewers leave at once"
+    assert world.content.times <= may_take() + 1, "also for viewers who leave at once"
     world.clock.advance(60)
     await until(lambda: not world.hub._views, "the view to be forgotten")
