@@ -128,10 +128,11 @@ suite: venv-audit ## all other tests, on both databases, WORKERS=4 processes
 	@$(WITH_SCRATCH) $(PYTEST) --quiet --numprocesses $(WORKERS) --dist worksteal --hypothesis-profile steady \
 	  -m "not spark and not browser and not image and not deb" tests --ignore tests/unit --ignore tests/test_architecture.py $(ARGS)
 
-# On their own: the browser lives as long as the process of pytest that started it.
+# On their own: the browser lives as long as the process of pytest that started it. Two
+# processes: each works all of the time.
 browser: venv-browser ## those in the machine's own Chromium (EVENTD_BROWSER=/path/to/chromium names another)
 	@echo "tests in a browser"
-	@$(WITH_SCRATCH) $(PYTEST) --quiet --numprocesses 2 --dist loadscope -m browser tests/browser $(ARGS)
+	@$(WITH_SCRATCH) $(PYTEST) --quiet --numprocesses 2 --dist worksteal -m browser tests/browser $(ARGS)
 
 pictures: venv-browser ## pictures of all pages of the console, in build/pictures (ARGS="full --width 320")
 	@$(BIN)/python -m tests.support.console_pictures build/pictures $(ARGS)

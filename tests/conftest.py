@@ -83,10 +83,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
             _seed(item.function, config)
     yield
-    slow = [item for item in items if "acceptance" in item.path.parts]
-    others = [item for item in items if "acceptance" not in item.path.parts]
+    slow: list[pytest.Item] = []
+    others: list[pytest.Item] = []
+    for item in items:
+        (slow if "acceptance" in item.path.parts or _of_a_world(item) else others).append(item)
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    items[:] = in_shares(slow, others, processes, file=lambda item: item.path)
+    items[:] = in_shares(slow, others, processes, file=lambda item: item.nodeid if _of_a_world(item) else item.path)
+
+
+def _of_a_world(item: pytest.Item) -> bool:
+    """Return whether a test opens all pages of a node in a browser: one of them takes as long as all other tests."""
+    return "world" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(scope="session")

@@ -229,7 +229,7 @@ def run_ci(folder: Path, make: str) -> subprocess.CompletedProcess[str]:
     """Run `.ci/run` with a fake make, and nothing to install."""
     for name, does in (
         ("make", make),
-        ("chromium", ""),
+        ("chromium-headless-shell", ""),
         ("strace", ""),
         ("mandoc", ""),
         ("shellcheck", ""),

@@ -11,7 +11,7 @@ import pytest
 from tests.support.browser import WIDTHS, Visitor, Visitors
 from tests.support.console import KEYS, ConsoleNode
 from tests.support.declared import group, peer
-from tests.support.page_checks import find_small, find_violations, find_wide, walk_by_tab
+from tests.support.page_checks import find_small, find_violations, find_wide, walk_by_tab, with_axe
 from tests.support.ports import free_port
 from tests.support.processes import CONTROL, Process, Processes
 from tests.support.waiting import wait_for
@@ -62,7 +62,7 @@ def enter(visitor: Visitor, console: Process) -> str:
 def test_the_pages_of_all_nodes_fit_all_windows_and_break_no_rule_of_wcag(
     visitors: Visitors, console: Process, nodes: tuple[ConsoleNode, ConsoleNode]
 ) -> None:
-    visitor = visitors(bypass_csp=True)  # axe is text that is evaluated
+    visitor = with_axe(visitors(bypass_csp=True))
     nodes[0].emit("e1")
     base = enter(visitor, console)
     visitor.page.locator("#map").wait_for()

@@ -3,24 +3,40 @@ no fault that axe finds, works by keyboard alone, and is whole without JavaScrip
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from eventd.console.pages.table import find_page
 from tests.support.browser import WIDTHS, Visitor, Visitors
 from tests.support.console import ConsoleNode, find_pages, sign_in
 from tests.support.console_worlds import HOSTILE
-from tests.support.page_checks import find_small, find_violations, find_wide, walk_by_tab
+from tests.support.page_checks import find_small, find_violations, find_wide, walk_by_tab, with_axe
 
 pytestmark = pytest.mark.browser
 LARGEST_HTML = 2 * 25_000
+Finder = Callable[[Visitor, ConsoleNode], list[str]]
+
+
+@pytest.fixture(scope="module")
+def pages_of() -> Finder:
+    """Finds the pages of a node by following its links, once for all tests of this file."""
+    found: dict[str, list[str]] = {}
+
+    def find(visitor: Visitor, node: ConsoleNode) -> list[str]:
+        if node.name not in found:
+            found[node.name] = find_pages(visitor, node)
+        return found[node.name]
+
+    return find
 
 
 def test_each_page_fits_all_windows_and_breaks_no_rule_of_wcag_in_light_or_dark_colours(
-    visitors: Visitors, world: ConsoleNode
+    visitors: Visitors, world: ConsoleNode, pages_of: Finder
 ) -> None:
-    visitor = sign_in(visitors(bypass_csp=True), world)  # axe is text that is evaluated
+    visitor = sign_in(with_axe(visitors(bypass_csp=True)), world)
     found = {}
-    for path in find_pages(visitor, world):
+    for path in pages_of(visitor, world):
         visitor.page.emulate_media(color_scheme="light")
         visitor.page.goto(world.url(path))
         found[path, "light"] = find_violations(visitor.page)
@@ -33,10 +49,12 @@ def test_each_page_fits_all_windows_and_breaks_no_rule_of_wcag_in_light_or_dark_
     assert {place: faults for place, faults in found.items() if faults} == {}
 
 
-def test_the_tab_key_reaches_all_of_each_page_in_sight_and_marked(visitor: Visitor, full: ConsoleNode) -> None:
+def test_the_tab_key_reaches_all_of_each_page_in_sight_and_marked(
+    visitor: Visitor, full: ConsoleNode, pages_of: Finder
+) -> None:
     sign_in(visitor, full)
     found = {}
-    for path in find_pages(visitor, full):
+    for path in pages_of(visitor, full):
         visitor.page.goto(full.url(path))
         walk = walk_by_tab(visitor.page)
         assert walk.reached[0].startswith('<a class="skip"'), path
@@ -44,9 +62,9 @@ def test_the_tab_key_reaches_all_of_each_page_in_sight_and_marked(visitor: Visit
     assert {path: faults for path, faults in found.items() if faults} == {}
 
 
-def test_each_page_is_whole_without_javascript(visitors: Visitors, full: ConsoleNode) -> None:
+def test_each_page_is_whole_without_javascript(visitors: Visitors, full: ConsoleNode, pages_of: Finder) -> None:
     with_scripts, without = sign_in(visitors(), full), sign_in(visitors(javascript=False), full)
-    for path in find_pages(without, full):
+    for path in pages_of(without, full):
         texts = []
         for visitor in (with_scripts, without):
             answer = visitor.page.goto(full.url(path))

@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tests.support.browser import Visitor
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
@@ -22,28 +24,53 @@ _TARGETS = """() => [...document.querySelectorAll("button, .button, select, inpu
     one.checkVisibility() && one.type !== "hidden").map((one) => [one, (one.labels?.[0] ?? one).getBoundingClientRect(),
     one.getBoundingClientRect()]).filter(([, label, own]) => Math.max(label.height, own.height) < 23.5
     || Math.max(label.width, own.width) < 23.5).map(([one]) => one.outerHTML.slice(0, 120))"""
-_NUMBER_FOCUSABLE = """() => { window.walked = new WeakMap(); return [...document.querySelectorAll(
-    "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']")].filter((one) =>
-    !one.disabled && one.checkVisibility({ visibilityProperty: true }) && !one.closest("[inert]")
-    && !(one.closest("details:not([open])") && one.tagName !== "SUMMARY"))
-    .map((one, number) => { walked.set(one, String(number)); return one.outerHTML.slice(0, 120); }); }"""
-_FOCUSED = """() => {
-    const one = document.activeElement;
-    if (!one || one === document.body || one === document.documentElement) return null;
-    const box = one.getBoundingClientRect(), style = getComputedStyle(one);
-    const [x, y] = [Math.min(box.left + 4, innerWidth - 1), box.top + Math.min(box.height / 2, 20)];
-    const top = document.elementFromPoint(Math.max(x, 0), y);
-    return [walked.get(one) ?? one.outerHTML, one.outerHTML.slice(0, 120),
-        Boolean(top) && (one.contains(top) || top.contains(one)),
-        style.outlineStyle !== "none" || style.boxShadow !== "none"];
+_VIOLATIONS = "(options) => axe.run(options).then((found) => found.violations)"
+_WATCH_FOCUS = """() => {
+    const wanted = [...document.querySelectorAll(
+        "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']")].filter((one) =>
+        !one.disabled && one.checkVisibility({ visibilityProperty: true }) && !one.closest("[inert]")
+        && !(one.closest("details:not([open])") && one.tagName !== "SUMMARY"));
+    const walk = window.walk = { reached: new Map(), hidden: [], unmarked: [], ended: false, pressed: 0, noted: 0 };
+    walk.note = () => {
+        const one = document.activeElement, none = !one || one === document.body || one === document.documentElement;
+        if (walk.noted === walk.pressed) return;
+        walk.noted = walk.pressed;
+        walk.ended ||= none || walk.reached.has(one);
+        if (walk.ended) return;
+        const box = one.getBoundingClientRect(), style = getComputedStyle(one), text = one.outerHTML.slice(0, 120);
+        const [x, y] = [Math.min(box.left + 4, innerWidth - 1), box.top + Math.min(box.height / 2, 20)];
+        const top = document.elementFromPoint(Math.max(x, 0), y);
+        walk.reached.set(one, text);
+        if (!top || !(one.contains(top) || top.contains(one))) walk.hidden.push(text);
+        if (style.outlineStyle === "none" && style.boxShadow === "none") walk.unmarked.push(text);
+    };
+    walk.found = () => [[...walk.reached.values()],
+        wanted.filter((one) => !walk.reached.has(one)).map((one) => one.outerHTML.slice(0, 120)),
+        walk.hidden, walk.unmarked];
+    addEventListener("keydown", () => { walk.note(); walk.pressed++; }, true);
+    getSelection().removeAllRanges();
+    document.activeElement.blur();
+    scrollTo(0, 0);
+    return wanted.length;
 }"""
+"""Before a press of Tab moves the focus, the page notes where the last press has led: to ask it after each press would
+take as long as the press."""
+
+
+def with_axe(visitor: Visitor) -> Visitor:
+    """Load axe with each page of a visitor that bypasses the content security policy; return the visitor.
+
+    The browser compiles its 500 kB once. Loaded when it is used, it would be sent and compiled for each page.
+    """
+    axe: Any = importlib.import_module("axe_playwright_python.sync_playwright")
+    visitor.context.add_init_script(axe.Axe().axe_script)
+    return visitor
 
 
 def find_violations(page: Page, *, only: Sequence[str] = ()) -> list[str]:
-    """Return what axe finds against WCAG 2.2 AA, or against these rules only. The visitor must bypass the policy."""
-    axe: Any = importlib.import_module("axe_playwright_python.sync_playwright")
+    """Return what axe finds against WCAG 2.2 AA, or against these rules only. See `with_axe`."""
     chosen = {"type": "rule", "values": list(only)} if only else {"type": "tag", "values": list(WCAG)}
-    found = axe.Axe().run(page, options={"resultTypes": ["violations"], "runOnly": chosen}).response["violations"]
+    found = page.evaluate(_VIOLATIONS, {"resultTypes": ["violations"], "runOnly": chosen})
     return [f"{one['id']}: {one['help']}: {node['html'][:160]}" for one in found for node in one["nodes"]]
 
 
@@ -70,18 +97,9 @@ class KeyboardWalk(NamedTuple):
 
 def walk_by_tab(page: Page) -> KeyboardWalk:
     """Press Tab from the beginning of a page to its end."""
-    wanted: list[str] = page.evaluate(_NUMBER_FOCUSABLE)
-    page.evaluate("getSelection().removeAllRanges(); document.activeElement.blur(); scrollTo(0, 0)")
-    reached: dict[str, str] = {}
-    hidden, unmarked = [], []
-    for _ in range(_MOST_STEPS):
+    wanted: int = page.evaluate(_WATCH_FOCUS)
+    for step in range(_MOST_STEPS):
         page.keyboard.press("Tab")
-        focused = page.evaluate(_FOCUSED)
-        if focused is None or focused[0] in reached:
+        if step >= wanted and page.evaluate("walk.note(), walk.ended"):
             break
-        number, text, is_on_top, is_marked = focused
-        reached[number] = text
-        hidden += [text] if not is_on_top else []
-        unmarked += [text] if not is_marked else []
-    missed = [text for number, text in enumerate(wanted) if str(number) not in reached]
-    return KeyboardWalk(list(reached.values()), missed, hidden, unmarked)
+    return KeyboardWalk(*page.evaluate("walk.found()"))
