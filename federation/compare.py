@@ -22,6 +22,7 @@ from federation.event import RequiredText, micros, require_moment
 from federation.loops import decode_path
 from federation.peers import MAX_TEXT, SECOND
 from federation.ranges import Mark, Position
+from federation.returned import EventsQuery, ReturnedEvents
 from federation.selector import Selector
 
 MINUTE: Final = 60 * SECOND
@@ -137,7 +138,7 @@ class KnownQuery(Struct, frozen=True, kw_only=True, tag_field="ask", tag="known"
             raise ValueError("give a fingerprint for every id, or for none")
 
 
-Question = StateQuery | SumsQuery | IdsQuery | KnownQuery
+Question = StateQuery | SumsQuery | IdsQuery | KnownQuery | EventsQuery
 
 
 # --- answers ------------------------------------------------------------------------------------------------------
@@ -216,7 +217,7 @@ class KnownEvents(Struct, frozen=True):
     other: tuple[Count, ...] = ()
 
 
-Reply = State | Sums | Ids | KnownEvents
+Reply = State | Sums | Ids | KnownEvents | ReturnedEvents
 
 _QUESTIONS: Final = msgspec.json.Decoder(Question)
 
@@ -245,7 +246,7 @@ def encode_reply(reply: Reply) -> bytes:
     return msgspec.json.encode(reply)
 
 
-R = TypeVar("R", State, Sums, Ids, KnownEvents)
+R = TypeVar("R", State, Sums, Ids, KnownEvents, ReturnedEvents)
 
 
 def read_reply(body: bytes, kind: type[R]) -> R:

@@ -126,6 +126,9 @@ OPERATIONS: Final[dict[str, Route]] = {
     "links.verify": _post(
         f"{_PEER}/verify", "verify.operations:verify", "read", "Compare what a peer holds with the delivery ledger"
     ),
+    "links.pull": _post(
+        f"{_PEER}/pull", "verify.pulling:pull", "admin", "Get events of this node that its log lacks back from a peer"
+    ),
     "links.verifications": _look(
         f"{_GROUP}/verifications", "verify.history:list_verifications", "List the results of verifications", "why"
     ),

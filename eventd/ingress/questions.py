@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from eventd.ingress.returning import ReturnedPage
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
 from eventd.log.delivery.digests import STEP_RECORDS, RecordFilter, list_step, oldest_kept, read_prints, rest, sum_step
@@ -23,6 +24,7 @@ from federation.compare import (
     KnownQuery,
     ListedEvent,
     PathFilter,
+    Question,
     RecordScope,
     Reply,
     ReportedGap,
@@ -38,6 +40,7 @@ from federation.compare import (
 from federation.errors import OtherHistory, TooManyQueries
 from federation.event import from_micros
 from federation.ranges import Mark
+from federation.returned import EventsQuery, ReturnedEvents
 
 PAGE_SECONDS = 1.0
 """Seconds after which a question is answered as far as it was processed."""
@@ -70,12 +73,14 @@ class Questions:
         finally:
             self._at_work.discard(node)
 
-    async def _reply(self, node: str, question: StateQuery | SumsQuery | IdsQuery | KnownQuery) -> Reply:
+    async def _reply(self, node: str, question: Question) -> Reply:
         read = self._log.database.read
         if isinstance(question, StateQuery):
             return await read(_state, self._topic_id, node, self._log.clock.now())
         if isinstance(question, KnownQuery):
             return await self._known(question)
+        if isinstance(question, EventsQuery):
+            return await self._events(node, question)
         await read(_require_history, question.history, question.upto)
         chosen = chosen_by(node, question.what)
         if isinstance(question, SumsQuery):
@@ -90,6 +95,19 @@ class Questions:
             found = await self._log.database.read(_look_up, self._topic_id, question, start, found)
             await rest(clock.sleep, clock.monotonic() - begun)
         return found
+
+    async def _events(self, node: str, question: EventsQuery) -> ReturnedEvents:
+        """Return events that `node` lost, as many as fit into an answer and can be read in time."""
+        clock, page = self._log.clock, ReturnedPage(self._topic_id, node, question)
+        end = clock.monotonic() + PAGE_SECONDS
+        while not page.is_done:
+            begun = clock.monotonic()
+            await self._log.database.read(page.step)
+            spent = clock.monotonic() - begun
+            if begun + spent >= end:
+                break
+            await rest(clock.sleep, spent)
+        return page.answer()
 
     async def _sums(self, question: SumsQuery, chosen: RecordFilter) -> Sums:
         totals: dict[int, int] = {}

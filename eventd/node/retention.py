@@ -33,6 +33,7 @@ from eventd.store.rows.callback_attempts import delete_old_attempts
 from eventd.store.rows.console_sessions import IDLE, delete_ended_sessions
 from eventd.store.rows.links import delete_links, stale_links
 from eventd.store.rows.registry import read_resources
+from eventd.store.rows.returned_events import delete_marks, read_unused_marks
 from eventd.store.rows.routemaster import drop_passed, has_passed
 from eventd.store.rows.runs import delete_old_runs
 from eventd.store.rows.tokens import digest_of
@@ -95,6 +96,8 @@ class Retention:
         await self._delete_older(delete_old_verifications, VERIFICATION_AGE, CHUNK)
         await self._delete_older(delete_old_actions, self._settings.action_retention, CHUNK)
         await self._delete_older(delete_old_answers, KEY_SECONDS * SECOND, CHUNK)
+        while unused_marks := await self._log.database.read(read_unused_marks, CHUNK):
+            await self._log.database.write(delete_marks, unused_marks)
         await self._log.database.write(delete_ended_sessions, clock.now(), clock.now() - IDLE)
         if await self._log.database.read(has_passed):
             await self._log.database.write(_drop_passed)

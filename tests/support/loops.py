@@ -30,6 +30,8 @@ BOUNDED = {
     "eventd/api/topics/shared_reads.py::_serve_for_ever": "waits for a sign, or Feed.read takes a turn",
     "eventd/api/topics/websocket.py::run": "takes a turn after every AT_ONCE frames",
     "eventd/api/verify/comparing.py::work": "each stage asks the peer or the database",
+    "eventd/api/verify/pulling.py::work": "asks the peer for each page",
+    "eventd/api/verify/returned_check.py::_ask": "asks the peer, at most once for each id",
     "eventd/console/view/recent.py::_ask": "asks once more after an action, which another task does",
     "eventd/dynamic/effective.py::current": "merges in the database",
     "eventd/dynamic/effective.py::run_for_ever": "merges in the database",

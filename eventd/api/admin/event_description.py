@@ -8,6 +8,7 @@ import msgspec
 from pydantic import Field
 
 from eventd.api.admin.peer_ledger import open_ledger
+from eventd.api.admin.returned_marks import show_returned
 from eventd.api.admin.subscription_runs import show_run
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Download, Params, Services
@@ -30,6 +31,7 @@ from eventd.log.delivery.states import Delivery, derive
 from eventd.resources.configuration import GroupConfig
 from eventd.store.engine.database import Connection
 from eventd.store.parts.parts import StoredPart
+from eventd.store.rows.returned_events import read_returned_marks
 from eventd.store.rows.runs import search_runs
 from federation.event import is_alive
 from federation.loops import decode_path
@@ -127,6 +129,7 @@ def _describe(conn: Connection, params: OneEvent, now: int) -> dict[str, Any]:
     letters = read_event_letters(conn, topic.id, record.event_id, limit=MOST_SHOWN)
     runs, all_searched = search_runs(conn, group.name, record.event_id, limit=MOST_SHOWN)
     callbacks = read_callback_courses(conn, topic, record, now, letters)
+    returned = read_returned_marks(conn, topic.id, [record.event_id]).get(record.event_id)
     return {
         "event": {
             "id": envelope.id,
@@ -143,6 +146,7 @@ def _describe(conn: Connection, params: OneEvent, now: int) -> dict[str, Any]:
             "position": record.position,
             "bytes": record.size,
             "path": list(decode_path(record.path)),
+            "returned": None if returned is None else show_returned(returned),
         },
         "node": group.node_name,
         "payload": payload.decode() if len(payload) <= INLINE_BYTES else None,

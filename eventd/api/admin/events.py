@@ -15,6 +15,7 @@ from eventd.api.admin.emitted import drafts_from
 from eventd.api.admin.event_columns import MOST, read_events
 from eventd.api.admin.event_texts import are_texts, decode_texts
 from eventd.api.admin.groups import EmitTarget, find_target, recall_target
+from eventd.api.admin.returned_marks import read_shown_marks
 from eventd.api.bodies.bodies import SMALL_BYTES
 from eventd.api.framework.moments import read_span, show_time
 from eventd.api.framework.operations import Params, Services
@@ -226,8 +227,10 @@ async def list_events(services: Services, params: ListEvents) -> dict[str, Any]:
             after=ask.after if params.newest else found.seen,
             before=found.seen if params.newest else ask.before,
         )
+    marks = await services.database.read(read_shown_marks, ask.topic_id, records)
+    shown = [show_event(record) for record in records]
     return {
-        "events": [show_event(record) for record in records],
+        "events": [one | {"returned": marks[one["id"]]} if one["id"] in marks else one for one in shown],
         "next": write_token(start.head, records[-1].position) if more and records else None,
         "upto": write_token(start.head, start.head.last),
         "gap": start.place.gap,

@@ -15,10 +15,10 @@ from eventd.api.framework.route import Route
 SHOWN: Final = frozenset(
     {
         *("action", "callback", "number", "reasons", "subscription", "types"),  # of jobs
-        *("adopt", "all", "allow_empty", "area", "by", "dry_run", "expected", "expires", "failed", "forget"),
-        *("from_seq", "grace", "group", "ids", "ignore_not_found", "kind", "latest", "limit", "name", "peer"),
-        *("prefixes", "prune", "release", "remediation_plan", "scopes", "seqs", "since", "source", "sources", "to"),
-        *("to_seq", "type", "until"),
+        *("accept_unproven", "adopt", "after", "all", "allow_empty", "area", "by", "dry_run", "expected"),
+        *("expires", "failed", "forget", "from_seq", "grace", "group", "ids", "ignore_not_found", "kind"),
+        *("latest", "limit", "name", "peer", "prefixes", "prune", "release", "remediation_plan", "scopes"),
+        *("seconds", "seqs", "since", "source", "sources", "to", "to_seq", "type", "until"),
     }
 )
 """The fields of operations whose values are recorded. Of files (`sources`), these are their names. A field that is not

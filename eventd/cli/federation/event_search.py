@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from eventd.cli.federation.pull import describe_returned
 from eventd.cli.gateway.completion import complete_event
 from eventd.cli.gateway.selecting import GroupOption, one_group
 from eventd.cli.gateway.session import Session, connected, only_calls
@@ -167,6 +168,7 @@ def _show(out: Output, answer: Mapping[str, Any]) -> None:
             "Seq": event["seq"],
             "Dedupe key": event["dedupeKey"],
             "Payload": f"{answer['payloadBytes']} bytes",
+            **({"Returned": describe_returned(event["returned"])} if event.get("returned") else {}),
         },
     )
     if answer["payload"] is not None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from eventd.cli.federation.pull import show_returned
 from eventd.cli.gateway.selecting import (
     AfterOption,
     BeforeOption,
@@ -58,6 +59,7 @@ EVENTS = (
     Column("RECORDED", moment("recordedAt"), wide=True),
     Column("SEQ", text("seq"), wide=True),
     Column("VIA", lambda row: ",".join(row["path"]) or "-", wide=True),
+    Column("RETURNED", lambda row: show_returned(row.get("returned")), wide=True),
     Column("DEDUPE_KEY", text("dedupeKey"), wide=True),
     Column("PAYLOAD", lambda row: _pairs(row["payload"]), wide=True),
 )

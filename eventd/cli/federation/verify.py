@@ -1,4 +1,7 @@
-"""routerctl verify: compares what a peer holds with the delivery ledger; with --repair, sends missing events again."""
+"""routerctl verify: compares what a peer holds with the delivery ledger.
+
+With --repair it sends events that the peer lacks again; with --pull it gets events back that this node lacks.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import typer
 
 from eventd.cli.federation.fix import RepairReport, repair_peer
 from eventd.cli.federation.links import SUMMARY
+from eventd.cli.federation.pull import pull as pull_events
 from eventd.cli.gateway.completion import complete_peer
 from eventd.cli.gateway.selecting import GroupOption, one_group
 from eventd.cli.gateway.session import Session, connected
@@ -60,9 +64,32 @@ async def verify(
         bool,
         typer.Option("--repair", help="Send missing events again, wait until the peer has them, and compare again."),
     ] = False,
+    pull: Annotated[
+        bool,
+        typer.Option(
+            "--pull", help="Get this node's own events back that its log lacks, after a restore from an older copy."
+        ),
+    ] = False,
+    accept_unproven: Annotated[
+        bool,
+        typer.Option(
+            "--accept-unproven",
+            help="With --pull: also store events that no receipt proves, and mark them.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --pull: only count the events that would be stored.")
+    ] = False,
 ) -> None:
     """Compare a peer's events with this node's delivery ledger; exits with status 4 if they differ."""
+    if repair and pull:
+        raise typer.BadParameter("--repair sends events to the peer, --pull gets them from it: choose one")
+    if (accept_unproven or dry_run) and not pull:
+        raise typer.BadParameter(f"{'--accept-unproven' if accept_unproven else '--dry-run'} needs --pull")
     name = await one_group(session, group)
+    if pull:
+        await pull_events(session, name, peer, accept_unproven=accept_unproven, dry_run=dry_run)
+        return
     repaired = None
     with Bar() as bar:
         report = await compare(session, name, peer, bar)

@@ -17,10 +17,11 @@ from eventd.runtime.clock import Clock
 from federation.compare import Ids, KnownEvents, Question, State, Sums, encode_question, read_reply
 from federation.errors import BadAnswer, NoSigningKey
 from federation.keys import KeyRing
+from federation.returned import ReturnedEvents
 from federation.signing import sign_request, verify_answer
 from federation.wire import VerifyQuery, read_error
 
-R = TypeVar("R", State, Sums, Ids, KnownEvents)
+R = TypeVar("R", State, Sums, Ids, KnownEvents, ReturnedEvents)
 
 ANSWER_SECONDS = 20.0
 """Seconds that an answer may take: a peer works on it for one second, and may be busy."""
@@ -95,6 +96,8 @@ class Asker:
             raise self._down(held) from None
         except BadAnswer as error:
             raise Conflict(f"{self.peer.node_name} sent an invalid answer: {error.message}") from None
+        if kind is ReturnedEvents and answer.status == 400:
+            raise QueryUnsupported("the peer does not know the question for events: upgrade it")
         await self._judge(answer, may_wait=may_wait)
         return None
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from eventd.log.cursors.cursors import GAP_PROTOCOL
-from eventd.log.delivery.evidence import Proof, read_proof
+from eventd.log.delivery.evidence import Proof, digest_of_batch, read_proof
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
 
@@ -39,6 +39,13 @@ def read_evidence(conn: Connection, cursor: str, position: int, batch_id: str) -
         return None
     found, status, protocol, key_id, sent_at, acked_at, receipt = rows[0]
     return BatchEvidence(found, status, protocol, key_id, sent_at, acked_at, read_proof(receipt))
+
+
+def read_batch_digest(conn: Connection, cursor: str, batch_id: str, upto: int) -> str | None:
+    """Return the Content-Digest in the peer's receipt of a batch up to the position `upto`; None without a receipt."""
+    sql = "SELECT receipt FROM batches WHERE cursor = ? AND upto = ? AND batch_id = ?"
+    rows = fetch(conn, sql, (cursor, upto, batch_id))
+    return digest_of_batch(rows[0][0]) if rows else None
 
 
 class CoveringBatch(NamedTuple):

@@ -40,6 +40,7 @@ class _Receipt(msgspec.Struct, rename="camel", gc=False):
     refused: list[msgspec.Raw]
     recorded_at: datetime
     upto: int | None = None
+    digest: str = ""
 
 
 _EVIDENCE = msgspec.json.Decoder(_Evidence)
@@ -58,6 +59,14 @@ def read_proof(evidence: str) -> Proof | None:
     """Return the receipt in the stored evidence of a batch; None if it holds none, as for v1."""
     try:
         return read_answer(_EVIDENCE.decode(evidence).body) if evidence else None
+    except msgspec.MsgspecError:
+        return None
+
+
+def digest_of_batch(evidence: str) -> str | None:
+    """Return the Content-Digest of the batch that the receipt in the stored evidence states; None without a receipt."""
+    try:
+        return _RECEIPT.decode(_EVIDENCE.decode(evidence).body).digest if evidence else None
     except msgspec.MsgspecError:
         return None
 

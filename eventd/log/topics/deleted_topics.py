@@ -36,6 +36,7 @@ _TABLES = {
     "leases": ("topic_id", "seq"),
     "queues": ("topic_id",),
     "id_conflicts": ("topic_id", "owner", "owner_key", "source", "key_id"),
+    "returned_events": ("topic_id", "event_id"),
 }
 """The tables whose rows belong to a topic, with their key columns. Each has an index that begins with `topic_id`."""
 _KEEP_NOTHING = EvictionLimits(max_records=0, keep_undelivered=False)

@@ -136,6 +136,24 @@ def read_receipt(conn: Connection, topic_id: int, node: str, batch_id: str) -> S
     return StoredReceipt(*rows[0]) if rows else None
 
 
+@dataclass(frozen=True, slots=True)
+class LinkReceipt:
+    """A receipt that this node gave to `node`, with the range of the batch as the sender wrote it."""
+
+    node: str
+    receipt: str
+    range: str
+
+
+def read_receipts_at(conn: Connection, topic_id: int, time: int) -> list[LinkReceipt]:
+    """Return the stored receipts of the batches received at exactly this time (microseconds), in the order of storage.
+
+    Batches that were stored in one transaction have the same time, and so have their events.
+    """
+    sql = "SELECT node, receipt, covers FROM inbound_batches WHERE recorded_at = ? AND topic_id = ? ORDER BY id"
+    return [LinkReceipt(*row) for row in fetch(conn, sql, (time, topic_id))]
+
+
 def keep_receipt(
     conn: Connection,
     *,

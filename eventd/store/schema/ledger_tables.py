@@ -1,4 +1,4 @@
-"""Tables of the delivery ledger: inbound batches, refused requests, id conflicts, and losses of senders and here.
+"""Tables of the delivery ledger: inbound batches, refused requests, id conflicts, returned events, losses.
 
 For the other tables, such as outbound batches, see `eventd.store.schema.tables`.
 """
@@ -72,6 +72,17 @@ id_conflicts = sa.Table(
     sa.Column("first_at", Micros, nullable=False),
     sa.Column("last_at", Micros, nullable=False),
     sa.Index("id_conflicts_last", "last_at"),
+)
+
+returned_events = sa.Table(
+    "returned_events",
+    metadata,
+    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("event_id", sa.Text, primary_key=True),
+    sa.Column("peer", sa.Text, nullable=False),  # the peer that returned the event
+    sa.Column("at", Micros, nullable=False),
+    sa.Column("batch_id", sa.Text, nullable=False),  # the batch whose receipt proved it; empty: none did
+    sa.Column("unproven", sa.Text, nullable=False),  # why none did; empty: one did
 )
 
 forgotten = sa.Table(

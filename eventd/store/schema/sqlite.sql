@@ -160,3 +160,5 @@ CREATE TABLE verifications ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, grou
     NULL, missing BIGINT NOT NULL, extra BIGINT NOT NULL, other BIGINT NOT NULL, unresolved BIGINT NOT NULL, pending
     BIGINT NOT NULL );
 CREATE INDEX verifications_peer ON verifications (group_name, peer, id);
+CREATE TABLE returned_events ( topic_id BIGINT NOT NULL, event_id TEXT NOT NULL, peer TEXT NOT NULL, at BIGINT NOT
+    NULL, batch_id TEXT NOT NULL, unproven TEXT NOT NULL, PRIMARY KEY (topic_id, event_id) );

@@ -11,7 +11,14 @@ import sqlalchemy as sa
 from eventd.store.schema.callback_tables import callback_attempts
 from eventd.store.schema.columns import Micros, by_bytes, index_of_some, metadata, serial
 from eventd.store.schema.console_tables import action_answers, actions, bulk_jobs, console_sessions, verifications
-from eventd.store.schema.ledger_tables import forgotten, id_conflicts, inbound_batches, inbound_gaps, refusals
+from eventd.store.schema.ledger_tables import (
+    forgotten,
+    id_conflicts,
+    inbound_batches,
+    inbound_gaps,
+    refusals,
+    returned_events,
+)
 from eventd.store.schema.routemaster_tables import rm_intervals, rm_subscribers, rm_topics
 from eventd.store.schema.topic_tables import api_keys, leases, queues, routers, topic_losses, write_keys
 
@@ -44,6 +51,7 @@ __all__ = [
     "queues",
     "refusals",
     "resources",
+    "returned_events",
     "rm_intervals",
     "rm_subscribers",
     "rm_topics",

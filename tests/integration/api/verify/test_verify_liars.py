@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,39 +10,16 @@ import pytest
 from eventd.egress.peers import questions
 from eventd.errors import Conflict, Unavailable
 from federation.keys import KeyRing
-from federation.signing import Receiver, Request, sign_answer, verify_request
-from federation.wire import BatchHeader
 from tests.integration.conftest import MakeSites
+from tests.support.answering_peer import Replies, says
 from tests.support.declared import peer
 from tests.support.flaky_peer import FixedResponse, FlakyPeer, ReceivedRequest
-from tests.support.lying_peer import LyingReceiver
 from tests.support.ports import free_port
 from tests.support.sites import Site
 from tests.support.v2_sender import SECRET
 
 RING = KeyRing.shared(SECRET)
 HONEST = {"history": "h", "upto": 10, "mark": None, "since": None, "gaps": []}
-
-Replies = Callable[[dict[str, Any]], Any]
-
-
-def _says(replies: Replies, *, ring: KeyRing = RING, status: int = 200) -> Callable[[ReceivedRequest], FixedResponse]:
-    """Takes every batch, and answers questions with what `replies` gives, signed."""
-    takes = LyingReceiver(claims=lambda epoch: None)
-
-    def behave(heard: ReceivedRequest) -> FixedResponse:
-        if heard.path != "/v2/verify":
-            return takes(heard)
-        head = heard.raw.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
-        headers = [(name, value.strip()) for name, _, value in (text.partition(":") for text in head[1:])]
-        now = time.time_ns() // 1000
-        request = Request("POST", heard.path, headers, heard.body)
-        verified = verify_request(request, Receiver("b", "edge", RING), now=now)
-        assert not isinstance(verified.header, BatchHeader)
-        body = json.dumps(replies(json.loads(heard.body))).encode()
-        return FixedResponse(status, tuple(sign_answer(verified, status, body, ring.keys[0], now=now).items()), body)
-
-    return behave
 
 
 async def _verify(sites: MakeSites, behave: Callable[[ReceivedRequest], FixedResponse]) -> dict[str, Any]:
@@ -78,14 +53,14 @@ def _answers(**other: Any) -> Replies:
 
 
 async def test_a_peer_that_holds_nothing_lacks_all_it_has_acknowledged(sites: MakeSites) -> None:
-    report = await _verify(sites, _says(_answers()))
+    report = await _verify(sites, says(_answers()))
     assert [gap["ids"] for gap in report["events"]["gaps"]] == [["e1"]]
 
 
 async def test_an_answer_that_is_not_signed_by_the_peer_is_no_result(sites: MakeSites) -> None:
     other = KeyRing.shared("not the secret of the group, is it")
     with pytest.raises(Conflict, match="b sent an invalid answer"):
-        await _verify(sites, _says(_answers(), ring=other))
+        await _verify(sites, says(_answers(), ring=other))
 
 
 @pytest.mark.parametrize(
@@ -106,14 +81,14 @@ async def test_an_answer_that_makes_no_sense_ends_the_comparison(
     sites: MakeSites, other: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(Conflict, match=words):
-        await _verify(sites, _says(_answers(**other)))
+        await _verify(sites, says(_answers(**other)))
 
 
 async def test_answers_that_contradict_each_other_come_to_an_end(sites: MakeSites) -> None:
     """It knows the event, holds another of another time, lists none, and knows nothing under the places it names."""
     sums = {"buckets": [[5, 0, 7, "0123456789abcdef"]], "next": None}
     known = {"unknown": [7, 8], "gone": [9], "other": [5]}
-    report = await _verify(sites, _says(_answers(sums=sums, known=known)))
+    report = await _verify(sites, says(_answers(sums=sums, known=known)))
     assert not report["clean"]
     assert report["events"]["unresolved"] == 3  # both buckets, and the event that it knows and does not list
     assert (report["events"]["missing"], report["events"]["extra"]) == (0, 0)
@@ -121,7 +96,7 @@ async def test_answers_that_contradict_each_other_come_to_an_end(sites: MakeSite
 
 async def test_a_peer_that_knows_an_id_and_does_not_list_its_record_is_not_clean(sites: MakeSites) -> None:
     """An older program answers from its ids alone: what it does not list is neither proven missing nor proven held."""
-    report = await _verify(sites, _says(_answers(known={"unknown": [], "gone": [], "other": []})))
+    report = await _verify(sites, says(_answers(known={"unknown": [], "gone": [], "other": []})))
     assert not report["clean"]
     assert (report["events"]["unresolved"], report["events"]["missing"]) == (1, 0)
 
@@ -132,7 +107,7 @@ async def test_a_history_that_ends_again_and_again_ends_the_comparison(sites: Ma
     def behave(heard: ReceivedRequest) -> FixedResponse:
         if heard.path == "/v2/verify" and b'"state"' not in heard.body:
             return FixedResponse(409, (), b'{"error":{"code":"other_history","message":"gone"}}')
-        return _says(replies)(heard)
+        return says(replies)(heard)
 
     with pytest.raises(Conflict, match="began new epochs 3 times"):
         await _verify(sites, behave)
@@ -143,7 +118,7 @@ async def test_a_peer_that_is_always_busy_is_given_up(sites: MakeSites, monkeypa
 
     def behave(heard: ReceivedRequest) -> FixedResponse:
         busy = FixedResponse(429, (), b'{"error":{"code":"too_many_requests","message":"later"}}')
-        return busy if heard.path == "/v2/verify" else _says(_answers())(heard)
+        return busy if heard.path == "/v2/verify" else says(_answers())(heard)
 
     with pytest.raises(Unavailable, match="b cannot be queried: the peer answered 429 too_many_requests: later"):
         await _verify(sites, behave)

@@ -1,0 +1,227 @@
+"""The operation that gets this node's own events back from a peer, after a restore from an older copy.
+
+Each call works for a while and returns where the next one continues; nothing else is kept in between. What is stored is
+known the next time, so an interrupted run is simply begun again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+from pydantic import Field
+
+from eventd.api.admin.groups import EmitTarget, find_target
+from eventd.api.framework.operations import Params, Services
+from eventd.api.verify.comparing import beyond
+from eventd.api.verify.returned_check import Returned, ReturnedCheck
+from eventd.egress.peers.questions import Asker, HistoryEnded, QueryUnsupported
+from eventd.egress.transport.transport import Transport
+from eventd.errors import Conflict, Invalid
+from eventd.groups.lookup import find_group, find_peer
+from eventd.log.core.head import read_head
+from eventd.log.core.values import Draft, Outcome
+from eventd.log.delivery.repairs import read_placed
+from eventd.log.delivery.returned import StoreReturned
+from eventd.resources.configuration import GroupConfig, PeerConfig
+from eventd.store.engine.database import Connection
+from eventd.store.rows.returned_events import ReturnedMark
+from federation.compare import MOST_MINUTES, Grain, Ids, IdsQuery, RecordScope, State, StateQuery
+from federation.event import expiry_micros, is_alive
+from federation.peers import PROTOCOL_V1
+from federation.returned import MOST_RETURNED
+
+MOST_PAGES = 10_000
+"""Maximum number of pages in which a peer may list the ids of this node's events: some hours of work."""
+MOST_SHOWN = 100
+"""Maximum number of unproven events that one answer lists."""
+_GRAIN = Grain(MOST_MINUTES)
+_BUCKETS = tuple((slot, 0) for slot in range(-70, 260))
+"""Buckets of `_GRAIN` that hold every event, whenever it was observed."""
+
+
+class Pull(Params):
+    """Get events of this node that its log lacks back from a peer, after a restore from an older copy.
+
+    Each call works for a while; `next` says where the next one continues.
+    """
+
+    group: str
+    peer: str = Field(description="The peer, by its node name.")
+    accept_unproven: bool = Field(
+        default=False, description="Also store events that no receipt of the peer proves; they are marked."
+    )
+    dry_run: bool = Field(default=False, description="Only count what would be stored.")
+    after: str = Field(default="", description="Continue here: `next` of the call before; empty begins.")
+    seconds: int = Field(default=20, ge=0, le=50, description="Longest time to work before the answer, in seconds.")
+
+
+class PullPosition(NamedTuple):
+    """Where a run is: the `page`th page begins after position `after` of the peer's log, in the epoch `history`.
+
+    The first `done` ids of the page are dealt with. The run ends at the position `upto`.
+    """
+
+    history: str
+    upto: int
+    after: int = 0
+    page: int = 0
+    done: int = 0
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Read the text of a position. Raises `Invalid`."""
+        history, *numbers = text.split(":")
+        if not history or len(numbers) != 4 or not all(each.isascii() and each.isdigit() for each in numbers):
+            raise Invalid(f"after: {text[:80]!r} is not the `next` of an earlier call")
+        return cls(history, *map(int, numbers))
+
+    def __str__(self) -> str:
+        return ":".join(map(str, self))
+
+
+@dataclass(slots=True)
+class PullCounts:
+    """Numbers of events of one call. `left`: those that were not stored, by reason; `unproven`: some of them, listed.
+
+    `stored` counts all that were stored, or would be in a dry run; `marked` those of them that are unproven.
+    """
+
+    lacking: int = 0
+    stored: int = 0
+    marked: int = 0
+    left: Counter[str] = field(default_factory=Counter)
+    unproven: list[dict[str, str]] = field(default_factory=list)
+
+    def show(self) -> dict[str, Any]:
+        return {
+            "lacking": self.lacking,
+            "stored": self.stored,
+            "proven": self.stored - self.marked,
+            "unproven": self.marked,
+            "left": dict(sorted(self.left.items())),
+            "unprovenEvents": self.unproven,
+        }
+
+
+async def pull(services: Services, params: Pull) -> dict[str, Any]:
+    group, peer = await services.database.read(_find, params.group, params.peer)
+    if peer.protocol == PROTOCOL_V1:
+        raise Conflict(f"{params.peer} is declared with v1, which returns no events")
+    ring = await asyncio.to_thread(services.ring, group)
+    transport = Transport(services.clock, services.credentials, threads=services.database.threads)
+    try:
+        asker = Asker(group, peer, transport, ring, services.clock, services.log.chance.token, services.peer_rules)
+        run = _PullRun(services, params, asker, await find_target(services.database, group.name, services.clock.now()))
+        position = await run.work(services.clock.monotonic() + params.seconds)
+    except QueryUnsupported as answer:
+        raise Conflict(
+            f"{params.peer} cannot return events: {answer}", hint=f"upgrade {params.peer}, or pull from another peer"
+        ) from None
+    except HistoryEnded:
+        raise Conflict(f"the log of {params.peer} has begun another epoch meanwhile", hint="pull again") from None
+    finally:
+        await transport.close()
+    asked = {"group": params.group, "peer": params.peer, "dryRun": params.dry_run}
+    return {**asked, **run.counts.show(), "next": None if position is None else str(position)}
+
+
+class _PullRun:
+    """One call: reads the ids that the peer lists, asks for the events that this log lacks, and stores them."""
+
+    def __init__(self, services: Services, params: Pull, asker: Asker, target: EmitTarget) -> None:
+        self.counts = PullCounts()
+        self._services = services
+        self._params = params
+        self._asker = asker
+        self._target = target
+        self._check = ReturnedCheck(asker, services.database)
+
+    async def work(self, end: float) -> PullPosition | None:
+        """Work until the time `end`; return where to continue, None when all is done."""
+        at = PullPosition.read(self._params.after) if self._params.after else await self._begin()
+        while at.after < at.upto:
+            if at.page >= MOST_PAGES:
+                raise Conflict(f"{self._params.peer} lists its events in more than {MOST_PAGES} pages")
+            question = IdsQuery(
+                history=at.history, after=at.after, upto=at.upto, what=RecordScope(), grain=_GRAIN, buckets=_BUCKETS
+            )
+            page = await self._asker.ask(question, Ids)
+            ids = list(dict.fromkeys(each.id for each in page.events))
+            lacking = await self._lacking(ids[at.done :])
+            places = {event_id: number for number, event_id in enumerate(ids)}
+            for start in range(0, len(lacking), MOST_RETURNED):
+                some = lacking[start : start + MOST_RETURNED]
+                await self._get(some)
+                at = at._replace(done=places[some[-1]] + 1)
+                if self._services.clock.monotonic() >= end and start + MOST_RETURNED < len(lacking):
+                    return at
+            at = at._replace(after=beyond(at.after, page.next, at.upto), page=at.page + 1, done=0)
+            if self._services.clock.monotonic() >= end and at.after < at.upto:
+                return at
+        return None
+
+    async def _begin(self) -> PullPosition:
+        state = await self._asker.ask(StateQuery(), State)
+        head = await self._services.database.read(read_head)
+        if state.mark is not None and state.mark.epoch == head.epoch and state.mark.upto > head.last:
+            raise Conflict(
+                f"{self._params.peer} holds this log up to position {state.mark.upto} of its present epoch, and the log"
+                f" ends at {head.last}: begin a new epoch first, or the peer drops what this node stores from now on",
+                hint="stop the node, run `routerd-eventd migrate --new-epoch`, start it, and pull again",
+            )
+        return PullPosition(state.history, state.upto)
+
+    async def _lacking(self, ids: Sequence[str]) -> list[str]:
+        """Return the ids that this log does not know, or whose record is lost; not those that retention removed."""
+        found: list[str] = []
+        for start in range(0, len(ids), 1000):
+            some = ids[start : start + 1000]
+            known = await self._services.database.read(read_placed, self._target.topic, some)
+            found += [event_id for event_id in some if event_id not in known]
+        return found
+
+    async def _get(self, ids: Sequence[str]) -> None:
+        """Get these events from the peer, and store those that are proven or accepted."""
+        counts, accepted = self.counts, list[Returned]()
+        returned, large = await self._check.fetch(ids)
+        counts.lacking += len(ids)
+        counts.left += Counter({"tooLarge": len(large), "notReturned": len(ids) - len(returned) - len(large)})
+        now = self._services.clock.now()
+        for each in returned:
+            if not is_alive(expiry_micros(each.event), now):
+                counts.left["expired"] += 1
+            elif each.unproven and not self._params.accept_unproven:
+                counts.left["unproven"] += 1
+                if len(counts.unproven) < MOST_SHOWN:
+                    counts.unproven.append({"id": each.event.id, "reason": each.unproven})
+            else:
+                accepted.append(each)
+        if accepted:
+            await self._store(accepted, now)
+
+    async def _store(self, accepted: Sequence[Returned], now: int) -> None:
+        counts = self.counts
+        outcomes: Sequence[Outcome] = [Outcome.NEW] * len(accepted)
+        if not self._params.dry_run:
+            drafts = [
+                Draft(each.event.id, each.event.source_node, each.event.type, expiry_micros(each.event), "", each.body)
+                for each in accepted
+            ]
+            marks = [ReturnedMark(self._params.peer, now, each.batch_id, each.unproven) for each in accepted]
+            unit = StoreReturned(self._target.topic, drafts, marks, ceiling=self._target.group.retention.max_bytes)
+            outcomes = (await self._services.log.submit(unit)).outcomes
+        for each, outcome in zip(accepted, outcomes, strict=True):
+            if outcome is Outcome.NEW:
+                counts.stored += 1
+                counts.marked += bool(each.unproven)
+            else:
+                counts.left["otherEvent" if outcome is Outcome.CONFLICT else "hereMeanwhile"] += 1
+
+
+def _find(conn: Connection, group: str, peer: str) -> tuple[GroupConfig, PeerConfig]:
+    config = find_group(conn, group)
+    return config, find_peer(config, peer)

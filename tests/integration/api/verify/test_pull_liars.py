@@ -1,0 +1,184 @@
+"""Peers that return what they were not asked for, or without proof: nothing of such an answer is stored."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from eventd.api.verify import pulling
+from eventd.errors import Conflict
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch
+from federation.batch import encode_batch
+from federation.keys import KeyRing
+from tests.integration.conftest import MakeSites
+from tests.support.answering_peer import Replies, says
+from tests.support.declared import peer
+from tests.support.flaky_peer import FixedResponse, FlakyPeer, ReceivedRequest
+from tests.support.ports import free_port
+from tests.support.v2_sender import line
+
+Behave = Callable[[ReceivedRequest], FixedResponse]
+BATCH = "019e78a1-7000-7abc-8def-0123456789ab"
+STATE = {"history": "h", "upto": 10, "mark": None, "since": None, "gaps": []}
+LISTED = {"events": [["e1", "0" * 16]], "next": None}
+
+
+def _receipt(*bodies: str, digest: str = "", **other: Any) -> dict[str, Any]:
+    """A receipt of the batch of these events at the positions from 1 on; `digest` is that of other content."""
+    body = encode_batch((at, "", each) for at, each in enumerate(bodies, 1))
+    found = base64.b64encode(hashlib.sha256(body).digest()).decode()
+    receipt = {
+        "group": "edge",
+        "from": "a",
+        "to": "b",
+        "batch": BATCH,
+        "digest": digest or f"sha-256=:{found}:",
+        "epoch": "old",
+        "incarnation": 1,
+        "upto": len(bodies),
+        "accepted": len(bodies),
+        "duplicates": 0,
+        "refused": [],
+        "recordedAt": "2026-01-01T00:00:00Z",
+    }
+    ids = [json.loads(each)["id"] for each in bodies]
+    covered = f'epoch="old", incarnation=1, after=0, upto={len(bodies)}'
+    return {"receipt": json.dumps(receipt | other), "range": covered, "ids": ids}
+
+
+def _returns(*bodies: str, **other: Any) -> Replies:
+    events = [[index, body] for index, body in enumerate(bodies)]
+    answers = {"state": STATE, "ids": LISTED, "events": {"events": events, "receipts": [], "next": None}} | other
+    return lambda question: answers[question["ask"]]
+
+
+async def _pull(sites: MakeSites, behave: Behave, **params: Any) -> Any:
+    """The answer to one call."""
+    (a,) = sites("a")
+    await a.start()
+    await a.join()
+    with FlakyPeer(free_port(), behave) as liar:
+        await a.apply(peer("b", liar.port))
+        try:
+            return await a.ask("links.pull", group="edge", peer="b", acceptUnproven=True, **params)
+        except Conflict:
+            assert await a.ids() == []
+            raise
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (line("e1", node="c"), "is of the source c, not a"),
+        (line("e2", node="a"), "the event e2 was returned for the id e1"),
+        (line("e1", node="a", group="other"), "is of the group other"),
+        (line("e1", node="a").replace('{"', '{ "', 1), "cannot be read"),
+        ("nonsense", "cannot be read"),
+        (line("e1", node="a", payload={"x": "y" * (1 << 20)}), "the limit of the group"),  # type: ignore[arg-type]
+    ],
+    ids=["of another source", "another event", "of another group", "not canonical", "not an event", "too large"],
+)
+async def test_an_event_that_was_not_asked_for_ends_the_pull(sites: MakeSites, body: str, message: str) -> None:
+    with pytest.raises(Conflict, match="b sent an invalid answer, and nothing of it was stored") as refused:
+        await _pull(sites, says(_returns(body)))
+    assert message in refused.value.message
+
+
+async def test_an_event_under_a_known_id_is_not_asked_for_and_not_replaced(sites: MakeSites) -> None:
+    (a,) = sites("a")
+    await a.start()
+    await a.join()
+    await a.emit("e1")
+    before = await a.stored()
+    with FlakyPeer(free_port(), says(_returns(line("e1", node="a", subject="other")))) as liar:
+        await a.apply(peer("b", liar.port))
+        answer = await a.ask("links.pull", group="edge", peer="b", acceptUnproven=True)
+    assert (answer["lacking"], answer["next"]) == (0, None)
+    assert await a.stored() == before
+
+
+async def test_an_answer_that_is_not_signed_by_the_peer_is_refused(sites: MakeSites) -> None:
+    other = KeyRing.shared("not the secret of the group, is it")
+    with pytest.raises(Conflict, match="b sent an invalid answer"):
+        await _pull(sites, says(_returns(line("e1", node="a")), ring=other))
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"ids": {"events": [], "next": 0}}, "it must be after 0, and at most 10"),
+        ({"events": {"events": [], "next": 0}}, "the answer ends at the index 0"),
+    ],
+)
+async def test_an_answer_that_makes_no_progress_is_refused(
+    sites: MakeSites, answer: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(Conflict, match=message):
+        await _pull(sites, says(_returns(**answer)))
+
+
+async def test_endless_pages_end(sites: MakeSites, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulling, "MOST_PAGES", 20)
+
+    def reply(question: dict[str, Any]) -> Any:
+        if question["ask"] == "state":
+            return STATE | {"upto": 1 << 40}
+        return {"events": [], "next": question["after"] + 1}
+
+    with pytest.raises(Conflict, match="b lists its events in more than 20 pages"):
+        await _pull(sites, says(reply))
+
+
+@pytest.mark.parametrize(
+    ("other", "proven"), [({}, 1), ({"digest": "sha-256=:AAAA:"}, 0), ({"accepted": 2}, 0), ({"duplicates": 1}, 0)]
+)
+async def test_only_a_receipt_of_the_same_content_proves_an_event(
+    sites: MakeSites, other: dict[str, Any], proven: int
+) -> None:
+    body = line("e1", node="a")
+    page = {"events": [[0, body, 0]], "receipts": [_receipt(body, **other)], "next": None}
+    answer = await _pull(sites, says(_returns(events=page)), dryRun=True)
+    assert (answer["proven"], answer["unproven"]) == (proven, 1 - proven)
+
+
+@pytest.mark.parametrize(
+    "other", [{"from": "c"}, {"to": "c"}, {"group": "other"}, {"epoch": "young"}, {"recordedAt": "never"}]
+)
+async def test_a_receipt_of_another_link_is_refused(sites: MakeSites, other: dict[str, Any]) -> None:
+    body = line("e1", node="a")
+    page = {"events": [[0, body, 0]], "receipts": [_receipt(body, **other)], "next": None}
+    with pytest.raises(Conflict, match="b sent an invalid answer"):
+        await _pull(sites, says(_returns(events=page)))
+
+
+async def test_a_receipt_that_contradicts_the_ledger_of_this_node_is_refused(sites: MakeSites) -> None:
+    """The peer gave one receipt when it took the batch, and shows another one for it now."""
+    a, b = sites("a", "b")
+    for node in (a, b):
+        await node.start()
+        await node.join()
+    await a.apply(peer("b", b.port))
+    await a.emit("e1")
+    await a.caught_up("b")
+
+    def lose(conn: Connection) -> str:
+        execute(conn, "DELETE FROM blocks")
+        return str(fetch(conn, "SELECT batch_id FROM batches WHERE status = 200")[0][0])
+
+    batch = await a.running.log.database.write(lose)
+
+    def lie(conn: Connection) -> None:
+        [(receipt,)] = fetch(conn, "SELECT receipt FROM inbound_batches WHERE batch_id = ?", (batch,))
+        lying = json.dumps(json.loads(receipt) | {"digest": "sha-256=:AAAA:"})
+        execute(conn, "UPDATE inbound_batches SET receipt = ? WHERE batch_id = ?", (lying, batch))
+
+    assert (await a.ask("links.pull", group="edge", peer="b", dryRun=True))["proven"] == 1
+    await b.running.log.database.write(lie)
+    with pytest.raises(Conflict, match="is another one than in this node's ledger"):
+        await a.ask("links.pull", group="edge", peer="b", acceptUnproven=True)
