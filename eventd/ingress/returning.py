@@ -44,7 +44,7 @@ class ReturnedPage:
         self._topic_id = topic_id
         self._node = node
         self._ids = question.ids
-        self._at = self._size = 0
+        self._at = self._size = self._receipt_size = 0
         self._events: list[ReturnedEvent] = []
         self._large: list[int] = []
         self._receipts: list[BatchReceipt] = []
@@ -107,9 +107,9 @@ class ReturnedPage:
         if (time, owner) not in self._index:
             stated = found.receipts[owner]
             size = sum(map(size_of, stated.ids)) + len(stated.receipt)
-            if self._size + size > 2 * RETURNED_BYTES:
+            if self._receipt_size + size > RETURNED_BYTES:
                 return None
-            self._size += size
+            self._receipt_size += size
             self._index[time, owner] = len(self._receipts)
             self._receipts.append(stated)
         return self._index[time, owner]

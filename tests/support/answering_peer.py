@@ -17,9 +17,11 @@ from tests.support.v2_sender import SECRET
 RING = KeyRing.shared(SECRET)
 
 Replies = Callable[[dict[str, Any]], Any]
+StatusOf = Callable[[dict[str, Any]], int]
+Behaviour = Callable[[ReceivedRequest], FixedResponse]
 
 
-def says(replies: Replies, *, ring: KeyRing = RING, status: int = 200) -> Callable[[ReceivedRequest], FixedResponse]:
+def says(replies: Replies, *, ring: KeyRing = RING, status: int = 200, status_of: StatusOf | None = None) -> Behaviour:
     """Return the behaviour of a `FlakyPeer` that takes every batch, and answers questions with `replies`, signed."""
     takes = LyingReceiver(claims=lambda epoch: None)
 
@@ -32,7 +34,9 @@ def says(replies: Replies, *, ring: KeyRing = RING, status: int = 200) -> Callab
         request = Request("POST", heard.path, headers, heard.body)
         verified = verify_request(request, Receiver("b", "edge", RING), now=now)
         assert not isinstance(verified.header, BatchHeader)
-        body = json.dumps(replies(json.loads(heard.body))).encode()
-        return FixedResponse(status, tuple(sign_answer(verified, status, body, ring.keys[0], now=now).items()), body)
+        question = json.loads(heard.body)
+        body = json.dumps(replies(question)).encode()
+        code = status if status_of is None else status_of(question)
+        return FixedResponse(code, tuple(sign_answer(verified, code, body, ring.keys[0], now=now).items()), body)
 
     return behave

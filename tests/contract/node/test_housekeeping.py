@@ -11,6 +11,7 @@ import pytest
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
+from eventd.log.delivery.returned import StoreReturned
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.log.routemaster.subscriptions import PutSubscriber, SubscriptionSettings
 from eventd.log.routemaster.surface_topic import surface_topic_config
@@ -29,7 +30,7 @@ from eventd.resources.configuration import GroupConfig
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import Settings, load
 from eventd.store.engine.database import Connection, Database
-from eventd.store.engine.statements import fetch
+from eventd.store.engine.statements import execute, fetch
 from eventd.store.rows import links
 from eventd.store.rows.actions import (
     KEY_SECONDS,
@@ -42,6 +43,7 @@ from eventd.store.rows.actions import (
 )
 from eventd.store.rows.console_sessions import IDLE, SessionRow, create_session, read_sessions
 from eventd.store.rows.links import StoredMark, delete_links, read_inbound_links, write_mark
+from eventd.store.rows.returned_events import ReturnedMark, read_returned_marks
 from eventd.store.rows.routemaster import SigningKey, read_subscribers, signing_of
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run, read_runs
 from eventd.store.rows.tokens import read_tokens
@@ -287,3 +289,18 @@ async def test_expired_tokens_go_with_what_belongs_to_them_and_those_of_the_sett
     assert row.identity == identities["app"]
     assert await log.database.read(signing_of, ends.identity) == ()
     assert await log.submit(ImportTokens([named])) == 0
+
+
+async def test_marks_of_returned_events_are_kept_as_long_as_the_ids_of_the_events(
+    log: EventLog, database: Database, clock: ManualClock, settings: Settings
+) -> None:
+    topic = await log.topic("group:edge")
+    mark = ReturnedMark("b", clock.now(), "", "no receipt")
+    await log.submit(StoreReturned(topic, [draft("e1"), draft("e2")], [mark, mark], ceiling=None))
+
+    def forget(conn: Connection) -> None:
+        execute(conn, "DELETE FROM event_ids WHERE event_id = 'e1'")
+
+    await database.write(forget)
+    async with pruning(log, settings, []):
+        assert await database.read(read_returned_marks, topic, ["e1", "e2"]) == {"e2": mark}

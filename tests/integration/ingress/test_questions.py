@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eventd.ingress import questions
+from eventd.ingress import questions, returning
 from eventd.testing import until
 from federation.compare import (
     QUESTION_BYTES,
@@ -21,6 +21,7 @@ from federation.compare import (
     encode_question,
 )
 from federation.keys import KeyRing
+from federation.returned import EventsQuery
 from federation.signing import SignedRequest, verify_answer
 from federation.wire import VerifyQuery
 from tests.integration.conftest import MakeSites
@@ -215,3 +216,40 @@ async def test_a_deleted_group_answers_no_more(asked: tuple[Site, V2Sender]) -> 
             return True
 
     await until(gone, "the listener to end")
+
+
+async def test_events_are_returned_to_their_source_alone_with_the_receipt_of_their_batch(
+    asked: tuple[Site, V2Sender],
+) -> None:
+    _, sender = asked
+    answer = await _ask(sender, EventsQuery(("e2", "unknown", "own", "e0")))
+    assert [(index, json.loads(body)["id"], receipt) for index, body, receipt in answer["events"]] == [
+        (0, "e2", 0),
+        (3, "e0", 0),
+    ]
+    assert (answer["large"], answer["next"]) == ([], None)
+    [stated] = answer["receipts"]
+    assert stated["ids"] == ["e0", "e1", "e2"]
+    assert (json.loads(stated["receipt"])["from"], json.loads(stated["receipt"])["accepted"]) == ("x", 3)
+    other = V2Sender(sender.port, node="y")
+    assert await _ask(other, EventsQuery(("e0", "own"))) == {"events": [], "receipts": [], "large": [], "next": None}
+
+
+async def test_events_that_the_sender_relayed_are_not_returned_to_it(asked: tuple[Site, V2Sender]) -> None:
+    _, sender = asked
+    relayed = sender.batch(line("of-z", node="z"), line("z-of-x", node="z"), paths=("z", ""))
+    assert (await _send(sender, relayed)).status == 200
+    assert (await _ask(sender, EventsQuery(("of-z", "z-of-x"))))["events"] == []
+
+
+async def test_an_answer_ends_before_the_event_that_does_not_fit(
+    asked: tuple[Site, V2Sender], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, sender = asked
+    size = len(line("e0", type="t"))
+    monkeypatch.setattr(returning, "RETURNED_BYTES", 2 * size)
+    answer = await _ask(sender, EventsQuery(("e0", "e1", "e2")))
+    assert ([each[0] for each in answer["events"]], answer["next"]) == ([0, 1], 2)
+    monkeypatch.setattr(returning, "RETURNED_BYTES", size - 1)
+    answer = await _ask(sender, EventsQuery(("e0", "e1", "e2")))
+    assert (answer["events"], answer["large"], answer["next"]) == ([], [0, 1, 2], None)

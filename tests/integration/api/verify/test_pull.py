@@ -13,6 +13,7 @@ from eventd.log.core.head import renew_epoch
 from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import execute, fetch
 from tests.integration.conftest import MakeSites
+from tests.support.answering_peer import Behaviour, says
 from tests.support.declared import peer
 from tests.support.flaky_peer import FixedResponse, FlakyPeer
 from tests.support.ports import free_port
@@ -170,12 +171,30 @@ async def test_an_event_that_was_changed_at_the_peer_is_not_proven_nor_is_its_ba
     assert "lost-3" not in await a.ids()
 
 
-async def test_events_of_other_nodes_and_removed_ones_are_not_pulled(sites: MakeSites) -> None:
+async def test_events_of_the_peer_and_of_other_sources_are_not_pulled(sites: MakeSites) -> None:
     a, b = sites("a", "b")
     await _restored(a, b, *LOST)
     await b.emit("of-b")
-    await _pull(a)
+    await a.emit("sensor", sourceNode="sensor-1")
+    await a.caught_up("b")
+
+    def lose(conn: Connection) -> None:
+        execute(conn, "DELETE FROM event_ids WHERE event_id = 'sensor'")
+
+    await a.running.log.database.write(lose)
+    assert (await _pull(a))["left"] == {"notReturned": 1}
     assert "of-b" not in await a.ids()
+
+
+async def test_a_listing_of_returned_events_can_be_emitted_elsewhere(sites: MakeSites) -> None:
+    a, b = sites("a", "b")
+    await _restored(a, b, *LOST)
+    await _pull(a)
+    (listed,) = (await a.ask("events.list", group="edge", id="lost-3"))["events"]
+    (c,) = sites("c")
+    await c.start()
+    await c.join()
+    assert (await c.ask("events.emit", group="edge", events=[listed]))["counts"]["new"] == 1
 
 
 async def test_a_log_without_a_new_epoch_is_refused(sites: MakeSites) -> None:
@@ -192,13 +211,37 @@ async def test_a_log_without_a_new_epoch_is_refused(sites: MakeSites) -> None:
     assert await a.ids() == OLD
 
 
-async def test_a_peer_of_an_older_version_is_named(sites: MakeSites) -> None:
+def _older(question: dict[str, Any]) -> Any:
+    known = {
+        "state": {"history": "h", "upto": 9, "mark": None},
+        "ids": {"events": [["e1", "0" * 16]], "next": None},
+        "events": {"error": {"code": "malformed", "message": "the question cannot be read: Invalid value 'events'"}},
+    }
+    return known[question["ask"]]
+
+
+def _status_of_older(question: dict[str, Any]) -> int:
+    return 400 if question["ask"] == "events" else 200
+
+
+@pytest.mark.parametrize(
+    ("behave", "message"),
+    [
+        (lambda heard: FixedResponse(404), "the peer answers 404"),
+        (
+            says(_older, status_of=lambda question: 400 if question["ask"] == "events" else 200),
+            "does not know the question",
+        ),
+    ],
+    ids=["without questions", "without this question"],
+)
+async def test_a_peer_of_an_older_version_is_named(sites: MakeSites, behave: Behaviour, message: str) -> None:
     (a,) = sites("a")
     await a.start()
     await a.join()
-    with FlakyPeer(free_port(), lambda heard: FixedResponse(404)) as older:
+    with FlakyPeer(free_port(), behave) as older:
         await a.apply(peer("b", older.port))
-        with pytest.raises(Conflict, match="b cannot return events: the peer answers 404"):
+        with pytest.raises(Conflict, match=f"b cannot return events: .*{message}"):
             await _pull(a)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,13 +16,12 @@ from eventd.store.engine.statements import execute, fetch
 from federation.batch import encode_batch
 from federation.keys import KeyRing
 from tests.integration.conftest import MakeSites
-from tests.support.answering_peer import Replies, says
+from tests.support.answering_peer import Behaviour, Replies, says
 from tests.support.declared import peer
-from tests.support.flaky_peer import FixedResponse, FlakyPeer, ReceivedRequest
+from tests.support.flaky_peer import FlakyPeer
 from tests.support.ports import free_port
 from tests.support.v2_sender import line
 
-Behave = Callable[[ReceivedRequest], FixedResponse]
 BATCH = "019e78a1-7000-7abc-8def-0123456789ab"
 STATE = {"history": "h", "upto": 10, "mark": None, "since": None, "gaps": []}
 LISTED = {"events": [["e1", "0" * 16]], "next": None}
@@ -58,7 +56,7 @@ def _returns(*bodies: str, **other: Any) -> Replies:
     return lambda question: answers[question["ask"]]
 
 
-async def _pull(sites: MakeSites, behave: Behave, **params: Any) -> Any:
+async def _pull(sites: MakeSites, behave: Behaviour, **params: Any) -> Any:
     """The answer to one call."""
     (a,) = sites("a")
     await a.start()
