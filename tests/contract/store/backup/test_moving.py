@@ -143,7 +143,7 @@ def test_a_copy_that_differs_is_named(sqlite_url: str, tmp_path: Path, monkeypat
 def test_an_older_schema_is_migrated_first(sqlite_url: str, tmp_path: Path) -> None:
     with opened(sqlite_url) as source, opened(f"sqlite:///{tmp_path / 'new.db'}") as target:
         source.write_now(migrations.upgrade, now=NOW)
-        source.write_now(execute, "UPDATE alembic_version SET version_num = '0014'")
+        source.write_now(execute, "UPDATE alembic_version SET version_num = ?", (migrations.REVISIONS[-2],))
         with pytest.raises(DatabaseUnusable, match="lacks 1 migration"):
             copied(source, target)
 
