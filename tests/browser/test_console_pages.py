@@ -49,6 +49,18 @@ def test_each_page_fits_all_windows_and_breaks_no_rule_of_wcag_in_light_or_dark_
     assert {place: faults for place, faults in found.items() if faults} == {}
 
 
+def test_the_state_of_updates_is_beside_the_name_in_a_narrow_window(visitors: Visitors, full: ConsoleNode) -> None:
+    visitor = sign_in(visitors(width=390), full)
+    visitor.page.locator("#live.on").wait_for()
+    middle = "e => { const box = e.getBoundingClientRect(); return box.top + box.height / 2; }"
+    for name in ("site-a", "a-node-of-a-very-long-name.in.a.domain.example:8780"):
+        visitor.page.locator(".bar .node").evaluate("(node, name) => { node.textContent = name; }", name)
+        for state in ("live", "not live since 12:00:00"):
+            visitor.page.locator("#live").evaluate("(live, state) => { live.textContent = state; }", state)
+            rows = [visitor.page.locator(f".bar {part}").evaluate(middle) for part in (".brand", ".node", "#live")]
+            assert max(rows) - min(rows) < 4, (name, state)
+
+
 def test_the_tab_key_reaches_all_of_each_page_in_sight_and_marked(
     visitor: Visitor, full: ConsoleNode, pages_of: Finder
 ) -> None:

@@ -11,7 +11,7 @@ from aiohttp import hdrs, web
 from eventd.client.connection import Connection
 from eventd.console.many.all_nodes import AllNodes, AllNodesView
 from eventd.console.many.local_host import LocalHost
-from eventd.console.many.one_time_link import OneTimeLink, Operator
+from eventd.console.many.one_time_link import ENTRY, OneTimeLink, Operator
 from eventd.console.many.remote_node import NodeOptions, RemoteNode
 from eventd.console.pages.table import PAGES
 from eventd.console.rendering.urls import Urls
@@ -55,6 +55,7 @@ class ManyConsole:
                 together.pages() if node is None else PAGES,
                 Switcher(home.to(), entries),
                 home.to("events"),
+                ENTRY,
             )
             return LocalHost(self._link, frame, clock, chance, spawn, node.view if node else _all_nodes, node)
 

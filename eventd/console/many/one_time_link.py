@@ -15,6 +15,10 @@ from eventd.runtime.chance import Chance
 
 _TOKEN_BYTES: Final = 32
 _AGAIN: Final = "stop routerctl console, and start it again for a new link"
+ENTRY: Final = (
+    "Open the address that routerctl console has printed in its terminal. It lets one browser in: for another one, stop"
+    " the command and start it again."
+)
 
 
 class Operator(NamedTuple):

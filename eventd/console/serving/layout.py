@@ -40,7 +40,8 @@ class Switcher(NamedTuple):
 class SiteFrame(NamedTuple):
     """What the pages of a site have in common. `pages`: those of its table. `switcher`: None for one node alone.
 
-    `find`: the URL of the page that finds an event by its id; empty: the site's own.
+    `find`: the URL of the page that finds an event by its id; empty: the site's own. `entry`: how a browser gets in
+    that has no cookie; empty: it signs in.
     """
 
     urls: Urls
@@ -48,6 +49,7 @@ class SiteFrame(NamedTuple):
     pages: tuple[PageRoute, ...] = PAGES
     switcher: Switcher | None = None
     find: str = ""
+    entry: str = ""
 
 
 class Layout:
@@ -93,6 +95,7 @@ class Layout:
                 areas=None if visit is None else self._areas(visit.view),
                 switcher=self._frame.switcher,
                 find=self._frame.find or self._urls.to("events"),
+                entry=self._frame.entry,
                 actions=ACTIONS,
                 preferences=preferences,
                 themes=THEMES,

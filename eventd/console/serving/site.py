@@ -188,6 +188,8 @@ class Site(Generic[Someone]):
         heading = _HEADINGS.get(status, "That did not work")
         if status == 401 and visitor is not None:  # the visitor is signed in: a node has refused the key of its context
             heading = "The node refuses the key"
+        elif status == 401 and self._host.frame.entry:
+            heading = "Open the printed link"
         page = ShownPage(heading, "error.html", {"error": error}, False, status)
         preferences = Preferences.of(request)
         visit = None

@@ -194,7 +194,12 @@ async def test_the_link_opens_one_browser_once(pair: tuple[Site, Site]) -> None:
         other = Browser(console.session, int(console.browser.host.partition(":")[2]))
         assert (await other.get("/console/")).status == 401
         assert (await other.get("/at/one/console/links")).status == 401
-        assert (await other.get("/console/sign-in?token=wrong")).status == 403
+        refused = await other.get("/console/sign-in?token=wrong")
+        assert refused.status == 403
+        for page in (await other.get("/console/"), refused, await other.post("/at/one/console/do/links.resume")):
+            assert "Open the address that routerctl console has printed" in page.text
+            assert "Sign in" not in page.text, "a button that leads back to the same page"
+        assert (await other.get("/console/")).heading == "Open the printed link"
         assert (await console.get(console.link)).heading == "Nodes"
         assert (await other.get(console.link)).status == 403
         assert (await console.get(console.link)).heading == "Nodes", "the same browser may open it again"
