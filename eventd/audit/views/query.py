@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -62,20 +63,9 @@ def query_lake(
         open_lake(location.open())  # report errors before Spark starts
     with (
         open_session(master or None, app="routerctl audit sql", memory=memory, progress=progress, conf=_CONF) as spark,
-        quiet(spark),
+        _quiet(spark),
     ):
-        own = spark.newSession()
-        own.conf.set("spark.sql.session.timeZone", "UTC")
-        own.conf.set("spark.sql.redaction.string.regex", SECRETS)
-        try:
-            views = register_views(own, lake)
-        except EventdError:
-            raise
-        except Exception as error:  # a segment was deleted since it was listed, or the store fails
-            raise LakeUnavailable(
-                f"Spark cannot read the lake at {location.address}: {_first_line(error, lake)}",
-                hint="run the query again; if this persists, `routerctl lake check` lists the problems of the lake",
-            ) from None
+        own, views = _make_views(spark, lake, location.address)
         table = _collect(own, sql, limit, lake)
     if table.num_rows > limit:
         raise Invalid(f"the result has more than {limit:,} rows", hint="group or filter the rows, or raise --limit")
@@ -83,9 +73,43 @@ def query_lake(
     return QueryResult(table.column_names, _rows(table, secrets_of(lake)), views)
 
 
+@contextmanager
+def _quiet(spark: SparkSession) -> Iterator[None]:
+    """Suppress the log output about failed queries like `quiet`. Raises EventdError if Java has ended before."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(quiet(spark))
+        except Exception as error:
+            if _is_end_of_java(error):
+                raise _java_has_ended() from None
+            raise
+        yield
+
+
+def _make_views(spark: SparkSession, lake: str, address: str) -> tuple[SparkSession, LakeViews]:
+    """Return a session of its own with the views of the lake at `address`.
+
+    Raises like `register_views`, LakeUnavailable if Spark cannot read the lake, and EventdError if Java has ended.
+    """
+    try:
+        own = spark.newSession()
+        own.conf.set("spark.sql.session.timeZone", "UTC")
+        own.conf.set("spark.sql.redaction.string.regex", SECRETS)
+        return own, register_views(own, lake)
+    except EventdError:
+        raise
+    except Exception as error:
+        if _is_end_of_java(error):
+            raise _java_has_ended() from None
+        # a segment was deleted since it was listed, or the store fails
+        raise LakeUnavailable(
+            f"Spark cannot read the lake at {address}: {_first_line(error, lake)}",
+            hint="run the query again; if this persists, `routerctl lake check` lists the problems of the lake",
+        ) from None
+
+
 def _collect(spark: SparkSession, sql: str, limit: int, lake: str) -> pa.Table:
     """Return the rows of a query, up to one more than `limit`. Raises Invalid and EventdError like `query_lake`."""
-    from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]
     from pyspark.errors import AnalysisException, PySparkException
 
     try:
@@ -96,14 +120,21 @@ def _collect(spark: SparkSession, sql: str, limit: int, lake: str) -> pa.Table:
         ) from None
     except PySparkException as error:
         raise EventdError(f"the query failed in Spark: {_first_line(error, lake)}") from None
-    except (Py4JNetworkError, EOFError, ConnectionError):
-        raise _java_has_ended() from None
-    except OSError as error:  # of this machine, such as too many open files
-        raise EventdError(f"the query failed: {_first_line(error, lake)}") from None
     except Exception as error:  # Java's errors have no common base class
-        if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):  # an answer without an error in it
+        if _is_end_of_java(error):
             raise _java_has_ended() from None
+        if isinstance(error, OSError):  # of this machine, such as too many open files
+            raise EventdError(f"the query failed: {_first_line(error, lake)}") from None
         raise EventdError(f"the query failed in Spark: {last_cause(str(error), lake)}") from None
+
+
+def _is_end_of_java(error: Exception) -> bool:
+    """Return whether an error is that of a connection to Java which has ended, and not one that Java reports."""
+    from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]
+
+    if isinstance(error, (Py4JNetworkError, EOFError, ConnectionError)):
+        return True
+    return isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)  # an answer without an error in it
 
 
 def _java_has_ended() -> EventdError:

@@ -8,13 +8,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
 from eventd.audit.views import query
 from eventd.errors import EventdError
+from eventd.lake.storage import connect, make_lake
+from eventd.runtime.chance import SYSTEM
 
 pyspark = pytest.importorskip("pyspark")
 protocol = pytest.importorskip("py4j.protocol")
@@ -82,6 +87,25 @@ def test_the_end_of_java_is_told_by_its_status(java: list[str], error: Exception
 def test_of_a_java_that_another_program_started_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyspark.SparkContext, "_gateway", SimpleNamespace())
     assert message(EOFError()) == "the query failed in Spark: Java does not answer any more (run the query again)"
+
+
+@pytest.mark.parametrize("step", ["newSession", "conf", "register_views", "quiet"])
+@pytest.mark.parametrize("error", ENDS)
+def test_java_that_ends_before_the_query_is_one_error(
+    java: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step: str, error: Exception
+) -> None:
+    """A step that fails: to make a session, to set it up, to make the views, or to silence Spark's log."""
+    java[0] = "import sys; sys.exit(3)"
+    make_lake(connect(str(tmp_path)), 0, SYSTEM)
+    fails, works = Mock(side_effect=error), MagicMock()
+    own = SimpleNamespace(conf=SimpleNamespace(set=fails if step == "conf" else works))
+    spark = SimpleNamespace(newSession=fails if step == "newSession" else lambda: own)
+    monkeypatch.setattr(query, "open_session", lambda *_given, **_options: nullcontext(spark))
+    monkeypatch.setattr(query, "quiet", fails if step == "quiet" else works)
+    monkeypatch.setattr(query, "register_views", fails)
+    with pytest.raises(EventdError) as raised:
+        query.query_lake(str(tmp_path), "SELECT 1", limit=1)
+    assert str(raised.value).startswith("the query failed in Spark: Java had too little memory and has ended")
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC])
