@@ -26,6 +26,7 @@ from eventd.runtime.chance import SYSTEM
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as parquet_type
     from pyspark.sql import SparkSession
 
 FOLDER: Final = "state"
@@ -87,7 +88,8 @@ def _written_by_spark(
 def read_cells(storage: FileReader, file: str, size: int) -> bytes:
     """Return the Parquet file of cells that a file of the state is or holds; nothing for one of more than `size` bytes.
 
-    Raises NotFound.
+    Spark writes one row without compression, so that the cells take no more memory than the file: a file of another
+    form could expand to any size, and is not read. Raises NotFound.
     """
     try:
         data = storage.read_within(file, size)
@@ -97,11 +99,22 @@ def read_cells(storage: FileReader, file: str, size: int) -> bytes:
         return data
     arrow = pyarrow()
     try:
-        table = parquet().read_table(arrow.BufferReader(data), columns=["cells"])
+        content = parquet().ParquetFile(arrow.BufferReader(data))
+        if not _is_plain_row(content.metadata):
+            return b""
+        table = content.read(columns=["cells"])
     except (arrow.ArrowException, OSError):
         return b""  # the digest of nothing is that of no file of cells
     cells = table["cells"].to_pylist() if table.column_names else []
     return cells[0] if len(cells) == 1 and isinstance(cells[0], bytes) else b""
+
+
+def _is_plain_row(footer: parquet_type.FileMetaData) -> bool:
+    """Return whether a file has one row in one row group, and no column is compressed."""
+    if (footer.num_rows, footer.num_row_groups) != (1, 1):
+        return False
+    group = footer.row_group(0)
+    return all(group.column(at).compression == "UNCOMPRESSED" for at in range(group.num_columns))
 
 
 def parse_cells(data: bytes) -> pa.Table | None:

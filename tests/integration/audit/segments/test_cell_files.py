@@ -30,7 +30,7 @@ FILE = "state/cells-1/part-0.parquet"
 )
 def test_a_parquet_file_of_another_program_holds_no_cells(tmp_path: Path, columns: dict[str, Any]) -> None:
     (tmp_path / FILE).parent.mkdir(parents=True)
-    pq.write_table(pa.table(columns), tmp_path / FILE)
+    pq.write_table(pa.table(columns), tmp_path / FILE, compression="none")
     assert read_cells(connect(str(tmp_path)), FILE, ENOUGH) == b""
 
 
@@ -42,8 +42,21 @@ def test_a_file_that_is_not_parquet_holds_no_cells(tmp_path: Path) -> None:
 
 def test_the_cells_are_those_of_the_only_row(tmp_path: Path) -> None:
     (tmp_path / FILE).parent.mkdir(parents=True)
-    pq.write_table(pa.table({"result": [b"result"], "cells": [b"cells"]}), tmp_path / FILE)
+    pq.write_table(pa.table({"result": [b"result"], "cells": [b"cells"]}), tmp_path / FILE, compression="none")
     assert read_cells(connect(str(tmp_path)), FILE, ENOUGH) == b"cells"
+
+
+def test_a_small_file_that_would_expand_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / FILE).parent.mkdir(parents=True)
+    cells = pa.array([b"0" * (64 << 20)], pa.binary())
+    pq.write_table(pa.table({"cells": cells}), tmp_path / FILE, compression="zstd", use_dictionary=False)
+    size = (tmp_path / FILE).stat().st_size
+    assert size < ENOUGH
+    before = pa.total_allocated_bytes()
+    pool = pa.default_memory_pool()
+    assert read_cells(connect(str(tmp_path)), FILE, size) == b""
+    assert pa.total_allocated_bytes() - before < ENOUGH
+    assert pool.bytes_allocated() - before < ENOUGH
 
 
 @pytest.mark.parametrize("file", [FILE, "state/cells-1.parquet"])
