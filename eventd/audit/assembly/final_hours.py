@@ -33,6 +33,8 @@ from federation.lenient import parse_time
 FOLDER: Final = "final"
 HOURS: Final = f"{FOLDER}/hours"
 INDEX: Final = f"{FOLDER}/index.msgpack"
+FILE_ROWS: Final = 1_000_000
+"""Maximum number of rows in one file, so that it stays within the bounds of its readers."""
 _VERSION: Final = 1
 _LAKE: Final = b"eventd.lake"
 """The key under which a file names its lake."""
@@ -71,9 +73,10 @@ class FinalHours:
         self._known = known
 
     def add(self, hours: Iterable[Hour], now: int) -> int:
-        """Write the rows that are new or have changed, if any, as one file, then the index; return their number.
+        """Write the rows that are new or have changed, if any, then the index; return their number.
 
-        `now` is in microseconds. Raises LakeUnavailable.
+        A file has at most `FILE_ROWS` rows. An index that is too large to be read again is not written: it is rebuilt
+        from the files. `now` is in microseconds. Raises LakeUnavailable.
         """
         fresh: dict[HourKey, _Revision] = {}
         rows = []
@@ -84,11 +87,13 @@ class FinalHours:
             if digest != before.digest:
                 fresh[key] = _Revision(digest, before.revision + 1)
                 rows.append({**row, "hour": key.hour * HOUR, "revision": before.revision + 1, "settled_at": now})
-        if rows:
-            self._put(rows)
+        for at in range(0, len(rows), FILE_ROWS):
+            self._put(rows[at : at + FILE_ROWS])
             self._last += 1
+        if rows:
             self._known |= fresh
-            self._out.put(INDEX, msgspec.msgpack.encode(self._index()))
+            if len(index := msgspec.msgpack.encode(self._index())) <= MOST_KEPT:
+                self._out.put(INDEX, index)
         return len(rows)
 
     def forget(self, first: int) -> None:

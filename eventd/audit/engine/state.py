@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from typing import Annotated, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from eventd.audit.report.file_names import HISTORY
 from eventd.audit.segments.cell_files import FOLDER, parse_cells, read_cells
@@ -205,14 +207,27 @@ def prepare_output(out: Storage, lake: LakeHead, *, discards: bool) -> None:
 def keep(out: Storage, state: State) -> None:
     """Store the state, and remove the files of its folder that it does not refer to.
 
-    Such files are those of segments that were read again or forgotten, and unfinished ones of killed tasks.
+    Such files are those of segments that were read again or forgotten, and unfinished ones of killed tasks. If the
+    index had more than `MOST_KEPT` bytes, it would not be read: it is stored without some segments, which the next
+    audit reads again. `state` itself keeps them all.
     """
     files = state.files()
     state.cells = {file: state.cells[file] for file in files}
-    out.put(INDEX, msgspec.msgpack.encode(state))
+    out.put(INDEX, _encode_within(state, MOST_KEPT))
     needed = {*files, INDEX, HISTORY}
     out.delete([entry.path for entry in out.list(FOLDER) if entry.path not in needed])
     out.delete(out.unfinished(FOLDER))
+
+
+def _encode_within(state: State, most: int) -> bytes:
+    """Return a state as bytes, with as many of its segments, by halves, as fit into so many."""
+    while len(text := msgspec.msgpack.encode(state)) > most and (state.entries or state.checked):
+        entries = dict(islice(state.entries.items(), len(state.entries) // 2))
+        checked = dict(islice(state.checked.items(), len(state.checked) // 2))
+        files = {entry.file for entry in entries.values()}
+        cells = {file: written for file, written in state.cells.items() if file in files}
+        state = replace(state, entries=entries, checked=checked, cells=cells)
+    return text
 
 
 def _basis(job: SegmentJob) -> str:
