@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
+
 from eventd.errors import Invalid, LakeUnusable
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.file_sizes import MOST_JSON
@@ -65,6 +67,23 @@ def write_segment(
     written one after the other, about one row group at a time. `now` is in microseconds. Raises Invalid for row groups
     out of order, rows out of the range, more than `MOST_ROWS`, or no rows at all, TooLargeSegment, and LakeUnavailable.
     """
+    plan = Manifest(
+        book=place.book,
+        node=node,
+        epoch=place.epoch,
+        after=place.after,
+        upto=place.upto,
+        rows=0,
+        bytes=0,
+        sha256="0" * 64,
+        slots=None,
+        times=None,
+        written_at=now,
+        payloads=payloads,
+        replaces=replaces,
+        lost=lost,
+    )
+    _encode(place, plan)  # a manifest that is too large without its rows is refused before these are read and written
     summary = _RowSummary(place)
     footers: list[Any] = []
     with storage.create(place.data) as draft:
@@ -80,26 +99,19 @@ def write_segment(
         size, digest = draft.written
         if size > MOST_BYTES:
             raise TooLargeSegment(f"{place.name} cannot hold its rows: its file would have {size:,} bytes")
-        manifest = Manifest(
-            book=place.book,
-            node=node,
-            epoch=place.epoch,
-            after=place.after,
-            upto=place.upto,
-            rows=summary.rows,
-            bytes=size,
-            sha256=digest,
-            slots=summary.slots,
-            times=summary.times,
-            written_at=now,
-            payloads=payloads,
-            replaces=replaces,
-            lost=lost,
+        manifest = msgspec.structs.replace(
+            plan, rows=summary.rows, bytes=size, sha256=digest, slots=summary.slots, times=summary.times
         )
-        if len(text := encode(manifest)) > MOST_JSON:
-            raise TooLargeSegment(f"{place.name} cannot hold its rows: its manifest would have {len(text):,} bytes")
+        text = _encode(place, manifest)
     storage.put(place.manifest, text)
     return Segment(place, manifest)
+
+
+def _encode(place: SegmentName, manifest: Manifest) -> bytes:
+    """Return the content of a manifest. Raises TooLargeSegment for one that readers would refuse."""
+    if len(text := encode(manifest)) > MOST_JSON:
+        raise TooLargeSegment(f"{place.name} cannot hold its rows: its manifest would have {len(text):,} bytes")
+    return text
 
 
 def write_state(storage: Storage, state: NodeState) -> None:

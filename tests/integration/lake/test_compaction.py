@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -15,13 +16,13 @@ from eventd.errors import Invalid
 from eventd.lake import page_sizes, segment_checks, writer
 from eventd.lake.compaction import DAY, Done, compacting, retaining
 from eventd.lake.expiry import Expiry, Mark, write_expiry
-from eventd.lake.layout import ARCHIVE, LANDING, expiry_path, slug
+from eventd.lake.layout import ARCHIVE, LANDING, archived, expiry_path, slug
 from eventd.lake.manifest import LostRows, encode
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_file import BadSegment
 from eventd.lake.storage import Storage
-from eventd.lake.writer import Segment, TooLargeSegment
+from eventd.lake.writer import Segment, TooLargeSegment, write_segment
 from eventd.runtime.clock import SECOND
 from tests.support.lakes import EPOCH, NOON, ship, ship_state
 
@@ -320,6 +321,21 @@ def test_an_archive_whose_manifest_readers_would_refuse_is_divided(
     sizes = [len(storage.read(one.place.manifest)) for one in found.segments]
     assert max(sizes) <= most
     assert len(sizes) > 1
+
+
+def test_no_rows_are_read_for_an_archive_whose_manifest_is_too_large(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unread() -> Iterator[Any]:
+        pytest.fail("the rows are read")
+        yield
+
+    segment = ship(storage, 0, 10, at=NOON)
+    monkeypatch.setattr(writer, "MOST_JSON", 2 * len(encode(segment.manifest)))
+    place = archived(Ledger.EVENTS, "site-a", EPOCH, 0, 10, day=segment.place.day)
+    with pytest.raises(TooLargeSegment, match="its manifest would have"):
+        write_segment(storage, place, unread(), node="site-a", now=NOON, replaces=(segment.place.name,) * 20)
+    assert storage.list(ARCHIVE) == []
 
 
 def test_an_archive_that_readers_would_refuse_for_its_memory_is_divided(
