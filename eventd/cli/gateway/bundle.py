@@ -14,6 +14,7 @@ ANSWERS: Final = "answers/"
 MANIFEST: Final = "manifest.json"
 MOST_BYTES: Final = 256 << 20
 """Maximum size of a bundle's answers, unpacked: one that was made by `support-bundle` has far less."""
+_MAKE: Final = "make one with routerctl support-bundle"
 _PLAIN: Final = frozenset({"limit", "after", "newest"})
 """Parameters that choose a part of a list, which is recorded as a whole."""
 
@@ -102,9 +103,9 @@ def _read(path: Path) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Any]]:
     except OSError as error:
         raise Invalid(f"cannot read {path}: {error.strerror or error}", hint="write the path of a bundle") from None
     except (tarfile.TarError, EOFError, ValueError, RecursionError) as error:
-        raise Invalid(f"{path} is no support bundle: {error}", hint="make one with routerctl support-bundle") from None
+        raise Invalid(f"{path} is not a support bundle: {error}", hint=_MAKE) from None
     if not manifest or not _is_sound(answers):
-        raise Invalid(f"{path} is no support bundle", hint="make one with routerctl support-bundle")
+        raise Invalid(f"{path} is not a support bundle", hint=_MAKE)
     return answers, manifest
 
 

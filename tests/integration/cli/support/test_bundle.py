@@ -130,12 +130,12 @@ def test_a_bundle_says_what_it_lacks_and_replaces_no_file(routerctl: Control) ->
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"no archive", "is no support bundle"),
-        (b"\x1f\x8b\x08\x00 cut off", "is no support bundle"),
-        ({"x/answers/doctor.examine.json": b"{"}, "is no support bundle"),
-        ({"x/manifest.json": b"[1]", "x/answers/a.json": b'{"a": 1}'}, "is no support bundle"),
-        ({"x/manifest.json": b'{"bundle": 1}', "x/answers/a.json": b"[" * 100_000}, "is no support bundle"),
-        ({"other": b""}, "is no support bundle"),
+        (b"no archive", "is not a support bundle"),
+        (b"\x1f\x8b\x08\x00 cut off", "is not a support bundle"),
+        ({"x/answers/doctor.examine.json": b"{"}, "is not a support bundle"),
+        ({"x/manifest.json": b"[1]", "x/answers/a.json": b'{"a": 1}'}, "is not a support bundle"),
+        ({"x/manifest.json": b'{"bundle": 1}', "x/answers/a.json": b"[" * 100_000}, "is not a support bundle"),
+        ({"other": b""}, "is not a support bundle"),
     ],
 )
 def test_what_is_no_bundle_is_refused(control: Control, content: bytes | dict[str, bytes], message: str) -> None:
