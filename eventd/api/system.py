@@ -15,7 +15,6 @@ from eventd.api.framework.calls import Call
 from eventd.api.framework.models import NoQuery, Query
 from eventd.api.framework.operations import GROUP
 from eventd.api.framework.worker_peers import WorkerPeers
-from eventd.observe.metrics import METRICS_CONTENT_TYPE
 from eventd.runtime.clock import Clock
 from eventd.text.invisible import printable
 
@@ -158,12 +157,13 @@ def _readable(checks: dict[str, str], key: ApiKey | None) -> dict[str, str]:
 
 
 async def show_metrics(call: SystemCall[NoQuery, None]) -> web.Response:
-    """GET /metrics, of all workers that answer.
+    """GET /metrics, of all workers that answer; as OpenMetrics, with exemplars, for a client that accepts it.
 
     A key that is limited to name prefixes gets only samples labelled with a group it may access.
     """
-    body = await call.context.workers.render(call.key.sees if call.key.prefixes else None)
-    return web.Response(body=body, headers={"Content-Type": METRICS_CONTENT_TYPE})
+    accepts = "application/openmetrics-text" in call.request.headers.get("Accept", "")
+    shown = await call.context.workers.render(call.key.sees if call.key.prefixes else None, accepts_exemplars=accepts)
+    return web.Response(body=shown.text, headers={"Content-Type": shown.media})
 
 
 async def describe_all(call: SystemCall[NoQuery, None]) -> Annotated[web.Response, dict[str, Any]]:

@@ -28,6 +28,7 @@ from eventd.ingress.questions import Questions
 from eventd.ingress.refusal_counter import RefusalCounter
 from eventd.ingress.reorder_buffer import LinkLife, ReorderBuffer
 from eventd.ingress.status import LinkReporter, StatusQuestions
+from eventd.ingress.traced import UNTRACED, receiving
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
 from eventd.log.core.units import Publish
@@ -36,6 +37,8 @@ from eventd.resources.configuration import GroupConfig, topic_of
 from eventd.runtime.clock import SECOND
 from eventd.runtime.log_pause import LogPause
 from eventd.store.rows.links import StoredMark, read_mark
+from eventd.tracing import tracing
+from eventd.tracing.contexts import BatchTrace
 from federation.batch import read_batch
 from federation.compare import QUESTION_BYTES
 from federation.errors import Conflict, MessageError, NoSigningKey, TooLarge, V1Refused, WrongCertificate
@@ -236,6 +239,7 @@ class PeerIngress:
         read: Callable[[], Awaitable[bytes]],
         address: str = "",
         mismatch: Mismatch = any_node,
+        trace: BatchTrace = UNTRACED,
     ) -> PeerAnswer:
         """Answer a batch, a mark query, or a question for events or links.
 
@@ -243,7 +247,8 @@ class PeerIngress:
         large; otherwise, and without an active key of this node, it is not.
         `declared` is the Content-Length. `read` reads the body, and is called only after the head is verified;
         it raises `MessageError` when the body cannot be read and `TooLarge` beyond the limit. `address` is the
-        sender's, for the log; `mismatch` compares the connection's certificate with a node.
+        sender's, for the log; `mismatch` compares the connection's certificate with a node. `trace` is what the
+        sender says of the traces of a batch.
         """
 
         def sender() -> Sender:
@@ -268,7 +273,7 @@ class PeerIngress:
             return self._unproven(error, self._claimed_by(verified), sender)
         else:
             self._metrics.verified(self.config.name, "v2")
-            status, response = await self._effect(verified, body, sender)
+            status, response = await self._effect(verified, body, sender, trace)
             proven = status == 200
         signed = sign_answer(verified, status, response, key, now=self._log.clock.now())
         takes = _TAKES if isinstance(verified.header, BatchHeader) else {}
@@ -313,11 +318,13 @@ class PeerIngress:
             status, told = _own_trouble(error)
         return PeerAnswer(status, {"Content-Type": JSON_TYPE}, told)
 
-    async def _effect(self, verified: VerifiedRequest, body: bytes, sender: Callable[[], Sender]) -> tuple[int, bytes]:
+    async def _effect(
+        self, verified: VerifiedRequest, body: bytes, sender: Callable[[], Sender], trace: BatchTrace
+    ) -> tuple[int, bytes]:
         header = verified.header
         try:
             if isinstance(header, BatchHeader):
-                told = await self._store(verified, header, body)
+                told = await self._store(verified, header, body, trace)
                 self._alive(verified)
                 return 200, told
             if isinstance(header, StatusQuery):
@@ -341,7 +348,7 @@ class PeerIngress:
         self._nonces.remember(verified)
         self._metrics.alive(self.config.name, verified.header.from_node)
 
-    async def _store(self, verified: VerifiedRequest, header: BatchHeader, body: bytes) -> bytes:
+    async def _store(self, verified: VerifiedRequest, header: BatchHeader, body: bytes, trace: BatchTrace) -> bytes:
         lines, refused = read_batch(body, header, verified.key, self._limits())
         batch = VerifiedBatch(
             header,
@@ -353,7 +360,11 @@ class PeerIngress:
             drafts_of(lines, header.from_node, verified.key.id),
             refused,
         )
-        stored = await self._in_order(batch, len(body))
+        if tracing.on:
+            with receiving(batch, trace) as note:
+                stored = note(await self._in_order(batch, len(body)))
+        else:
+            stored = await self._in_order(batch, len(body))
         self._count(header.from_node, stored.accepted, stored.duplicates)
         if stored.refused:
             claimed = self._claimed_by(verified)

@@ -1,4 +1,4 @@
 """Log lines and metrics.
 
-May import: lake, text.
+May import: lake, runtime, text, tracing.
 """

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from eventd.errors import EventdError
 from eventd.text.invisible import spelled_out
+from eventd.tracing import tracing
 
 _WITHHELD = frozenset(
     (
@@ -61,7 +62,13 @@ def _not_the_clients_fault(record: logging.LogRecord) -> bool:
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
     """Return the fields of a log line: its `extra`, without secrets and payloads, and its error."""
     extra = {name: value for name, value in vars(record).items() if name not in _PLAIN}
-    return _cleared(extra) | _failure(record)
+    return _cleared(extra) | _failure(record) | _trace()
+
+
+def _trace() -> dict[str, str]:
+    """Return the ids of the current span, if there is one, so that a line is found from a trace and back."""
+    context = tracing.current() if tracing.on else None
+    return {} if context is None else {"trace_id": context.trace_id, "span_id": context.span_id}
 
 
 def _cleared(values: Mapping[Any, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from eventd.lake.metrics import LakeFigures
 from eventd.observe.callback_figures import CallbackFigures
 from eventd.observe.routemaster_figures import RoutemasterFigures
 from eventd.observe.stream_figures import StreamMetrics
+from eventd.observe.trace_figures import TraceFigures, exemplar
 from eventd.observe.traffic import Traffic
 
 METRICS_CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
@@ -49,6 +50,7 @@ class Metrics:
         self.callbacks = CallbackFigures(self.registry)
         self.routemaster = RoutemasterFigures(self.registry)
         self.streams = StreamMetrics(self.registry)
+        TraceFigures(self.registry)
         self.traffic = Traffic()
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -259,7 +261,7 @@ class Metrics:
         self._delivery.labels(group, peer, "delivered").inc(count)
         self._sent.labels(group, peer).inc(size)
         self.traffic.delivered(group, peer, count, size)
-        self._lag.labels(group, peer).observe(lag)
+        self._lag.labels(group, peer).observe(lag, exemplar())
 
     def outbox(self, held: Callable[[], int], waiting: Callable[[], int]) -> None:
         """Set the functions that return the bytes of outbound batches in memory, and how many links wait for memory."""
@@ -354,7 +356,7 @@ class Metrics:
 
     def committed(self, seconds: float, records: int) -> None:
         """Count a transaction of the node's writer, its seconds and records."""
-        self._commit.observe(seconds)
+        self._commit.observe(seconds, exemplar())
         self._grouped.observe(records)
 
     def standing_by(self) -> None:

@@ -54,6 +54,12 @@ def probe_environment(environ: Mapping[str, str] | None = None) -> dict[str, str
     return {name: environ[name].strip() for name in _OF_PROBES if environ.get(name, "").strip()}
 
 
+def tracing_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the variables of OpenTelemetry, which its SDK reads by itself, too."""
+    environ = os.environ if environ is None else environ
+    return {name: value for name, value in environ.items() if name.startswith("OTEL_")}
+
+
 def location_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the variables that locate the node on this machine, and its database; without those that are empty."""
     environ = os.environ if environ is None else environ

@@ -142,6 +142,9 @@ class Settings(QuicSettings, RoutemasterSettings, ConsoleSettings):
     )
     log_format: Format = Field("auto", description="`json`, `text`, or `auto`: text on a terminal, JSON otherwise.")
     log_level: Level = Field("info", description="Lowest level that is logged: `debug`, `info`, `warning` or `error`.")
+    trust_trace_hints: Switch = Field(
+        True, description="Link traces to those that peers name beside their batches; used only while tracing is on."
+    )
     drain_timeout: Seconds = Field(20.0, description="How long a stop waits for work in progress.")
     prune_interval: Seconds = Field(60.0, description="Time between two runs of retention.")
     batch_retention: Age = Field(

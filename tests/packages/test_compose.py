@@ -67,6 +67,16 @@ def test_every_variable_of_a_node_is_a_setting_and_the_image_has_the_version_of_
         assert SERVICES[name]["image"] == f"routerd-eventd:${{EVENTD_VERSION:-{version()}}}"
 
 
+def test_the_sites_send_their_traces_to_a_collector_that_is_there() -> None:
+    traced = yaml.safe_load((FOLDER / "tracing.yaml").read_text())["services"]
+    collector = traced.pop("jaeger")
+    assert all(port.startswith("127.0.0.1:") for port in collector["ports"])
+    assert traced == {
+        name: {"environment": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://jaeger:4318", "OTEL_SERVICE_NAME": name}}
+        for name in SITES
+    }
+
+
 def test_prometheus_scrapes_every_site_with_the_key_that_is_written_for_it() -> None:
     configuration = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
     for job in configuration["scrape_configs"]:

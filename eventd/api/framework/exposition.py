@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
-from prometheus_client.exposition import generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 
-def render(registry: CollectorRegistry, sees: Callable[[str], bool] | None = None) -> bytes:
-    """Return metrics as text; with `sees`, only the samples whose label `group` (empty if missing) satisfies it."""
-    if sees is None:
-        return generate_latest(registry)
-    apart = CollectorRegistry()
-    apart.register(_GroupMetrics(registry, sees))
-    return generate_latest(apart)
+class Exposition(NamedTuple):
+    """Metrics as text, and its media type."""
+
+    text: bytes
+    media: str
+
+
+def render(
+    registry: CollectorRegistry, sees: Callable[[str], bool] | None = None, *, exemplars: bool = False
+) -> Exposition:
+    """Return metrics as text; with `sees`, only the samples whose label `group` (empty if missing) satisfies it.
+
+    With `exemplars`, the text is OpenMetrics, the only format that has them.
+    """
+    shown = registry
+    if sees is not None:
+        shown = CollectorRegistry()
+        shown.register(_GroupMetrics(registry, sees))
+    if exemplars:
+        text = openmetrics.generate_latest(shown)  # type: ignore[no-untyped-call]
+        return Exposition(text, openmetrics.CONTENT_TYPE_LATEST)
+    return Exposition(generate_latest(shown), CONTENT_TYPE_PLAIN_0_0_4)
 
 
 class _GroupMetrics(Collector):

@@ -21,6 +21,7 @@ from eventd.api.framework.operations import Download, Params
 from eventd.api.framework.reading import CallReader, ParamsReader
 from eventd.api.framework.repeats import HEADER
 from eventd.api.framework.route import Route, surface_of
+from eventd.api.framework.traced import traced
 from eventd.api.framework.withholding import run_for
 from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.runtime.chance import Chance
@@ -64,7 +65,7 @@ def make_app(
             handler = _serve_operation(route, endpoint, endpoint.params, context, admission, stopping)
         else:
             handler = _serve_call(route, endpoint, context, admission, clock, acting)
-        app.router.add_route(route.method, re.sub(r"{(\w+)}", r"{\1:[^/]+}", route.path), handler)
+        app.router.add_route(route.method, re.sub(r"{(\w+)}", r"{\1:[^/]+}", route.path), traced(route, handler))
     return app
 
 

@@ -24,12 +24,13 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from eventd.api.errors.faults import Handler
-from eventd.api.framework.exposition import render
+from eventd.api.framework.exposition import Exposition, render
 from eventd.api.listener.local_connections import LocalListener
 from eventd.api.listener.runner import Runner
 from eventd.errors import Unavailable
 from eventd.observe.metrics import Metrics
 from eventd.runtime.worker_share import Share
+from eventd.tracing import tracing
 
 PATIENCE_SECONDS = 2.0
 """How long to wait for another worker's state before answering without it."""
@@ -113,12 +114,15 @@ class WorkerPeers:
             checks["claim"] = await self.check_claim()
         return checks
 
-    async def render(self, sees: Callable[[str], bool] | None = None) -> bytes:
+    async def render(self, sees: Callable[[str], bool] | None = None, *, accepts_exemplars: bool = False) -> Exposition:
         """Return the merged metrics of this worker and of all others that answer, as text.
 
-        With `sees`, only the samples whose label `group` (empty if missing) satisfies it.
+        With `sees`, only the samples whose label `group` (empty if missing) satisfies it. Metrics of several workers
+        have no exemplars: the others send theirs without.
         """
-        return render(await self._merged(), sees)
+        merged = await self._merged()
+        exemplars = accepts_exemplars and tracing.on and merged is self._metrics.registry
+        return render(merged, sees, exemplars=exemplars)
 
     async def collect(self) -> list[Metric]:
         """Return these metrics."""

@@ -1,4 +1,4 @@
 """The listener of a group: the requests of peers over v1 and v2.
 
-May import: api.bodies, api.errors, api.listener, ingress, resources, tls.
+May import: api.bodies, api.errors, api.listener, ingress, resources, tls, tracing.
 """

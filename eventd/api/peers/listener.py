@@ -14,8 +14,11 @@ from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.errors import EventdError
 from eventd.ingress.claimed_sender import Sender
 from eventd.ingress.peers import Mismatch, PeerIngress, any_node
+from eventd.ingress.traced import UNTRACED
 from eventd.resources.configuration import GroupConfig
 from eventd.tls.transport import client_certificate
+from eventd.tracing import tracing
+from eventd.tracing.contexts import read_batch_trace
 from federation.errors import TooLarge, V1Refused
 from federation.peers import (
     EVENTS_PATH,
@@ -129,6 +132,7 @@ async def _v2(
         lambda: arriving.read(request, limit),
         request.remote or "",
         mismatch_of(request.transport, ingress.config),
+        read_batch_trace(request.headers) if tracing.on and tracing.trusts_hints else UNTRACED,
     )
     if answer.key_id:
         limiter.trust(request.transport, answer.key_id)

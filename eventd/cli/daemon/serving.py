@@ -16,9 +16,13 @@ from typing import Any, Protocol
 import eventd
 from eventd.cli.program.exits import ExitCode
 from eventd.errors import EventdError
+from eventd.observe.error_reports import ErrorReports
 from eventd.processes.hidden import hide_process
 from eventd.runtime.clock import Clock
+from eventd.runtime.log_pause import LogPause
+from eventd.settings.environment import tracing_environment
 from eventd.settings.model import Endpoint, Settings
+from eventd.tracing.starting import start_tracing
 
 GRACE_SECONDS = 5.0
 """Seconds that a stop may take beyond the drain time, for closing listeners and the database."""
@@ -238,6 +242,9 @@ async def run_node(
     announce: Callable[[Endpoint], None] | None = None,
 ) -> None:
     """Create a node on this loop and run it. Raises `EventdError`, also for an unexpected error, and OSError."""
+    end_tracing = start_tracing(tracing_environment(), eventd.__version__, trusts_hints=settings.trust_trace_hints)
+    reports = ErrorReports(LogPause(clock.monotonic))
+    logging.getLogger("eventd").addHandler(reports)
     try:
         await ServiceRunner(make(), settings, manager, clock, announce).run()
     except (EventdError, OSError):
@@ -247,3 +254,6 @@ async def run_node(
         raise EventdError(
             f"the node failed: {type(error).__name__}", hint="its log has the details; please report it"
         ) from error
+    finally:
+        logging.getLogger("eventd").removeHandler(reports)
+        end_tracing()

@@ -1,7 +1,7 @@
 """Renders each open view at most once a second, however many visitors look at it, and no view without visitors.
 
-All views together get a small part of the time: many that take long are rendered less often. A visitor who has just
-come waits less: the page was rendered for it a moment ago, and costs as much.
+All views together get a small part of the time: many that take long are rendered less often. A new visitor waits
+less: the page was rendered for it a moment ago, and costs as much.
 """
 
 from __future__ import annotations

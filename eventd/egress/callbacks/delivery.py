@@ -235,7 +235,7 @@ class CallbackDelivery:
             await self._log.submit(BeginAttempt(self._row(batch, id, None)))
             self._is_noted = True
         body = body_of(batch.items, self._config.format, source.topic, source.head.epoch)
-        outcome = await self._endpoint.send(id, body, repair=self._is_repair)
+        outcome = await self._endpoint.send(id, body, repair=self._is_repair, covers=(batch.after, batch.upto))
         # What a resend sends has waited for an operator.
         waited = None if self._is_repair else max(0, outcome.started_at - batch.items[0].recorded_at)
         request = EndpointRequest(outcome.duration, outcome.reason, len(batch.items), waited, first=not self._attempt)

@@ -25,6 +25,8 @@ from eventd.resources.callback_configuration import CallbackConfig
 from eventd.runtime.clock import SECOND, Clock
 from eventd.store.rows.callback_attempts import CallbackAttempt
 from eventd.text.duration import format_duration
+from eventd.tracing import tracing
+from eventd.tracing.contexts import NO_TRACE, trace_headers
 from federation import webhooks
 from federation.keys import Key
 
@@ -143,8 +145,35 @@ class CallbackEndpoint:
         except SecretUnreadable as error:
             raise LinkError(SECRET_UNREADABLE, str(error)) from None
 
-    async def send(self, id: str, body: bytes, *, repair: bool = False, keep_headers: bool = False) -> SendOutcome:
-        """Send a message once, and return the outcome, without the answer's headers unless `keep_headers`."""
+    async def send(
+        self,
+        id: str,
+        body: bytes,
+        *,
+        repair: bool = False,
+        keep_headers: bool = False,
+        covers: tuple[int, int] = (0, 0),
+    ) -> SendOutcome:
+        """Send a message once, and return the outcome, without the answer's headers unless `keep_headers`.
+
+        `covers` are the positions `(after, upto]` of its records, for the links of its span.
+        """
+        if not tracing.on:
+            return await self._send(id, body, NO_TRACE, repair=repair, keep_headers=keep_headers)
+        links = [context for _, context in tracing.sampled.between(*covers)]
+        about = {"eventd.callback": self._config.name, "eventd.message": id}
+        with tracing.span("attempt", "client", links=links, attributes=about) as span:
+            trace = trace_headers(span.context)
+            outcome = await self._send(id, body, trace, repair=repair, keep_headers=keep_headers)
+            if outcome.status:
+                span.set("http.response.status_code", outcome.status)
+            if outcome.reason:
+                span.fail(outcome.reason)
+            return outcome
+
+    async def _send(
+        self, id: str, body: bytes, trace: Mapping[str, str], *, repair: bool, keep_headers: bool
+    ) -> SendOutcome:
         self._was_held = await self._rate.wait() or self._was_held
         config, started_at, begun = self._config, self._clock.now(), self._clock.monotonic()
         key_ids = address = ""
@@ -153,7 +182,7 @@ class CallbackEndpoint:
             secrets = await self._secrets()
             mask = self._mask_of(secrets)
             key_ids = " ".join(key.id for key in secrets.keys)
-            headers = self._headers(secrets, id, body, started_at // SECOND, repair=repair)
+            headers = {**trace, **self._headers(secrets, id, body, started_at // SECOND, repair=repair)}
             answer = await self._transport.post(
                 config.url,
                 body,

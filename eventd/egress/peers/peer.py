@@ -20,6 +20,8 @@ from eventd.log.delivery.selection import Selection
 from eventd.net.address_rules import AddressRules
 from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.runtime.clock import SECOND, Clock
+from eventd.tracing import tracing
+from eventd.tracing.spans import Attributes
 from federation.keys import KeyRing
 from federation.ranges import Mark
 
@@ -218,6 +220,20 @@ class PeerSink:
         """Deliver over the protocol that was found; without anything to send, only return the ledger row."""
         if not outbound.goes:
             return Ack(outbound.upto, (self._unsent(outbound),))
+        if not tracing.on:
+            return await self._send(outbound)
+        links = [context for _, context in tracing.sampled.between(outbound.after, outbound.upto)]
+        about: Attributes = {
+            "eventd.group": self._group.name,
+            "eventd.node": self._group.node_name,
+            "eventd.peer": self._peer.node_name,
+            "eventd.protocol": self._protocol,
+            "eventd.events": len(outbound.records),
+        }
+        with tracing.span("send", "client", links=links, attributes=about):
+            return await self._send(outbound)
+
+    async def _send(self, outbound: PeerBatch) -> Ack:
         try:
             ack = await (self._v1 if self._protocol == V1 else self._v2).push(outbound)
         except LinkError as held:

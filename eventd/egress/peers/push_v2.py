@@ -6,7 +6,7 @@ The cursor passes a sent event only with a verified answer: a receipt, or for on
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eventd.egress.loop.sink import (
@@ -28,6 +28,8 @@ from eventd.net.address_rules import AddressRules
 from eventd.net.exchange import Answer
 from eventd.runtime.clock import Clock
 from eventd.tls.files import SYSTEM_CAS, ClientTlsConfig
+from eventd.tracing import tracing
+from eventd.tracing.contexts import NO_TRACE, trace_headers
 from federation.errors import BadAnswer, NoSigningKey
 from federation.event import micros, new_event_id
 from federation.keys import KeyRing
@@ -148,7 +150,8 @@ class PushV2:
         sent_at = self._clock.now()
         # The longest receipt refuses every line with its id, perhaps with more escapes than this program uses.
         most = MAX_ANSWER + 2 * len(body) + REFUSAL * len(outbound.records)
-        signed, answer, key_id = await self._send(header, body, most)
+        trace = self._trace(outbound) if tracing.on else NO_TRACE
+        signed, answer, key_id = await self._send(header, body, most, trace)
         if answer.status == 415 and header.form == RUNS_TYPE:  # another program answers there by now, or a proxy
             self.takes_runs, self._refuses_runs = False, True
             return await self.push(replace(outbound, records=outbound.records[:]))
@@ -190,20 +193,27 @@ class PushV2:
 
     # --- sending ----------------------------------------------------------------------------------------------
 
-    async def _send(self, header: LinkQuery, body: bytes, most: int) -> tuple[SignedRequest, Answer, str]:
+    async def _send(
+        self, header: LinkQuery, body: bytes, most: int, trace: Mapping[str, str] = NO_TRACE
+    ) -> tuple[SignedRequest, Answer, str]:
         try:
             key = self._ring().signer(self._link.node)
         except NoSigningKey as error:
             raise LinkError("no_signing_key", error.message) from None
         nonce = self._random(16).hex()
         signed = sign_request(header, body, key, now=self._clock.now(), nonce=nonce, window=self._link.window)
-        headers = signed.headers | {"Accept-Encoding": "identity"}
+        headers = {**trace, **signed.headers, "Accept-Encoding": "identity"}
         url = self._link.endpoint + header.path
         link = self._link
         answer = await self._transport.post(
             url, body, headers, seconds=link.seconds, most=most, tls=link.tls, node=link.peer, rules=link.rules
         )
         return signed, answer, key.id
+
+    def _trace(self, outbound: PeerBatch) -> Mapping[str, str]:
+        """Return the headers with the present span and those of sampled events. A repair's positions are far apart."""
+        hints = [] if self._link.repair else tracing.sampled.between(outbound.after, outbound.upto)
+        return trace_headers(tracing.current(), hints)
 
     def _range(self, outbound: PeerBatch) -> Range:
         if self._link.repair:

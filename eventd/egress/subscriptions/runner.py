@@ -27,6 +27,8 @@ from eventd.plugins.run.plugins import Plugins
 from eventd.resources.configuration import GroupConfig, PluginConfig, SubscriptionConfig
 from eventd.store.engine.database import Database
 from eventd.store.rows.runs import NewRun, Run, RunEnd, RunStatus, begin_run, end_run, interrupt_runs, last_run
+from eventd.tracing import tracing
+from eventd.tracing.spans import Attributes
 
 KEPT = 2000
 """Maximum number of characters of a plugin's message that are stored with a dead letter."""
@@ -160,7 +162,7 @@ class PluginRunner:
             attempt = self._tries.attempt
             run_id = await self._begin(batch, attempt)
             try:
-                ack = await self._once(batch, run_id)
+                ack = await (self._traced(batch, run_id) if tracing.on else self._once(batch, run_id))
             except PluginFailed as failure:
                 if len(batch.kept) == 1 and attempt >= self._config.max_attempts and not failure.about_plugin:
                     return self._dead_letter(batch, run_id, attempt, failure)
@@ -205,6 +207,19 @@ class PluginRunner:
             status=status,
             error=error,
         )
+
+    async def _traced(self, batch: RunBatch, run_id: int) -> Ack:
+        """Run the plugin once, as `_once`, in a span that links to the events."""
+        links = [context for _, context in tracing.sampled.between(batch.after, batch.upto)]
+        about: Attributes = {
+            "eventd.group": self._group.name,
+            "eventd.subscription": self._config.name,
+            "eventd.plugin": self._config.plugin,
+            "eventd.run": run_id,
+            "eventd.events": len(batch.kept),
+        }
+        with tracing.span("run", links=links, attributes=about):
+            return await self._once(batch, run_id)
 
     async def _once(self, batch: RunBatch, run_id: int) -> Ack:
         """Run the plugin once, check its result and return it. Raises `PluginFailed`, also for a refused result."""

@@ -18,9 +18,12 @@ from typing import Any, TypeVar
 from eventd.errors import Unavailable
 from eventd.log.core.commit import GROUP_RECORDS, CommitResult, TransactionTimes, Turn, Unit, commit
 from eventd.log.core.head import touch_head
+from eventd.log.core.values import AppendResult
 from eventd.log.core.writer_stats import WriterStats
 from eventd.runtime.clock import Clock, Moment
 from eventd.store.engine.database import Connection, Database
+from eventd.tracing import tracing
+from eventd.tracing.contexts import TraceContext
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -29,8 +32,10 @@ BACKGROUND_RECORDS = 250
 """Sum of the weights of background units from which a transaction takes no further one: a client's unit waits only a
 few milliseconds."""
 
-QueuedUnit = tuple[Unit[Any], asyncio.Future[Any]]
-"""A unit, and the future that its caller awaits."""
+QueuedUnit = tuple[Unit[Any], asyncio.Future[Any], TraceContext | None]
+"""A unit, the future that its caller awaits, and the span in which the caller works."""
+MOST_LINKS = 64
+"""How many of its units a span of a commit names."""
 Group = deque[QueuedUnit]
 
 
@@ -70,7 +75,7 @@ class Writer:
             raise Unavailable("the node is stopping")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
-        self._waiting[unit.turn].append((unit, future))
+        self._waiting[unit.turn].append((unit, future, tracing.current() if tracing.on else None))
         self.work.queued(self.waiting)
         if self._idle.is_set():
             self._idle.clear()
@@ -100,7 +105,7 @@ class Writer:
         if not group:
             self._idle.set()
             return
-        units = [unit for unit, _ in group]
+        units = [unit for unit, _, _ in group]
         durable = any(unit.durable for unit in units)
         at, spent, seen = Moment.of(self._clock), TransactionTimes(), self._seen()
         begun = self._clock.monotonic()
@@ -113,7 +118,7 @@ class Writer:
         try:
             running = self._database.start_write(work, durable=durable)
         except RuntimeError:  # the database was closed: these units will never be written
-            for _, future in (*group, *chain.from_iterable(self._waiting.values())):
+            for _, future, _ in (*group, *chain.from_iterable(self._waiting.values())):
                 _resolve(future, Unavailable("the database is closed"))
             for waiting in self._waiting.values():
                 waiting.clear()
@@ -140,7 +145,7 @@ class Writer:
             self._deliver_results(group, committed, begun, spent, flushed=durable)
             return
         self.work.trouble = str(error) or type(error).__name__
-        for _, future in group:
+        for _, future, _ in group:
             _resolve(future, error)
         self._start()
 
@@ -174,13 +179,28 @@ class Writer:
         seconds = self._clock.monotonic() - begun
         spent.flush = seconds - spent.append
         self.work.done([(block.records, block.bytes) for block in committed.blocks], spent.flush if flushed else None)
+        span = self._trace(group, committed, seconds) if tracing.on else None
         try:
-            self._timed(seconds, committed.last - committed.head.last)
+            with tracing.within(span):
+                self._timed(seconds, committed.last - committed.head.last)
             if committed.blocks:
                 self._committed(committed)
         finally:  # a callback may fail: the callers whose units are written must still get their results
-            for (_, future), result in zip(group, committed.results, strict=True):
+            for (_, future, _), result in zip(group, committed.results, strict=True):
                 _resolve(future, result)
+
+    def _trace(self, group: Sequence[QueuedUnit], committed: CommitResult, seconds: float) -> TraceContext | None:
+        """Export the span of a commit, and remember which span recorded its events."""
+        callers = [(context, result) for (_, _, context), result in zip(group, committed.results, strict=True)]
+        links = [context for context, _ in callers if context is not None and context.sampled]
+        if not links:  # work of the node itself
+            return None
+        for context, result in callers:
+            if context is not None and context.sampled and isinstance(result, AppendResult):
+                tracing.sampled.remember(result.positions, context)
+        began = self._clock.now() * 1000 - int(seconds * 1e9)
+        about = {"eventd.units": len(group), "eventd.records": committed.last - committed.head.last}
+        return tracing.past("commit", began, links=links[:MOST_LINKS], attributes=about)
 
 
 def _when_done(running: Future[T], then: Callable[[Future[T]], None]) -> None:
@@ -198,10 +218,10 @@ def _take(waiting: Group, most: int) -> Iterator[QueuedUnit]:
     """Remove and yield the next units whose callers still wait, until the sum of their weights is at least `most`."""
     weight = 0
     while waiting and weight < most:
-        unit, future = waiting.popleft()
-        if not future.cancelled():
-            weight += unit.weight
-            yield unit, future
+        queued = waiting.popleft()
+        if not queued[1].cancelled():
+            weight += queued[0].weight
+            yield queued
 
 
 def _resolve(future: asyncio.Future[Any], result: object) -> None:

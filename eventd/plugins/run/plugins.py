@@ -16,6 +16,8 @@ from eventd.processes.guards import Guards
 from eventd.resources.configuration import PluginConfig
 from eventd.runtime.clock import Clock
 from eventd.runtime.threads import THREADS, ThreadFactory
+from eventd.tracing import tracing
+from eventd.tracing.contexts import TRACEPARENT
 
 READERS: Final = 4
 """How many answers are parsed at the same time, off the loop: a kilobyte of YAML can take as long as a megabyte."""
@@ -96,7 +98,7 @@ class Plugins:
             config.executable,
             request,
             longest=config.timeout,
-            environment=environment_of(self._environment, config.env),
+            environment=environment_of({**self._environment, **_trace()}, config.env),
             clock=self._clock,
             guards=self._guards,
         )
@@ -132,3 +134,9 @@ def _read(runs: _PluginRuns, answer: RawAnswer, now: int) -> Result:
     if runs.hosts is not None:
         return read_status(answer.stdout, now=now, ttl=runs.config.ttl)
     return read_answer(answer.stdout, now=now)
+
+
+def _trace() -> Mapping[str, str]:
+    """Return the variable by which a program continues the trace of its run."""
+    context = tracing.current()
+    return {} if context is None else {TRACEPARENT.upper(): context.show()}

@@ -251,7 +251,7 @@ def test_migrate_accepts_every_setting_that_it_accepted_before() -> None:
     added_later |= tls | addresses
     offered = all_options(command_named("routerd-eventd", "migrate"))
     added_later |= {flag for flag in shared_flags() if flag.startswith(("--routemaster-", "--quic-", "--console"))}
-    added_later |= {"--max-console-streams", "--audit-reports"}
+    added_later |= {"--max-console-streams", "--audit-reports", "--trust-trace-hints"}
     assert {*offered, *UNUSED_OPTIONS["migrate"]} >= set(shared_flags()) - added_later
 
 

@@ -1,0 +1,34 @@
+"""The span of a request."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from eventd.api.errors.faults import Handler
+from eventd.api.framework.route import Route
+from eventd.errors import Unauthorized
+from eventd.tracing import tracing
+from eventd.tracing.contexts import TRACEPARENT, read_context
+
+
+def traced(route: Route, handler: Handler) -> Handler:
+    """Return the handler, in a span of its own while tracing is on.
+
+    Probes and streams have none. Neither has a request without a valid key: a stranger must not fill the collector.
+    """
+    if route.stream or not route.scopes or not tracing.on:
+        return handler
+    name, about = f"{route.method} {route.path}", {"http.request.method": route.method, "http.route": route.path}
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        parent = read_context(request.headers.get(TRACEPARENT))
+        with tracing.span(name, "server", parent=parent, attributes=about) as span:
+            try:
+                response = await handler(request)
+            except Unauthorized:
+                span.discard()
+                raise
+            span.set("http.response.status_code", response.status)
+            return response
+
+    return serve
