@@ -1,6 +1,6 @@
 """Measures what tracing costs a node: `python -m tests.bench.tracing [options]`.
 
-Each round measures two nodes in turns with `routerctl bench ingest`: one without tracing, and one that records a span for
+Each round measures two nodes in turns with `routerctl bench ingest`: one without tracing, and one that makes a span of
 each request and commit and whose collector is down. The order alternates. The measurement verifies that each event
 was stored.
 """
