@@ -159,7 +159,7 @@ class TopicState(Struct, kw_only=True, frozen=True):
 
 
 class TopicRow(Struct, kw_only=True, frozen=True):
-    """The state of a topic in short, as `Topics.list` yields it."""
+    """The state of a topic in short, as `Topics.list` yields it. `managed` as in `TopicState`."""
 
     topic: str
     head_seq: int
@@ -168,6 +168,7 @@ class TopicRow(Struct, kw_only=True, frozen=True):
     bytes: int
     durable: bool
     effective_priority: int
+    managed: str = "api"
 
 
 class TopicPut(Struct, kw_only=True, frozen=True):
@@ -208,7 +209,8 @@ class RouterSpec(Struct, kw_only=True, frozen=True, omit_defaults=True):
 class RouterState(Struct, kw_only=True, frozen=True):
     """A router. Fields that a call does not return have their defaults.
 
-    `put` returns the options and `created`, `get` the options and state, `list` some options and `forwarded_total`.
+    `put` returns the options and `created`, `get` the options and state, `list` some options, `forwarded_total` and
+    `managed`.
     `lag`: how many seqs of the source the router has not read yet. `forwarded_total` includes records that the source
     lost, `refused_total` counts dead letters. `state` is `running`, or `backing-off` for `reason`.
     """

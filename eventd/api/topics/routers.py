@@ -16,7 +16,7 @@ from eventd.egress.routers.projection import EventMap
 from eventd.egress.routers.request import request_router
 from eventd.log.routers.declare import DeleteRouter, PutRouter, RouterLimits, RouterSpec
 from eventd.log.topics import router_rows
-from eventd.log.topics.declared import ManagedBy, managed_by
+from eventd.log.topics.declared import ManagedBy, managed_by, managed_by_each
 from eventd.log.topics.errors import RouterNotFound
 from eventd.log.topics.router_rows import RouterFilter, RouterRow, read_rejected, read_router
 from eventd.text.topic_names import ROUTER_KIND, ROUTER_NAME
@@ -98,7 +98,7 @@ class RouterShown(RouterAnswer, kw_only=True):
 
 
 class RouterListed(msgspec.Struct, kw_only=True):
-    """A router in short: enough to see its edge of the graph."""
+    """A router in short: enough to see its edge of the graph. `managed` as in `RouterShown`."""
 
     router: str
     source: str
@@ -108,6 +108,7 @@ class RouterListed(msgspec.Struct, kw_only=True):
     allow_cycle: bool
     fan_in: bool
     forwarded_total: int
+    managed: ManagedBy
 
 
 class RouterList(ResponseModel):
@@ -208,11 +209,12 @@ async def list_routers(call: Call[RouterPage, None]) -> RouterList:
     choice = RouterFilter(query.prefix, query.source, query.dest, sees)
     found = await call.v0.database.read(router_rows.list_routers, choice, after=query.after, limit=query.limit)
     shown, cursor = cut_page(found, query.limit, lambda line: write_cursor(line.name))
-    listed = [*map(_listed, shown)]
+    managed = await call.v0.database.read(managed_by_each, ROUTER_KIND, [line.name for line in shown])
+    listed = [_listed(line, managed[line.name]) for line in shown]
     return RouterList(routers=listed, next_cursor=cursor or UNSET, performance=call.performance())
 
 
-def _listed(line: RouterRow) -> RouterListed:
+def _listed(line: RouterRow, managed: ManagedBy) -> RouterListed:
     options = router_of(line).options
     return RouterListed(
         router=line.name,
@@ -223,6 +225,7 @@ def _listed(line: RouterRow) -> RouterListed:
         allow_cycle=options.allow_cycle,
         fan_in=options.fan_in,
         forwarded_total=line.forwarded,
+        managed=managed,
     )
 
 

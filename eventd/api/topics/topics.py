@@ -14,7 +14,7 @@ from eventd.api.topics.calls import V0, Call
 from eventd.log.core.topic_config import TopicConfig, merged
 from eventd.log.core.topic_row import find_topic
 from eventd.log.topics.config_rules import require_valid
-from eventd.log.topics.declared import ManagedBy, managed_by
+from eventd.log.topics.declared import ManagedBy, managed_by, managed_by_each
 from eventd.log.topics.errors import TopicNotFound
 from eventd.log.topics.state import TopicState, list_states, read_state
 from eventd.log.topics.topics import (
@@ -78,7 +78,7 @@ class TopicShown(ResponseModel):
 
 
 class TopicListed(Struct, kw_only=True):
-    """The state of a topic in short."""
+    """The state of a topic in short. `managed` as in `TopicShown`."""
 
     topic: str
     head_seq: int
@@ -87,6 +87,7 @@ class TopicListed(Struct, kw_only=True):
     bytes: int
     durable: bool
     effective_priority: int
+    managed: ManagedBy
 
 
 class TopicList(ResponseModel):
@@ -224,12 +225,13 @@ async def list_topics(call: Call[TopicPage, None]) -> TopicList:
     if query.touch and call.key.may("read"):
         for state in states:
             v0.recency.touch(state.line.id, at.wall)
-    listed = [_listed(v0, state, at.wall) for state in states]
+    managed = await v0.database.read(managed_by_each, TOPIC_KIND, [state.line.name for state in states])
+    listed = [_listed(v0, state, managed[state.line.name], at.wall) for state in states]
     cursor = write_cursor(listed[-1].topic) if more else UNSET
     return TopicList(topics=listed, next_cursor=cursor, performance=call.performance())
 
 
-def _listed(v0: V0, state: TopicState, now: int) -> TopicListed:
+def _listed(v0: V0, state: TopicState, managed: ManagedBy, now: int) -> TopicListed:
     line, standing = state.line, state.standing
     return TopicListed(
         topic=line.name,
@@ -239,6 +241,7 @@ def _listed(v0: V0, state: TopicState, now: int) -> TopicListed:
         bytes=standing.bytes,
         durable=line.config.durable,
         effective_priority=line.config.effective_priority(v0.recency.last_ms(line.id), now // 1000),
+        managed=managed,
     )
 
 

@@ -163,6 +163,7 @@ def _note_findings(peer: str, report: Mapping[str, Any], *, shown: int) -> None:
     if events["extra"]:
         extra = counted(events["extra"], "event")
         note(f"{peer} holds {extra} of this node that this node's log does not contain: {_ids(events['extraIds'])}")
+        note(f"note: if this database was restored, `routerctl verify --peer {peer} --pull` gets them back")
     if events["other"]:
         note(
             f"{peer} holds other events under {counted(events['other'], 'id')} of this node: {_ids(events['otherIds'])}"

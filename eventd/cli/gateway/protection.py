@@ -26,6 +26,8 @@ ENDING: Final = frozenset(
         "jobs.cancel",
         "dynamic.delete",
         "keys.revoke",
+        "queues.release",
+        "queues.retry",
         "routemaster.claim",
         "routemaster.rotate_token",
         "routemaster.revoke_token",

@@ -25,14 +25,15 @@ ROUTERS = (
     Column("FORWARDED", lambda row: str(row["forwarded_total"])),
 )
 _FILTER = Column("FILTER", lambda row: show_filter(row["filter"]))
+_MANAGED = Column("MANAGED", text("managed"))
 _ALLOW_CYCLE = Column("ALLOW_CYCLE", lambda row: "yes" if row["allow_cycle"] else "no", wide=True)
-LISTED = (*ROUTERS, replace(_FILTER, wide=True), _ALLOW_CYCLE)
+LISTED = (*ROUTERS, _MANAGED, replace(_FILTER, wide=True), _ALLOW_CYCLE)
 ONE = (
     *ROUTERS,
     Column("LAG", lambda row: str(row["lag"])),
     Column("STATE", lambda row: f"{row['state']} ({row['reason']})" if row["reason"] else row["state"] or "-"),
     Column("REFUSED", lambda row: str(row["refused_total"])),
-    Column("MANAGED", text("managed")),
+    _MANAGED,
     _FILTER,
     _ALLOW_CYCLE,
     Column("KEEPS", lambda row: _keeps(row), wide=True),
@@ -150,7 +151,7 @@ async def list_routers(
     """List routers, sorted by name. `router get` shows one in detail, `topology check` draws the graph."""
     client = await session.client()
     found = [router async for router in client.routers.list(prefix, source=source, dest=dest)]
-    names = ("router", "source", "dest", "guarantee", "filter", "allow_cycle", "fan_in", "forwarded_total")
+    names = ("router", "source", "dest", "guarantee", "filter", "allow_cycle", "fan_in", "forwarded_total", "managed")
     session.out.rows(LISTED, [{name: getattr(each, name) for name in names} for each in found], name=_name)
 
 

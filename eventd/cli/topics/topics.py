@@ -26,6 +26,7 @@ TOPICS = (
     Column("COUNT", lambda row: str(row["count"])),
     Column("BYTES", lambda row: str(row["bytes"])),
     Column("DURABLE", lambda row: "yes" if row["durable"] else "no"),
+    Column("MANAGED", text("managed")),
     Column("PRIORITY", lambda row: str(row["effective_priority"]), wide=True),
 )
 STATE = (

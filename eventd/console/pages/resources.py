@@ -12,6 +12,16 @@ from eventd.errors import Conflict, EventdError, NotFound
 
 _SOURCE: Final = "form"
 """The name of the source of what the form holds, in messages."""
+_ADOPT: Final = "yes"
+_FIELDS: Final = (
+    FormField("text", "Resources", "YAML or JSON; several are separated by ---", long=True, required=True),
+    FormField(
+        "adopt",
+        "Adopt",
+        "Whether Topic and TopicRouter resources take over topics and routers that were made through the API.",
+        ("no", _ADOPT),
+    ),
+)
 
 
 async def show_resources(visit: Visit) -> ShownPage:
@@ -75,7 +85,8 @@ def _changed(changes: list[dict[str, Any]]) -> tuple[str, ...]:
     lines = []
     for one in changes[:MOST_ROWS]:
         lost = next((f", with its {one[what]:,} {what}" for what in ("events", "records") if what in one), "")
-        lines.append(f"{one['kind']} {one['name']} {_PLANNED.get(one['action'], one['action'])}{lost}.")
+        adopted = ", and takes over what was made through the API" if one.get("adopted") else ""
+        lines.append(f"{one['kind']} {one['name']} {_PLANNED.get(one['action'], one['action'])}{lost}{adopted}.")
     if len(changes) > MOST_ROWS:
         lines.append(f"And {len(changes) - MOST_ROWS:,} more.")
     return tuple(lines)
@@ -86,24 +97,25 @@ async def ask_apply(visit: Visit, params: dict[str, Any]) -> Question:
 
     `seen` of the parameters stands for the changes that the visitor was shown: others are shown first.
     """
-    field = FormField("text", "Resources", "YAML or JSON; several are separated by ---", long=True, required=True)
     text, seen = params.get("text", ""), params.pop("seen", "")
     if not text:
         lines = ("The next page shows what would change. Resources that the text does not name stay.",)
-        return Question("Apply resources", lines, fields=(field,), ready=False)
+        return Question("Apply resources", lines, fields=_FIELDS, ready=False)
     try:
         changes = (await visit.view.call("resources.diff", **_sources(params)))["changes"]
     except EventdError as error:
-        return Question("Apply resources", (f"Nothing was applied: {error}",), fields=(field,), ready=False)
-    params["seen"] = hashlib.sha256(json.dumps([text.split(), changes]).encode()).hexdigest()
+        return Question("Apply resources", (f"Nothing was applied: {error}",), fields=_FIELDS, ready=False)
+    shown = [text.split(), params.get("adopt") == _ADOPT, changes]
+    params["seen"] = hashlib.sha256(json.dumps(shown).encode()).hexdigest()
     diff = "\n".join(one["diff"] for one in changes if one.get("diff"))
     ready = seen == params["seen"]
-    return Question("Apply these changes?", _changed(changes), fields=(field,), ready=ready, diff=diff)
+    return Question("Apply these changes?", _changed(changes), fields=_FIELDS, ready=ready, diff=diff)
 
 
 def _sources(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of the operation for the text of the form."""
-    return {"sources": [{"name": _SOURCE, "text": params.get("text", "")}]}
+    """Return the parameters of the operation for the fields of the form."""
+    sources = [{"name": _SOURCE, "text": params.get("text", "")}]
+    return {"sources": sources, "adopt": params.get("adopt") == _ADOPT}
 
 
 async def ask_delete(visit: Visit, params: dict[str, Any]) -> Question:

@@ -16,8 +16,14 @@ ManagedBy = Literal["declared", "api"]
 
 def managed_by(conn: Connection, kind: str, name: str) -> ManagedBy:
     """Return `declared` if a resource of the `kind` Topic or TopicRouter, or an EventGroup, declares it; else `api`."""
-    of_group = kind == TOPIC_KIND and name.startswith(GROUP_PREFIX)
-    return "declared" if of_group or _declared(conn, kind, [name]) else "api"
+    return managed_by_each(conn, kind, [name])[name]
+
+
+def managed_by_each(conn: Connection, kind: str, names: Sequence[str]) -> dict[str, ManagedBy]:
+    """Return by name what `managed_by` returns for each of these topics or routers."""
+    declared = _declared(conn, kind, names) if names else set()
+    of_groups = {name for name in names if kind == TOPIC_KIND and name.startswith(GROUP_PREFIX)}
+    return {name: "declared" if name in declared or name in of_groups else "api" for name in names}
 
 
 def refuse_declared_topic(conn: Connection, name: str, doing: str) -> None:

@@ -6,10 +6,14 @@ import re
 from html import unescape
 from typing import Any
 
+from aiohttp import ClientSession
+
 from tests.integration.console.conftest import MakeBrowser
 from tests.integration.console.test_signing_in import ADMIN, READ
 from tests.support.declared import declare, peer
 from tests.support.sites import Site
+
+TOPIC = "apiVersion: topic.routerd.net/v1alpha1\nkind: Topic\nmetadata: {name: orders}\nspec: {capRecords: 5}\n"
 
 
 async def test_resources_are_listed_and_described(site: Site, browser: MakeBrowser) -> None:
@@ -47,6 +51,27 @@ async def test_resources_are_applied_only_after_their_diff_was_shown(site: Site,
     assert "The resources are applied." in done.text
     (stored,) = (await site.ask("resources.list", kind="EventPeer"))["resources"]
     assert stored["metadata"]["name"] == "edge-b"
+
+
+async def test_a_topic_of_the_api_is_adopted_only_if_the_form_says_so(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    async with ClientSession(headers={"Authorization": f"Bearer {ADMIN}"}) as session:
+        assert (await session.put(f"http://{one.host}/v0/topics/orders", json={})).status == 201
+    form: dict[str, Any] = {"asked": "yes", "back": "/console/resources", "text": TOPIC}
+    refused = await one.post("/console/do/resources.apply", **form)
+    assert "Nothing was applied: Topic/orders exists already" in unescape(refused.text)
+    assert '<select id="f-adopt" name="adopt">' in refused.text
+    asked = await one.post("/console/do/resources.apply", adopt="yes", **form)
+    assert "Topic orders is created, and takes over what was made through the API." in asked.text
+    found = re.search('name="seen" value="(.*?)"', asked.text)
+    assert found
+    other = await one.post("/console/do/resources.apply", adopt="no", seen=found[1], **form)
+    assert "Nothing was applied" in other.text
+    done = await one.post("/console/do/resources.apply", adopt="yes", seen=found[1], **form)
+    assert "The resources are applied." in done.text
+    (stored,) = (await site.ask("resources.list", kind="Topic"))["resources"]
+    assert stored["metadata"]["name"] == "orders"
 
 
 async def test_a_deletion_says_what_goes_with_it(site: Site, browser: MakeBrowser) -> None:

@@ -159,6 +159,8 @@ def test_a_protected_context_asks_before_something_ends(
     )
     control("topic", "put", "x")
     assert "delete the topic x was not done" in control("topic", "delete", "x", code=1).err
+    assert "queues.retry topic=x" in control("queue", "retry", "x", code=1).err
+    assert "queues.release topic=x" in control("queue", "release", "x", "1", code=1).err
     assert "x" in control("topic", "list", "-o", "name").lines
     assert control("delete", "eventpeer", "to-cloud", "--dry-run").out
     monkeypatch.setattr("eventd.cli.gateway.protection.can_ask", lambda: True)

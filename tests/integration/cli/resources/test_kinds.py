@@ -223,6 +223,11 @@ def test_a_declared_topic_is_managed_by_its_resource_and_deleted_with_its_record
     assert routerctl("topic", "get", "orders", "-o", "json").json["managed"] == "declared"
     assert routerctl("router", "get", "orders->audit", "-o", "json").json["managed"] == "declared"
     assert routerctl("topic", "get", "audit", "-o", "json").json["managed"] == "api"
+    managed = {row["topic"]: row["managed"] for row in routerctl("topic", "list", "-o", "json").json}
+    assert managed == {"audit": "api", "orders": "declared"}
+    assert [row["managed"] for row in routerctl("router", "list", "-o", "json").json] == ["declared"]
+    assert "MANAGED" in routerctl("router", "list").lines[0].split()
+    assert routerctl("topic", "list").lines[2].split()[-1] == "declared"
     told = routerctl("topic", "set", "orders", "cap_records=6", code=1).err
     assert "the topic 'orders' is declared by Topic/orders and cannot be configured here" in told
     routerctl("topic", "write", "orders", "1")

@@ -37,7 +37,7 @@ def test_routers_are_listed_as_asked(routerctl: Control) -> None:
     assert routerctl("router", "list", "--source", "a", "-o", "name").lines == ["a->b", "a->c"]
     assert routerctl("router", "list", "--dest", "c", "-o", "name").lines == ["a->c"]
     assert routerctl("router", "list", "--prefix", "x", "-o", "name").lines == ["x->d"]
-    assert routerctl("router", "list").lines[3].split() == ["mirror", "b", "e", "exactly_once", "no", "0"]
+    assert routerctl("router", "list").lines[3].split() == ["mirror", "b", "e", "exactly_once", "no", "0", "api"]
 
 
 MISTAKES = [

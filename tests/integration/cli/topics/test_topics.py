@@ -25,7 +25,7 @@ def test_a_topic_from_its_beginning_to_its_end(routerctl: Control) -> None:
     assert routerctl("topic", "set", "jobs", "lease_ms=null", "-o", "json").json["config"]["lease_ms"] == 30_000
     routerctl("topic", "put", "other")
     assert routerctl("topic", "list", "-o", "name").lines == ["jobs", "other"]
-    assert rows(routerctl("topic", "list", "--prefix", "o").out) == [["other", "0", "1", "0", "0", "no"]]
+    assert rows(routerctl("topic", "list", "--prefix", "o").out) == [["other", "0", "1", "0", "0", "no", "api"]]
     assert routerctl("topic", "delete", "jobs").out == "topic/jobs deleted\n"
     assert routerctl("topic", "list", "-o", "json").json[0]["topic"] == "other"
 
