@@ -11,8 +11,7 @@ from eventd.runtime.log_pause import LogPause
 from eventd.tracing import tracing
 
 FRAMES: Final = 30
-MOST_KINDS: Final = 100
-"""How many kinds of errors are distinguished."""
+_TOLD_OTHERWISE: Final = ("error", "trace_id", "span_id")
 
 
 class ErrorReports(logging.Handler):
@@ -34,5 +33,5 @@ class ErrorReports(logging.Handler):
         frames = traceback.extract_tb(error.__traceback__)[-FRAMES:]
         stack = "\n".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
         fields = {name: value for name, value in fields_of(record).items() if isinstance(value, str | int | float)}
-        about = {f"eventd.{name}": value for name, value in fields.items() if name != "error"}
+        about = {f"eventd.{name}": value for name, value in fields.items() if name not in _TOLD_OTHERWISE}
         tracing.report(kind, describe_error(error), stack, about | {"eventd.message": record.getMessage()})

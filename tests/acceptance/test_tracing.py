@@ -100,6 +100,8 @@ def test_a_plugin_and_an_endpoint_continue_the_trace_and_strangers_make_none(
         )
         with pytest.raises(ApiError, match="401"):
             node.request("GET", "/api/v1/status", others={"Authorization": "Bearer nonsense", "traceparent": PARENT})
+        with pytest.raises(ApiError, match="404"):
+            node.ask("GET", "/groups/nowhere/events")
         emit(node, "wg0")
         wait_for(lambda: receiver.calls, "the callback")
     finally:
@@ -112,6 +114,9 @@ def test_a_plugin_and_an_endpoint_continue_the_trace_and_strangers_make_none(
     assert said.read_text().split("-")[1:3] == [ran.trace_id, ran.id]
     assert receiver.calls[0].headers["traceparent"] == f"00-{attempt.trace_id}-{attempt.id}-01"
     assert collector.named("GET /api/v1/status") == []
+    [missing] = collector.named("GET /api/v1/groups/{group}/events")
+    assert (missing.attributes["http.response.status_code"], missing.attributes["error.type"]) == (404, "not_found")
+    assert not missing.failed, "the fault is the caller's"
 
 
 @pytest.mark.parametrize("trouble", ["dead", "refusing", "silent"])

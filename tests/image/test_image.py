@@ -13,15 +13,17 @@ import os
 import shutil
 import signal
 import subprocess
+import tarfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deploy.release.image import IMAGE, archive, buildah, environment, missing
-from deploy.release.source import version
+from deploy.release.source import ROOT, version
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.image
@@ -29,16 +31,41 @@ pytestmark = pytest.mark.image
 MOST_BYTES = 120_000_000
 SECONDS_TO_READY = 3.0
 PROBE_SECONDS = 0.06
+CANARY = "canary-2f1d7c9a-secret"
 SLACK = 2
 """On a busy machine."""
 
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive, built now; what was downloaded and the base are kept between runs."""
+    """The archive, built now; what was downloaded and the base are kept between runs.
+
+    The checkout has secrets where developers leave them, and so have the variables of the build.
+    """
     if missing() or os.geteuid() != 0:
         pytest.skip(f"this needs to be root, and {', '.join(missing()) or 'nothing else'}")
-    return archive(tmp_path_factory.mktemp("image") / "image.tar")
+    with planted_secrets():
+        return archive(tmp_path_factory.mktemp("image") / "image.tar")
+
+
+@contextmanager
+def planted_secrets() -> Iterator[None]:
+    places = [ROOT / name for name in (".env", "group.secret", "eventd-data/eventd.toml", "deploy/api-keys")]
+    assert not [place for place in places if place.exists()]
+    variables = ("EVENTD_API_KEYS", "EVENTD_DATABASE_URL", "OTEL_EXPORTER_OTLP_HEADERS")
+    try:
+        with pytest.MonkeyPatch.context() as patched:
+            for place in places:
+                place.parent.mkdir(exist_ok=True)
+                place.write_text(CANARY)
+            for name in variables:
+                patched.setenv(name, CANARY)
+            yield
+    finally:
+        for place in places:
+            place.unlink(missing_ok=True)
+        with suppress(OSError):
+            (ROOT / "eventd-data").rmdir()
 
 
 @pytest.fixture
@@ -88,6 +115,18 @@ def test_the_archive_can_be_read_and_holds_no_key(image: Path) -> None:
     text = subprocess.run(inspect, capture_output=True, text=True, check=True).stdout
     assert json.loads(text)["config"]["User"] == "10001:0"
     assert not [word for word in ("PRIVATE KEY", "PASSWORD", "SECRET", "API_KEYS=") if word in text]
+
+
+def test_no_layer_holds_a_secret_of_the_checkout_or_of_the_build(image: Path) -> None:
+    read, found = 0, []
+    with tarfile.open(image) as layers:
+        for layer in layers:
+            content = layers.extractfile(layer) if layer.isfile() else None
+            whole = content.read() if content else b""
+            read += len(whole)
+            found += [layer.name] * (CANARY.encode() in whole)
+    assert read > 50_000_000
+    assert found == []
 
 
 def test_the_image_is_small(image: Path) -> None:

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from eventd.api.errors.faults import Handler
 from eventd.api.framework.route import Route
-from eventd.errors import Unauthorized
+from eventd.errors import EventdError, Unauthorized
 from eventd.tracing import tracing
 from eventd.tracing.contexts import TRACEPARENT, read_context
 
@@ -15,6 +15,7 @@ def traced(route: Route, handler: Handler) -> Handler:
     """Return the handler, in a span of its own while tracing is on.
 
     Probes and streams have none. Neither has a request without a valid key: a stranger must not fill the collector.
+    Only a fault of the node fails the span (OpenTelemetry's conventions for HTTP); other errors are its `error.type`.
     """
     if route.stream or not route.scopes or not tracing.on:
         return handler
@@ -25,10 +26,19 @@ def traced(route: Route, handler: Handler) -> Handler:
         with tracing.span(name, "server", parent=parent, attributes=about) as span:
             try:
                 response = await handler(request)
-            except Unauthorized:
+            except Unauthorized as error:
                 span.discard()
-                raise
-            span.set("http.response.status_code", response.status)
-            return response
+                refused: EventdError = error
+            except EventdError as error:
+                status = route.surface.form.status(error)
+                span.set("http.response.status_code", status)
+                span.set("error.type", error.code)
+                if status >= 500:
+                    span.fail(error.code)
+                refused = error
+            else:
+                span.set("http.response.status_code", response.status)
+                return response
+        raise refused
 
     return serve
