@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from eventd.testing import until
+from eventd.log.delivery.returned import StoreReturned
+from eventd.store.rows.returned_events import ReturnedMark
+from eventd.testing import draft, until
 from tests.integration.console.conftest import MakeBrowser
 from tests.integration.console.test_signing_in import ADMIN, READ
 from tests.support.declared import peer
@@ -66,6 +68,20 @@ async def test_an_event_shows_each_delivery_and_is_sent_again(site: Site, browse
     assert (asked.status, asked.heading) == (409, "Not possible now")
     assert "event e1 cannot be sent again" in asked.text
     assert "/console/do/deliveries.redeliver" not in shown.text, "only what was delivered can be sent again"
+
+
+async def test_an_event_that_came_back_unproven_is_marked(site: Site, browser: MakeBrowser) -> None:
+    log = site.running.log
+    mark = ReturnedMark("b", 1, "", "the peer has no receipt")
+    drafts = [draft("proven", node="a"), draft("doubtful", node="a")]
+    marks = [mark._replace(batch_id="batch-1", unproven=""), mark]
+    await log.submit(StoreReturned(await log.topic("group:edge"), drafts, marks, ceiling=None))
+    one = browser(site)
+    await one.sign_in(READ)
+    found = {each: (await one.get(f"/console/events/edge/{each}")).text for each in ("proven", "doubtful")}
+    assert all("<dt>Returned by</dt><dd>b</dd>" in text for text in found.values())
+    words = "No receipt proves this event: the peer has no receipt."
+    assert [name for name, text in found.items() if words in text] == ["doubtful"]
 
 
 async def test_an_event_with_a_blank_in_its_id_is_sent_to_a_peer_again(
