@@ -67,6 +67,24 @@ def _events_with_their_batches(scene: Scene) -> None:
         scene.lake.remove(ledger, source, lambda row: row["batch_id"] in batches)
 
 
+def _all_events_of_node(scene: Scene) -> None:
+    """Remove all events that `b` emitted in a group from all ledgers, with all rows of the batches that had them."""
+    for node in ("a", "b", "c"):
+        scene.lake.remove("events", node, lambda row: (row["group"], row["source"]) == ("edge", "b"))
+    for ledger in ("deliveries", "receipts"):
+        scene.lake.remove(ledger, "b", lambda row: row["group"] == "edge")
+    for node in ("a", "c"):
+        scene.lake.remove("inbound", node, lambda row: (row["group"], row["peer"]) == ("edge", "b"))
+
+
+def _node_with_its_events(scene: Scene) -> None:
+    """Remove all files of `c`, and at the other nodes all events that it emitted, with the batches that had them."""
+    scene.lake.remove_node("c")
+    for node in ("a", "b"):
+        scene.lake.remove("events", node, lambda row: row["source"] == "c")
+        scene.lake.remove("inbound", node, lambda row: row["peer"] == "c")
+
+
 def _events_called_evicted(scene: Scene) -> None:
     """Remove an event in the same way, and say in all states that retention has evicted the events up to the last."""
     _events_with_their_batches(scene)
@@ -230,6 +248,20 @@ ABSENCE = (
         _events_called_lost,
         wanted="SELECT 'corrupt', unnest(['a', 'b', 'c']), '*'",
         allowed=BOUNDS_OF_HOLES,
+    ),
+    Damage(
+        "events-of-a-node-gone-with-their-batches",
+        "all events that a node emitted in a group are removed from all ledgers, with their batches and receipts",
+        "the holes in the seqs and in the numbers of all nodes",
+        _all_events_of_node,
+        wanted=BOUNDS_OF_HOLES,
+    ),
+    Damage(
+        "node-gone-with-its-events",
+        "all files of a node are removed, and all events and batches that other nodes have from it",
+        "the holes in the seqs and in the numbers of the other nodes",
+        _node_with_its_events,
+        wanted=f"SELECT * FROM ({BOUNDS_OF_HOLES}) AS hole(kind, node, id) WHERE node <> 'c'",
     ),
     Damage(
         "first-events-gone",
