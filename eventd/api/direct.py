@@ -43,13 +43,15 @@ _NAMES: Final = re.compile(r"{(\w+)}")
 class DirectCaller(NamedTuple):
     """Who calls: the permissions, the name in the record of actions, and the id of the request.
 
-    `once`: the key of a request that may be repeated (see `ActionRecorder.perform_once`); empty without one.
+    `once`: the key of a request that may be repeated (see `ActionRecorder.perform_once`); empty without one. `counted`:
+    its requests count for the limits of its key; not those that are made for several callers at once.
     """
 
     key: ApiKey
     caller: ActionCaller
     request: str
     once: str = ""
+    counted: bool = True
 
 
 class FoundRoute(NamedTuple):
@@ -167,25 +169,25 @@ async def run_topic_route(
         return _read(await recorder.perform_once(draft, by.once, describe, perform, is_secret=route.secret))
 
     if not (route.recorded or (route.keyed and by.once)):
-        with _under_way(v0, by.key, len(content)):
+        with _under_way(v0, by, len(content)):
             return await run(None)
     draft = ActionDraft(_name_of(route), by.caller, by.request, object_of(route, names), frequent=route.frequent)
     async with recorder.recording(draft):
-        with _under_way(v0, by.key, len(content)):
+        with _under_way(v0, by, len(content)):
             return await run(draft)
 
 
 @contextmanager
-def _under_way(v0: V0, key: ApiKey, size: int) -> Iterator[None]:
+def _under_way(v0: V0, by: DirectCaller, size: int) -> Iterator[None]:
     """Count a request with a body of `size` bytes while the block runs, as one over HTTP. Raises `Throttled`.
 
     A process without a listener has no limits: it serves one caller.
     """
-    if v0.listener is None:
+    if v0.listener is None or not by.counted:
         yield
         return
     limits = v0.listener.concurrency
-    with limits.requests.take(key), limits.bodies.hold(key.digest) as held:
+    with limits.requests.take(by.key), limits.bodies.hold(by.key.digest) as held:
         held.grow_to(size)
         yield
 

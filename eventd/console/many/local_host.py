@@ -71,7 +71,7 @@ class LocalHost:
     async def sign_out(self, visitor: Operator) -> web.Response:
         return see(self.frame.urls.to())
 
-    def view(self, visitor: Operator, request_id: str) -> NodeView:
+    def view(self, visitor: Operator, request_id: str, *, shared: bool = False) -> NodeView:
         return self.make_view(request_id)
 
     def using(self, request: web.Request, visitor: Operator) -> AbstractContextManager[None]:

@@ -60,9 +60,9 @@ class NodeHost:
     async def sign_out(self, visitor: Visitor) -> web.Response:
         return await self._sign_in.sign_out(visitor)
 
-    def view(self, visitor: Visitor, request_id: str) -> InProcessView:
+    def view(self, visitor: Visitor, request_id: str, *, shared: bool = False) -> InProcessView:
         of = self._dependencies
-        by = DirectCaller(visitor.key, visitor.caller, request_id)
+        by = DirectCaller(visitor.key, visitor.caller, request_id, counted=not shared)
         return InProcessView(of.services, of.v0, of.recorder, by, of.address())
 
     def using(self, request: web.Request, visitor: Visitor) -> AbstractContextManager[None]:

@@ -141,7 +141,7 @@ class Site(Generic[Someone]):
         shared: bool = False,
     ) -> Visit:
         """Return a visit. `shared`: other visitors get what it renders, too."""
-        view, style = self._host.view(visitor, request_id), preferences.style(self._clock.now())
+        view, style = self._host.view(visitor, request_id, shared=shared), preferences.style(self._clock.now())
         once = "" if shared else self._host.chance.token(16).hex()
         recent = partial(self._recent.find, visitor.mark)
         return Visit(view, self._urls, path, names, query, style, visitor.name, self._host.histories, once, recent)

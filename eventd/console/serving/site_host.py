@@ -77,8 +77,11 @@ class SiteHost(Protocol[Someone]):
         """End the session of a visitor."""
         ...
 
-    def view(self, visitor: Someone, request_id: str) -> NodeView:
-        """Return the node as this visitor may see it; its actions have the id of a request."""
+    def view(self, visitor: Someone, request_id: str, *, shared: bool = False) -> NodeView:
+        """Return the node as this visitor may see it; its actions have the id of a request.
+
+        `shared`: other visitors get what is read, too, so that it counts for the limits of no key.
+        """
         ...
 
     def using(self, request: web.Request, visitor: Someone) -> AbstractContextManager[None]:

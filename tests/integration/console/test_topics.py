@@ -16,6 +16,7 @@ from eventd.testing import until
 from tests.integration.console.conftest import MakeBrowser
 from tests.integration.console.test_events import HOSTILE
 from tests.integration.console.test_signing_in import ADMIN, EDGE, READ
+from tests.integration.console.test_streams import following
 from tests.support.console_pages import Browser
 from tests.support.sites import Site
 
@@ -343,4 +344,6 @@ async def test_requests_of_pages_to_v0_count_towards_the_limit_of_their_key(site
             return (await one.get("/console/topics/orders")).status == 429
 
         await until(is_refused, "the page to be refused")
+        async with following(one, "/console/stream?view=/console/topics/orders") as stream:
+            assert await stream.content.readline() == b"event: view\n", "others look at it, too: it counts for no key"
         waiting.cancel()
