@@ -74,18 +74,25 @@ class Visit:
         return [group["group"] for group in await self.groups()]
 
     async def ask_groups(self, operation: str, groups: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
-        """Run an operation for each group until `GROUPS_SECONDS` have passed, and at least for one.
+        """Run an operation for each group until `GROUPS_SECONDS` have passed.
 
-        Return the answers, and the groups that were not asked in time.
+        Return the answers, and the groups that did not answer in time. Each of several groups gets half of the time
+        that is left, so that a slow one leaves some for those after it.
         """
+        if len(groups) == 1:  # the visitor chose it
+            return [await self.view.call(operation, group=groups[0])], []
         time = asyncio.get_running_loop().time
-        found: list[dict[str, Any]] = []
+        found, late = list[dict[str, Any]](), list[str]()
         until = time() + GROUPS_SECONDS
         for place, group in enumerate(groups):
-            if found and time() >= until:
-                return found, list(groups[place:])
-            found.append(await self.view.call(operation, group=group))
-        return found, []
+            if (left := until - time()) <= 0:
+                return found, [*late, *groups[place:]]
+            try:
+                async with asyncio.timeout(left / 2):
+                    found.append(await self.view.call(operation, group=group))
+            except TimeoutError:
+                late.append(group)
+        return found, late
 
     async def scopes_of_groups(self) -> list[str]:
         """Return the groups to ask for one by one: only "", for all, unless the key is limited to some names."""

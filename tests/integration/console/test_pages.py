@@ -145,7 +145,7 @@ async def test_a_page_says_which_groups_it_could_not_read_in_time(
         await site.apply(group("a", port=free_port(), secret=site.secret, name=name))
     one = browser(site)
     await one.sign_in(ADMIN)
-    said = "2 groups could not be read in time, the first is far"
+    said = "3 groups could not be read in time, the first is edge"
     assert "could not be read" not in (await one.get(f"/console/{page}")).text
     monkeypatch.setattr(visit, "GROUPS_SECONDS", 0.0)
     assert said in (await one.get(f"/console/{page}")).text
