@@ -78,6 +78,7 @@ def build_app(
     database = services.database
     recorder = recorder or ActionRecorder(database, clock, services.metrics)
     acting = Acting(callers, recorder, ids, OPERATION_NAMES)
+    workers.answer_with("verify", partial(_answer_verify, services))
     app = make_app(served, contexts, admission, workers, clock, services.log.chance, acting)
 
     async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
@@ -97,3 +98,9 @@ def _describe(version: str, *, whole: bool) -> bytes:
     title = "API of a routerd-eventd node" if whole else "Topics of a routerd-eventd node"
     routes = [route for route in ROUTES if whole or route.surface is TOPICS]
     return msgspec.json.encode(describe(routes, title, version))
+
+
+async def _answer_verify(services: Services, question: bytes) -> bytes:
+    from eventd.api.verify.operations import answer_verify  # as its route does: with the first request
+
+    return await answer_verify(services, question)

@@ -312,8 +312,7 @@ class Node:
         runner = Runner(app, self._chance, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         self._started.append(runner.cleanup)
-        sockets = self._sockets or await listen(*settings.api_listen, self._clock)
-        await open_site_at(runner, limiter, sockets, self._tls)
+        await open_site_at(runner, limiter, self._sockets or await listen(*settings.api_listen, self._clock), self._tls)
         self.api_address = runner.addresses[0][:2]
         self._started.append(self._workers.close)
         if local is not None:
@@ -350,6 +349,7 @@ class Node:
             partial(read_view, self._workers.ask_worker_of),
             holds_key=lambda digest: self.keys.by_digest(digest) is not None,
             limits=Limits.of(settings),
+            ask_worker=None if self._share.is_whole else self._workers.ask_worker_of,
         )
 
     async def _serve_routemaster(self, limits: ConcurrencyLimits) -> None:

@@ -21,7 +21,7 @@ from tests.support.child_processes import is_running
 from tests.support.declared import group
 from tests.support.ports import free_port
 from tests.support.processes import Processes
-from tests.support.running import NodeProcess
+from tests.support.running import ApiError, NodeProcess
 from tests.support.waiting import wait_for
 
 WORKERS = 3
@@ -152,6 +152,29 @@ def test_a_map_is_the_same_whichever_process_is_asked(processes: Processes) -> N
     wait_for(mapped, "every process to show what b reports")
     asked = [line for line in a.process.get("/metrics")[1].decode().splitlines() if "status_queries_total{" in line]
     assert sum(float(line.split()[-1]) for line in asked) <= 5, "one process asks for all"
+
+
+def test_a_comparison_continues_whichever_process_is_asked(processes: Processes) -> None:
+    a, b = NodeProcess(processes, "a", EVENTD_WORKERS=str(WORKERS)), NodeProcess(processes, "b")
+    wait_whole(a)
+    a.join(), b.join()
+    a.join(b), b.join(a)
+    a.emit("one")
+    b.wait_holds({"one"})
+    path = "/groups/edge/peers/b/verify"
+    answer = a.ask("POST", path, {"seconds": 0})
+    run, asked = answer["run"], 0
+    while not answer["done"]:
+        asked += 1
+        seen = [a.ask("POST", path, {"run": run, "look": True})["progress"] for _ in range(2 * WORKERS)]
+        assert seen == [answer["progress"]] * len(seen)
+        answer = a.ask("POST", path, {"run": run, "seconds": 0})
+    assert asked > 1
+    assert answer["report"]["clean"]
+    for _ in range(2 * WORKERS):
+        with pytest.raises(ApiError) as refused:
+            a.ask("POST", path, {"run": run})
+        assert (refused.value.status, refused.value.code) == (404, "not_found")
 
 
 def test_a_process_that_hangs_is_told_and_started_again(processes: Processes) -> None:

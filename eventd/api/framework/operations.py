@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, field_validator
 from pydantic.alias_generators import to_camel
@@ -74,6 +74,12 @@ async def _no_rates(_question: RateFilter) -> tuple[RatePage, bool]:
     return RatePage([], []), False
 
 
+class AskWorker(Protocol):
+    """Asks the worker that serves a group the question `name`; the answer is None if it does not come in time."""
+
+    async def __call__(self, group: str, name: str, question: bytes, *, seconds: float) -> bytes | None: ...
+
+
 async def _no_view(_group: str, _wait: float) -> bytes | None:
     """Return None: no node runs in this process, so no peer is asked."""
     return None
@@ -107,7 +113,8 @@ class Services:
     command on the database, which may do everything. `holds_key` returns whether a valid key of the API has a digest; a
     command knows no keys of settings, and takes all for valid. `client_waits`, for operations of routes that `hold`:
     whether the client is still connected, and the node does not stop. `limits` are those of the
-    settings; None: the defaults.
+    settings; None: the defaults. `ask_worker` asks the worker that serves a group, see `WorkerPeers.ask_worker_of`;
+    None where there is only one process.
     """
 
     log: EventLog
@@ -132,6 +139,7 @@ class Services:
     holds_key: Callable[[bytes], bool] = _every_key
     client_waits: Callable[[], bool] = _waits
     limits: Limits | None = None
+    ask_worker: AskWorker | None = None
 
     @property
     def effective(self) -> Following:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
+from eventd.api.errors.codes import API_FORM, restore
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.verify.comparing import Comparison
@@ -16,7 +18,7 @@ from eventd.api.verify.history import keep
 from eventd.api.verify.links import show_link
 from eventd.egress.peers.questions import Asker, QueryUnsupported
 from eventd.egress.transport.transport import Transport
-from eventd.errors import Conflict, NotFound
+from eventd.errors import Conflict, EventdError, NotFound, Unavailable
 from eventd.groups.lookup import find_group, find_peer
 from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.runtime.clock import SECOND
@@ -24,6 +26,10 @@ from eventd.store.engine.database import Connection, Database
 from eventd.store.rows.verifications import Verification
 from federation.peers import PROTOCOL_V1
 
+VERIFY = "verify"
+"""The name of the question among the workers."""
+PATIENCE_SECONDS = 60.0
+"""How long another worker may take beyond the requested time: its last step may wait for the peer."""
 FORGOTTEN_SECONDS = 10.0
 """After this time without a call, another caller may begin a comparison in place of an unfinished one."""
 
@@ -38,6 +44,7 @@ class Verify(Params):
     peer: str = Field(description="The peer, by its node name.")
     run: str = Field(default="", description="Continue this comparison; empty begins a new one.")
     seconds: int = Field(default=20, ge=0, le=50, description="Longest time to work before the answer, in seconds.")
+    look: bool = Field(default=False, description="Only report the progress of `run`: nothing is compared.")
 
 
 @dataclass(slots=True)
@@ -61,9 +68,35 @@ _runs: WeakKeyDictionary[Database, dict[tuple[str, str], _Run]] = WeakKeyDiction
 
 
 async def verify(services: Services, params: Verify) -> dict[str, Any]:
+    """Compare in the worker that serves the group, whichever worker has the request: it has the unfinished ones."""
+    if services.ask_worker is None:
+        return await _verify_here(services, params)
+    question = params.model_dump_json(by_alias=True).encode()
+    text = await services.ask_worker(params.group, VERIFY, question, seconds=params.seconds + PATIENCE_SECONDS)
+    if not text:
+        problem = f"the process that serves the group {params.group} does not answer"
+        raise Unavailable(problem, hint="try again in a moment")
+    answer: dict[str, Any] = json.loads(text)
+    if "status" in answer:
+        raise restore(answer["status"], json.dumps(answer["problem"]).encode())
+    return answer
+
+
+async def answer_verify(services: Services, question: bytes) -> bytes:
+    """Answer another worker's question `VERIFY`: a request, as JSON, with an answer or an error."""
+    try:
+        answer = await _verify_here(services, Verify.model_validate_json(question))
+    except EventdError as error:
+        answer = {"status": API_FORM.status(error), "problem": API_FORM.body(error)}
+    return json.dumps(answer).encode()
+
+
+async def _verify_here(services: Services, params: Verify) -> dict[str, Any]:
     group, peer = await services.database.read(_find, params.group, params.peer)
     runs = _runs.setdefault(services.database, {})
     run = _run_of(services, params, runs)
+    if params.look:
+        return _answer(params, run, done=False, why="")
     if run.lock.locked():
         raise Conflict(
             f"{params.peer} is being verified by another call of this run", hint="retry when that call has ended"
@@ -90,7 +123,7 @@ async def verify(services: Services, params: Verify) -> dict[str, Any]:
 def _run_of(services: Services, params: Verify, runs: dict[tuple[str, str], _Run]) -> _Run:
     now, where = services.clock.monotonic(), (params.group, params.peer)
     known = runs.get(where)
-    if params.run:
+    if params.run or params.look:
         if known is None or known.id != params.run:
             raise NotFound(f"no run {params.run} exists for {params.peer}", hint="leave out `run` to begin a new one")
         return known

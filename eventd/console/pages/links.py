@@ -7,7 +7,7 @@ from typing import Any, Final
 from eventd.console.pages.actions import FormField, PageAction, Question
 from eventd.console.pages.link_charts import read_charts
 from eventd.console.pages.visit import MOST_ROWS, ShownPage, Visit
-from eventd.errors import Conflict, NotFound
+from eventd.errors import NotFound
 
 _VERIFICATIONS = 5
 """Maximum number of verifications that the page of a link shows."""
@@ -89,17 +89,18 @@ async def ask_pause(visit: Visit, params: dict[str, Any]) -> Question:
 
 
 async def show_comparison(visit: Visit) -> ShownPage:
-    """Continue the comparison `run` of the query, and show how far it is, or its result. Raises NotFound."""
+    """Show how far the comparison `run` of the query is, or its result. Raises NotFound.
+
+    Only the form continues it: a page acts on nothing.
+    """
     group, peer, run = visit.names["group"], visit.names["peer"], visit.asked("run")
     if not run:
         raise NotFound("choose a comparison first", hint="the page of the link begins one")
     data: dict[str, Any] = {"group": group, "peer": peer, "run": run, "progress": None, "result": None}
     try:
-        answer = await visit.view.call("links.verify", group=group, peer=peer, run=run, seconds=1)
+        answer = await visit.view.call("links.verify", group=group, peer=peer, run=run, look=True)
         data["progress"] = answer["progress"]
-    except Conflict:  # a form continues it now
-        data["progress"] = {"stage": "continuing", "done": 0, "of": 0}
-    except NotFound:  # it has ended, or another process of the node does it
+    except NotFound:  # it has ended
         pass
     if data["progress"] is None:
         found = (await visit.view.call("links.verifications", group=group, peer=peer))["verifications"]
