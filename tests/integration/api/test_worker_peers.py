@@ -110,7 +110,7 @@ async def test_metrics_of_two_processes_are_summed_where_a_sum_means_something(t
     theirs = re.sub(r"(?m)^process_open_fds .*$", "process_open_fds 100000.0", both[1].render().decode())
     async with measured(tmp_path, theirs):
         workers = WorkerPeers(Share(0, 2, folder=str(tmp_path)), dict, both[0])
-        lines = (await workers.render()).decode().splitlines()
+        lines = (await workers.render()).text.decode().splitlines()
     assert "routerd_eventd_lake_complete_until_seconds 5.0" in lines
     assert "process_open_fds 100000.0" in lines
     assert "routerd_eventd_log_head_position 1.0" in lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from http.cookies import SimpleCookie
 
 import pytest
@@ -59,6 +60,28 @@ async def test_ten_wrong_keys_a_minute_are_enough(site: Site, browser: MakeBrows
     answers = [(await one.sign_in(f"wrong-{number}")).status for number in range(11)]
     assert answers == [401] * 10 + [429]
     assert (await one.sign_in(READ)).status == 429
+
+
+@pytest.mark.parametrize("is_list", [True, False])
+async def test_invented_addresses_before_that_of_the_proxy_get_no_limit_of_their_own(
+    site: Site, browser: MakeBrowser, is_list: bool
+) -> None:
+    """A browser sends the header itself, and the proxy adds to its list, or sends a header of its own after it."""
+    await site.stop()
+    await site.start(api_keys=f"{READ}:r", console_trusted_proxies="127.0.0.1")
+    host = browser(site).host
+    said = "X-Forwarded-For: 10.{0}.1.1, 203.0.113.9" if is_list else "X-Forwarded-For: 10.{0}.1.1\r\n{1}"
+    statuses = []
+    for number in range(11):
+        reader, writer = await asyncio.open_connection(*host.split(":"))
+        addresses = said.format(number, "X-Forwarded-For: 203.0.113.9")
+        writer.write(
+            f"POST /console/sign-in HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\n{addresses}\r\n"
+            "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 9\r\n\r\nkey=wrong".encode()
+        )
+        statuses.append((await reader.readline()).split()[1])
+        writer.close()
+    assert statuses == [b"401"] * 10 + [b"429"]
 
 
 async def test_signing_out_ends_the_session_everywhere(site: Site, browser: MakeBrowser) -> None:
