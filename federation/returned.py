@@ -26,7 +26,9 @@ MOST_RETURNED: Final = 500
 RETURNED_BYTES: Final = 4 << 20
 """Approximate limit of the bytes of events in one answer, and of the ids of receipts; no larger event is returned."""
 MOST_PLACEMENTS: Final = 64
-"""Number of positions at which a batch may begin that are tried: its range may hold positions of other topics."""
+"""Number of positions that are tried as the first of a batch, where the receiver did not store them."""
+MOST_POSITIONS_TEXT: Final = 32 << 10
+"""Maximum number of characters in which the positions of a batch are stored; those of a batch with more are not."""
 
 _RECEIPT: Final = msgspec.json.Decoder(Receipt)
 
@@ -46,11 +48,15 @@ class ReturnedEvent(Struct, frozen=True, array_like=True):
 
 
 class BatchReceipt(Struct, frozen=True):
-    """The receipt that the peer gave for a batch, as text, the range of the batch, and the ids of its stored events."""
+    """The receipt that the peer gave for a batch, as text, the range of the batch, and the ids of its stored events.
+
+    `positions` are those of the events in the sender's log, as `encode_positions` writes them; empty if not known.
+    """
 
     receipt: str
     range: str
     ids: tuple[str, ...]
+    positions: str = ""
 
 
 class ReturnedEvents(Struct, frozen=True, kw_only=True):
@@ -105,21 +111,60 @@ def read_batch_receipt(stated: BatchReceipt, *, group: str, node: str, peer: str
     return receipt
 
 
-def proves(receipt: Receipt, covered: Range, bodies: Sequence[str]) -> bool:
+def encode_positions(positions: Sequence[int]) -> str:
+    """Return ascending positions as text: runs of consecutive ones, each `first+number`. Empty if it is too long."""
+    if positions and positions[-1] - positions[0] == len(positions) - 1:
+        return f"{positions[0]}+{len(positions)}"
+    runs: list[str] = []
+    first, number = 0, 0
+    for position in positions:
+        if number and position == first + number:
+            number += 1
+            continue
+        runs += [f"{first}+{number}"] if number else []
+        first, number = position, 1
+    text = ",".join([*runs, f"{first}+{number}"]) if number else ""
+    return text if len(text) <= MOST_POSITIONS_TEXT else ""
+
+
+def read_positions(text: str) -> list[int]:
+    """Return the positions that `encode_positions` wrote; none for a text that is empty, too long or of other form."""
+    if len(text) > MOST_POSITIONS_TEXT:
+        return []
+    runs = [run.partition("+")[::2] for run in text.split(",")]
+    if not all(each.isascii() and each.isdigit() and len(each) < 20 for run in runs for each in run):
+        return []
+    if sum(int(number) for _, number in runs) > Limits().batch_events:
+        return []
+    return [int(first) + at for first, number in runs for at in range(int(number))]
+
+
+def proves(receipt: Receipt, covered: Range, bodies: Sequence[str], positions: str = "") -> bool:
     """Return whether these events give the digest in the receipt again: they are the batch that the node sent.
 
-    The positions of the events in the sender's log are not known, so consecutive ones in the range are tried. A batch
-    with gaps between its positions is therefore not recognized, nor one of which the peer knew or refused an event.
+    Where the `positions` of the events in the sender's log are not known, consecutive ones in the range are tried. A
+    batch of which the peer knew or refused an event is not recognized.
     """
     if covered.repair or not bodies or receipt.duplicates or receipt.refused or receipt.accepted != len(bodies):
         return False
+    known = read_positions(positions)
+    if len(known) == len(bodies):
+        return any(content_digest_header(body) == receipt.digest for body in _forms(known, bodies))
     last = covered.upto - len(bodies) + 1
     starts = range(covered.after + 1, last + 1)
     tried = [*starts[: MOST_PLACEMENTS // 2], *starts[MOST_PLACEMENTS // 2 :][-MOST_PLACEMENTS // 2 :]]
-    return any(content_digest_header(body) == receipt.digest for start in tried for body in _forms(start, bodies))
+    placed = (range(start, start + len(bodies)) for start in tried)
+    return any(content_digest_header(body) == receipt.digest for at in placed for body in _forms(at, bodies))
 
 
-def _forms(start: int, bodies: Sequence[str]) -> Iterator[bytes]:
-    """Yield the batch of these events at consecutive positions as it may have been sent: as lines, and as a run."""
-    yield encode_batch((position, "", body) for position, body in enumerate(bodies, start))
-    yield Run(start, len(bodies), "", "".join([f"{body}\n" for body in bodies]).encode()).encode()
+def _forms(positions: Sequence[int], bodies: Sequence[str]) -> Iterator[bytes]:
+    """Yield the batch of these events as it may have been sent: as lines, and as runs."""
+    yield encode_batch((position, "", body) for position, body in zip(positions, bodies, strict=True))
+    runs: list[bytes] = []
+    start = 0
+    for end in range(1, len(positions) + 1):
+        if end == len(positions) or positions[end] != positions[end - 1] + 1:
+            events = "".join([f"{body}\n" for body in bodies[start:end]]).encode()
+            runs.append(Run(positions[start], end - start, "", events).encode())
+            start = end
+    yield b"".join(runs)

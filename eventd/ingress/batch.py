@@ -27,6 +27,7 @@ from eventd.store.rows.links import (
 from federation.errors import BatchConflict
 from federation.event import from_micros
 from federation.ranges import Mark, Step, follow
+from federation.returned import encode_positions
 from federation.wire import BatchHeader, Receipt, Refusal, encode_json
 
 MOST_UNDECLARED = 1000
@@ -147,6 +148,7 @@ class StoreBatch:
             digest=batch.digest,
             receipt=receipt.decode(),
             now=now,
+            positions=encode_positions(batch.positions) if accepted == len(batch.positions) and not refused else "",
         )
         self._move_mark(tx)
         return StoreResult(receipt, accepted, duplicates, refused, repeated=False, stored_at=appended.positions)

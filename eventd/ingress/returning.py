@@ -139,5 +139,7 @@ def _read_receipts(conn: Connection, topic_id: int, node: str, record: Record) -
     if ends[-1] != len(ids):
         return _NONE
     parts = [tuple(ids[start:end]) for start, end in pairwise(ends)]
-    receipts = [BatchReceipt(row.receipt, row.range, part) for (row, _), part in zip(ours, parts, strict=True)]
+    receipts = [
+        BatchReceipt(row.receipt, row.range, part, row.positions) for (row, _), part in zip(ours, parts, strict=True)
+    ]
     return _Receipts(receipts, {each: at for at, part in enumerate(parts) for each in part})

@@ -1,4 +1,4 @@
-"""Events that came back from a peer, and whether a receipt proved them.
+"""Events that came back from a peer, and the positions of received batches, by which receipts prove them.
 
 Revision ID: 0016
 """
@@ -25,3 +25,4 @@ def upgrade() -> None:
         sa.Column("unproven", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("topic_id", "event_id"),
     )
+    op.add_column("inbound_batches", sa.Column("positions", sa.Text(), nullable=False, server_default=""))

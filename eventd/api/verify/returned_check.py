@@ -139,7 +139,7 @@ class ReturnedCheck:
         if len(bodies) != len(ids) or self._exceeds(bodies.values()):
             return {}
         ordered = [bodies[event_id] for event_id in ids]
-        if not proves(receipt, covered, ordered):
+        if not proves(receipt, covered, ordered, stated.positions):
             return {}
         return {event_id: _digest(bodies[event_id]) for event_id in ids}
 

@@ -138,11 +138,15 @@ def read_receipt(conn: Connection, topic_id: int, node: str, batch_id: str) -> S
 
 @dataclass(frozen=True, slots=True)
 class LinkReceipt:
-    """A receipt that this node gave to `node`, with the range of the batch as the sender wrote it."""
+    """A receipt that this node gave to `node`, with the range of the batch as the sender wrote it.
+
+    `positions`: those of its events in the sender's log, empty if they are not known.
+    """
 
     node: str
     receipt: str
     range: str
+    positions: str
 
 
 def read_receipts_at(conn: Connection, topic_id: int, time: int) -> list[LinkReceipt]:
@@ -150,7 +154,8 @@ def read_receipts_at(conn: Connection, topic_id: int, time: int) -> list[LinkRec
 
     Batches that were stored in one transaction have the same time, and so have their events.
     """
-    sql = "SELECT node, receipt, covers FROM inbound_batches WHERE recorded_at = ? AND topic_id = ? ORDER BY id"
+    names = "node, receipt, covers, positions"
+    sql = f"SELECT {names} FROM inbound_batches WHERE recorded_at = ? AND topic_id = ? ORDER BY id"
     return [LinkReceipt(*row) for row in fetch(conn, sql, (time, topic_id))]
 
 
@@ -165,10 +170,15 @@ def keep_receipt(
     digest: str,
     receipt: str,
     now: int,
+    positions: str = "",
 ) -> None:
-    """Store a receipt, so that a repeated batch gets the same one."""
-    names = ("topic_id", "node", "batch_id", "key_id", "covers", "digest", "receipt", "recorded_at")
-    bulk_insert(conn, "inbound_batches", names, [(topic_id, node, batch_id, key_id, covers, digest, receipt, now)])
+    """Store a receipt, so that a repeated batch gets the same one.
+
+    `positions`: those of the batch's events in the sender's log, if all of them were stored.
+    """
+    names = ("topic_id", "node", "batch_id", "key_id", "covers", "digest", "receipt", "recorded_at", "positions")
+    row = (topic_id, node, batch_id, key_id, covers, digest, receipt, now, positions)
+    bulk_insert(conn, "inbound_batches", names, [row])
 
 
 def read_inbound_links(conn: Connection, topic_id: int, *, node: str = "") -> list[InboundLink]:

@@ -38,6 +38,8 @@ inbound_batches = sa.Table(
     sa.Column("digest", sa.Text, nullable=False),  # Content-Digest of the batch's body
     sa.Column("receipt", sa.Text, nullable=False),
     sa.Column("recorded_at", Micros, nullable=False),
+    # of its events in the sender's log, as `encode_positions` writes them; empty: not all of them were stored
+    sa.Column("positions", sa.Text, nullable=False, server_default=sa.text("''")),
     sa.UniqueConstraint("topic_id", "node", "batch_id", name="inbound_batches_link_batch"),
     sa.Index("inbound_batches_recorded", "recorded_at"),
     sqlite_autoincrement=True,

@@ -102,7 +102,8 @@ CREATE TABLE api_keys ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT
     (digest), UNIQUE (name) );
 CREATE TABLE inbound_batches ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, topic_id BIGINT NOT NULL, node TEXT NOT
     NULL, batch_id TEXT NOT NULL, key_id TEXT NOT NULL, covers TEXT NOT NULL, digest TEXT NOT NULL, receipt TEXT NOT
-    NULL, recorded_at BIGINT NOT NULL, CONSTRAINT inbound_batches_link_batch UNIQUE (topic_id, node, batch_id) );
+    NULL, recorded_at BIGINT NOT NULL, positions TEXT DEFAULT '' NOT NULL, CONSTRAINT inbound_batches_link_batch
+    UNIQUE (topic_id, node, batch_id) );
 CREATE INDEX inbound_batches_recorded ON inbound_batches (recorded_at);
 CREATE TABLE refusals ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, group_name TEXT NOT NULL, peer TEXT NOT NULL,
     key_id TEXT NOT NULL, reason TEXT NOT NULL, count BIGINT NOT NULL, first_at BIGINT NOT NULL, last_at BIGINT NOT

@@ -12,7 +12,7 @@ from federation.errors import BadAnswer
 from federation.loops import check_inbound
 from federation.peers import Limits
 from federation.ranges import Range
-from federation.returned import MOST_PLACEMENTS, check_returned, proves
+from federation.returned import MOST_PLACEMENTS, check_returned, encode_positions, proves, read_positions
 from federation.runs import Run
 from federation.signing import content_digest_header
 from federation.wire import Receipt, Refusal
@@ -61,6 +61,31 @@ def test_a_batch_is_recognized_as_lines_and_as_a_run_wherever_it_lies_in_its_ran
     run = Run(first, 3, "", "".join([f"{body}\n" for body in BODIES]).encode()).encode()
     for body in (_lines(first), run):
         assert proves(_receipt(body), _range(10, 100), BODIES)
+
+
+@pytest.mark.parametrize("positions", [[3], [3, 4, 5], [3, 5, 6], [1, 3, 5]])
+def test_positions_are_read_back(positions: list[int]) -> None:
+    assert read_positions(encode_positions(positions)) == positions
+
+
+@pytest.mark.parametrize("text", ["", "x", "1", "1+", "+1", "1+-1", "1+1,", "1+99999999999", "²+1", "9" * 40_000])
+def test_other_texts_are_no_positions(text: str) -> None:
+    assert read_positions(text) == []
+
+
+def test_too_many_gaps_are_not_stored() -> None:
+    assert encode_positions(range(1, 20_000, 2)) == ""
+    assert encode_positions([]) == ""
+
+
+def test_a_batch_with_gaps_is_recognized_by_the_positions_that_the_receiver_stored() -> None:
+    positions = [11, 13, 14]
+    lines = encode_batch((position, "", body) for position, body in zip(positions, BODIES, strict=True))
+    runs = [Run(11, 1, "", f"{BODIES[0]}\n".encode()), Run(13, 2, "", f"{BODIES[1]}\n{BODIES[2]}\n".encode())]
+    for body in (lines, b"".join(run.encode() for run in runs)):
+        assert proves(_receipt(body), _range(10, 20), BODIES, encode_positions(positions))
+        assert not proves(_receipt(body), _range(10, 20), BODIES, encode_positions([11, 12, 14]))
+        assert not proves(_receipt(body), _range(10, 20), BODIES)
 
 
 def test_a_batch_far_from_both_ends_of_its_range_is_not_looked_for() -> None:

@@ -14,7 +14,7 @@ from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import execute, fetch
 from tests.integration.conftest import MakeSites
 from tests.support.answering_peer import Behaviour, says
-from tests.support.declared import peer
+from tests.support.declared import group, peer
 from tests.support.flaky_peer import FixedResponse, FlakyPeer
 from tests.support.ports import free_port
 from tests.support.postgres import PostgresServer
@@ -98,6 +98,28 @@ async def test_events_that_a_receipt_proves_come_back_as_own_events(
     assert {(mark["from"], mark["proven"], mark["reason"]) for mark in marks.values()} == {("b", True, "")}
     described = await a.ask("events.describe", group="edge", id="lost-7")
     assert described["event"]["returned"] == marks["lost-7"]
+
+
+async def test_events_between_records_of_other_topics_are_proven(sites: MakeSites) -> None:
+    """Their positions have gaps: the peer stored them with its receipt."""
+    a, b = sites("a", "b")
+    for node in (a, b):
+        await node.start()
+        await node.join()
+    await a.apply(group("a", port=free_port(), secret=a.secret, name="other"), peer("b", b.port))
+    await a.emit(*OLD)
+    await a.caught_up("b")
+    copy = a.back_up()
+    await b.stop()
+    for each in LOST:
+        await a.emit(each)
+        await a.emit(f"other-{each}", group="other")
+    await b.start()
+    await a.caught_up("b")
+    await a.stop()
+    a.restore(copy)
+    await a.start()
+    assert await _pull(a) == {"lacking": 40, "stored": 40, "proven": 40, "unproven": 0, "left": {}}
 
 
 async def test_the_peer_gets_returned_events_once_more_and_drops_them(sites: MakeSites) -> None:
