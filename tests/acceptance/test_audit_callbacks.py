@@ -1,4 +1,4 @@
-"""Two nodes, a lake, and a callback at one of them: `routerctl audit run` finds every event of both at the callback."""
+"""Two nodes, a lake, and a callback at one of them: an audit finds every event of both at the callback."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
+from eventd.audit.engine.request import AuditRequest
 from tests.support.callback_program import LOSE, ReceiverThread
 from tests.support.declared import API_VERSION
+from tests.support.local_spark import run_audit
 from tests.support.processes import Processes
 from tests.support.running import NodeProcess
 from tests.support.shipped import state
-from tests.support.source import ROOT
-from tests.support.spark import require_spark
-from tests.support.spark_cluster import quick_spark
 from tests.support.waiting import wait_for
 
 HOOK = "a/callback:hook"
@@ -55,12 +54,9 @@ def wait_shipped(lake: Path, *nodes: NodeProcess) -> None:
         wait_for(told, f"the ledgers of {node.name} to be in the lake", seconds=90)
 
 
-@pytest.mark.spark
-@pytest.mark.timeout(400)
 def test_every_event_is_proven_at_the_callback_as_far_as_its_answers_prove_it(
     processes: Processes, receiver: ReceiverThread, tmp_path: Path
 ) -> None:
-    require_spark()
     lake, out = tmp_path / "lake", tmp_path / "out"
     settings = {"EVENTD_LAKE": str(lake), "EVENTD_LAKE_INTERVAL": "100ms", "EVENTD_LAKE_NICE": "0"}
     a = NodeProcess(processes, "a", EVENTD_CALLBACK_ALLOW="127.0.0.1", **settings)
@@ -92,9 +88,7 @@ def test_every_event_is_proven_at_the_callback_as_far_as_its_answers_prove_it(
         node.wait_sent(other.name)
     wait_shipped(lake, a, b)
 
-    env = {"PYTHONPATH": str(ROOT), **quick_spark(tmp_path)}
-    audited = processes.control("audit", "run", "--lake", str(lake), "--out", str(out), env=env, seconds=300)
-    assert audited.returncode == 0, audited.stderr
+    run_audit(AuditRequest(str(lake), str(out)))
     report = json.loads((out / "report.json").read_text())
     assert (report["verdict"], report["findings"], report["troubles"]) == ("complete", [], [])
     pairs = {(pair["source"], pair["peer"]): pair for pair in report["pairs"]}
