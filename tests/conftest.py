@@ -6,6 +6,7 @@ import os
 import random
 import secrets
 import shutil
+import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,9 @@ for _name, _examples in (("quick", 10), ("steady", 12), ("thorough", 100)):
 settings.load_profile("quick")
 # Hypothesis mixes in constants of the modules that are loaded: one seed would try other inputs after other tests.
 providers.is_local_module_file = lambda path: False  # type: ignore[attr-defined,assignment]
+
+# jsonschema would load it, which compiles a grammar for a second in each process: no schema here has a format of IRIs.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 adopt_orphans()  # `no_leaks` finds what a killed node leaves behind
 
