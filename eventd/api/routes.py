@@ -4,7 +4,7 @@ To add a route, add an entry to one of them and write its handler:
 
  - `OPERATIONS`: what an operator does, under /api/v1; `routerctl` can run these without HTTP, too;
  - `TOPIC_ROUTES` of `topic_routes.py`: everything under /v0: topics, routers, queues and watches, health and metrics;
- - `_ALSO_HEAD`: all others, each of which also answers HEAD; `EXCHANGE` does not.
+ - `_ALSO_HEAD`: all others, for GET and HEAD; only `EXCHANGE` is a POST.
 
 Handlers are named by their place below `eventd.api` and loaded when they are first needed, so that a command can look
 up the address of an operation, or run one, without loading all others.

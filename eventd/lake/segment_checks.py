@@ -46,7 +46,7 @@ class Bounds(NamedTuple):
 
 
 def manifest_fault(manifest: Manifest) -> str | None:
-    """Return why no segment can have this manifest, with "its" for the segment's; None if one can."""
+    """Return what is wrong with a manifest, as a text that begins with "its manifest"; None if nothing is."""
     numbers = manifest.upto - manifest.after
     if not 0 < manifest.rows <= MOST_ROWS:
         return f"its manifest says {manifest.rows:,} rows, and a segment has 1 to {MOST_ROWS:,}"

@@ -90,7 +90,10 @@ class ResourceChanger:
         self._limits = RouterLimits(limits.max_routers, limits.max_topics)
 
     async def apply(self, loaded: ReadResult, options: ApplyOptions, *, dry_run: bool) -> ChangeResult:
-        """Apply the resources. Raises what `apply_loaded` and `DeclaredTopics` raise."""
+        """Apply the resources.
+
+        Raises `Conflict` for another generation, and what `apply_loaded` and `DeclaredTopics` raise.
+        """
         services, now = self._services, self._services.clock.now()
         rules = DeclarationRules(self._limits, options.adopt)
 

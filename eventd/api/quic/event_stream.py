@@ -176,7 +176,7 @@ class EventStream(Follower):
         self._head_seq = max(self._head_seq, seq)
 
     def end(self, reason: str = "") -> None:
-        """Have `run` return, and finish the stream after a whole frame. No reason is sent."""
+        """Have `run` return, and finish the stream after a whole frame. `reason` is not sent."""
         super().end()
         self._output.finish()
 

@@ -125,7 +125,8 @@ def find_rollbacks(
     summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
     coverage: Coverage,
 ) -> Rollbacks:
-    """Return the rollbacks of a lake. `before`: the promises that earlier audits saw. `summaries`: of small ledgers."""
+    """Return the rollbacks of a lake. `before`: the promises that earlier audits saw. `summaries`:
+    those of the small ledgers."""
     made = Rollbacks()
     states = {NodeEpoch(state.node, state.epoch): state for state in survey.nodes}
     ends = _ends(survey)

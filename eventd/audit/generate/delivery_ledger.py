@@ -55,7 +55,7 @@ class DeliveriesLedger:
         self._fed = batches.column(lambda c: c.feed is not None, np.bool_)
 
     def segments(self) -> Iterator[SegmentRows]:
-        """Yield the segments of the deliveries ledger; batches without rows count to the range of the next segment."""
+        """Yield the segments of the ledger. The range of each includes the batches without rows before it."""
         done, epoch_indexes = self._columns["done"], epochs_of(self._world, self._node, self._journal.at)
         after, epoch_index = 0, 0
         for one in divide(self._lines, done, epoch_indexes, self._world.segment_rows):

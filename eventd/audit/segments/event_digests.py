@@ -42,7 +42,7 @@ _SPECIAL: Final = r'["\\]|[^ -~]'
 
 
 class AlteredRow(msgspec.Struct, frozen=True, array_like=True):
-    """A row of `events` that is not what its digest says: the reason, and what the row says of its event."""
+    """A row of `events` that does not match its digest or fingerprint: why, and the event as the row names it."""
 
     group: str
     source: str

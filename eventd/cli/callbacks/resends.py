@@ -61,7 +61,9 @@ async def replay(
     to_seq: Annotated[
         int | None, typer.Option("--to-seq", metavar="SEQ", min=1, help="The last seq of the topic to send.")
     ] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Only dead letters: those in the range, or all.")] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Send only dead letters: those in the range, or all without one.")
+    ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
     """Send a range of events again, beside the callback's own deliveries."""

@@ -31,7 +31,7 @@ async def ask_readiness(database: Database) -> Mapping[str, str] | None:
     if serving is None:
         raise Unavailable(
             f"process {process} serves this database, but the address of its API is unknown",
-            hint="query it: routerctl doctor --server URL",
+            hint="ask the node itself: routerctl doctor --server URL",
         )
     address = Address.parse(serving.address)
     try:
@@ -64,5 +64,5 @@ def _ask(address: Address) -> Mapping[str, str]:
 
 
 _WHICH = "at least one group is not ready: see the node's log, or `routerctl doctor --server URL` with a key"
-_WITH_TLS = "query it: routerctl doctor --server https://HOST:PORT --ca-file PATH"
-_WITH_KEY = "query it: routerctl doctor --server URL --key-file PATH"
+_WITH_TLS = "ask the node itself: routerctl doctor --server https://HOST:PORT --ca-file PATH"
+_WITH_KEY = "ask the node itself: routerctl doctor --server URL --key-file PATH"

@@ -122,7 +122,7 @@ def use(
 ) -> None:
     """Make a context the one that commands use. Options and variables that name a node precede it."""
     if bool(name) == none:
-        raise typer.BadParameter("name a context, or give --none")
+        raise typer.BadParameter("give either a context or --none")
     contexts = read_contexts()
     if none:
         write_contexts(replace(contexts, current=""))

@@ -50,7 +50,7 @@ async def wait(
         Duration, typer.Option("--timeout", metavar="DURATION", help="Maximum time to wait.")
     ] = USUAL,
 ) -> None:
-    """Wait until a condition is met; exits with status 4 if it is not in time, with the last state on stderr."""
+    """Wait until a condition is met. If it is not met in time, show the last state on stderr and exit with status 4."""
     from eventd.runtime.clock import SystemClock
 
     if not name:

@@ -1,4 +1,4 @@
-"""A unit together with what is attached to its operation: both are written, or neither is."""
+"""A unit of the writer, and a write that is attached to its operation: both are committed, or neither is."""
 
 from __future__ import annotations
 

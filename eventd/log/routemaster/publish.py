@@ -39,7 +39,7 @@ class PublishedEvent(NamedTuple):
         return sum(map(size_of, self))
 
     def draft(self, publisher: str, t: int | None) -> Drafts:
-        """Return the event as a record; `t` is the time that the node gives."""
+        """Return the event as a record. `t`: the time for an event whose publisher gave none."""
         data = f'{{"url":{encoded(self.url)},"t":{self.t or t}'
         data += f',"data":{self.data}}}' if self.data else "}"
         tag = f"{self.topic}.{self.type}"

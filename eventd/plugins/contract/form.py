@@ -185,7 +185,7 @@ class EmittedEvent(Form):
 
 
 class Status(Form):
-    """The proposal of a plugin."""
+    """All that a plugin proposes in one run, and for how long: resources, directives, actions and events."""
 
     ttl: Ttl = Field(description="How long the result remains in effect, from observedAt.")
     observed_at: Time | None = Field(default=None, description="When the result was observed; default: now.")

@@ -134,7 +134,7 @@ class CallbackSigning(Spec):
     )
 
     def findings(self) -> Iterator[Finding]:
-        """Yield repeated key ids, too many keys, and keys of which none signs: that is not the same as no keys."""
+        """Yield a fault for repeated key ids, too many keys, and keys of which none signs, which differs from no keys."""
         if len(self.keys) > MOST_KEYS:
             yield Finding(("keys",), f"must not be more than {MOST_KEYS} keys")
             return

@@ -137,7 +137,7 @@ class AuthKey(Spec):
         return data
 
     def findings(self) -> Iterator[Finding]:
-        """Yield files that any key of this algorithm lacks or must not have, and `*` as the owner of an ed25519 key."""
+        """Yield a fault for each file that the algorithm requires or forbids, and for `*` as the owner of an ed25519 key."""
         if self.algorithm == "hmac-sha256" and self.public_key_file:
             yield Finding(("publicKeyFile",), "an hmac-sha256 key has no public half", "write secretFile")
         elif self.secret_file and self.public_key_file:
@@ -167,7 +167,7 @@ class Auth(Spec):
     )
 
     def findings(self) -> Iterator[Finding]:
-        """Yield reserved and repeated key ids, and a second active key of one owner and algorithm."""
+        """Yield a fault for reserved and repeated key ids, and for a second active key of one owner and algorithm."""
         for at, key in enumerate(self.keys):
             if self.secret_file and key.id == SHARED_KEY_ID:
                 yield Finding(("keys", at, "id"), f"the key id {SHARED_KEY_ID} belongs to auth.secretFile")
@@ -243,7 +243,7 @@ class GroupLimits(Spec):
     )
 
     def findings(self) -> Iterator[Finding]:
-        """Yield a batch limit below the event limit, and a limit of waiting batches below the batch limit."""
+        """Yield a fault for a batch limit below the event limit, and for a limit of waiting batches below the former."""
         if self.max_batch_bytes < self.max_event_bytes:
             yield Finding(("maxBatchBytes",), "must not be less than maxEventBytes: the largest event would never fit")
         if self.max_waiting_bytes < self.max_batch_bytes:

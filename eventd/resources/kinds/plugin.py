@@ -40,7 +40,7 @@ class PluginTrigger(Spec):
     topic: str = Field(default="", description="For type event; has no effect.")
 
     def findings(self) -> Iterator[Finding]:
-        """Yield `every` or `topic`, if the type requires it or does not allow it."""
+        """Yield a fault for `every` or `topic`, if the type requires it or does not allow it."""
         if self.type == "interval" and self.every is None:
             yield Finding(("every",), "is required for a trigger whose type is interval")
         if self.type == "interval" and self.topic.strip():

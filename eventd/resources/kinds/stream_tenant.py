@@ -103,7 +103,7 @@ class RemoteKeys(Spec):
     )
 
     def findings(self) -> Iterator[Finding]:
-        """Yield two sources, and options without the URL that they are for."""
+        """Yield a fault for two sources, and for options without the URL that they are for."""
         if self.jwks_file and self.jwks_url:
             yield Finding(("jwksURL",), "jwksFile and jwksURL exclude each other", "leave one of them out")
         if self.ca_file and not self.jwks_url:
