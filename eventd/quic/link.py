@@ -173,7 +173,7 @@ class QuicLink:
     def pause(self) -> None:
         """Call nothing back until `resume`: the peer gets no credit for what it sends meanwhile.
 
-        At most `TransportLimits.window` bytes wait in the library. Do not pause for longer than a few seconds: meanwhile
+        At most `TransportLimits.window` bytes wait in the library. Do not pause for more than a few seconds: meanwhile,
         the end of the connection is not noticed.
         """
         if not self.is_closed:

@@ -207,7 +207,7 @@ class Sink(Protocol[PageT]):
         ...
 
     async def open(self, cursor: Cursor, page: PageT) -> OpenResult:
-        """Prepare the deliveries. `page` is the first one; the caller reads it again. Raises `LinkError` or `Rewind`."""
+        """Prepare the deliveries. `page` is the first; the caller reads it again. Raises `LinkError` or `Rewind`."""
         ...
 
     def select(self, page: PageT, after: int, attempts: int) -> OutboundBatch | None:

@@ -134,7 +134,7 @@ class CallbackSigning(Spec):
     )
 
     def findings(self) -> Iterator[Finding]:
-        """Yield a fault for repeated key ids, too many keys, and keys of which none signs, which differs from no keys."""
+        """Yield a fault for repeated key ids, too many keys, and keys of which none signs, unlike no keys."""
         if len(self.keys) > MOST_KEYS:
             yield Finding(("keys",), f"must not be more than {MOST_KEYS} keys")
             return

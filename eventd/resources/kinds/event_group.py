@@ -137,7 +137,7 @@ class AuthKey(Spec):
         return data
 
     def findings(self) -> Iterator[Finding]:
-        """Yield a fault for each file that the algorithm requires or forbids, and for `*` as the owner of an ed25519 key."""
+        """Yield a fault for files that the algorithm demands or forbids, and for an ed25519 key of `*`."""
         if self.algorithm == "hmac-sha256" and self.public_key_file:
             yield Finding(("publicKeyFile",), "an hmac-sha256 key has no public half", "write secretFile")
         elif self.secret_file and self.public_key_file:
@@ -243,7 +243,7 @@ class GroupLimits(Spec):
     )
 
     def findings(self) -> Iterator[Finding]:
-        """Yield a fault for a batch limit below the event limit, and for a limit of waiting batches below the former."""
+        """Yield a fault for a batch limit below the event limit, and for a limit of waiting batches below it."""
         if self.max_batch_bytes < self.max_event_bytes:
             yield Finding(("maxBatchBytes",), "must not be less than maxEventBytes: the largest event would never fit")
         if self.max_waiting_bytes < self.max_batch_bytes:
