@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
@@ -156,12 +157,16 @@ def _readable(checks: dict[str, str], key: ApiKey | None) -> dict[str, str]:
     return shown
 
 
+_OPENMETRICS = re.compile(r"application/openmetrics-text(?![^,]*;\s*q=0(\.0*)?\s*([,;]|$))")
+"""The media type in a header `Accept` that does not exclude it."""
+
+
 async def show_metrics(call: SystemCall[NoQuery, None]) -> web.Response:
     """GET /metrics, of all workers that answer; as OpenMetrics, with exemplars, for a client that accepts it.
 
     A key that is limited to name prefixes gets only samples labelled with a group it may access.
     """
-    accepts = "application/openmetrics-text" in call.request.headers.get("Accept", "")
+    accepts = bool(_OPENMETRICS.search(call.request.headers.get("Accept", "")))
     shown = await call.context.workers.render(call.key.sees if call.key.prefixes else None, accepts_exemplars=accepts)
     return web.Response(body=shown.text, headers={"Content-Type": shown.media})
 

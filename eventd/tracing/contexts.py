@@ -13,6 +13,8 @@ HINTS: Final = "Eventd-Trace"
 MOST_HINTS: Final = 64
 _LONGEST: Final = MOST_HINTS * 80
 _CONTEXT: Final = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
+_LATER: Final = re.compile(rf"(?!00|ff)[0-9a-f]{{2}}-{_CONTEXT.pattern[3:]}(-.*)?")
+"""A later version of `traceparent`, of which the known fields are read (W3C Trace Context, 4.3)."""
 _HINT: Final = re.compile(rf"([1-9][0-9]{{0,18}})=({_CONTEXT.pattern})")
 
 
@@ -30,7 +32,7 @@ class TraceContext(NamedTuple):
 
 def read_context(text: str | None) -> TraceContext | None:
     """Return the context of a `traceparent`; None for any other text, as if there were none."""
-    found = _CONTEXT.fullmatch(text) if text else None
+    found = (_CONTEXT.fullmatch(text) or _LATER.fullmatch(text)) if text else None
     return None if found is None else TraceContext(found[1], found[2], bool(int(found[3], 16) & 1))
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
+import requests
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import Sampler
 from opentelemetry.trace import (
     Link,
     NonRecordingSpan,
@@ -30,6 +32,19 @@ from eventd.tracing.spans import Attributes, Kind, TracedWork, Value
 QUEUE: Final = 2048
 """How many spans wait for the collector. The oldest are dropped beyond it."""
 _KINDS: Final = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT, "internal": SpanKind.INTERNAL}
+
+
+class _BoundedSession(requests.Session):
+    """Takes the head of an answer and nothing else: a collector that answers without an end costs no memory."""
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        """Send a request. Raises `requests.RequestException`, also for a redirect: nothing took the spans."""
+        response = super().send(request, **{**options, "stream": True, "allow_redirects": False})
+        response.close()
+        if 300 <= response.status_code < 400:
+            raise requests.HTTPError(f"the collector answered {response.status_code}")
+        response._content = b""
+        return response
 
 
 class _CountingExporter(SpanExporter):
@@ -100,12 +115,14 @@ class _OtlpSpan:
 class OtlpExporter:
     """Spans over OTLP. Where to, with which headers, and which are sampled, say the variables `OTEL_…`."""
 
-    def __init__(self, attributes: Attributes, version: str) -> None:
+    def __init__(self, attributes: Attributes, version: str, sampler: Sampler | None) -> None:
+        """Raises what the SDK raises for a variable that it refuses. `sampler`: None for that of the environment."""
         # What the exporter logs about a collector that is down names its URL, and repeats itself: `counts` tells it.
-        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-        self._exporter = _CountingExporter(OTLPSpanExporter())
+        for name in ("opentelemetry", "urllib3"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        self._exporter = _CountingExporter(OTLPSpanExporter(session=_BoundedSession()))
         self._processor = _CountingProcessor(self._exporter)
-        self._provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
+        self._provider = TracerProvider(sampler=sampler, resource=Resource.create(attributes), shutdown_on_exit=False)
         self._provider.add_span_processor(self._processor)
         self._tracer = self._provider.get_tracer("eventd", version)
 

@@ -2,39 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from eventd.tracing.contexts import MOST_HINTS, TraceContext
 
-MOST_EVENTS: Final = 4096
-"""How many events are remembered. Older ones have no link to the span that recorded them: only a picture is poorer."""
+MOST_RANGES: Final = 1024
+"""How many ranges of positions are remembered, mostly one for a request. Older events have no link to the span that
+recorded them: only a picture is poorer."""
+
+
+class _SampledRange(NamedTuple):
+    first: int
+    last: int
+    context: TraceContext
 
 
 class SampledEvents:
     """The contexts of sampled events by their position in the log of this node. Not stored: a restart forgets them."""
 
     def __init__(self) -> None:
-        self._contexts: dict[int, TraceContext] = {}
+        self._ranges: deque[_SampledRange] = deque(maxlen=MOST_RANGES)
 
-    def remember(self, positions: Iterable[int], context: TraceContext) -> None:
-        """Remember the context of these events, of the first `MOST_HINTS` at most."""
-        for position, _ in zip(positions, range(MOST_HINTS), strict=False):
-            self._contexts.pop(position, None)
-            self._contexts[position] = context
-        while len(self._contexts) > MOST_EVENTS:
-            del self._contexts[next(iter(self._contexts))]
+    def remember(self, positions: Sequence[int], context: TraceContext) -> None:
+        """Remember the context of these events; of those that are not next to each other, of the first `MOST_HINTS`."""
+        if not positions:
+            return
+        first, last = positions[0], positions[-1]
+        if last - first == len(positions) - 1:
+            self._ranges.append(_SampledRange(first, last, context))
+        else:
+            self._ranges += [_SampledRange(position, position, context) for position in positions[:MOST_HINTS]]
 
     def between(self, after: int, upto: int) -> list[tuple[int, TraceContext]]:
-        """Return the contexts of positions in `(after, upto]`, in order, at most `MOST_HINTS`."""
-        if not self._contexts:
-            return []
-        if upto - after < len(self._contexts):
-            found = [(at, self._contexts[at]) for at in range(after + 1, upto + 1) if at in self._contexts]
-        else:
-            found = sorted((at, context) for at, context in self._contexts.items() if after < at <= upto)
-        return found[:MOST_HINTS]
+        """Return the contexts of positions in `(after, upto]`, in order, at most `MOST_HINTS`: of the last ones."""
+        found: list[tuple[int, TraceContext]] = []
+        for one in reversed(self._ranges):
+            if one.last > after and one.first <= upto:
+                positions = range(min(one.last, upto), max(one.first, after + 1) - 1, -1)
+                found += [(position, one.context) for position in positions[: MOST_HINTS - len(found)]]
+                if len(found) == MOST_HINTS:
+                    break
+        return sorted(found)
 
     def clear(self) -> None:
         """Forget all events."""
-        self._contexts.clear()
+        self._ranges.clear()

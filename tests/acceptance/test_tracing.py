@@ -119,7 +119,7 @@ def test_a_plugin_and_an_endpoint_continue_the_trace_and_strangers_make_none(
     assert not missing.failed, "the fault is the caller's"
 
 
-@pytest.mark.parametrize("trouble", ["dead", "refusing", "silent"])
+@pytest.mark.parametrize("trouble", ["dead", "refusing", "redirecting", "silent"])
 def test_a_node_works_and_stops_in_time_whatever_its_collector_does(
     processes: Processes, collector: Collector, trouble: str
 ) -> None:
@@ -127,6 +127,8 @@ def test_a_node_works_and_stops_in_time_whatever_its_collector_does(
         collector.url = f"http://127.0.0.1:{free_port()}"
     elif trouble == "refusing":
         collector.status = 500
+    elif trouble == "redirecting":
+        collector.status = 307
     else:
         collector.held.clear()
     node = traced(processes, "a", collector)
@@ -136,12 +138,32 @@ def test_a_node_works_and_stops_in_time_whatever_its_collector_does(
     assert count_of(node) == 50
     if trouble == "silent":
         wait_for(lambda: collector.requests, "a request to the collector")
+    if trouble == "redirecting":
+        wait_for(lambda: 'result="failed"} 0.0' not in metrics(node, "*/*"), "spans that nothing has taken")
+        assert 'trace_spans_total{result="exported"} 0.0' in metrics(node, "*/*")
     begun = time.monotonic()
     assert node.stop() == 0
     assert time.monotonic() - begun < FLUSH_SECONDS + 3
     assert collector.spans == []
     assert "Traceback" not in node.process.log()
     assert collector.url not in node.process.log(), "it may hold a password"
+
+
+def test_an_answer_without_an_end_costs_no_memory(processes: Processes, collector: Collector) -> None:
+    collector.is_endless = True
+    node = traced(processes, "a", collector)
+    node.apply(group("a", name="mesh"))
+    before = resident_mib(node)
+    for number in range(20):
+        emit(node, f"wg{number}")
+        wait_for(lambda number=number: collector.requests > number, "an export")  # type: ignore[misc]
+    assert resident_mib(node) - before < 20
+    wait_for(lambda: collector.named("commit"), "the spans")
+
+
+def resident_mib(node: NodeProcess) -> float:
+    status = Path(f"/proc/{node.process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:")) / 1024
 
 
 def test_metrics_have_exemplars_for_those_that_read_them(processes: Processes, collector: Collector) -> None:
@@ -151,7 +173,8 @@ def test_metrics_have_exemplars_for_those_that_read_them(processes: Processes, c
     plain = metrics(node, "text/plain")
     assert "trace_id" not in plain
     wait_for(lambda: 'trace_spans_total{result="exported"} 0.0' not in metrics(node, "*/*"), "an exported span")
-    shown = metrics(node, "application/openmetrics-text; version=1.0.0")
+    assert "trace_id" not in metrics(node, "application/openmetrics-text;q=0, text/plain")
+    shown = metrics(node, "application/openmetrics-text; version=1.0.0, text/plain;q=0.5")
     found = re.findall(
         r'commit_duration_seconds_bucket{le="[^"]*"} [0-9.]+ # {span_id="(\w+)",trace_id="(\w+)"}', shown
     )

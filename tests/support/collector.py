@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -38,12 +38,13 @@ def _values(attributes: Any) -> dict[str, Any]:
 
 
 class Collector:
-    """The collector. `status` of its answers; while `held` is not set, they wait."""
+    """The collector. `status` of its answers; while `held` is not set, they wait. `is_endless`: they have no end."""
 
     def __init__(self) -> None:
         self.spans: list[CollectedSpan] = []
         self.requests = 0
         self.status = 200
+        self.is_endless = False
         self.held = threading.Event()
         self.held.set()
         self.url = ""
@@ -75,8 +76,13 @@ def collecting() -> Iterator[Collector]:
                 collector.take(body)
             self.send_response(collector.status)
             self.send_header("Content-Type", "application/x-protobuf")
+            if 300 <= collector.status < 400:
+                self.send_header("Location", f"{collector.url}/elsewhere")
             self.end_headers()
             self.wfile.write(ExportTraceServiceResponse().SerializeToString())
+            with suppress(OSError):
+                while collector.is_endless:
+                    self.wfile.write(b"x" * 65536)
 
         def log_message(self, *_arguments: object) -> None:
             pass

@@ -242,7 +242,9 @@ async def run_node(
     announce: Callable[[Endpoint], None] | None = None,
 ) -> None:
     """Create a node on this loop and run it. Raises `EventdError`, also for an unexpected error, and OSError."""
-    end_tracing = start_tracing(tracing_environment(), eventd.__version__, trusts_hints=settings.trust_trace_hints)
+    end_tracing = start_tracing(
+        tracing_environment(), eventd.__version__, clock.monotonic, trusts_hints=settings.trust_trace_hints
+    )
     reports = ErrorReports(LogPause(clock.monotonic))
     logging.getLogger("eventd").addHandler(reports)
     try:

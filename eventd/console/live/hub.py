@@ -156,19 +156,31 @@ class Hub:
                     logger.exception("view failed")
                     view.fail(FAILED)
                 times.append(self._clock.monotonic() - begun)
-                cost = (min(times) + sent * SENDING) * len(self._views)
-                soonest = begun + max(INTERVAL_SECONDS, cost / ENTRY_SHARE)
+                cost = min(times) + sent * SENDING
+                soonest = begun + max(INTERVAL_SECONDS, cost * self._watched / ENTRY_SHARE)
                 await self._clock.sleep(max(0.0, soonest - self._clock.monotonic()))
-                await self._rest(view, begun + max(INTERVAL_SECONDS + times[-1], cost / SHARE))
+                await self._rest(view, begun, times[-1], cost)
         finally:
             if self._views.get(key) is view:
                 del self._views[key]
             view.wake()
 
-    async def _rest(self, view: LiveView, due: float) -> None:
-        """Wait until `due`, or until there are newcomers."""
-        while not view.newcomers and (left := due - self._clock.monotonic()) > _INSTANT:
-            timer = self._clock.timer(left)
+    @property
+    def _watched(self) -> int:
+        """Return the number of views that have viewers: the others cost nothing more."""
+        return max(1, sum(view.viewers > 0 for view in self._views.values()))
+
+    async def _rest(self, view: LiveView, begun: float, took: float, cost: float) -> None:
+        """Wait until the view may be rendered again, has newcomers, or has no viewers any more.
+
+        How long that is depends on the number of views, which changes meanwhile.
+        """
+        while view.viewers and not view.newcomers and not self.closed:
+            due = begun + max(INTERVAL_SECONDS + took, cost * self._watched / SHARE)
+            left = due - self._clock.monotonic()
+            if left <= _INSTANT:
+                return
+            timer = self._clock.timer(min(left, INTERVAL_SECONDS))
             try:
                 await asyncio.wait({timer, view.entered}, return_when=asyncio.FIRST_COMPLETED)
             finally:

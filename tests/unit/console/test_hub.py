@@ -94,6 +94,25 @@ async def test_a_view_that_cannot_be_rendered_says_why_and_comes_back() -> None:
     await ended(hub, clock, seen)
 
 
+async def test_views_that_nothing_looks_at_any_more_do_not_delay_the_others() -> None:
+    clock = ManualClock()
+    hub, views = Hub(clock, spawn), [Counted(clock, seconds=0.02) for _ in range(50)]
+    seen = [hub.enter(f"view {number}", view) for number, view in enumerate(views)]
+    await until(lambda: all(view.times == 1 for view in views), "each to be rendered once")
+    for one in seen[1:]:
+        hub.leave(one)
+    for _ in range(8):
+        clock.advance(1)
+        await give_turns()
+    rendered = views[0].times
+    for _ in range(5):
+        clock.advance(1.1)
+        await give_turns()
+    assert views[0].times >= rendered + 4, "once a second again"
+    assert len(hub._views) == 1
+    await ended(hub, clock, seen[0])
+
+
 class SlowView:
     """A view that takes a second to render, with one viewer; it was rendered once."""
 

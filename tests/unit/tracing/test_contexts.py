@@ -34,7 +34,7 @@ def test_a_context_is_read_and_shown_as_it_was() -> None:
         "",
         "00",
         SAMPLED.upper(),
-        f"01-{TRACE}-{SPAN}-01",
+        f"01-{TRACE}-{SPAN}-01x",
         f"ff-{TRACE}-{SPAN}-01",
         f"00-{'0' * 32}-{SPAN}-01",
         f"00-{TRACE}-{'0' * 16}-01",
@@ -47,6 +47,11 @@ def test_a_context_is_read_and_shown_as_it_was() -> None:
 )
 def test_a_malformed_context_counts_as_none(text: str | None) -> None:
     assert read_context(text) is None
+
+
+def test_a_context_of_a_later_version_is_read_as_far_as_it_is_known() -> None:
+    assert read_context(f"01-{TRACE}-{SPAN}-01") == CONTEXT
+    assert read_context(f"cc-{TRACE}-{SPAN}-01-what-the-future-brings") == CONTEXT
 
 
 def test_hints_are_read_and_shown_as_they_were() -> None:
