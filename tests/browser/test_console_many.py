@@ -119,3 +119,27 @@ def test_the_switcher_leads_to_the_pages_of_a_node_which_are_live(
     page.locator("#live.on").wait_for()
     nodes[0].emit("e1", "e2")
     page.get_by_role("row", name=re.compile(r"^edge one 2 ")).wait_for()
+
+
+def test_a_form_of_a_node_works_in_the_console_of_many(
+    visitor: Visitor, console: Process, nodes: tuple[ConsoleNode, ConsoleNode]
+) -> None:
+    beginning = enter(visitor, console)
+    pause_and_resume(visitor, nodes[1], f"{beginning}/at/two/console/links/edge/one")
+
+
+def test_a_form_works_at_a_node_without_keys(visitor: Visitor, processes: Processes) -> None:
+    node = ConsoleNode(processes, "open", keys=())
+    node.apply(group("open", port=node.port, secret=node.secret), peer("one", free_port()))
+    pause_and_resume(visitor, node, node.url("/links/edge/one"))
+
+
+def pause_and_resume(visitor: Visitor, node: ConsoleNode, page: str) -> None:
+    """Pause the link of a page and resume it. The browser writes the origin of these forms as null."""
+    visitor.page.goto(page)
+    visitor.page.get_by_role("link", name="Pause").click()
+    visitor.page.get_by_role("button", name="Pause").click()
+    visitor.page.get_by_role("status").get_by_text("The link is paused.").wait_for()
+    assert node.link("one")["state"] == "paused"
+    visitor.page.get_by_role("button", name="Resume").click()
+    visitor.page.get_by_role("status").get_by_text("The link resumes at once.").wait_for()

@@ -315,11 +315,15 @@ def require_local_name(host: str) -> None:
         raise Forbidden(f"an API without keys does not answer to the name {name!r}", hint=hint) from None
 
 
-def require_own_page(origin: str, host: str) -> None:
+def require_own_page(headers: Mapping[str, str]) -> None:
     """Raises `Forbidden` for a request that a page of another origin makes through its visitor's browser.
 
-    Needed only without API keys: a browser asks no permission (no preflight) for a request that has no body.
+    Needed only without API keys: a browser asks no permission (no preflight) for a request that has no body. Pages of
+    the console send no referrer: a browser writes the origin of their forms as null, and only `Sec-Fetch-Site` tells.
     """
+    origin, host = headers.get("Origin", ""), headers.get("Host", "")
+    if origin == "null" and headers.get("Sec-Fetch-Site") == "same-origin":
+        return
     if origin and origin.partition("://")[2].lower() != host.lower():
         raise Forbidden(
             "an API without keys does not answer a page of another origin", hint="create API keys and send one"

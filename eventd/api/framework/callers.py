@@ -68,7 +68,7 @@ class Callers:
         """
         is_local = self.is_local(request)
         if is_local or not self.keys:
-            require_own_page(request.headers.get("Origin", ""), request.headers.get("Host", ""))
+            require_own_page(request.headers)
             if is_local or _is_loopback(request.transport.get_extra_info("sockname") if request.transport else None):
                 _require_local_name(request.headers.get("Host", ""))
         if is_local:

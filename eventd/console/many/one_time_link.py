@@ -68,7 +68,7 @@ def require_this_machine(request: web.Request) -> None:
     if peer is None or not peer.is_loopback:
         raise Forbidden("this console is for the machine on which it runs")
     try:
-        require_own_page(request.headers.get("Origin", ""), host)
+        require_own_page(request.headers)
         require_local_name(host)
     except Forbidden:  # its message is about an API
         raise Forbidden(

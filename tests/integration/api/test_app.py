@@ -268,6 +268,10 @@ async def test_without_keys_a_page_of_another_origin_is_refused(start_api: Start
         status, told, _ = await api.ask("POST", ECHO, headers={"Origin": origin})
         assert (status, code(told)) == (403, "forbidden"), origin
     assert (await api.ask("POST", ECHO, headers={"Origin": f"http://127.0.0.1:{api.port}"}))[0] == 200
+    null = {"Origin": "null", "Sec-Fetch-Site": "same-origin"}
+    assert (await api.ask("POST", ECHO, headers=null))[0] == 200, "a form of the console, whose pages send no referrer"
+    for site in ("cross-site", "same-site", "none"):
+        assert (await api.ask("POST", ECHO, headers={**null, "Sec-Fetch-Site": site}))[0] == 403, site
     assert (await api.ask("POST", ECHO))[0] == 200
     keyed = await start_api("k")
     headers = {"Origin": "https://ui.example", "Authorization": "Bearer k"}
