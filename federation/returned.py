@@ -25,8 +25,10 @@ MOST_RETURNED: Final = 500
 """Maximum number of ids in one question."""
 RETURNED_BYTES: Final = 4 << 20
 """Approximate limit of the bytes of events in one answer, and of the ids of receipts; no larger event is returned."""
-MOST_PLACEMENTS: Final = 64
+MOST_PLACEMENTS: Final = 2
 """Number of positions that are tried as the first of a batch, where the receiver did not store them."""
+MOST_HASHED: Final = 2 * MOST_PLACEMENTS
+"""How often `proves` may encode and hash the events of a batch: in two forms at each placement."""
 MOST_POSITIONS_TEXT: Final = 32 << 10
 """Maximum number of characters in which the positions of a batch are stored; those of a batch with more are not."""
 
@@ -142,17 +144,17 @@ def read_positions(text: str) -> list[int]:
 def proves(receipt: Receipt, covered: Range, bodies: Sequence[str], positions: str = "") -> bool:
     """Return whether these events give the digest in the receipt again: they are the batch that the node sent.
 
-    Where the `positions` of the events in the sender's log are not known, consecutive ones in the range are tried. A
-    batch of which the peer knew or refused an event is not recognized.
+    Where the `positions` of the events in the sender's log are not known, consecutive ones at the beginning and at the
+    end of the range are tried. A batch of which the peer knew or refused an event is not recognized. The whole batch is
+    encoded and hashed up to `MOST_HASHED` times.
     """
     if covered.repair or not bodies or receipt.duplicates or receipt.refused or receipt.accepted != len(bodies):
         return False
     known = read_positions(positions)
     if len(known) == len(bodies):
         return any(content_digest_header(body) == receipt.digest for body in _forms(known, bodies))
-    last = covered.upto - len(bodies) + 1
-    starts = range(covered.after + 1, last + 1)
-    tried = [*starts[: MOST_PLACEMENTS // 2], *starts[MOST_PLACEMENTS // 2 :][-MOST_PLACEMENTS // 2 :]]
+    first, last = covered.after + 1, covered.upto - len(bodies) + 1
+    tried = dict.fromkeys((first, last) if first <= last else ())
     placed = (range(start, start + len(bodies)) for start in tried)
     return any(content_digest_header(body) == receipt.digest for at in placed for body in _forms(at, bodies))
 

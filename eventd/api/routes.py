@@ -128,7 +128,7 @@ OPERATIONS: Final[dict[str, Route]] = {
     ),
     "links.pull": _post(
         f"{_PEER}/pull", "verify.pulling:pull", "admin", "Get events of this node that its log lacks back from a peer"
-    ),
+    )._replace(holds=True),
     "links.verifications": _look(
         f"{_GROUP}/verifications", "verify.history:list_verifications", "List the results of verifications", "why"
     ),

@@ -231,7 +231,7 @@ class Settings(QuicSettings, RoutemasterSettings, ConsoleSettings):
     max_inflight_per_key: int = Field(
         1_000,
         ge=0,
-        description="Maximum concurrent requests to /v0 and /api/v1/wait per API key and process; 0: no limit.",
+        description="Maximum concurrent requests to /v0, waits and pulls per API key and process; 0: no limit.",
     )
     probe_auth: Switch = Field(False, description="Require a key for /healthz, /readyz, /v0/health and /v0/ready, too.")
     credentials_directory: AnyPath = Field(

@@ -60,7 +60,7 @@ def make_app(
         endpoint = load(route)
         context = contexts[endpoint.context]
         if endpoint.params is not None and route.recorded:
-            handler = _serve_action(route, endpoint, endpoint.params, context, admission, acting)
+            handler = _serve_action(route, endpoint, endpoint.params, context, admission, acting, stopping)
         elif endpoint.params is not None:
             handler = _serve_operation(route, endpoint, endpoint.params, context, admission, stopping)
         else:
@@ -81,12 +81,17 @@ def _serve_operation(
         admit(route, request.match_info, key)
         with admission.under_way(route, request, key), admission.limits.bodies.hold(key.digest) as held:
             params = await reader.read(request, held)
-            given = services_for(services, params, key)
-            if route.holds:
-                given = replace(given, client_waits=lambda: not stopping and is_connected(request))
+            given = _held(services_for(services, params, key), route, request, stopping)
             return _result(await run_for(key, route, partial(endpoint.run, given, params)))
 
     return serve
+
+
+def _held(given: Any, route: Route, request: web.Request, stopping: Sized) -> Any:
+    """Return the services for a request: for one that is held, they show whether its client still waits."""
+    if not route.holds:
+        return given
+    return replace(given, client_waits=lambda: not stopping and is_connected(request))
 
 
 def is_connected(request: web.Request) -> bool:
@@ -104,8 +109,15 @@ def _result(value: Any) -> web.Response:
 
 
 def _serve_action(
-    route: Route, endpoint: Endpoint, model: type[Params], services: Any, admission: Admission, acting: Acting
+    route: Route,
+    endpoint: Endpoint,
+    model: type[Params],
+    services: Any,
+    admission: Admission,
+    acting: Acting,
+    stopping: Sized,
 ) -> Handler:
+    """`stopping` is not empty as soon as the application shuts down."""
     reader = ParamsReader(route, model, admission.max_body_bytes)
 
     async def serve(request: web.Request) -> web.StreamResponse:
@@ -114,9 +126,9 @@ def _serve_action(
             key = admission.identify(route, request)
             draft.caller = acting.callers.describe(request, key)
             admit(route, request.match_info, key)
-            with admission.limits.bodies.hold(key.digest) as held:
+            with admission.under_way(route, request, key), admission.limits.bodies.hold(key.digest) as held:
                 params = await reader.read(request, held)
-                given = services_for(services, params, key)
+                given = _held(services_for(services, params, key), route, request, stopping)
                 run = partial(run_for, key, route, partial(endpoint.run, given, params))
                 return await acting.answer(route, request, draft, params, run)
 

@@ -7,8 +7,9 @@ known the next time, so an interrupted run is simply begun again.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -17,10 +18,11 @@ from pydantic import Field
 from eventd.api.admin.groups import EmitTarget, find_target
 from eventd.api.framework.operations import Params, Services
 from eventd.api.verify.comparing import beyond
+from eventd.api.verify.pull_budget import CallEnded, PullBudget
 from eventd.api.verify.returned_check import Returned, ReturnedCheck
 from eventd.egress.peers.questions import Asker, HistoryEnded, QueryUnsupported
 from eventd.egress.transport.transport import Transport
-from eventd.errors import Conflict, Invalid
+from eventd.errors import Conflict, Invalid, Unavailable
 from eventd.groups.lookup import find_group, find_peer
 from eventd.log.core.head import read_head
 from eventd.log.core.values import Draft, Outcome
@@ -31,13 +33,21 @@ from eventd.store.engine.database import Connection
 from eventd.store.rows.returned_events import ReturnedMark
 from federation.compare import MOST_MINUTES, Grain, Ids, IdsQuery, RecordScope, State, StateQuery
 from federation.event import expiry_micros, is_alive
-from federation.peers import PROTOCOL_V1
+from federation.lines import size_of
+from federation.peers import MAX_TEXT, PROTOCOL_V1
+from federation.ranges import MAX_POSITION
 from federation.returned import MOST_RETURNED
 
 MOST_PAGES = 10_000
 """Maximum number of pages in which a peer may list the ids of this node's events: some hours of work."""
 MOST_SHOWN = 100
 """Maximum number of unproven events that one answer lists."""
+LOOKED_UP = 1000
+"""Number of ids that are looked up in this log at once."""
+STORED_BYTES = 8 << 20
+"""Approximate limit of the bytes of events that one transaction stores."""
+_POSITION = re.compile(f"[0-9]{{1,{len(str(MAX_POSITION))}}}")
+_MOST_POSITION_TEXT = MAX_TEXT + 100
 _GRAIN = Grain(MOST_MINUTES)
 _BUCKETS = tuple((slot, 0) for slot in range(-70, 260))
 """Buckets of `_GRAIN` that hold every event, whenever it was observed."""
@@ -74,8 +84,9 @@ class PullPosition(NamedTuple):
     @classmethod
     def read(cls, text: str) -> Self:
         """Read the text of a position. Raises `Invalid`."""
-        history, *numbers = text.split(":")
-        if not history or len(numbers) != 4 or not all(each.isascii() and each.isdigit() for each in numbers):
+        history, *numbers = text[:_MOST_POSITION_TEXT].split(":")
+        named = 0 < len(history) <= MAX_TEXT and history.isprintable()
+        if not named or len(numbers) != 4 or not all(map(_POSITION.fullmatch, numbers)):
             raise Invalid(f"after: {text[:80]!r} is not the `next` of an earlier call")
         return cls(history, *map(int, numbers))
 
@@ -116,7 +127,7 @@ async def pull(services: Services, params: Pull) -> dict[str, Any]:
     try:
         asker = Asker(group, peer, transport, ring, services.clock, services.log.chance.token, services.peer_rules)
         run = _PullRun(services, params, asker, await find_target(services.database, group.name, services.clock.now()))
-        position = await run.work(services.clock.monotonic() + params.seconds)
+        position = await run.work()
     except QueryUnsupported as answer:
         raise Conflict(
             f"{params.peer} cannot return events: {answer}", hint=f"upgrade {params.peer}, or pull from another peer"
@@ -138,34 +149,52 @@ class _PullRun:
         self._params = params
         self._asker = asker
         self._target = target
-        self._check = ReturnedCheck(asker, services.database)
+        self._budget = PullBudget(services.clock, params.seconds, services.client_waits)
+        self._check = ReturnedCheck(asker, services.database, self._budget)
+        self._begun = self._at = PullPosition("", 0)
 
-    async def work(self, end: float) -> PullPosition | None:
-        """Work until the time `end`; return where to continue, None when all is done."""
-        at = PullPosition.read(self._params.after) if self._params.after else await self._begin()
-        while at.after < at.upto:
-            if at.page >= MOST_PAGES:
-                raise Conflict(f"{self._params.peer} lists its events in more than {MOST_PAGES} pages")
-            question = IdsQuery(
-                history=at.history, after=at.after, upto=at.upto, what=RecordScope(), grain=_GRAIN, buckets=_BUCKETS
-            )
-            page = await self._asker.ask(question, Ids)
-            ids = list(dict.fromkeys(each.id for each in page.events))
-            lacking = await self._lacking(ids[at.done :])
-            places = {event_id: number for number, event_id in enumerate(ids)}
-            for start in range(0, len(lacking), MOST_RETURNED):
-                some = lacking[start : start + MOST_RETURNED]
-                await self._get(some)
-                at = at._replace(done=places[some[-1]] + 1)
-                if self._services.clock.monotonic() >= end and start + MOST_RETURNED < len(lacking):
-                    return at
-            at = at._replace(after=beyond(at.after, page.next, at.upto), page=at.page + 1, done=0)
-            if self._services.clock.monotonic() >= end and at.after < at.upto:
-                return at
-        return None
+    async def work(self) -> PullPosition | None:
+        """Work until the budget is spent; return where to continue, None when all is done."""
+        try:
+            at = PullPosition.read(self._params.after) if self._params.after else await self._begin()
+            self._begun = self._at = at
+            await self._continue()
+        except CallEnded:
+            if self._at == self._begun:
+                raise Unavailable(
+                    f"{self._params.peer} takes too long to answer", hint="pull again, or from another peer"
+                ) from None
+        return self._at if self._at.after < self._at.upto else None
+
+    async def _continue(self) -> None:
+        while self._at.after < self._at.upto and (self._at == self._begun or not self._budget.is_spent):
+            await self._page()
+
+    async def _page(self) -> None:
+        """Ask for a page of ids, and deal with them until the budget is spent, at least with some."""
+        at = self._at
+        if at.page >= MOST_PAGES:
+            raise Conflict(f"{self._params.peer} lists its events in more than {MOST_PAGES} pages")
+        question = IdsQuery(
+            history=at.history, after=at.after, upto=at.upto, what=RecordScope(), grain=_GRAIN, buckets=_BUCKETS
+        )
+        page = await self._budget.ask(self._asker, question, Ids)
+        ids = list(dict.fromkeys(each.id for each in page.events))
+        while self._at.done < len(ids):
+            await self._step(ids)
+            if self._budget.is_spent and self._at.done < len(ids):
+                return
+        self._at = at._replace(after=beyond(at.after, page.next, at.upto), page=at.page + 1, done=0)
+
+    async def _step(self, ids: Sequence[str]) -> None:
+        """Ask for the next lacking events of a page once, and store them."""
+        lacking, upto = await self._lacking(ids, self._at.done)
+        some = lacking[:MOST_RETURNED]
+        looked = await self._get([ids[index] for index in some]) if some else 0
+        self._at = self._at._replace(done=lacking[looked] if looked < len(lacking) else upto)
 
     async def _begin(self) -> PullPosition:
-        state = await self._asker.ask(StateQuery(), State)
+        state = await self._budget.ask(self._asker, StateQuery(), State)
         head = await self._services.database.read(read_head)
         if state.mark is not None and state.mark.epoch == head.epoch and state.mark.upto > head.last:
             raise Conflict(
@@ -173,23 +202,33 @@ class _PullRun:
                 f" ends at {head.last}: begin a new epoch first, or the peer drops what this node stores from now on",
                 hint="stop the node, run `routerd-eventd migrate --new-epoch`, start it, and pull again",
             )
-        return PullPosition(state.history, state.upto)
+        try:
+            return PullPosition.read(str(PullPosition(state.history, state.upto)))
+        except Invalid:
+            raise Conflict(f"{self._params.peer} sent an invalid answer: it names no valid epoch of its log") from None
 
-    async def _lacking(self, ids: Sequence[str]) -> list[str]:
-        """Return the ids that this log does not know, or whose record is lost; not those that retention removed."""
-        found: list[str] = []
-        for start in range(0, len(ids), 1000):
-            some = ids[start : start + 1000]
+    async def _lacking(self, ids: Sequence[str], start: int) -> tuple[list[int], int]:
+        """Return indexes of ids, from `start` on, that this log does not know or whose record is lost.
+
+        Ids of events that retention removed are known. The second value is the index up to which ids were looked up:
+        until there are enough for a question, or the budget is spent.
+        """
+        found: list[int] = []
+        while start < len(ids) and len(found) < MOST_RETURNED:
+            some = ids[start : start + LOOKED_UP]
             known = await self._services.database.read(read_placed, self._target.topic, some)
-            found += [event_id for event_id in some if event_id not in known]
-        return found
+            found += [index for index, event_id in enumerate(some, start) if event_id not in known]
+            start += len(some)
+            if self._budget.is_spent:
+                break
+        return found, start
 
-    async def _get(self, ids: Sequence[str]) -> None:
-        """Get these events from the peer, and store those that are proven or accepted."""
+    async def _get(self, ids: Sequence[str]) -> int:
+        """Ask for these events once, and store those that are proven or accepted; return how many were dealt with."""
         counts, accepted = self.counts, list[Returned]()
-        returned, large = await self._check.fetch(ids)
-        counts.lacking += len(ids)
-        counts.left += Counter({"tooLarge": len(large), "notReturned": len(ids) - len(returned) - len(large)})
+        returned, large, looked = await self._check.fetch(ids)
+        counts.lacking += looked
+        counts.left += Counter({"tooLarge": len(large), "notReturned": looked - len(returned) - len(large)})
         now = self._services.clock.now()
         for each in returned:
             if not is_alive(expiry_micros(each.event), now):
@@ -200,8 +239,9 @@ class _PullRun:
                     counts.unproven.append({"id": each.event.id, "reason": each.unproven})
             else:
                 accepted.append(each)
-        if accepted:
-            await self._store(accepted, now)
+        for part in _parts(accepted):
+            await self._store(part, now)
+        return looked
 
     async def _store(self, accepted: Sequence[Returned], now: int) -> None:
         counts = self.counts
@@ -220,6 +260,19 @@ class _PullRun:
                 counts.marked += bool(each.unproven)
             else:
                 counts.left["otherEvent" if outcome is Outcome.CONFLICT else "hereMeanwhile"] += 1
+
+
+def _parts(accepted: Sequence[Returned]) -> Iterator[Sequence[Returned]]:
+    """Yield events in parts of at most `STORED_BYTES`, or of one event."""
+    start = size = 0
+    for end, each in enumerate(accepted):
+        more = size_of(each.body)
+        if size and size + more > STORED_BYTES:
+            yield accepted[start:end]
+            start, size = end, 0
+        size += more
+    if accepted:
+        yield accepted[start:]
 
 
 def _find(conn: Connection, group: str, peer: str) -> tuple[GroupConfig, PeerConfig]:

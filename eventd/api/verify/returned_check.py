@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from eventd.api.verify.pull_budget import CallEnded, PullBudget
 from eventd.egress.peers.questions import Asker
 from eventd.errors import Conflict
 from eventd.groups.links import read_cursor_of
@@ -18,6 +20,7 @@ from federation.lines import size_of
 from federation.peers import Limits
 from federation.ranges import Range
 from federation.returned import (
+    MOST_HASHED,
     MOST_RETURNED,
     BatchReceipt,
     EventsQuery,
@@ -31,6 +34,8 @@ from federation.wire import Receipt
 MOST_BATCHES = 10_000
 """Number of judged batches that one call remembers; beyond it, it begins to judge anew."""
 MOST_LINES = Limits().batch_events
+MOST_ANSWERS = 64
+"""Maximum number of answers in which the peer may return the other events of a batch: three times those it needs."""
 NO_RECEIPT = "the peer has no receipt of its batch any more, or never gave one"
 NOT_MATCHED = "its batch cannot be composed again from what the peer holds"
 
@@ -44,104 +49,156 @@ class Returned(NamedTuple):
     unproven: str
 
 
-class _Answers(NamedTuple):
-    """What the peer returned for some ids: events and bodies by id, their receipts, and ids of too large events."""
+class ReturnedStep(NamedTuple):
+    """The result for the first `looked` of the ids: returned events, and the ids of those too large for an answer."""
 
-    events: dict[str, tuple[Event, str]]
-    receipts: dict[str, BatchReceipt]
+    events: list[Returned]
     large: list[str]
+    looked: int
+
+
+class _ReturnedEvent(NamedTuple):
+    """An event in an answer. `at`: the index of its id in the question."""
+
+    at: int
+    event: Event
+    body: str
+    receipt: BatchReceipt | None
+
+
+class _CheckedAnswer(NamedTuple):
+    """The answer for the first `looked` ids of a question: events by id, and indexes of too large ones."""
+
+    events: dict[str, _ReturnedEvent]
+    large: Sequence[int]
+    looked: int
 
 
 class ReturnedCheck:
     """Asks one peer for events, and judges them. It remembers the batches that it has judged."""
 
-    def __init__(self, asker: Asker, database: Database) -> None:
+    def __init__(self, asker: Asker, database: Database, budget: PullBudget) -> None:
         self._asker = asker
         self._database = database
+        self._budget = budget
         limits = asker.group.limits
         self._limits = Limits(batch_bytes=limits.max_batch_bytes, event_bytes=limits.max_event_bytes)
         self._batches: dict[str, Mapping[str, bytes]] = {}
 
-    async def fetch(self, ids: Sequence[str]) -> tuple[list[Returned], list[str]]:
-        """Return the events with these ids, at most `MOST_RETURNED`, and the ids of those too large for an answer.
+    async def fetch(self, ids: Sequence[str]) -> ReturnedStep:
+        """Ask once for the events with these ids, at most `MOST_RETURNED`, and judge those in the answer.
 
-        Events that the peer does not hold any more are in neither. Raises `Conflict` for an answer with an event of
-        another source, another event than the one asked for, or a receipt that contradicts this node's ledger.
+        The step ends before a batch that is not judged yet if the budget is spent. Events that the peer does not hold
+        any more are neither in the step nor too large. Raises `Conflict` for an answer with an event of another source,
+        another event than the one asked for, or a receipt that contradicts this node's ledger; and `CallEnded`.
         """
         try:
-            answers = await self._ask(ids)
-            found = [await self._judge(event_id, answers) for event_id in answers.events]
+            answer = await self._ask(ids)
+            events: list[Returned] = []
+            looked = answer.looked
+            for event_id in answer.events:
+                judged = await self._judge_in_budget(event_id, answer, is_first=not events)
+                if judged is None:
+                    looked = answer.events[event_id].at
+                    break
+                events.append(judged)
         except BadAnswer as error:
             peer = self._asker.peer.node_name
             raise Conflict(
                 f"{peer} sent an invalid answer, and nothing of it was stored: {error.message}",
                 hint=f"do not pull from {peer} before the cause is found; another peer may hold the events, too",
             ) from None
-        return found, answers.large
+        return ReturnedStep(events, [ids[index] for index in answer.large if index < looked], looked)
 
-    async def _ask(self, ids: Sequence[str]) -> _Answers:
-        answers = _Answers({}, {}, [])
-        while ids:
-            answer = await self._asker.ask(EventsQuery(tuple(ids[:MOST_RETURNED])), ReturnedEvents)
-            self._take(answer, ids, answers)
-            if answer.next is None:
-                ids = ids[MOST_RETURNED:]
-            elif 0 < answer.next < len(ids):
-                ids = ids[answer.next :]
-            else:
-                raise BadAnswer(f"the answer ends at the index {answer.next}, where it began", reason="no_progress")
-        return answers
+    async def _ask(self, ids: Sequence[str]) -> _CheckedAnswer:
+        answer = await self._budget.ask(self._asker, EventsQuery(tuple(ids)), ReturnedEvents)
+        return await asyncio.to_thread(self._check, answer, ids)
 
-    def _take(self, answer: ReturnedEvents, ids: Sequence[str], answers: _Answers) -> None:
+    def _check(self, answer: ReturnedEvents, ids: Sequence[str]) -> _CheckedAnswer:
+        """Raise `BadAnswer` unless the answer holds events that were asked for, each once and in order."""
+        if answer.next is not None and not 0 < answer.next < len(ids):
+            raise BadAnswer(f"the answer ends at the index {answer.next}, where it began", reason="no_progress")
+        looked = len(ids) if answer.next is None else answer.next
         node, group = self._asker.group.node_name, self._asker.group.name
+        stated = [(receipt, frozenset(receipt.ids)) for receipt in answer.receipts]
+        events: dict[str, _ReturnedEvent] = {}
         last = -1
         for each in answer.events:
-            if not last < each.index < min(len(ids), MOST_RETURNED):
+            if not last < each.index < looked:
                 raise BadAnswer(f"the answer has an event for the index {each.index}", reason="other_event")
             last, event_id = each.index, ids[each.index]
             event = check_returned(each.body, event_id, group=group, node=node, limits=self._limits)
-            answers.events[event_id] = (event, each.body)
+            receipt = None
             if each.receipt is not None:
-                if each.receipt >= len(answer.receipts) or event_id not in answer.receipts[each.receipt].ids:
+                receipt, named = stated[each.receipt] if each.receipt < len(stated) else (None, frozenset[str]())
+                if event_id not in named:
                     raise BadAnswer(f"the receipt of the event {event_id} is not in the answer", reason="no_receipt")
-                answers.receipts[event_id] = answer.receipts[each.receipt]
-        answers.large.extend(ids[index] for index in answer.large if index < len(ids))
+            events[event_id] = _ReturnedEvent(each.index, event, each.body, receipt)
+        last = -1
+        for index in answer.large:
+            if not last < index < looked or ids[index] in events:
+                raise BadAnswer(f"the answer names the index {index} as too large", reason="other_event")
+            last = index
+        return _CheckedAnswer(events, answer.large, looked)
 
-    async def _judge(self, event_id: str, answers: _Answers) -> Returned:
-        event, body = answers.events[event_id]
-        stated = answers.receipts.get(event_id)
-        if stated is None:
-            return Returned(event, body, "", NO_RECEIPT)
+    async def _judge_in_budget(self, event_id: str, answer: _CheckedAnswer, *, is_first: bool) -> Returned | None:
+        """Return the judgement of an event; None if it needs work for which the budget of the call does not suffice.
+
+        The first event of a step is judged in any case, so that the call makes progress: raises `CallEnded` if it
+        cannot be.
+        """
+        returned = answer.events[event_id]
+        if returned.receipt is None:
+            return Returned(returned.event, returned.body, "", NO_RECEIPT)
         names = {"group": self._asker.group.name, "node": self._asker.group.node_name}
-        receipt = read_batch_receipt(stated, **names, peer=self._asker.peer.node_name)
+        receipt = read_batch_receipt(returned.receipt, **names, peer=self._asker.peer.node_name)
         if receipt.batch not in self._batches:
+            if not is_first and self._budget.is_spent:
+                return None
             if len(self._batches) >= MOST_BATCHES:
                 self._batches.clear()
-            self._batches[receipt.batch] = await self._prove(stated, receipt, answers)
-        if self._batches[receipt.batch].get(event_id) != _digest(body):
-            return Returned(event, body, "", NOT_MATCHED)
-        return Returned(event, body, receipt.batch, "")
+            try:
+                self._batches[receipt.batch] = await self._prove(returned.receipt, receipt, answer)
+            except CallEnded:
+                if is_first:
+                    raise
+                return None
+        if self._batches[receipt.batch].get(event_id) != _digest(returned.body):
+            return Returned(returned.event, returned.body, "", NOT_MATCHED)
+        return Returned(returned.event, returned.body, receipt.batch, "")
 
-    async def _prove(self, stated: BatchReceipt, receipt: Receipt, answers: _Answers) -> Mapping[str, bytes]:
+    async def _prove(self, stated: BatchReceipt, receipt: Receipt, answer: _CheckedAnswer) -> Mapping[str, bytes]:
         """Return the digests, by id, of the events of a batch that gives the digest in its receipt; else nothing."""
         covered = Range.from_header(stated.range)
         await self._require_agreement(receipt, covered)
         ids = stated.ids
         if covered.repair or len(ids) != receipt.accepted or len(set(ids)) != len(ids) or len(ids) > MOST_LINES:
             return {}
-        bodies = {event_id: answers.events[event_id][1] for event_id in ids if event_id in answers.events}
-        missing = [event_id for event_id in ids if event_id not in bodies]
-        for start in range(0, len(missing), MOST_RETURNED):
-            more = await self._ask(missing[start : start + MOST_RETURNED])
-            bodies |= {event_id: body for event_id, (_, body) in more.events.items()}
-            if self._exceeds(bodies.values()):
-                return {}
-        if len(bodies) != len(ids) or self._exceeds(bodies.values()):
+        bodies = await self._bodies_of(ids, answer)
+        if len(bodies) != len(ids):
             return {}
         ordered = [bodies[event_id] for event_id in ids]
-        if not proves(receipt, covered, ordered, stated.positions):
+        self._budget.count_hashed(MOST_HASHED * sum(map(size_of, ordered)))
+        if not await asyncio.to_thread(proves, receipt, covered, ordered, stated.positions):
             return {}
         return {event_id: _digest(bodies[event_id]) for event_id in ids}
+
+    async def _bodies_of(self, ids: Sequence[str], answer: _CheckedAnswer) -> Mapping[str, str]:
+        """Return the events of a batch by id, those that are not in the answer asked for; nothing if some are missing.
+
+        Nothing is returned, either, if they are larger than a batch, or the peer returns them in too many answers.
+        """
+        bodies = {event_id: answer.events[event_id].body for event_id in ids if event_id in answer.events}
+        missing = [event_id for event_id in ids if event_id not in bodies]
+        asked = 0
+        while missing and asked < MOST_ANSWERS and not self._exceeds(bodies.values()):
+            more = await self._ask(missing[:MOST_RETURNED])
+            asked += 1
+            if len(more.events) < more.looked:
+                return {}
+            bodies |= {event_id: each.body for event_id, each in more.events.items()}
+            missing = missing[more.looked :]
+        return {} if missing or self._exceeds(bodies.values()) else bodies
 
     def _exceeds(self, bodies: Iterable[str]) -> bool:
         return sum(map(size_of, bodies)) > self._limits.batch_bytes

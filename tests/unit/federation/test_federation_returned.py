@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 
 import pytest
 
+from federation import returned
 from federation.batch import encode_batch
 from federation.errors import BadAnswer
 from federation.loops import check_inbound
 from federation.peers import Limits
 from federation.ranges import Range
-from federation.returned import MOST_PLACEMENTS, check_returned, encode_positions, proves, read_positions
+from federation.returned import MOST_HASHED, check_returned, encode_positions, proves, read_positions
 from federation.runs import Run
 from federation.signing import content_digest_header
 from federation.wire import Receipt, Refusal
@@ -56,8 +57,8 @@ def test_a_node_accepts_its_own_name_as_source_only_of_an_event_it_asked_for() -
         assert refused.value.reason == reason
 
 
-@pytest.mark.parametrize("first", [11, 20, 98])
-def test_a_batch_is_recognized_as_lines_and_as_a_run_wherever_it_lies_in_its_range(first: int) -> None:
+@pytest.mark.parametrize("first", [11, 98])
+def test_a_batch_is_recognized_as_lines_and_as_a_run_at_both_ends_of_its_range(first: int) -> None:
     run = Run(first, 3, "", "".join([f"{body}\n" for body in BODIES]).encode()).encode()
     for body in (_lines(first), run):
         assert proves(_receipt(body), _range(10, 100), BODIES)
@@ -88,9 +89,20 @@ def test_a_batch_with_gaps_is_recognized_by_the_positions_that_the_receiver_stor
         assert not proves(_receipt(body), _range(10, 20), BODIES)
 
 
-def test_a_batch_far_from_both_ends_of_its_range_is_not_looked_for() -> None:
-    middle = MOST_PLACEMENTS
-    assert not proves(_receipt(_lines(middle)), _range(0, 2 * MOST_PLACEMENTS), BODIES)
+def test_a_batch_away_from_both_ends_of_its_range_is_not_looked_for() -> None:
+    assert not proves(_receipt(_lines(20)), _range(10, 100), BODIES)
+
+
+def test_a_forged_receipt_has_the_batch_hashed_only_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[bytes] = []
+
+    def count(body: bytes) -> str:
+        hashed.append(body)
+        return content_digest_header(body)
+
+    monkeypatch.setattr(returned, "content_digest_header", count)
+    assert not proves(_receipt(b"forged"), _range(0, 100_000), BODIES)
+    assert len(hashed) == MOST_HASHED == 4
 
 
 @pytest.mark.parametrize(

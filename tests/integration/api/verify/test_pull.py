@@ -270,6 +270,9 @@ async def test_a_peer_of_an_older_version_is_named(sites: MakeSites, behave: Beh
 async def test_a_position_that_no_answer_gave_is_refused(sites: MakeSites) -> None:
     a, b = sites("a", "b")
     await _restored(a, b, *LOST)
-    for after in ("nonsense", "h:1:2:3", "h:1:2:3:-4", ":1:2:3:4"):
+    for after in (
+        *("nonsense", "h:1:2:3", "h:1:2:3:-4", ":1:2:3:4", "h:1:2:3:²", "\x1b:1:2:3:4", "x:y:1:2:3:4"),
+        *(f"h:{10**15}:0:0:0", f"h:1:2:3:{'9' * 5000}", f"{'h' * 513}:1:0:0:0"),
+    ):
         with pytest.raises(Invalid, match="is not the `next` of an earlier call"):
             await a.ask("links.pull", group="edge", peer="b", after=after)

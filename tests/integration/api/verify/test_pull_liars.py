@@ -5,20 +5,26 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from eventd.api.verify import pulling
-from eventd.errors import Conflict
+from eventd.api.framework.operations import Services
+from eventd.api.verify import pull_budget, pulling, returned_check
+from eventd.errors import Conflict, Unavailable
+from eventd.log.core.values import Draft
+from eventd.log.delivery.returned import StoreReturned
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
 from federation.batch import encode_batch
 from federation.keys import KeyRing
+from federation.returned import proves
 from tests.integration.conftest import MakeSites
 from tests.support.answering_peer import Behaviour, Replies, says
 from tests.support.declared import peer
-from tests.support.flaky_peer import FlakyPeer
+from tests.support.flaky_peer import FixedResponse, FlakyPeer, Hang
 from tests.support.ports import free_port
 from tests.support.v2_sender import line
 
@@ -112,6 +118,7 @@ async def test_an_answer_that_is_not_signed_by_the_peer_is_refused(sites: MakeSi
     [
         ({"ids": {"events": [], "next": 0}}, "it must be after 0, and at most 10"),
         ({"events": {"events": [], "next": 0}}, "the answer ends at the index 0"),
+        ({"events": {"events": [], "next": 1}}, "the answer ends at the index 1"),
     ],
 )
 async def test_an_answer_that_makes_no_progress_is_refused(
@@ -180,3 +187,129 @@ async def test_a_receipt_that_contradicts_the_ledger_of_this_node_is_refused(sit
     await b.running.log.database.write(lie)
     with pytest.raises(Conflict, match="is another one than in this node's ledger"):
         await a.ask("links.pull", group="edge", peer="b", acceptUnproven=True)
+
+
+def _lists(number: int, answer: Callable[[list[str]], Any]) -> Replies:
+    """Replies of a peer that lists this many events, and answers the question for some with `answer`."""
+    listed = {"events": [[f"e{at}", "0" * 16] for at in range(number)], "next": None}
+    return lambda asked: {"state": STATE, "ids": listed}.get(asked["ask"]) or answer(asked["ids"])
+
+
+@pytest.mark.parametrize("large", [[0, 0], [1, 0], [2], [0]], ids=["twice", "descending", "not asked for", "returned"])
+async def test_large_events_that_were_not_asked_for_once_are_refused(sites: MakeSites, large: list[int]) -> None:
+    events = [[0, line("e0", node="a"), None]] if large == [0] else []
+    page = {"events": events, "large": large, "next": None}
+    with pytest.raises(Conflict, match="as too large"):
+        await _pull(sites, says(_lists(2, lambda ids: page)))
+
+
+async def test_an_answer_of_large_events_is_counted_once(sites: MakeSites) -> None:
+    answer = await _pull(sites, says(_lists(3, lambda ids: {"events": [], "large": [0, 2], "next": None})))
+    assert (answer["lacking"], answer["left"]) == (3, {"tooLarge": 2, "notReturned": 1})
+
+
+async def test_each_answer_is_stored_before_the_next_question(sites: MakeSites) -> None:
+    """A peer returns one event at a time: a call without time ends after the first, and the next one continues."""
+
+    def one(ids: list[str]) -> Any:
+        return {"events": [[0, line(ids[0], node="a"), None]], "next": 1 if len(ids) > 1 else None}
+
+    (a,) = sites("a")
+    await a.start()
+    await a.join()
+    with FlakyPeer(free_port(), says(_lists(3, one))) as liar:
+        await a.apply(peer("b", liar.port))
+        after: str | None = ""
+        for number in range(1, 4):
+            answer = await a.ask("links.pull", group="edge", peer="b", acceptUnproven=True, seconds=0, after=after)
+            assert (answer["lacking"], answer["stored"]) == (1, 1)
+            assert await a.ids() == [f"e{at}" for at in range(number)]
+            after = answer["next"]
+        assert after is None
+
+
+async def test_events_are_stored_in_transactions_of_bounded_size(
+    sites: MakeSites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    class Counted(StoreReturned):
+        def __init__(self, topic_id: int, drafts: Sequence[Draft], *others: Any, **named: Any) -> None:
+            sizes.append(sum(len(draft.body) for draft in drafts))
+            super().__init__(topic_id, drafts, *others, **named)
+
+    monkeypatch.setattr(pulling, "StoreReturned", Counted)
+    monkeypatch.setattr(pulling, "STORED_BYTES", 100_000)
+    bodies = [line(f"e{at}", node="a", payload={"x": "y" * 30_000}) for at in range(7)]  # type: ignore[arg-type]
+    page = {"events": [[at, body, None] for at, body in enumerate(bodies)], "next": None}
+    answer = await _pull(sites, says(_lists(7, lambda ids: page)))
+    assert answer["stored"] == 7
+    assert len(sizes) == 3
+    assert max(sizes) <= 100_000
+
+
+async def test_a_call_ends_after_a_bounded_number_of_questions(
+    sites: MakeSites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull_budget, "MOST_QUESTIONS", 5)
+    answer = await _pull(sites, says(_lists(100, lambda ids: {"events": [], "next": 1})), seconds=50)
+    assert (answer["lacking"], answer["left"]) == (3, {"notReturned": 3})
+    assert answer["next"] == "h:10:0:0:3"
+
+
+async def test_a_peer_that_never_answers_in_time_ends_the_call(
+    sites: MakeSites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time ends a question, too, and not only the call between two of them."""
+    monkeypatch.setattr(pull_budget, "GRACE_SECONDS", 0.5)
+    with pytest.raises(Unavailable, match="b takes too long to answer"):
+        await _pull(sites, lambda heard: Hang() if heard.path == "/v2/verify" else FixedResponse(503), seconds=0)
+
+
+async def test_a_call_ends_when_the_client_has_left(sites: MakeSites) -> None:
+    """It asks nothing more: the peer would have answered event by event for hours."""
+    questions: list[str] = []
+    waits = True
+
+    def reply(ids: list[str]) -> Any:
+        nonlocal waits
+        questions.append(ids[0])
+        waits = len(questions) < 3
+        return {"events": [], "next": 1}
+
+    (a,) = sites("a")
+    await a.start()
+    await a.join()
+    with FlakyPeer(free_port(), says(_lists(100, reply))) as liar:
+        await a.apply(peer("b", liar.port))
+        services = Services(a.running.log, client_waits=lambda: waits)
+        answer = await pulling.pull(services, pulling.Pull(group="edge", peer="b", seconds=50))
+    assert (questions, answer["lacking"]) == (["e0", "e1", "e2"], 3)
+
+
+async def test_forged_receipts_end_the_call_by_the_bytes_that_are_hashed(
+    sites: MakeSites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of the events has its own receipt of all of them. The call returns where the next one continues."""
+    monkeypatch.setattr(pull_budget, "HASHED_BYTES", 1)
+    bodies = [line(f"e{at}", node="a") for at in range(4)]
+    receipts = [_receipt(*bodies, digest="sha-256=:AAAA:", batch=f"{BATCH[:-1]}{at}", upto=100_000) for at in range(4)]
+    page = {"events": [[at, body, at] for at, body in enumerate(bodies)], "receipts": receipts, "next": None}
+    answer = await _pull(sites, says(_lists(4, lambda ids: page)), dryRun=True, seconds=50)
+    assert (answer["lacking"], answer["next"]) == (1, "h:10:0:0:1")
+
+
+async def test_receipts_are_checked_outside_of_the_event_loop(
+    sites: MakeSites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+
+    def check(*given: Any) -> bool:
+        threads.append(threading.get_ident())
+        return proves(*given)
+
+    monkeypatch.setattr(returned_check, "proves", check)
+    body = line("e1", node="a")
+    await _pull(sites, says(_returns(events={"events": [[0, body, 0]], "receipts": [_receipt(body)], "next": None})))
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
