@@ -198,7 +198,7 @@ def _in_utc(time: datetime) -> datetime:
 
 
 def content_of(line: str) -> str:
-    """Return the text of a canonical event before its two times: not complete JSON, and the same for a refresh."""
+    """Return a canonical event's text up to `observedAt`, which is not complete JSON. A refresh has the same."""
     # The last one: a payload may have a key of that name, but only expiresAt follows the event's own.
     return line[: line.rindex(',"observedAt":"')]
 

@@ -39,7 +39,7 @@ _Rate = Annotated[float, Meta(ge=0, le=1e12)]
 
 
 class StatusQuestion(Struct, frozen=True):
-    """The body of a question. With `hops` 1 the asked node asks its own peers, for its later answers."""
+    """The body of a question. With `hops` 1 the asked node asks its own peers, too: later answers have theirs."""
 
     hops: Annotated[int, Meta(ge=0, le=1)] = 0
 

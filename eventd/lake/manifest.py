@@ -227,7 +227,7 @@ def decode(text: bytes, kind: type[StructT]) -> StructT:
 
 
 def decode_selection(text: str) -> SelectionConditions:
-    """Parse the selection of a row of `receipts`; an empty text, of an unknown one, selects all. Raises Unreadable."""
+    """Parse the selection of a row of `receipts`. An empty text gives one that selects all. Raises Unreadable."""
     try:
         return msgspec.json.decode(text or "{}", type=SelectionConditions)
     except (msgspec.DecodeError, UnicodeError) as error:

@@ -15,8 +15,10 @@ _TOLD_OTHERWISE: Final = ("error", "trace_id", "span_id")
 
 
 class ErrorReports(logging.Handler):
-    """Reports each kind of error once a minute. Neither values of variables nor texts that may quote a payload leave
-    the node."""
+    """Exports errors, each kind (message and class) at most once a minute.
+
+    Neither values of variables nor texts that may quote a payload leave the node.
+    """
 
     def __init__(self, pause: LogPause) -> None:
         super().__init__(logging.ERROR)

@@ -62,7 +62,7 @@ class RequestStream:
         self._server.metrics.stream_opened("publish" if channel.is_unidirectional else "request")
         self._place: HeldPlace | None = None
         self._task: asyncio.Task[None] | None = None
-        self._parked: Frame | None = None
+        self._held_frame: Frame | None = None
         self._peer_has_ended = False
         self._is_deaf = False
         """Whether the client does not read answers."""
@@ -91,7 +91,7 @@ class RequestStream:
         self._run()
 
     def was_stopped(self, code: int) -> None:
-        """End the stream, unless it only publishes without answers."""
+        """End the stream if an answer is due, or with its next answer: the client reads none."""
         self._is_deaf = True
         if len(self.state.answers):
             self.state.finish()
@@ -122,8 +122,8 @@ class RequestStream:
     @property
     def unhandled(self) -> int:
         """Return the bytes that have arrived and were not handled."""
-        parked = 0 if self._parked is None else HEADER_BYTES + len(self._parked.payload)
-        return self._reader.held + parked
+        held = 0 if self._held_frame is None else HEADER_BYTES + len(self._held_frame.payload)
+        return self._reader.held + held
 
     def close(self) -> None:
         """End the stream after the answers that are under way."""
@@ -149,7 +149,7 @@ class RequestStream:
         elif state.phase is StreamPhase.READY and (reason := state.find_end(now)):
             state.end(Error(message=reason))
             self.resume()
-        elif self._parked is not None:
+        elif self._held_frame is not None:
             self._run()
 
     def resume(self) -> None:
@@ -226,13 +226,13 @@ class RequestStream:
 
     def _park(self, frame: Frame) -> None:
         """Keep a frame until there is room for it, or it has waited too long."""
-        self._parked = frame
+        self._held_frame = frame
         self.state.connection.budget.wait(self._run)
         self.state.connection.pause.begin()
 
     def _unpark(self) -> Frame | None:
         """Remove and return the frame that waits; None if none does."""
-        frame, self._parked = self._parked, None
+        frame, self._held_frame = self._held_frame, None
         if frame is not None:
             self.state.connection.budget.leave(self._run)
             self.state.connection.pause.end()

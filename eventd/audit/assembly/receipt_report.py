@@ -35,7 +35,7 @@ _UNKNOWN: Final = "An unknown algorithm."
 
 
 def faults(summaries: Summaries) -> Iterator[Discrepancy]:
-    """Yield a discrepancy for each receipt that contradicts its digest, its row, or its signature."""
+    """Yield a discrepancy for each receipt that a segment names as wrong. `unnamed_faults` counts the others."""
     for each in summaries.values():
         yield from (fault.discrepancy for summary in each for fault in summary.receipts.faults)
 

@@ -61,9 +61,9 @@ class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
 class State(msgspec.Struct, kw_only=True):
     """The known segments by name. `cells`: size and digest of the files with cells.
 
-    `sums`: the version of the sums of rows, see `row_sums`. `key`: that of the hashes of rows, see `row_hash`; the
-    history has the same. `checked`: by name of the segment, the ranges that its file has, if these were compared with
-    its manifest, but its rows not read.
+    `sums`: the version of the sums of rows, see `row_sums`. `key`: the key of the hashes of rows, see `row_hash`; the
+    history has the same. `checked`: by name of the segment, the ranges of its manifest that were found in its file, for
+    segments whose rows were not read.
     """
 
     version: int = VERSION

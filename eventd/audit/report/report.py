@@ -372,7 +372,7 @@ class Period(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Work(msgspec.Struct, kw_only=True):
-    """The work of an audit: segments read now and reused from earlier runs, seconds in all and per stage.
+    """What an audit did: segments it read, those it reused from earlier runs, and its seconds, in all and per stage.
 
     `segments_rechecked` segments of earlier runs had their digests checked again; `oldest_read` is the earliest time at
     which a segment was last read or checked, None if this run read or checked all. `digests_checked` events had their

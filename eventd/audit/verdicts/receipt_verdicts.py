@@ -161,9 +161,10 @@ def receipt_discrepancies(
 ) -> Iterator[Discrepancy]:
     """Yield a discrepancy for each of these receipts, which are rows of `questioned_receipts`.
 
-    A batch that the peer's ledger may lack by its coverage is left out. If the peer's ledger lacks the batch of a
-    receipt that the keys of `terms` verify, or holds events of that batch, the batch is ERASED there. Otherwise the
-    receipt is FORGED.
+    A batch that the peer's ledger may lack by its coverage is left out. If the peer's ledger lacks the batch, it is
+    ERASED if the receipt has a verified ed25519 signature, or if the peer still holds events of the batch. The kind is
+    DISAGREEMENT if the receipt is verified by a shared key, which the sender has, too, or if the peer's ledger has
+    another receipt of the batch. Otherwise the receipt is FORGED.
     """
     judge = _ReceiptJudge(coverage, rows, terms)
     judged = [*judge.judged(questioned)]

@@ -24,7 +24,7 @@ MOST_TTL: Final = 100 * 365 * 86_400.0
 
 
 class CacheRequest:
-    """A request under way, as a request of a lane."""
+    """A put or get of a cache on its way, which a lane sends and settles."""
 
     is_repeatable = True  # a value that is stored or read twice is the same
     failures = 0

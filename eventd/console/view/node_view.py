@@ -48,8 +48,8 @@ class NodeView(Protocol):
     ) -> Any:
         """Use a route of /v0 and return its answer: `await view.ask("GET", "topics", name)`. Raises its errors.
 
-        `path`: the parts behind /v0, unquoted. `body`: to be sent as JSON. `model`: the type of the answer; its `Raw`
-        members are the text that is stored, with each number as it was written. `once`: a key as that of `act`.
+        `path`: the parts behind /v0, unquoted. `body`: to be sent as JSON. `model`: the type of the answer; members of
+        type `Raw` keep the stored text, with each number as it was written. `once`: as the `key` of `act`.
         """
         ...
 

@@ -156,7 +156,7 @@ class CallbackDelivery:
     # --- earlier attempts -------------------------------------------------------------------------------------
 
     async def recall(self, position: int) -> None:
-        """Read from the stored attempts which batch beyond this position was tried before, and how often.
+        """Find in the stored attempts the batch after this position that was tried already, and how often.
 
         A batch that was made under another configuration is not sent again: its events are collected anew.
         """

@@ -45,9 +45,9 @@ class RecordSelection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PeerFilter:
-    """The records to send to a peer: those of a selection, except expired ones and those that have been at the peer.
+    """The records to send to a peer: those of a selection, except expired ones and those whose path names the peer.
 
-    `runs`: the peer accepts pages in the form of runs.
+    `runs`: the peer also accepts the compact form of `federation.runs`.
     """
 
     peer: str

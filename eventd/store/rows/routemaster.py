@@ -101,8 +101,8 @@ class SubscriberRow(NamedTuple):
     """A subscriber. `uuid` is a secret that only callbacks and the subscriber itself get: never log or show it.
 
     `timeout_ms` and `max_events` are the bounds of its batches as it gave them, `sent` the events it has acknowledged,
-    `intervals` what it is to get, ordered by topic and position, and `keys` what an operator has its requests signed
-    with. `version` is the `selector_version` of its cursor for these intervals.
+    `intervals` what it is to get, ordered by topic and position, and `keys` those with which the node signs its
+    requests. `version` is the `selector_version` of its cursor for these intervals.
     """
 
     identity: str
