@@ -37,7 +37,7 @@ def test_a_restored_node_gets_its_own_events_back(processes: Processes) -> None:
     pull = ("verify", "--peer", "b", "--pull")
     tried = _control(processes, a, *pull, "--dry-run")
     assert tried.returncode == 4
-    assert tried.stdout.split()[-7:] == ["edge", "b", "1200", "1200", "1200", "0", "-"]
+    assert tried.stdout.split()[-6:] == ["1200", "1200", "1200", "0", "0", "-"]
     assert "dry run: 1,200 events would be stored, nothing was" in tried.stderr
     assert a.ids() == OLD
 
@@ -54,7 +54,8 @@ def test_a_restored_node_gets_its_own_events_back(processes: Processes) -> None:
         "dryRun": False,
         "lacking": len(NEW) - first["stored"],
         "stored": len(NEW) - first["stored"],
-        "proven": len(NEW) - first["stored"],
+        "byReceipt": len(NEW) - first["stored"],
+        "confirmed": 0,
         "unproven": 0,
         "left": {},
         "unprovenEvents": [],
@@ -65,7 +66,10 @@ def test_a_restored_node_gets_its_own_events_back(processes: Processes) -> None:
     assert _control(processes, a, "verify", "--peer", "b").returncode == 0
     shown = _control(processes, a, "federation", "event", "describe", "new-0007")
     assert "from b at " in shown.stdout
-    assert "proven by the receipt of batch" in shown.stdout
+    assert "the peer's receipt of batch " in shown.stdout
+    assert "confirmed" not in shown.stdout
+    listed = _control(processes, a, "federation", "event", "list", "-o", "wide")
+    assert "from b, by receipt" in listed.stdout
 
 
 def test_options_that_do_not_go_together_are_refused(processes: Processes) -> None:

@@ -15,7 +15,8 @@ def show_returned(mark: ReturnedMark) -> dict[str, Any]:
     return {
         "from": mark.peer,
         "at": show_time(mark.at),
-        "proven": not mark.unproven,
+        "byReceipt": not mark.unproven,
+        "confirmed": bool(mark.confirmed),
         "batchId": mark.batch_id,
         "reason": mark.unproven,
     }

@@ -62,7 +62,7 @@ class Pull(Params):
     group: str
     peer: str = Field(description="The peer, by its node name.")
     accept_unproven: bool = Field(
-        default=False, description="Also store events that no receipt of the peer proves; they are marked."
+        default=False, description="Also store events that no receipt of the peer names; they are marked."
     )
     dry_run: bool = Field(default=False, description="Only count what would be stored.")
     after: str = Field(default="", description="Continue here: `next` of the call before; empty begins.")
@@ -98,12 +98,14 @@ class PullPosition(NamedTuple):
 class PullCounts:
     """Numbers of events of one call. `left`: those that were not stored, by reason; `unproven`: some of them, listed.
 
-    `stored` counts all that were stored, or would be in a dry run; `marked` those of them that are unproven.
+    `stored` counts all that were stored, or would be in a dry run; `marked` those of them that are unproven, and
+    `confirmed` those whose receipt this node's own ledger confirms.
     """
 
     lacking: int = 0
     stored: int = 0
     marked: int = 0
+    confirmed: int = 0
     left: Counter[str] = field(default_factory=Counter)
     unproven: list[dict[str, str]] = field(default_factory=list)
 
@@ -111,7 +113,8 @@ class PullCounts:
         return {
             "lacking": self.lacking,
             "stored": self.stored,
-            "proven": self.stored - self.marked,
+            "byReceipt": self.stored - self.marked,
+            "confirmed": self.confirmed,
             "unproven": self.marked,
             "left": dict(sorted(self.left.items())),
             "unprovenEvents": self.unproven,
@@ -224,7 +227,7 @@ class _PullRun:
         return found, start
 
     async def _get(self, ids: Sequence[str]) -> int:
-        """Ask for these events once, and store those that are proven or accepted; return how many were dealt with."""
+        """Ask for these events once, store those with a receipt or accepted ones; return how many were dealt with."""
         counts, accepted = self.counts, list[Returned]()
         returned, large, looked = await self._check.fetch(ids)
         counts.lacking += looked
@@ -251,13 +254,17 @@ class _PullRun:
                 Draft(each.event.id, each.event.source_node, each.event.type, expiry_micros(each.event), "", each.body)
                 for each in accepted
             ]
-            marks = [ReturnedMark(self._params.peer, now, each.batch_id, each.unproven) for each in accepted]
+            marks = [
+                ReturnedMark(self._params.peer, now, each.batch_id, each.unproven, int(each.confirmed))
+                for each in accepted
+            ]
             unit = StoreReturned(self._target.topic, drafts, marks, ceiling=self._target.group.retention.max_bytes)
             outcomes = (await self._services.log.submit(unit)).outcomes
         for each, outcome in zip(accepted, outcomes, strict=True):
             if outcome is Outcome.NEW:
                 counts.stored += 1
                 counts.marked += bool(each.unproven)
+                counts.confirmed += each.confirmed
             else:
                 counts.left["otherEvent" if outcome is Outcome.CONFLICT else "hereMeanwhile"] += 1
 

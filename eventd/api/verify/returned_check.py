@@ -1,4 +1,7 @@
-"""Judges events that a peer returned: each must be one of this node, and a receipt may prove it."""
+"""Judges events that a peer returned: each must be one of this node, and a receipt of the peer may name it.
+
+A receipt is the word of the peer, which could invent it and the event, unless this node's own ledger has it, too.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +44,16 @@ NOT_MATCHED = "its batch cannot be composed again from what the peer holds"
 
 
 class Returned(NamedTuple):
-    """An event as the peer returned it. The receipt of the batch `batch_id` proves it; else `unproven` is why not."""
+    """An event as the peer returned it. The peer's receipt of batch `batch_id` names it; else `unproven` is why not.
+
+    `confirmed`: this node's own ledger has the batch with the same digest.
+    """
 
     event: Event
     body: str
     batch_id: str
     unproven: str
+    confirmed: bool = False
 
 
 class ReturnedStep(NamedTuple):
@@ -66,6 +73,13 @@ class _ReturnedEvent(NamedTuple):
     receipt: BatchReceipt | None
 
 
+class _JudgedBatch(NamedTuple):
+    """The digests, by id, of the events that give the digest in the receipt of a batch; none if they do not."""
+
+    digests: Mapping[str, bytes] = {}
+    confirmed: bool = False
+
+
 class _CheckedAnswer(NamedTuple):
     """The answer for the first `looked` ids of a question: events by id, and indexes of too large ones."""
 
@@ -83,7 +97,7 @@ class ReturnedCheck:
         self._budget = budget
         limits = asker.group.limits
         self._limits = Limits(batch_bytes=limits.max_batch_bytes, event_bytes=limits.max_event_bytes)
-        self._batches: dict[str, Mapping[str, bytes]] = {}
+        self._batches: dict[str, _JudgedBatch] = {}
 
     async def fetch(self, ids: Sequence[str]) -> ReturnedStep:
         """Ask once for the events with these ids, at most `MOST_RETURNED`, and judge those in the answer.
@@ -163,25 +177,26 @@ class ReturnedCheck:
                 if is_first:
                     raise
                 return None
-        if self._batches[receipt.batch].get(event_id) != _digest(returned.body):
+        batch = self._batches[receipt.batch]
+        if batch.digests.get(event_id) != _digest(returned.body):
             return Returned(returned.event, returned.body, "", NOT_MATCHED)
-        return Returned(returned.event, returned.body, receipt.batch, "")
+        return Returned(returned.event, returned.body, receipt.batch, "", batch.confirmed)
 
-    async def _prove(self, stated: BatchReceipt, receipt: Receipt, answer: _CheckedAnswer) -> Mapping[str, bytes]:
-        """Return the digests, by id, of the events of a batch that gives the digest in its receipt; else nothing."""
+    async def _prove(self, stated: BatchReceipt, receipt: Receipt, answer: _CheckedAnswer) -> _JudgedBatch:
+        """Compose the batch again, and return the digests of its events if it gives the digest in its receipt."""
         covered = Range.from_header(stated.range)
-        await self._require_agreement(receipt, covered)
+        confirmed = await self._require_agreement(receipt, covered)
         ids = stated.ids
         if covered.repair or len(ids) != receipt.accepted or len(set(ids)) != len(ids) or len(ids) > MOST_LINES:
-            return {}
+            return _JudgedBatch()
         bodies = await self._bodies_of(ids, answer)
         if len(bodies) != len(ids):
-            return {}
+            return _JudgedBatch()
         ordered = [bodies[event_id] for event_id in ids]
         self._budget.count_hashed(MOST_HASHED * sum(map(size_of, ordered)))
         if not await asyncio.to_thread(proves, receipt, covered, ordered, stated.positions):
-            return {}
-        return {event_id: _digest(bodies[event_id]) for event_id in ids}
+            return _JudgedBatch()
+        return _JudgedBatch({event_id: _digest(bodies[event_id]) for event_id in ids}, confirmed)
 
     async def _bodies_of(self, ids: Sequence[str], answer: _CheckedAnswer) -> Mapping[str, str]:
         """Return the events of a batch by id, those that are not in the answer asked for; nothing if some are missing.
@@ -203,12 +218,16 @@ class ReturnedCheck:
     def _exceeds(self, bodies: Iterable[str]) -> bool:
         return sum(map(size_of, bodies)) > self._limits.batch_bytes
 
-    async def _require_agreement(self, receipt: Receipt, covered: Range) -> None:
-        """Raise `BadAnswer` if this node's own ledger has a receipt of the same batch with another digest."""
+    async def _require_agreement(self, receipt: Receipt, covered: Range) -> bool:
+        """Return whether this node's own ledger has a receipt of the same batch, too.
+
+        Raises `BadAnswer` if that receipt has another digest.
+        """
         held = await self._database.read(_held_digest, self._asker.peer, receipt.batch, covered.upto)
         if held is not None and held != receipt.digest:
             words = f"the receipt of the batch {receipt.batch} is another one than in this node's ledger"
             raise BadAnswer(words, reason="other_batch")
+        return held is not None
 
 
 def _held_digest(conn: Connection, peer: PeerConfig, batch_id: str, upto: int) -> str | None:

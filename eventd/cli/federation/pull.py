@@ -19,12 +19,14 @@ PULLED = (
     Column("PEER", text("peer")),
     Column("LACKING", text("lacking")),
     Column("STORED", text("stored")),
-    Column("PROVEN", text("proven")),
+    Column("BY_RECEIPT", text("byReceipt")),
+    Column("CONFIRMED", text("confirmed")),
     Column("UNPROVEN", text("unproven")),
     Column("LEFT", lambda row: ",".join(f"{number} {name}" for name, number in row["left"].items()) or "-"),
 )
+COUNTS = ("lacking", "stored", "byReceipt", "confirmed", "unproven")
 REASONS = {
-    "unproven": "no receipt of {peer} proves them: --accept-unproven stores and marks them",
+    "unproven": "no receipt of {peer} names them: --accept-unproven stores and marks them",
     "expired": "they have expired",
     "tooLarge": "they are too large for an answer",
     "notReturned": "{peer} does not hold them any more, or they are of another source",
@@ -48,7 +50,7 @@ async def pull(session: Session, group: str, peer: str, *, accept_unproven: bool
     with Bar() as bar:
         while True:
             answer = await session.call("links.pull", **params, after=after, seconds=2)
-            total.update({name: answer[name] for name in ("lacking", "stored", "proven", "unproven")})
+            total.update({name: answer[name] for name in COUNTS})
             left.update(answer["left"])
             unproven += answer["unprovenEvents"][: MOST_LISTED - len(unproven)]
             if answer["next"] is None:
@@ -56,7 +58,7 @@ async def pull(session: Session, group: str, peer: str, *, accept_unproven: bool
             after = answer["next"]
             bar.show(f"getting events back from {peer}", *_progress(after))
     row = {"group": group, "peer": peer, "dryRun": dry_run}
-    row |= {name: total[name] for name in ("lacking", "stored", "proven", "unproven")} | {"left": dict(left)}
+    row |= {name: total[name] for name in COUNTS} | {"left": dict(left)}
     _show(session, peer, row | {"unprovenEvents": unproven})
     if any(number for reason, number in left.items() if reason not in HARMLESS) or (dry_run and total["stored"]):
         raise typer.Exit(ExitCode.CHECK_FAILED)
@@ -88,10 +90,15 @@ def show_returned(mark: Mapping[str, Any] | None) -> str:
     """Return the mark of an event that came back from a peer in one line; `-` without one."""
     if mark is None:
         return "-"
-    return f"from {mark['from']}{'' if mark['proven'] else ', unproven'}"
+    evidence = "confirmed" if mark["confirmed"] else "by receipt" if mark["byReceipt"] else "unproven"
+    return f"from {mark['from']}, {evidence}"
 
 
 def describe_returned(mark: Mapping[str, Any]) -> str:
     """Return the mark of an event that came back from a peer as a sentence for a description."""
-    proof = f"proven by the receipt of batch {mark['batchId']}" if mark["proven"] else f"unproven: {mark['reason']}"
-    return f"from {mark['from']} at {show_moment(mark['at'])}, {proof}"
+    evidence = f"unproven: {mark['reason']}"
+    if mark["byReceipt"]:
+        evidence = f"the peer's receipt of batch {mark['batchId']} names it"
+    if mark["confirmed"]:
+        evidence += ", confirmed by this node's own ledger"
+    return f"from {mark['from']} at {show_moment(mark['at'])}, {evidence}"

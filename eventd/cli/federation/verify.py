@@ -74,7 +74,7 @@ async def verify(
         bool,
         typer.Option(
             "--accept-unproven",
-            help="With --pull: also store events that no receipt proves, and mark them.",
+            help="With --pull: also store events that no receipt of the peer names, and mark them.",
         ),
     ] = False,
     dry_run: Annotated[

@@ -1,4 +1,4 @@
-"""Rows of returned events: those that this node got back from a peer, and whether a receipt proved them."""
+"""Rows of returned events: those that this node got back from a peer, and what shows that it sent them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from eventd.store.engine.statements import execute_many, fetch, fetch_in
 class ReturnedMark(NamedTuple):
     """The mark of an event that came back from `peer`, at a time in microseconds.
 
-    `batch_id` is the batch whose receipt proved it. Without one it is `unproven`, for this reason.
+    `batch_id` is the batch whose receipt names it: the word of the peer, unless it is `confirmed` (1) by this
+    node's own ledger, which has the batch with the same digest. An event without a receipt is `unproven`, for this
+    reason.
     """
 
     peer: str
     at: int
     batch_id: str
     unproven: str
+    confirmed: int = 0
 
 
 _COLUMNS: Final = ", ".join(ReturnedMark._fields)
@@ -27,9 +30,10 @@ _COLUMNS: Final = ", ".join(ReturnedMark._fields)
 def mark_returned(conn: Connection, topic_id: int, marks: Iterable[tuple[str, ReturnedMark]]) -> None:
     """Set the marks of events, given with their ids."""
     sql = (
-        f"INSERT INTO returned_events (topic_id, event_id, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
+        f"INSERT INTO returned_events (topic_id, event_id, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (topic_id, event_id) DO UPDATE SET peer = excluded.peer, at = excluded.at,"
-        " batch_id = excluded.batch_id, unproven = excluded.unproven"
+        " batch_id = excluded.batch_id, unproven = excluded.unproven,"
+        " confirmed = excluded.confirmed"
     )
     execute_many(conn, sql, [(topic_id, event_id, *mark) for event_id, mark in marks])
 

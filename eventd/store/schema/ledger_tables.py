@@ -83,8 +83,9 @@ returned_events = sa.Table(
     sa.Column("event_id", sa.Text, primary_key=True),
     sa.Column("peer", sa.Text, nullable=False),  # the peer that returned the event
     sa.Column("at", Micros, nullable=False),
-    sa.Column("batch_id", sa.Text, nullable=False),  # the batch whose receipt proved it; empty: none did
-    sa.Column("unproven", sa.Text, nullable=False),  # why none did; empty: one did
+    sa.Column("batch_id", sa.Text, nullable=False),  # the batch whose receipt names it; empty: none does
+    sa.Column("unproven", sa.Text, nullable=False),  # why none does; empty: one does
+    sa.Column("confirmed", sa.BigInteger, nullable=False, server_default="0"),  # 1: this node's ledger has the batch
 )
 
 forgotten = sa.Table(

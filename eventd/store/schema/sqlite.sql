@@ -162,4 +162,5 @@ CREATE TABLE verifications ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, grou
     BIGINT NOT NULL );
 CREATE INDEX verifications_peer ON verifications (group_name, peer, id);
 CREATE TABLE returned_events ( topic_id BIGINT NOT NULL, event_id TEXT NOT NULL, peer TEXT NOT NULL, at BIGINT NOT
-    NULL, batch_id TEXT NOT NULL, unproven TEXT NOT NULL, PRIMARY KEY (topic_id, event_id) );
+    NULL, batch_id TEXT NOT NULL, unproven TEXT NOT NULL, confirmed BIGINT DEFAULT '0' NOT NULL, PRIMARY KEY
+    (topic_id, event_id) );

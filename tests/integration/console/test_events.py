@@ -70,18 +70,23 @@ async def test_an_event_shows_each_delivery_and_is_sent_again(site: Site, browse
     assert "/console/do/deliveries.redeliver" not in shown.text, "only what was delivered can be sent again"
 
 
-async def test_an_event_that_came_back_unproven_is_marked(site: Site, browser: MakeBrowser) -> None:
+async def test_an_event_that_came_back_shows_what_names_it(site: Site, browser: MakeBrowser) -> None:
     log = site.running.log
     mark = ReturnedMark("b", 1, "", "the peer has no receipt")
-    drafts = [draft("proven", node="a"), draft("doubtful", node="a")]
-    marks = [mark._replace(batch_id="batch-1", unproven=""), mark]
+    drafts = [draft("named", node="a"), draft("confirmed", node="a"), draft("doubtful", node="a")]
+    named = mark._replace(batch_id="batch-1", unproven="")
+    marks = [named, named._replace(confirmed=1), mark]
     await log.submit(StoreReturned(await log.topic("group:edge"), drafts, marks, ceiling=None))
     one = browser(site)
     await one.sign_in(READ)
-    found = {each: (await one.get(f"/console/events/edge/{each}")).text for each in ("proven", "doubtful")}
+    found = {each: (await one.get(f"/console/events/edge/{each}")).text for each in ("named", "confirmed", "doubtful")}
     assert all("<dt>Returned by</dt><dd>b</dd>" in text for text in found.values())
-    words = "No receipt proves this event: the peer has no receipt."
+    words = "No receipt of the peer names this event: the peer has no receipt."
     assert [name for name, text in found.items() if words in text] == ["doubtful"]
+    words = "the peer&#39;s receipt of batch batch-1"
+    assert [name for name, text in found.items() if words in text] == ["named", "confirmed"]
+    words = "confirmed by this node&#39;s own ledger"
+    assert [name for name, text in found.items() if words in text] == ["confirmed"]
 
 
 async def test_an_event_with_a_blank_in_its_id_is_sent_to_a_peer_again(

@@ -32,7 +32,7 @@ async def _pull(node: Site, **params: Any) -> dict[str, Any]:
     while answer["next"] is not None:
         asked = {"group": "edge", "peer": "b", "seconds": 0, "after": answer["next"], **params}
         answer = await node.ask("links.pull", **asked)
-        total.update({name: answer[name] for name in ("lacking", "stored", "proven", "unproven")})
+        total.update({name: answer[name] for name in ("lacking", "stored", "byReceipt", "unproven")})
         left.update(answer["left"])
     return dict(total) | {"left": {reason: number for reason, number in left.items() if number}}
 
@@ -79,7 +79,7 @@ async def _marks(node: Site) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-async def test_events_that_a_receipt_proves_come_back_as_own_events(
+async def test_events_that_a_receipt_names_come_back_as_own_events(
     sites: MakeSites, kind: str, request: pytest.FixtureRequest
 ) -> None:
     server: PostgresServer | None = request.getfixturevalue("postgres_server") if kind == "postgres" else None
@@ -87,7 +87,7 @@ async def test_events_that_a_receipt_proves_come_back_as_own_events(
     a, b = sites("a", "b", urls=urls)
     await _restored(a, b, *LOST, batches=3, server=server)
     bodies = {record.event_id: record.body for record in await b.stored()}
-    assert await _pull(a) == {"lacking": 40, "stored": 40, "proven": 40, "unproven": 0, "left": {}}
+    assert await _pull(a) == {"lacking": 40, "stored": 40, "byReceipt": 40, "unproven": 0, "left": {}}
     stored = await a.stored()
     assert [record.event_id for record in stored] == OLD + LOST
     assert {record.event_id: record.body for record in stored} == bodies
@@ -95,12 +95,12 @@ async def test_events_that_a_receipt_proves_come_back_as_own_events(
     assert [record.seq for record in stored] == [*range(1, 46)]
     marks = await _marks(a)
     assert [*marks] == LOST
-    assert {(mark["from"], mark["proven"], mark["reason"]) for mark in marks.values()} == {("b", True, "")}
+    assert {(mark["from"], mark["byReceipt"], mark["reason"]) for mark in marks.values()} == {("b", True, "")}
     described = await a.ask("events.describe", group="edge", id="lost-7")
     assert described["event"]["returned"] == marks["lost-7"]
 
 
-async def test_events_between_records_of_other_topics_are_proven(sites: MakeSites) -> None:
+async def test_events_between_records_of_other_topics_are_recognized(sites: MakeSites) -> None:
     """Their positions have gaps: the peer stored them with its receipt."""
     a, b = sites("a", "b")
     for node in (a, b):
@@ -119,7 +119,7 @@ async def test_events_between_records_of_other_topics_are_proven(sites: MakeSite
     await a.stop()
     a.restore(copy)
     await a.start()
-    assert await _pull(a) == {"lacking": 40, "stored": 40, "proven": 40, "unproven": 0, "left": {}}
+    assert await _pull(a) == {"lacking": 40, "stored": 40, "byReceipt": 40, "unproven": 0, "left": {}}
 
 
 async def test_the_peer_gets_returned_events_once_more_and_drops_them(sites: MakeSites) -> None:
@@ -138,7 +138,7 @@ async def test_a_second_pull_stores_nothing(sites: MakeSites) -> None:
     a, b = sites("a", "b")
     await _restored(a, b, *LOST)
     await _pull(a)
-    assert await _pull(a) == {"lacking": 0, "stored": 0, "proven": 0, "unproven": 0, "left": {}}
+    assert await _pull(a) == {"lacking": 0, "stored": 0, "byReceipt": 0, "unproven": 0, "left": {}}
 
 
 async def test_an_interrupted_pull_is_completed_by_the_next(sites: MakeSites, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ async def test_an_interrupted_pull_is_completed_by_the_next(sites: MakeSites, mo
 async def test_a_dry_run_counts_and_stores_nothing(sites: MakeSites) -> None:
     a, b = sites("a", "b")
     await _restored(a, b, *LOST)
-    assert await _pull(a, dryRun=True) == {"lacking": 40, "stored": 40, "proven": 40, "unproven": 0, "left": {}}
+    assert await _pull(a, dryRun=True) == {"lacking": 40, "stored": 40, "byReceipt": 40, "unproven": 0, "left": {}}
     assert await a.ids() == OLD
 
 
@@ -168,17 +168,17 @@ async def test_events_without_a_receipt_need_consent_and_are_marked(sites: MakeS
         execute(conn, "DELETE FROM inbound_batches")
 
     await b.running.log.database.write(forget)
-    assert await _pull(a) == {"lacking": 40, "stored": 0, "proven": 0, "unproven": 0, "left": {"unproven": 40}}
+    assert await _pull(a) == {"lacking": 40, "stored": 0, "byReceipt": 0, "unproven": 0, "left": {"unproven": 40}}
     answer = await a.ask("links.pull", group="edge", peer="b")
     reason = "the peer has no receipt of its batch any more, or never gave one"
     assert answer["unprovenEvents"][0] == {"id": "lost-0", "reason": reason}
     assert (await _pull(a, acceptUnproven=True))["unproven"] == 40
     assert await a.ids() == OLD + LOST
     marks = await _marks(a)
-    assert {(mark["proven"], mark["reason"]) for mark in marks.values()} == {(False, reason)}
+    assert {(mark["byReceipt"], mark["reason"]) for mark in marks.values()} == {(False, reason)}
 
 
-async def test_an_event_that_was_changed_at_the_peer_is_not_proven_nor_is_its_batch(sites: MakeSites) -> None:
+async def test_an_event_that_was_changed_at_the_peer_is_not_recognized_nor_is_its_batch(sites: MakeSites) -> None:
     a, b = sites("a", "b")
     await _restored(a, b, *LOST, batches=4)
 
@@ -189,7 +189,7 @@ async def test_an_event_that_was_changed_at_the_peer_is_not_proven_nor_is_its_ba
         execute(conn, "UPDATE blocks SET text = ? WHERE position = ?", (changed, position))
 
     await b.running.log.database.write(change)
-    assert await _pull(a) == {"lacking": 40, "stored": 30, "proven": 30, "unproven": 0, "left": {"unproven": 10}}
+    assert await _pull(a) == {"lacking": 40, "stored": 30, "byReceipt": 30, "unproven": 0, "left": {"unproven": 10}}
     assert "lost-3" not in await a.ids()
 
 

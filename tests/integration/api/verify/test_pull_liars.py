@@ -141,15 +141,15 @@ async def test_endless_pages_end(sites: MakeSites, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("other", "proven"), [({}, 1), ({"digest": "sha-256=:AAAA:"}, 0), ({"accepted": 2}, 0), ({"duplicates": 1}, 0)]
+    ("other", "named"), [({}, 1), ({"digest": "sha-256=:AAAA:"}, 0), ({"accepted": 2}, 0), ({"duplicates": 1}, 0)]
 )
-async def test_only_a_receipt_of_the_same_content_proves_an_event(
-    sites: MakeSites, other: dict[str, Any], proven: int
+async def test_a_receipt_of_other_content_does_not_name_an_event(
+    sites: MakeSites, other: dict[str, Any], named: int
 ) -> None:
     body = line("e1", node="a")
     page = {"events": [[0, body, 0]], "receipts": [_receipt(body, **other)], "next": None}
     answer = await _pull(sites, says(_returns(events=page)), dryRun=True)
-    assert (answer["proven"], answer["unproven"]) == (proven, 1 - proven)
+    assert (answer["byReceipt"], answer["confirmed"], answer["unproven"]) == (named, 0, 1 - named)
 
 
 @pytest.mark.parametrize(
@@ -183,10 +183,37 @@ async def test_a_receipt_that_contradicts_the_ledger_of_this_node_is_refused(sit
         lying = json.dumps(json.loads(receipt) | {"digest": "sha-256=:AAAA:"})
         execute(conn, "UPDATE inbound_batches SET receipt = ? WHERE batch_id = ?", (lying, batch))
 
-    assert (await a.ask("links.pull", group="edge", peer="b", dryRun=True))["proven"] == 1
+    assert (await a.ask("links.pull", group="edge", peer="b", dryRun=True))["confirmed"] == 1
     await b.running.log.database.write(lie)
     with pytest.raises(Conflict, match="is another one than in this node's ledger"):
         await a.ask("links.pull", group="edge", peer="b", acceptUnproven=True)
+
+
+async def test_an_invented_event_with_an_invented_receipt_is_not_confirmed(sites: MakeSites) -> None:
+    """The receipt is the word of the peer: only the ledger of this node could confirm it."""
+    body = line("e1", node="a")
+    page = {"events": [[0, body, 0]], "receipts": [_receipt(body)], "next": None}
+    answer = await _pull(sites, says(_returns(events=page)), dryRun=True)
+    assert (answer["byReceipt"], answer["confirmed"]) == (1, 0)
+
+
+async def test_a_stored_event_is_marked_as_confirmed_by_the_ledger_of_this_node(sites: MakeSites) -> None:
+    a, b = sites("a", "b")
+    for node in (a, b):
+        await node.start()
+        await node.join()
+    await a.apply(peer("b", b.port))
+    await a.emit("e1")
+    await a.caught_up("b")
+
+    def lose(conn: Connection) -> None:
+        for table in ("blocks", "event_ids"):
+            execute(conn, f"DELETE FROM {table}")
+
+    await a.running.log.database.write(lose)
+    assert (await a.ask("links.pull", group="edge", peer="b"))["stored"] == 1
+    mark = (await a.ask("events.describe", group="edge", id="e1"))["event"]["returned"]
+    assert (mark["byReceipt"], mark["confirmed"]) == (True, True)
 
 
 def _lists(number: int, answer: Callable[[list[str]], Any]) -> Replies:
