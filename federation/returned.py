@@ -1,7 +1,8 @@
 """The question of v2 by which a node gets its own events back, after its database was restored from an older copy.
 
 The peer's answer holds the events as stored, and its receipts of the batches that brought them. A receipt states the
-digest of the batch, so events that give this digest again are those that the node sent.
+digest of the batch, so events that give this digest again are those that the peer's receipt names. It is the word of
+the peer: only the ledger of the node itself confirms it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ RETURNED_BYTES: Final = 4 << 20
 MOST_PLACEMENTS: Final = 2
 """Number of positions that are tried as the first of a batch, where the receiver did not store them."""
 MOST_HASHED: Final = 2 * MOST_PLACEMENTS
-"""How often `proves` may encode and hash the events of a batch: in two forms at each placement."""
+"""How often `gives_digest` may encode and hash the events of a batch: in two forms at each placement."""
 MOST_POSITIONS_TEXT: Final = 32 << 10
 """Maximum number of characters in which the positions of a batch are stored; those of a batch with more are not."""
 
@@ -141,8 +142,8 @@ def read_positions(text: str) -> list[int]:
     return [int(first) + at for first, number in runs for at in range(int(number))]
 
 
-def proves(receipt: Receipt, covered: Range, bodies: Sequence[str], positions: str = "") -> bool:
-    """Return whether these events give the digest in the receipt again: they are the batch that the node sent.
+def gives_digest(receipt: Receipt, covered: Range, bodies: Sequence[str], positions: str = "") -> bool:
+    """Return whether these events give the digest in the receipt again: they are the batch that it names.
 
     Where the `positions` of the events in the sender's log are not known, consecutive ones at the beginning and at the
     end of the range are tried. A batch of which the peer knew or refused an event is not recognized. The whole batch is

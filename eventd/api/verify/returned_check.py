@@ -29,7 +29,7 @@ from federation.returned import (
     EventsQuery,
     ReturnedEvents,
     check_returned,
-    proves,
+    gives_digest,
     read_batch_receipt,
 )
 from federation.wire import Receipt
@@ -194,7 +194,7 @@ class ReturnedCheck:
             return _JudgedBatch()
         ordered = [bodies[event_id] for event_id in ids]
         self._budget.count_hashed(MOST_HASHED * sum(map(size_of, ordered)))
-        if not await asyncio.to_thread(proves, receipt, covered, ordered, stated.positions):
+        if not await asyncio.to_thread(gives_digest, receipt, covered, ordered, stated.positions):
             return _JudgedBatch()
         return _JudgedBatch({event_id: _digest(bodies[event_id]) for event_id in ids}, confirmed)
 

@@ -13,7 +13,7 @@ from federation.errors import BadAnswer
 from federation.loops import check_inbound
 from federation.peers import Limits
 from federation.ranges import Range
-from federation.returned import MOST_HASHED, check_returned, encode_positions, proves, read_positions
+from federation.returned import MOST_HASHED, check_returned, encode_positions, gives_digest, read_positions
 from federation.runs import Run
 from federation.signing import content_digest_header
 from federation.wire import Receipt, Refusal
@@ -61,7 +61,7 @@ def test_a_node_accepts_its_own_name_as_source_only_of_an_event_it_asked_for() -
 def test_a_batch_is_recognized_as_lines_and_as_a_run_at_both_ends_of_its_range(first: int) -> None:
     run = Run(first, 3, "", "".join([f"{body}\n" for body in BODIES]).encode()).encode()
     for body in (_lines(first), run):
-        assert proves(_receipt(body), _range(10, 100), BODIES)
+        assert gives_digest(_receipt(body), _range(10, 100), BODIES)
 
 
 @pytest.mark.parametrize("positions", [[3], [3, 4, 5], [3, 5, 6], [1, 3, 5]])
@@ -84,13 +84,13 @@ def test_a_batch_with_gaps_is_recognized_by_the_positions_that_the_receiver_stor
     lines = encode_batch((position, "", body) for position, body in zip(positions, BODIES, strict=True))
     runs = [Run(11, 1, "", f"{BODIES[0]}\n".encode()), Run(13, 2, "", f"{BODIES[1]}\n{BODIES[2]}\n".encode())]
     for body in (lines, b"".join(run.encode() for run in runs)):
-        assert proves(_receipt(body), _range(10, 20), BODIES, encode_positions(positions))
-        assert not proves(_receipt(body), _range(10, 20), BODIES, encode_positions([11, 12, 14]))
-        assert not proves(_receipt(body), _range(10, 20), BODIES)
+        assert gives_digest(_receipt(body), _range(10, 20), BODIES, encode_positions(positions))
+        assert not gives_digest(_receipt(body), _range(10, 20), BODIES, encode_positions([11, 12, 14]))
+        assert not gives_digest(_receipt(body), _range(10, 20), BODIES)
 
 
 def test_a_batch_away_from_both_ends_of_its_range_is_not_looked_for() -> None:
-    assert not proves(_receipt(_lines(20)), _range(10, 100), BODIES)
+    assert not gives_digest(_receipt(_lines(20)), _range(10, 100), BODIES)
 
 
 def test_a_forged_receipt_has_the_batch_hashed_only_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_a_forged_receipt_has_the_batch_hashed_only_a_few_times(monkeypatch: pyt
         return content_digest_header(body)
 
     monkeypatch.setattr(returned, "content_digest_header", count)
-    assert not proves(_receipt(b"forged"), _range(0, 100_000), BODIES)
+    assert not gives_digest(_receipt(b"forged"), _range(0, 100_000), BODIES)
     assert len(hashed) == MOST_HASHED == 4
 
 
@@ -122,4 +122,4 @@ def test_a_forged_receipt_has_the_batch_hashed_only_a_few_times(monkeypatch: pyt
 def test_other_events_do_not_give_the_digest_of_a_receipt(
     receipt: Receipt, covered: Range, bodies: Sequence[str]
 ) -> None:
-    assert not proves(receipt, covered, bodies)
+    assert not gives_digest(receipt, covered, bodies)

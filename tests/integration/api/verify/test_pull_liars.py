@@ -20,7 +20,7 @@ from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
 from federation.batch import encode_batch
 from federation.keys import KeyRing
-from federation.returned import proves
+from federation.returned import gives_digest
 from tests.integration.conftest import MakeSites
 from tests.support.answering_peer import Behaviour, Replies, says
 from tests.support.declared import peer
@@ -333,9 +333,9 @@ async def test_receipts_are_checked_outside_of_the_event_loop(
 
     def check(*given: Any) -> bool:
         threads.append(threading.get_ident())
-        return proves(*given)
+        return gives_digest(*given)
 
-    monkeypatch.setattr(returned_check, "proves", check)
+    monkeypatch.setattr(returned_check, "gives_digest", check)
     body = line("e1", node="a")
     await _pull(sites, says(_returns(events={"events": [[0, body, 0]], "receipts": [_receipt(body)], "next": None})))
     assert len(threads) == 1
