@@ -24,10 +24,20 @@ def _read_prefix(value: Any) -> str:
 
 def _read_metrics_url(value: Any) -> str:
     text = str(value).strip()
-    parts = urlsplit(text)
-    if text and (parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc):
+    if text and not _is_web_address(text):
         raise ValueError(f"{quoted(value)} is not http://HOST/… or https://HOST/… without a user name")
     return text
+
+
+def _is_web_address(text: str) -> bool:
+    """Return whether a text is a URL of HTTP without a user; a wrong port may be the beginning of a password."""
+    try:
+        parts = urlsplit(text)
+        return (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc and parts.port != 0
+        )
+    except ValueError:
+        return False
 
 
 class ConsoleSettings(BaseModel):

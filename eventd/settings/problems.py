@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from eventd.errors import SettingsError
+from eventd.text.user_info import without_user_info
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,10 @@ class SettingProblem:
     origin: str
     message: str
     usage: bool = False
+
+    def __post_init__(self) -> None:
+        """Mask the user info of URLs: messages quote values."""
+        object.__setattr__(self, "message", without_user_info(self.message))
 
     def __str__(self) -> str:
         return f"{self.origin}: {self.message}"

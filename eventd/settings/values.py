@@ -10,7 +10,6 @@ import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
-from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, SecretStr
 
@@ -22,6 +21,7 @@ from eventd.text.duration import SECOND, brief_duration, parse_duration
 from eventd.text.quoting import quoted
 from eventd.text.size import GIB, KIB, MIB, format_size, parse_size
 from eventd.text.topic_names import GROUP_PREFIX, SURFACE_TOPIC, is_topic_name
+from eventd.text.user_info import without_password
 
 MAX_BYTES = 1 << 20
 """Size of the largest file with settings or a secret that is read."""
@@ -277,7 +277,7 @@ def show(name: str, value: Any) -> str:
         case str() if name == "lake":
             return shown(value)
         case str() if name == "database_url":
-            return _without_password(value)
+            return without_password(value)
         case bool():
             return str(value).lower()
         case float():
@@ -290,11 +290,3 @@ def show(name: str, value: Any) -> str:
             return brief_duration(value) if value else "0"
         case _:
             return "" if value is None else str(value).replace("\n", ", ")
-
-
-def _without_password(url: str) -> str:
-    try:
-        password = urlsplit(url).password
-    except ValueError:
-        return "(set, not shown)"
-    return url.replace(f":{password}@", ":***@") if password else url

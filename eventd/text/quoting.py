@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from eventd.text.user_info import without_user_info
+
 MOST: Final = 60
 """Maximum number of characters that are shown of a text."""
 LONGEST_BITS: Final = 256
@@ -32,12 +34,13 @@ _SECRETIVE: Final = (
 def quoted(value: Any) -> str:
     """Return a value for a message: a text in quotes, on one line, cut to `MOST` characters; other values as `str`.
 
-    Of a very large number, only its length in bits is returned.
+    URLs in it lose user and password. Of a very large number, only its length in bits is returned.
     """
     if isinstance(value, int) and value.bit_length() > LONGEST_BITS:
         return f"a number of {value.bit_length()} bits"  # Python refuses to format the longest
     if not isinstance(value, str):
         return str(value)
+    value = without_user_info(value)  # before the cut, which could remove the @
     text = repr(value[:MOST])  # which escapes characters that control a terminal
     return text if len(value) <= MOST else f"{text[:-1]}…{text[-1]}"
 

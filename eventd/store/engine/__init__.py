@@ -1,4 +1,4 @@
 """Connections and transactions on SQLite and Postgres. Storage functions need not know which of the two it is.
 
-May import: runtime.
+May import: runtime, text.
 """

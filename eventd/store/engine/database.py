@@ -31,6 +31,7 @@ from eventd.store.engine.statements import BEGIN_WRITING, CHANNEL
 from eventd.store.engine.thread_pool import ThreadConnections
 from eventd.store.engine.translation import translated
 from eventd.store.engine.writer_lock import WriterLock
+from eventd.text.user_info import without_password
 
 Connection = DatabaseConnection
 """An open transaction, as storage functions get it."""
@@ -102,7 +103,7 @@ class Database:
 
     def label(self) -> str:
         """Return the URL of the database for messages, without its password."""
-        return self.url.render_as_string(hide_password=True)
+        return without_password(self.url.render_as_string(hide_password=True))
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[Connection]:

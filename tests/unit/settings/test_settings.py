@@ -331,3 +331,36 @@ def test_an_address_that_cannot_be_read_is_named_with_its_place(tmp_path: Path) 
         " in it",
         f"{file}:3: peer_deny: entry 2 of 'a,,b' is empty: leave it out, with its comma",
     ]
+
+
+@pytest.mark.parametrize(
+    "password", ["PGPAS/SECRET", "PGPAS@SECRET", "PGPAS?SECRET", "12/SECRET", "PGPAS SECRET", "@/:SECRET"]
+)
+def test_a_database_password_with_separators_is_not_shown(password: str) -> None:
+    settings = load({}, {"EVENTD_DATABASE_URL": f"postgresql+psycopg://u:{password}@127.0.0.1:1/x"})
+    shown = {row.name: row.value for row in settings.describe()}
+    assert shown["database_url"] == "postgresql+psycopg://u:***@127.0.0.1:1/x"
+
+
+def test_a_database_file_with_separators_in_its_name_is_shown() -> None:
+    settings = load({}, {"EVENTD_DATABASE_URL": "sqlite:////srv/a:b@c.db"})
+    assert "sqlite:////srv/a:b@c.db" in {row.value for row in settings.describe()}
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        *(
+            "EVENTD_CONSOLE_METRICS_URL",
+            "EVENTD_CALLBACK_ALLOW",
+            "EVENTD_CALLBACK_DENY",
+            "EVENTD_ROUTEMASTER_PUBLIC_URL",
+        ),
+        *("EVENTD_API_LISTEN", "EVENTD_LOG_FORMAT", "EVENTD_GROUP", "EVENTD_WORKERS", "EVENTD_CONSOLE"),
+    ],
+)
+@pytest.mark.parametrize("user", ["gu:GRAFSECRET", "gu:GRAF/SECRET", "GRAFSECRET", "gu:" + 60 * "GRAFSECRET"])
+def test_problems_of_settings_do_not_show_the_user_info_of_urls(variable: str, user: str) -> None:
+    (problem,) = problems_of(environ={variable: f"https://{user}@g/x y"})
+    assert "GRAF" not in problem
+    assert "SECRET" not in problem
