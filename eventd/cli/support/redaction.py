@@ -6,19 +6,33 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from eventd.text.user_info import QUOTED_WORD, without_user_info
+
 REMOVED: Final = "(removed)"
 _FREE_TEXTS: Final = frozenset({"headers", "env", "annotations"})
 """Members whose values are texts that a user wrote: headers of requests, variables of plugins, annotations."""
-_SECRET: Final = re.compile(r"secret|password|passphrase|token|bearer|credential|cookie|api_?key|private_?key", re.I)
+_NAMES: Final = (
+    r"secret|password|passwd|passphrase|token|bearer|credential|community|psk"
+    r"|(?:api|private|pre[_-]?shared|shared|access|encryption|signing|master|root)[_-]?key"
+)
+_SECRET: Final = re.compile(rf"{_NAMES}|cookie", re.I)
+"""Names of members that hold a secret, also in kinds that this version does not know."""
 _NAMES_A_FILE: Final = re.compile(r"(?:file|path|ref|id|ids|at|count|ttl|tokens)$", re.I)
 """Ends of names that hold where a secret is, or when, but not the secret."""
-_USER_INFO: Final = re.compile(r"(?<=://)[^/@\s\"'<>]+@")
 _QUERY: Final = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s\"'<>?#]*)[?#][^\s\"'<>]*", re.I)
 _HEADER: Final = re.compile(r"(?i)\b(authorization|cookie|set-cookie|eventd-signature)(\"?\s*[:=]\s*\"?)[^\"\r\n]+")
 _BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}")
 _ASSIGNED: Final = re.compile(
-    r"(?i)\b([A-Za-z0-9_.-]*(?:secret|password|passphrase|token|api_?key)[A-Za-z0-9_.-]*)(\"?\s*[:=]\s*\"?)([^\s\"',}]+)"
+    rf"""(?ix)(?<![\w.-])(?<!\bnot\sa\s)(--key|[\w.-]*?(?:{_NAMES})[\w.-]*)
+    (\\?["']?\s*[:=]\s*|(?<=--key)\s+)
+    (\\"(?:[^"\\]|\\\\.)*\\" | "(?:[^"\\]|\\.)*"? | '(?:[^'\\]|\\.)*'? | [^\s"',}}]+)"""
 )
+"""A name and its value: in quotes, which may be escaped within a text of JSON, or one word."""
+_SHORTEST_KEY: Final = 8
+"""A shorter word behind `--key` is part of a sentence."""
+_KEY: Final = re.compile(r"\b(evk|whsec|whsk)_[A-Za-z0-9+/=_.-]{8,}")
+_PEM: Final = re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.S)
+"""A private key, also one whose end is cut off: then nothing of the text behind it is kept."""
 
 
 def redact(value: Any, name: str = "") -> Any:
@@ -42,13 +56,18 @@ def redact(value: Any, name: str = "") -> Any:
 
 def redact_text(text: str) -> str:
     """Return a text, such as a line of a log, without what looks like a secret."""
-    text = _USER_INFO.sub(f"{REMOVED}@", text)
+    text = _PEM.sub(REMOVED, text)
+    text = without_user_info(text, REMOVED, QUOTED_WORD)
     text = _QUERY.sub(rf"\1?{REMOVED}", text)
     text = _HEADER.sub(rf"\1\2{REMOVED}", text)
     text = _BEARER.sub(rf"\1 {REMOVED}", text)
-    return _ASSIGNED.sub(_assigned, text)
+    return _KEY.sub(rf"\1_{REMOVED}", _ASSIGNED.sub(_assigned, text))
 
 
 def _assigned(found: re.Match[str]) -> str:
-    """Return `name=value` with the value removed, unless the name tells where a secret is."""
-    return found[0] if _NAMES_A_FILE.search(found[1]) else f"{found[1]}{found[2]}{REMOVED}"
+    """Return `name=value` with the value removed, in its quotes, unless the name tells where a secret is."""
+    name, between, value = found.groups()
+    if _NAMES_A_FILE.search(name) or (between.isspace() and len(value) < _SHORTEST_KEY):
+        return found[0]
+    quote = next((mark for mark in ('\\"', '"', "'") if value.startswith(mark)), "")
+    return f"{name}{between}{quote}{REMOVED}{quote}"

@@ -25,6 +25,11 @@ CANARY = "c4n4ry-0123456789"
         {"clientSecret": CANARY},
         {"rows": [{"password": CANARY}]},
         {"token": CANARY},
+        {"spec": {"preSharedKey": CANARY}},
+        {"spec": {"pre_shared_key": CANARY}},
+        {"spec": {"community": CANARY}},
+        {"spec": {"psk": CANARY}},
+        {"spec": {"privateKey": CANARY, "encryption-key": CANARY, "authPassphrase": CANARY}},
         {"detail": f"Authorization: Bearer {CANARY}"},
     ],
     ids=lambda value: next(iter(value)),
@@ -44,10 +49,52 @@ def test_no_secret_of_an_answer_stays(value: dict[str, object]) -> None:
         f'"secret": "{CANARY}"',
         f"Cookie: __Host-eventd={CANARY}; a=b",
         f"https://a.example/x?sig={CANARY} answered 401",
+        f"postgresql://u:p/{CANARY}@h/x failed",
+        f"key evk_{CANARY} refused",
+        f"whsec_{CANARY}",
+        f"x-api-key: {CANARY}",
+        f"routerctl --key {CANARY} get",
+        f"routerctl --key={CANARY} get",
+        f"password='a b {CANARY}'",
+        f'password="a b {CANARY}"',
+        f'{{"password": "a\\"b-{CANARY}"}}',
+        f'{{"msg": "{{\\"password\\": \\"a {CANARY}\\"}}"}}',
+        f"-----BEGIN PRIVATE KEY-----\n{CANARY}\n-----END PRIVATE KEY-----\n",
+        f"-----BEGIN EC PRIVATE KEY-----\n{CANARY}",
+        f'{{"msg": "-----BEGIN PRIVATE KEY-----\\n{CANARY}\\n-----END PRIVATE KEY-----"}}',
     ],
 )
 def test_no_secret_of_a_line_stays(line: str) -> None:
     assert CANARY not in redact_text(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"password": 'a"b-' + CANARY, "peer": "beta"},
+        {"msg": 'body {"password": "a b"} of beta', "peer": "beta"},
+        {"msg": f"-----BEGIN PRIVATE KEY-----\n{CANARY}\n-----END PRIVATE KEY-----", "peer": "beta"},
+        {"url": f"https://u:{CANARY}@h:1/x", "peer": "beta"},
+    ],
+)
+def test_a_line_of_json_stays_json(line: dict[str, str]) -> None:
+    shown = redact_text(json.dumps(line))
+    assert CANARY not in shown
+    assert json.loads(shown)["peer"] == "beta"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "'a b' is not a token: use at most 64 of",
+        "the key --key names is unknown",
+        "the secret is read from a file",
+        "http://10.99.0.7:8787/base answered 401, see a@b",
+        "-----BEGIN CERTIFICATE-----",
+    ],
+)
+def test_ordinary_sentences_stay_as_they_are(line: str) -> None:
+    assert redact_text(line) == line
 
 
 @pytest.mark.parametrize(
