@@ -167,8 +167,12 @@ def _write(place: Path, at: int, manifest: Mapping[str, Any], files: Mapping[str
             archive.addfile(member, io.BytesIO(content))
     try:
         handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(packed.getvalue())
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(packed.getvalue())
+        except OSError:
+            place.unlink(missing_ok=True)  # a part of an archive: the disk is full
+            raise
     except OSError as error:
         raise Invalid(f"cannot write {place}: {error.strerror or error}", hint="name another file with --out") from None
     return len(packed.getvalue())
