@@ -22,7 +22,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
     "edit": Leaf("resources.editing.edit", "Change a resource in an editor, and apply it."),
     "wait": Leaf(
         "resources.waiting.wait",
-        "Wait until a condition is met; exits with status 4 if it is not in time, with the last state on stderr.",
+        "Wait until a condition is met.",
     ),
     "api-resources": Leaf(
         "resources.explaining.api_resources",
@@ -426,7 +426,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
         {
             "list": Leaf(
                 "assets.assets.list_assets",
-                "List the files that are installed with the program, such as units, manifests and manual pages.",
+                "List the assets: sets of files that come with the program, such as units, manifests and manual pages.",
             ),
             "write": Leaf(
                 "assets.assets.write",

@@ -25,7 +25,7 @@ ASSETS = (
 
 @offline(*SHOW)
 def list_assets(session: Session) -> None:
-    """List the assets: sets of files that are installed with the program, such as units, manifests and manual pages."""
+    """List the assets: sets of files that come with the program, such as units, manifests and manual pages."""
     rows = [
         {"name": name, "purpose": PURPOSES.get(name, ""), "files": [each.place for each in files]}
         for name, files in _by_asset().items()
