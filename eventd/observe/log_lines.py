@@ -67,7 +67,7 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
 
 def _trace() -> dict[str, str]:
     """Return the ids of the current span, if there is one, so that a line is found from a trace and back."""
-    context = tracing.current() if tracing.on else None
+    context = tracing.current()
     return {} if context is None else {"trace_id": context.trace_id, "span_id": context.span_id}
 
 

@@ -40,7 +40,7 @@ class TraceFigures(Collector):
 
 def exemplar() -> dict[str, str] | None:
     """Return the current span as an exemplar of a histogram (OpenMetrics); None outside of any, or if not sampled."""
-    context = tracing.current() if tracing.on else None
+    context = tracing.current()
     if context is None or not context.sampled:
         return None
     return {"trace_id": context.trace_id, "span_id": context.span_id}

@@ -175,14 +175,12 @@ class Tracing:
         return _Entered(self._exporter.begin(name, kind, parent, links, attributes or {}, None))
 
     def past(
-        self, name: str, began: int, *, links: Iterable[TraceContext], attributes: Attributes, failed: str = ""
+        self, name: str, began: int, *, links: Iterable[TraceContext], attributes: Attributes
     ) -> TraceContext | None:
         """Export a span that began at `began` (nanoseconds since 1970) and ends now; return its context."""
         if self._exporter is None:
             return None
         span = self._exporter.begin(name, "internal", None, links, attributes, began)
-        if failed:
-            span.fail(failed)
         span.end()
         return span.context
 

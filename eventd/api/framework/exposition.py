@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
+
+from eventd.observe.metrics import METRICS_CONTENT_TYPE
 
 
 class Exposition(NamedTuple):
@@ -33,7 +35,7 @@ def render(
     if exemplars:
         text = openmetrics.generate_latest(shown)  # type: ignore[no-untyped-call]
         return Exposition(text, openmetrics.CONTENT_TYPE_LATEST)
-    return Exposition(generate_latest(shown), CONTENT_TYPE_PLAIN_0_0_4)
+    return Exposition(generate_latest(shown), METRICS_CONTENT_TYPE)
 
 
 class _GroupMetrics(Collector):

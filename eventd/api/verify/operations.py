@@ -13,16 +13,15 @@ from pydantic import Field
 from eventd.api.errors.codes import API_FORM, restore
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
+from eventd.api.verify.asking import asking, find_asked
 from eventd.api.verify.comparing import Comparison
 from eventd.api.verify.history import keep
 from eventd.api.verify.links import show_link
-from eventd.egress.peers.questions import Asker, QueryUnsupported
-from eventd.egress.transport.transport import Transport
+from eventd.egress.peers.questions import QueryUnsupported
 from eventd.errors import Conflict, EventdError, NotFound, Unavailable
-from eventd.groups.lookup import find_group, find_peer
 from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.runtime.clock import SECOND
-from eventd.store.engine.database import Connection, Database
+from eventd.store.engine.database import Database
 from eventd.store.rows.verifications import Verification
 from federation.peers import PROTOCOL_V1
 
@@ -92,7 +91,7 @@ async def answer_verify(services: Services, question: bytes) -> bytes:
 
 
 async def _verify_here(services: Services, params: Verify) -> dict[str, Any]:
-    group, peer = await services.database.read(_find, params.group, params.peer)
+    group, peer = await services.database.read(find_asked, params.group, params.peer)
     runs = _runs.setdefault(services.database, {})
     run = _run_of(services, params, runs)
     if params.look:
@@ -144,19 +143,8 @@ def _run_of(services: Services, params: Verify, runs: dict[tuple[str, str], _Run
 async def _continue(services: Services, group: GroupConfig, peer: PeerConfig, run: _Run, seconds: float) -> None:
     if peer.protocol == PROTOCOL_V1:
         raise QueryUnsupported("the peer is declared with v1, which cannot be verified")
-    ring = await asyncio.to_thread(services.ring, group)
-    transport = Transport(services.clock, services.credentials, threads=services.database.threads)
-    try:
-        random = services.log.chance.token
-        asker = Asker(group, peer, transport, ring, services.clock, random, services.peer_rules)
+    async with asking(services, group, peer) as asker:
         await run.comparison.work(asker, seconds)
-    finally:
-        await transport.close()
-
-
-def _find(conn: Connection, group: str, peer: str) -> tuple[GroupConfig, PeerConfig]:
-    config = find_group(conn, group)
-    return config, find_peer(config, peer)
 
 
 def _answer(params: Verify, run: _Run, *, done: bool, why: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@ known the next time, so an interrupted run is simply begun again.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,19 +16,16 @@ from pydantic import Field
 
 from eventd.api.admin.groups import EmitTarget, find_target
 from eventd.api.framework.operations import Params, Services
+from eventd.api.verify.asking import asking, find_asked
 from eventd.api.verify.comparing import beyond
 from eventd.api.verify.pull_budget import CallEnded, PullBudget
 from eventd.api.verify.returned_check import Returned, ReturnedCheck
 from eventd.egress.peers.questions import Asker, HistoryEnded, QueryUnsupported
-from eventd.egress.transport.transport import Transport
 from eventd.errors import Conflict, Invalid, Unavailable
-from eventd.groups.lookup import find_group, find_peer
 from eventd.log.core.head import read_head
 from eventd.log.core.values import Draft, Outcome
 from eventd.log.delivery.repairs import read_placed
 from eventd.log.delivery.returned import StoreReturned
-from eventd.resources.configuration import GroupConfig, PeerConfig
-from eventd.store.engine.database import Connection
 from eventd.store.rows.returned_events import ReturnedMark
 from federation.compare import MOST_MINUTES, Grain, Ids, IdsQuery, RecordScope, State, StateQuery
 from federation.event import expiry_micros, is_alive
@@ -122,23 +118,20 @@ class PullCounts:
 
 
 async def pull(services: Services, params: Pull) -> dict[str, Any]:
-    group, peer = await services.database.read(_find, params.group, params.peer)
+    group, peer = await services.database.read(find_asked, params.group, params.peer)
     if peer.protocol == PROTOCOL_V1:
         raise Conflict(f"{params.peer} is declared with v1, which returns no events")
-    ring = await asyncio.to_thread(services.ring, group)
-    transport = Transport(services.clock, services.credentials, threads=services.database.threads)
     try:
-        asker = Asker(group, peer, transport, ring, services.clock, services.log.chance.token, services.peer_rules)
-        run = _PullRun(services, params, asker, await find_target(services.database, group.name, services.clock.now()))
-        position = await run.work()
+        async with asking(services, group, peer) as asker:
+            target = await find_target(services.database, group.name, services.clock.now())
+            run = _PullRun(services, params, asker, target)
+            position = await run.work()
     except QueryUnsupported as answer:
         raise Conflict(
             f"{params.peer} cannot return events: {answer}", hint=f"upgrade {params.peer}, or pull from another peer"
         ) from None
     except HistoryEnded:
         raise Conflict(f"the log of {params.peer} has begun another epoch meanwhile", hint="pull again") from None
-    finally:
-        await transport.close()
     asked = {"group": params.group, "peer": params.peer, "dryRun": params.dry_run}
     return {**asked, **run.counts.show(), "next": None if position is None else str(position)}
 
@@ -280,8 +273,3 @@ def _parts(accepted: Sequence[Returned]) -> Iterator[Sequence[Returned]]:
         size += more
     if accepted:
         yield accepted[start:]
-
-
-def _find(conn: Connection, group: str, peer: str) -> tuple[GroupConfig, PeerConfig]:
-    config = find_group(conn, group)
-    return config, find_peer(config, peer)
