@@ -289,3 +289,8 @@ def pins(lock: str) -> dict[str, str]:
     for name, version in found:
         pinned.setdefault(canonicalize_name(name), name + version)
     return pinned
+
+
+def test_each_extra_is_described_where_the_installation_is() -> None:
+    text = (ROOT / "docs" / "operations" / "running.md").read_text()
+    assert [extra for extra in PROJECT["project"]["optional-dependencies"] if f"| `{extra}` |" not in text] == []

@@ -15,10 +15,13 @@ QUOTED_WORD: Final = re.compile(r"[^\s\"'<>]+")
 
 
 def without_password(url: str) -> str:
-    """Return the URL of a database with its password masked, up to the last `@`: the password may contain a slash."""
+    """Return the URL of a database with its password masked, up to the last `@`, also one that is escaped.
+
+    The password may contain a slash or an `@`, which SQLAlchemy takes for the host's end and escapes in the rest.
+    """
     if url.startswith("sqlite:"):
         return url
-    return re.sub(r"://([^:]*):.*@", r"://\1:***@", url, count=1, flags=re.DOTALL)
+    return re.sub(r"://([^:]*):.*(?:@|%40)", r"://\1:***@", url, count=1, flags=re.DOTALL)
 
 
 def without_user_info(text: str, mask: str = "***", word: re.Pattern[str] = WORD) -> str:

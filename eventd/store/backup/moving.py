@@ -12,6 +12,7 @@ import msgspec
 from eventd.errors import Conflict, DatabaseUnusable
 from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import bulk_insert, counter_of, execute, fetch, set_counter
+from eventd.store.engine.translation import translated
 from eventd.store.schema import migrations
 from eventd.store.schema.tables import metadata
 
@@ -65,7 +66,8 @@ def copy_database(
     migrations.require_current(source)
     with target.transaction() as into:
         _make_empty(into, target, now)
-        copied = source.read_now(lambda conn: [_copy_table(conn, into, table, report) for table in _tables()])
+        label = target.label()
+        copied = source.read_now(lambda conn: [_copy_table(conn, into, table, label, report) for table in _tables()])
     found = target.read_now(lambda conn: [_summed(conn, table) for table in _tables()])
     if differing := [one.table for one, other in zip(copied, found, strict=True) if one != other]:
         raise DatabaseUnusable(
@@ -88,13 +90,18 @@ def _make_empty(conn: Connection, target: Database, now: int) -> None:
         execute(conn, f"DELETE FROM {table.name}")
 
 
-def _copy_table(conn: Connection, into: Connection, table: _Table, report: Callable[[str, int], None]) -> TableCopy:
+def _copy_table(
+    conn: Connection, into: Connection, table: _Table, label: str, report: Callable[[str, int], None]
+) -> TableCopy:
+    """Copy the rows of a table. `label` names the target: the reader around this call names the source in errors."""
     total = _Sum(table.name)
     for rows in _pages(conn, table):
-        bulk_insert(into, table.name, table.columns, rows)
+        with translated(label):
+            bulk_insert(into, table.name, table.columns, rows)
         total.add(rows)
     if table.is_numbered:
-        set_counter(into, table.name, counter_of(conn, table.name))
+        with translated(label):
+            set_counter(into, table.name, counter_of(conn, table.name))
     report(table.name, total.rows)
     return total.result()
 

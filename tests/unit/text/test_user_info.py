@@ -26,6 +26,7 @@ def test_many_urls_in_one_word_take_linear_time() -> None:
     assert without_user_info(f"{text}@").endswith("://***@")
 
 
-def test_a_user_without_password_is_shown_in_the_url_of_a_database() -> None:
+def test_only_the_password_is_masked_in_the_url_of_a_database() -> None:
     assert without_password("postgresql://me@h/db") == "postgresql://me@h/db"
     assert without_password("postgresql://me@site:pw@h/db") == "postgresql://me@site:***@h/db"
+    assert without_password("postgresql://me:p@h:1/w%40h/db") == "postgresql://me:***@h/db"

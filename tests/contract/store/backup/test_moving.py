@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from eventd.errors import Conflict, DatabaseUnusable
+from eventd.errors import Conflict, DatabaseUnavailable, DatabaseUnusable
 from eventd.store.backup import moving
 from eventd.store.backup.moving import copy_database
 from eventd.store.engine.database import Connection, Database
@@ -126,6 +126,19 @@ def test_a_copy_that_fails_half_way_leaves_an_empty_database(
         monkeypatch.undo()
         assert target.read_now(migrations.read_revision) is None
         assert copied(source, target)["topics"] == ROWS
+
+
+def test_a_copy_without_room_names_the_database_that_lacks_it(sqlite_url: str, tmp_path: Path) -> None:
+    with opened(sqlite_url) as source, opened(f"sqlite:///{tmp_path / 'new.db'}") as target:
+        for database in (source, target):
+            database.write_now(migrations.upgrade, now=NOW)
+        source.write_now(fill)
+        pages = target.read_now(fetch, "PRAGMA page_count")[0][0]
+        target.write_now(fetch, f"PRAGMA max_page_count = {pages + 1}")
+        with pytest.raises(DatabaseUnavailable, match="full") as caught:
+            copied(source, target)
+        assert caught.value.message.startswith(f"{target.label()}: ")
+        assert target.read_now(fetch, "SELECT name FROM topics") == []
 
 
 def test_a_copy_that_differs_is_named(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

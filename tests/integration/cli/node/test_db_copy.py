@@ -51,7 +51,8 @@ def test_a_place_that_cannot_be_copied_to_is_refused(
     assert message in control("db", "copy", *at, *arguments, code=None).err
 
 
-def test_the_password_of_a_url_is_not_shown(control: Control, migrated_sqlite_url: str) -> None:
-    to = "postgresql+psycopg://u:s3cret-p4ss@127.0.0.1:1/x"
+@pytest.mark.parametrize("password", ["s3cret-p4ss", "p/s3cret", "p@127.0.0.1:1/s3cret"])
+def test_the_password_of_a_url_is_not_shown(control: Control, migrated_sqlite_url: str, password: str) -> None:
+    to = f"postgresql+psycopg://u:{password}@127.0.0.1:1/x"
     refused = control("db", "copy", "--database", migrated_sqlite_url, "--to", to, code=1)
     assert "s3cret" not in refused.err + refused.out
