@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from eventd.console.pages.actions import FormField, PageAction, Question
 from eventd.console.pages.visit import MOST_ROWS, ShownPage, Visit
-from eventd.errors import Conflict, EventdError, NotFound
+from eventd.errors import Conflict, EventdError, Invalid, NotFound
+from eventd.resources.reading.yaml_text import write_yaml
 
 _SOURCE: Final = "form"
 """The name of the source of what the form holds, in messages."""
@@ -22,6 +23,11 @@ _FIELDS: Final = (
         ("no", _ADOPT),
     ),
 )
+
+
+_TEXT: Final = (FormField("text", "Resource", "YAML or JSON", long=True, required=True),)
+"""The fields of the form that changes one resource."""
+_SHOW: Final = "Show what would change"
 
 
 async def show_resources(visit: Visit) -> ShownPage:
@@ -97,25 +103,109 @@ async def ask_apply(visit: Visit, params: dict[str, Any]) -> Question:
 
     `seen` of the parameters stands for the changes that the visitor was shown: others are shown first.
     """
+    if params.get("kind") and params.get("name"):
+        return await _ask_change(visit, params)
     text, seen = params.get("text", ""), params.pop("seen", "")
     if not text:
         lines = ("The next page shows what would change. Resources that the text does not name stay.",)
-        return Question("Apply resources", lines, fields=_FIELDS, ready=False)
+        return Question("Apply resources", lines, fields=_FIELDS, ready=False, button=_SHOW)
     try:
-        changes = (await visit.view.call("resources.diff", **_sources(params)))["changes"]
+        changes = await _planned_changes(visit, params)
     except EventdError as error:
-        return Question("Apply resources", (f"Nothing was applied: {error}",), fields=_FIELDS, ready=False)
-    shown = [text.split(), params.get("adopt") == _ADOPT, changes]
+        return Question("Apply resources", (_refused(error),), fields=_FIELDS, ready=False, button=_SHOW)
+    ready = _note_shown(params, changes, seen)
+    return Question("Apply these changes?", _changed(changes), fields=_FIELDS, ready=ready, diff=_diff(changes))
+
+
+async def _ask_change(visit: Visit, params: dict[str, Any]) -> Question:
+    """Ask for a new version of one resource, then whether to make its changes.
+
+    `made_from` of the parameters is the version that the text was made from. If another has been applied meanwhile, the
+    question says so, and shows what the text would change in that one.
+    """
+    kind, name, seen = params["kind"], params["name"], params.pop("seen", "")
+    text, made_from = params.get("text", ""), params.pop("made_from", "")
+    try:
+        row = await visit.view.call("resources.get", kind=kind, name=name)
+    except NotFound as error:
+        if not text:
+            raise
+        lines: tuple[str, ...] = (_refused(error), "It was deleted meanwhile; Apply resources can create it again.")
+        return Question(f"Change {name}", lines, fields=_TEXT, ready=False, button=_SHOW)
+    title, stored = f"Change {row['kind']} {name}", _version(row)
+    params["made_from"] = stored
+    if not text or not made_from:
+        params["text"] = text or write_yaml(row)
+        lines = ("The next page shows what would change. Nothing is applied before you confirm it.",)
+        return Question(title, lines, fields=_TEXT, ready=False, button=_SHOW)
+    lines = ()
+    if made_from != stored:
+        lines = (
+            f"Conflict: {row['kind']} {name} has changed meanwhile. Your text was made from generation"
+            f" {made_from.rpartition(' ')[2]}, and {stored.rpartition(' ')[2]} is stored now. What follows is the"
+            " difference to the stored version: it may undo what others have changed.",
+        )
+    try:
+        changes = await _planned_changes(visit, params)
+        _require_only(row, changes)
+    except EventdError as error:
+        return Question(title, (*lines, _refused(error)), fields=_TEXT, ready=False, button=_SHOW)
+    if all(one["action"] == "unchanged" for one in changes):
+        lines = (*lines, "The text is what is stored: there is nothing to apply.")
+        return Question(title, lines, fields=_TEXT, ready=False, button=_SHOW)
+    ready = _note_shown(params, [*changes, {"of": stored}], seen)
+    return Question("Apply this change?", (*lines, *_changed(changes)), fields=_TEXT, ready=ready, diff=_diff(changes))
+
+
+def _version(row: dict[str, Any]) -> str:
+    """Return a version of a resource as a text: its API version, kind and generation."""
+    return f"{row['apiVersion']} {row['kind']} {row['metadata']['generation']}"
+
+
+def _require_only(row: dict[str, Any], changes: list[dict[str, Any]]) -> None:
+    """Raise Invalid unless the changes are those of this resource alone."""
+    own = (row["apiVersion"], row["kind"], row["metadata"]["name"])
+    if [(one["apiVersion"], one["kind"], one["name"]) for one in changes] != [own]:
+        raise Invalid(f"the text must hold {own[1]}/{own[2]} of {own[0]} and nothing else")
+
+
+async def _planned_changes(visit: Visit, params: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what the fields of the form would change. Raises the errors of applying them."""
+    changes: list[dict[str, Any]] = (await visit.view.call("resources.diff", **_written(params)))["changes"]
+    return changes
+
+
+def _refused(error: EventdError) -> str:
+    return f"Nothing was applied: {error}"
+
+
+def _note_shown(params: dict[str, Any], changes: list[dict[str, Any]], seen: str) -> bool:
+    """Put a digest of what is shown into the parameters, and return whether it is what the visitor has seen."""
+    shown = [params.get("text", "").split(), params.get("adopt") == _ADOPT, changes]
     params["seen"] = hashlib.sha256(json.dumps(shown).encode()).hexdigest()
-    diff = "\n".join(one["diff"] for one in changes if one.get("diff"))
-    ready = seen == params["seen"]
-    return Question("Apply these changes?", _changed(changes), fields=_FIELDS, ready=ready, diff=diff)
+    return bool(seen == params["seen"])
 
 
-def _sources(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of the operation for the fields of the form."""
+def _diff(changes: list[dict[str, Any]]) -> str:
+    return "\n".join(one["diff"] for one in changes if one.get("diff"))
+
+
+def _written(params: dict[str, Any]) -> dict[str, Any]:
+    """Return what the fields of the form say of the resources."""
     sources = [{"name": _SOURCE, "text": params.get("text", "")}]
     return {"sources": sources, "adopt": params.get("adopt") == _ADOPT}
+
+
+def _applied(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the operation for the fields of the form."""
+    made_from = params.get("made_from", "").split(" ")
+    if made_from == [""]:
+        return _written(params)
+    if len(made_from) != 3 or not made_from[2].isascii() or not made_from[2].isdigit() or len(made_from[2]) > 15:
+        raise Invalid("the form does not say which version was changed", hint="open the page of the resource again")
+    version, kind, generation = made_from
+    named = {"apiVersion": version, "kind": kind, "name": params.get("name", "")}
+    return _written(params) | {"expected": [named | {"generation": int(generation)}]}
 
 
 async def ask_delete(visit: Visit, params: dict[str, Any]) -> Question:
@@ -132,6 +222,6 @@ async def ask_delete(visit: Visit, params: dict[str, Any]) -> Question:
 
 
 ACTIONS: Final = {
-    "resources.apply": PageAction("Apply", "The resources are applied.", ask_apply, prepare=_sources),
+    "resources.apply": PageAction("Apply", "The resources are applied.", ask_apply, prepare=_applied),
     "resources.delete": PageAction("Delete", "The resource is deleted.", ask_delete, danger=True),
 }

@@ -53,6 +53,57 @@ async def test_resources_are_applied_only_after_their_diff_was_shown(site: Site,
     assert stored["metadata"]["name"] == "edge-b"
 
 
+def _form_of(text: str) -> dict[str, str]:
+    """Return the hidden fields and the text of the form of a question."""
+    form = {name: unescape(value) for name, value in re.findall('type="hidden" name="(.*?)" value="(.*?)"', text)}
+    written = re.search("<textarea.*?>\n(.*?)</textarea>", text, re.DOTALL)
+    assert written
+    return form | {"text": unescape(written[1])}
+
+
+async def test_a_resource_is_changed_in_the_form_that_its_page_opens(site: Site, browser: MakeBrowser) -> None:
+    await site.apply(peer("b", 1))
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    page = await one.get("/console/resources/EventPeer/edge-b")
+    way = re.search('href="(/console/do/resources.apply[^"]*)"', page.text)
+    assert way
+    form = _form_of((await one.get(unescape(way[1]))).text)
+    assert "nodeName: b" in form["text"]
+    same = await one.post("/console/do/resources.apply", **form)
+    assert "there is nothing to apply" in same.text
+    renamed = form["text"].replace("edge-b", "edge-c").replace("nodeName: b", "nodeName: c")
+    other = await one.post("/console/do/resources.apply", **form | {"text": renamed})
+    assert "the text must hold EventPeer/edge-b" in unescape(other.text)
+    changed = form["text"].replace("http://127.0.0.1:1", "http://127.0.0.1:2")
+    asked = await one.post("/console/do/resources.apply", **form | {"text": changed})
+    assert (asked.heading, "EventPeer edge-b is configured." in asked.text) == ("Apply this change?", True)
+    done = await one.post("/console/do/resources.apply", **_form_of(asked.text))
+    assert "The resources are applied." in done.text
+    assert done.url.startswith("/console/resources/EventPeer/edge-b")
+    stored = await site.ask("resources.get", kind="EventPeer", name="edge-b")
+    assert stored["spec"]["endpoint"] == "http://127.0.0.1:2"
+
+
+async def test_a_change_says_that_another_was_applied_meanwhile(site: Site, browser: MakeBrowser) -> None:
+    await site.apply(peer("b", 1))
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    form = _form_of((await one.get("/console/do/resources.apply?kind=EventPeer&name=edge-b")).text)
+    form["text"] = form["text"].replace("http://127.0.0.1:1", "http://127.0.0.1:2")
+    asked = _form_of((await one.post("/console/do/resources.apply", **form)).text)
+    await site.apply(peer("b", 3))
+    conflict = await one.post("/console/do/resources.apply", **asked)
+    assert "Conflict: EventPeer edge-b has changed meanwhile" in conflict.text
+    assert "http://127.0.0.1:3" in conflict.text, "the difference is that to what is stored now"
+    done = await one.post("/console/do/resources.apply", **_form_of(conflict.text))
+    assert "The resources are applied." in done.text
+    await site.ask("resources.delete", kind="EventPeer", name="edge-b")
+    gone = await one.post("/console/do/resources.apply", **asked | {"once": "another"})
+    assert "It was deleted meanwhile" in gone.text
+    assert "http://127.0.0.1:2" in gone.text, "what was written is not lost"
+
+
 async def test_a_topic_of_the_api_is_adopted_only_if_the_form_says_so(site: Site, browser: MakeBrowser) -> None:
     one = browser(site)
     await one.sign_in(ADMIN)
