@@ -21,6 +21,7 @@ from eventd.groups.event_course import (
     read_event_parts,
 )
 from eventd.groups.lookup import find_group, peers_of, read_group_topic
+from eventd.groups.peer_filters import explain_mismatch
 from eventd.log.core.listing import IdPlace, read_id_places
 from eventd.log.core.scan import read_at
 from eventd.log.core.topic_row import TopicRow
@@ -28,7 +29,7 @@ from eventd.log.core.values import Record
 from eventd.log.delivery.event_ledger import BatchEvidence, EventDeadLetter, read_event_letters, read_evidence
 from eventd.log.delivery.evidence import Proof
 from eventd.log.delivery.states import Delivery, derive
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.store.engine.database import Connection
 from eventd.store.parts.parts import StoredPart
 from eventd.store.rows.returned_events import read_returned_marks
@@ -130,6 +131,7 @@ def _describe(conn: Connection, params: OneEvent, now: int) -> dict[str, Any]:
     runs, all_searched = search_runs(conn, group.name, record.event_id, limit=MOST_SHOWN)
     callbacks = read_callback_courses(conn, topic, record, now, letters)
     returned = read_returned_marks(conn, topic.id, [record.event_id]).get(record.event_id)
+    deliveries, not_selected = _deliveries(conn, group, record, now)
     return {
         "event": {
             "id": envelope.id,
@@ -151,7 +153,8 @@ def _describe(conn: Connection, params: OneEvent, now: int) -> dict[str, Any]:
         "node": group.node_name,
         "payload": payload.decode() if len(payload) <= INLINE_BYTES else None,
         "payloadBytes": len(payload),
-        "deliveries": _deliveries(conn, group, record, now),
+        "deliveries": deliveries,
+        "notSelected": not_selected,
         "callbacks": [_show_callback(one) for one in callbacks],
         "runs": [show_run(run) for run in runs],
         "runsSearched": all_searched,
@@ -160,17 +163,26 @@ def _describe(conn: Connection, params: OneEvent, now: int) -> dict[str, Any]:
     }
 
 
-def _deliveries(conn: Connection, group: GroupConfig, record: Record, now: int) -> list[dict[str, Any]]:
-    found = []
+def _deliveries(
+    conn: Connection, group: GroupConfig, record: Record, now: int
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the delivery to each peer that the event is meant for, and of the other peers, why it is not."""
+    found, not_selected = [], []
     for peer in peers_of(group):
         link = open_ledger(conn, peer).link
         [delivery] = derive(conn, link, [record], now=now)
-        if delivery is not None:
-            batch = None
-            if delivery.batch_id and link.cursor is not None:
-                batch = read_evidence(conn, link.cursor.name, record.position, delivery.batch_id)
-            found.append(_show_delivery(peer.node_name, delivery, batch))
-    return found
+        if delivery is None:
+            not_selected.append(_show_mismatch(peer, record))
+            continue
+        batch = None
+        if delivery.batch_id and link.cursor is not None:
+            batch = read_evidence(conn, link.cursor.name, record.position, delivery.batch_id)
+        found.append(_show_delivery(peer.node_name, delivery, batch))
+    return found, not_selected
+
+
+def _show_mismatch(peer: PeerConfig, record: Record) -> dict[str, Any]:
+    return {"peer": peer.node_name, "resource": peer.name, **explain_mismatch(peer, record)._asdict()}
 
 
 def _show_delivery(peer: str, delivery: Delivery, batch: BatchEvidence | None) -> dict[str, Any]:

@@ -12,9 +12,11 @@ from eventd.api.framework.paging import PAGE_SIZE, Limit, cut_page
 from eventd.egress.cursors import link_name, pause_all, reconcile
 from eventd.groups.links import LinkStatus, read_link_statuses, read_repairs_of
 from eventd.groups.lookup import find_group, find_peer, peers_of, read_group_topic
+from eventd.groups.peer_filters import describe_filter
 from eventd.log.core.head import read_head
 from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
+from eventd.resources.configuration import PeerConfig
 from eventd.store.engine.database import Connection
 from eventd.store.rows.links import InboundGap, InboundLink, read_inbound_gaps, read_inbound_links
 from eventd.store.rows.registry import announce, read_resources
@@ -54,6 +56,7 @@ def _outbound(link: LinkStatus, head: Head, now: int) -> dict[str, Any]:
         "peer": link.peer.node_name,
         "resource": link.peer.name,
         "endpoint": link.peer.endpoint,
+        "filter": _filter(link.peer),
         **(_state(link.cursor) if link.cursor else _NEW),
         "lagEvents": link.backlog.events,
         "lagSeconds": show_seconds(link.backlog.lag(now)),
@@ -61,6 +64,15 @@ def _outbound(link: LinkStatus, head: Head, now: int) -> dict[str, Any]:
         "head": head.last,
         "deadLetters": link.dead_letters,
         "repairs": [_repair(repair) for repair in link.repairs],
+    }
+
+
+def _filter(peer: PeerConfig) -> dict[str, Any]:
+    return {
+        "types": list(peer.selector.types),
+        "subjectPrefixes": list(peer.selector.subject_prefixes),
+        "relay": peer.relay,
+        "words": describe_filter(peer),
     }
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from eventd.api.framework.moments import show_time
 from eventd.api.verify.scope import Scope
+from eventd.groups.peer_filters import describe_filter
 from eventd.text.plural import counted
 from federation.event import micros
 
@@ -55,6 +56,8 @@ def _notes(scope: Scope) -> list[str]:
         notes.append(
             f"{node} is at position {mark.upto}, after the end of this log at {head.last}: this node has lost records"
         )
+    if not scope.peer.selector.matches_all:
+        notes.append(f"only what EventPeer {scope.peer.name} selects is compared: {describe_filter(scope.peer)}")
     lost = [gap for gap in scope.state.gaps if gap.epoch == head.epoch]
     if lost:
         gaps, them = counted(len(lost), "gap"), "it" if len(lost) == 1 else "them"

@@ -43,6 +43,11 @@ DELIVERIES = (
     Column("DELIVERED", moment("deliveredAt")),
     Column("BATCH", lambda row: row["batch"]["id"] if row["batch"] else "-"),
 )
+NOT_SELECTED = (
+    Column("PEER", text("peer")),
+    Column("REASON", text("reason")),
+    Column("REMEDY", text("remedy")),
+)
 CALLBACKS = (
     Column("CALLBACK", text("callback")),
     Column("STATUS", text("status")),
@@ -174,6 +179,7 @@ def _show(out: Output, answer: Mapping[str, Any]) -> None:
     if answer["payload"] is not None:
         out.line(printable_lines(answer["payload"]))
     table(out, "Deliveries", DELIVERIES, answer["deliveries"])
+    table(out, "Not meant for", NOT_SELECTED, answer["notSelected"])
     table(out, "Callbacks", CALLBACKS, answer["callbacks"])
     table(out, "Runs", RUNS, answer["runs"])
     table(out, "Parts", PARTS, answer["parts"])

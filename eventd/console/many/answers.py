@@ -77,6 +77,13 @@ class _PeerDelivery(_EventDelivery, rename="camel"):
     peer: str
 
 
+class _Mismatch(msgspec.Struct):
+    peer: str
+    resource: str
+    reason: str
+    remedy: str
+
+
 class _CallbackDelivery(_EventDelivery, rename="camel"):
     callback: str
 
@@ -95,6 +102,7 @@ class _Description(msgspec.Struct, rename="camel"):
     callbacks: list[_CallbackDelivery]
     runs: list[_EventRun]
     dead_letters: list[Any]
+    not_selected: list[_Mismatch] = []
 
 
 class _LetterGroup(msgspec.Struct):

@@ -96,7 +96,16 @@ async def show_comparison(visit: Visit) -> ShownPage:
     group, peer, run = visit.names["group"], visit.names["peer"], visit.asked("run")
     if not run:
         raise NotFound("choose a comparison first", hint="the page of the link begins one")
-    data: dict[str, Any] = {"group": group, "peer": peer, "run": run, "progress": None, "result": None}
+    links = (await visit.view.call("links.status", group=group, peer=peer))["outbound"]
+    selects = next((_narrowing(link) for link in links), "")
+    data: dict[str, Any] = {
+        "group": group,
+        "peer": peer,
+        "run": run,
+        "progress": None,
+        "result": None,
+        "selects": selects,
+    }
     try:
         answer = await visit.view.call("links.verify", group=group, peer=peer, run=run, look=True)
         data["progress"] = answer["progress"]
@@ -108,6 +117,12 @@ async def show_comparison(visit: Visit) -> ShownPage:
         if data["result"] is None:
             raise NotFound(f"there is no comparison {run[:40]!r} with {peer}", hint="the page of the link begins one")
     return ShownPage(f"Comparison with {peer}", "comparison.html", data)
+
+
+def _narrowing(link: dict[str, Any]) -> str:
+    """Return what the filter of a link takes, in words; empty if it takes all types and subjects."""
+    known = link.get("filter", {})  # older nodes do not report it
+    return str(known["words"]) if known.get("types") or known.get("subjectPrefixes") else ""
 
 
 def _compared(form: dict[str, Any]) -> dict[str, Any]:

@@ -163,3 +163,17 @@ async def test_a_page_of_an_event_is_reached_whatever_its_id_is(site: Site, brow
     await one.sign_in(READ)
     (way,) = re.findall(r'href="(/console/events/edge/[^"]+)"', (await one.get("/console/events?group=edge")).text)
     assert (await one.get(way)).heading == name
+
+
+async def test_an_event_that_a_filter_keeps_back_says_so_with_the_resource_to_change(
+    site: Site, browser: MakeBrowser
+) -> None:
+    await site.apply(peer("b", 1, types=["dns.*"]))
+    await site.emit("e1")
+    one = browser(site)
+    await one.sign_in(READ)
+    shown = await one.get("/console/events/edge/e1")
+    row = shown.text.partition('<tr id="d-b">')[2].partition("</tr>")[0]
+    assert "not meant for b: its filter takes only types dns.*" in row
+    assert 'href="/console/resources/EventPeer/edge-b"' in row
+    assert "Sends</dt>" in (await one.get("/console/links/edge/b")).text

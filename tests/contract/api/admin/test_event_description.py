@@ -143,3 +143,51 @@ async def test_an_evicted_event_is_not_found_with_what_is_known(books: GroupLedg
 async def test_an_unknown_event_is_not_found(books: GroupLedger) -> None:
     with pytest.raises(NotFound, match="has no event nothing"):
         await describe(books, "nothing")
+
+
+async def test_a_peer_whose_filter_does_not_take_an_event_is_named_with_what_to_change(
+    log: EventLog, clock: ManualClock
+) -> None:
+    books = GroupLedger(log, clock)
+    await books.declare(
+        b="types: [dns.*, dhcp]", c='types: [t], subjectPrefixes: ["10."]', d="relay: true", e="types: [t]"
+    )
+    await emit(books, subject="192.0.2.1")
+    found = await describe(books)
+    assert [one["peer"] for one in found["deliveries"]] == ["d", "e"]
+    assert found["notSelected"] == [
+        {
+            "peer": "b",
+            "resource": "b",
+            "reason": "its filter takes only types dhcp, dns.*",
+            "remedy": "add t to spec.types of EventPeer b",
+        },
+        {
+            "peer": "c",
+            "resource": "c",
+            "reason": "its filter takes only subjects that begin with 10.",
+            "remedy": "add the beginning of the subject to spec.subjectPrefixes of EventPeer c",
+        },
+    ]
+
+
+async def test_an_event_of_another_node_says_why_it_is_not_relayed(log: EventLog, clock: ManualClock) -> None:
+    books = GroupLedger(log, clock)
+    await books.declare(b="types: [dns.*]", c="")
+    await books.publish(draft("e1", node="b", path="b"))
+    from_b, not_relayed = (await describe(books))["notSelected"]
+    assert "the event came from or through b" in from_b["reason"]
+    assert from_b["remedy"] == "", "no change of the filter returns an event to where it has been"
+    assert not_relayed["reason"] == "the event came from b, and the link does not relay"
+    assert "spec.relay of EventPeer c" in not_relayed["remedy"]
+
+
+async def test_a_link_says_what_its_filter_takes(log: EventLog, clock: ManualClock) -> None:
+    books = GroupLedger(log, clock)
+    await books.declare(b="types: [dns.*], relay: true", c="")
+    links = (await books.call("links.status", group="g"))["outbound"]
+    assert [link["filter"]["words"] for link in links] == [
+        "events of all nodes, only of types dns.*",
+        "events that entered the log at this node",
+    ]
+    assert links[0]["filter"]["types"] == ["dns.*"]
