@@ -14,12 +14,13 @@ from eventd.log.topics.deleted_topics import delete_topic
 from eventd.net.address_rules import AddressRules
 from eventd.resources.callback_checks import callback_problems
 from eventd.resources.configuration import topic_of
+from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER, KINDS
 from eventd.resources.reading.documents import Identity, ReadResult
 from eventd.resources.reading.problems import MOST_FOUND, Problem
 from eventd.resources.validation.check import check
 from eventd.resources.validation.references import referring
-from eventd.resources.validation.resource import Declaration, document, from_stored, identity_of
+from eventd.resources.validation.resource import Declaration, Resource, document, from_stored, identity_of
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import StoredResource, announce, delete_resource, put_resource, read_resources
 
@@ -52,6 +53,20 @@ class Change:
     @property
     def name(self) -> str:
         return self.identity.name
+
+    def lowered(self) -> list[str]:
+        """Return the fields of a group's retention by which it evicts events that it kept before."""
+        if self.before is None or not isinstance(self.after, Resource) or self.kind != EVENT_GROUP.name:
+            return []
+        try:
+            before = from_stored(self.before)
+        except Invalid:
+            return []
+        if not isinstance(before, Resource):
+            return []
+        assert isinstance(before.spec, EventGroupSpec)
+        assert isinstance(self.after.spec, EventGroupSpec)
+        return [f"retention.{name}" for name in before.spec.retention.lowered_in(self.after.spec.retention)]
 
     def diff(self) -> str:
         """Return a unified diff of the stored and the applied resource as YAML; empty if it is unchanged."""

@@ -41,18 +41,21 @@ class ApplyOptions(NamedTuple):
 class ChangeResult(NamedTuple):
     """The changes, the number of events of each group before them, and what happens to topics.
 
-    `records`: the numbers of records of deleted topics; `adopted`: resources that take over what exists.
+    `records`: the numbers of records of deleted topics; `adopted`: resources that take over what exists; `lowered`: the
+    fields by which a topic deletes records that it kept before.
     """
 
     plan: Plan
     events: dict[str, int]
     records: dict[str, int]
     adopted: frozenset[Identity]
+    lowered: Mapping[Identity, list[str]]
 
     def shown(self, *, diffs: bool = False) -> list[dict[str, Any]]:
         """Return the change of each resource as JSON.
 
-        A deleted group shows the number of `events`, a deleted Topic that of `records` deleted with it.
+        A deleted group shows the number of `events`, a deleted Topic that of `records` deleted with it. A changed one
+        shows the fields of lowered limits (`lowers`).
         """
         return [
             {
@@ -62,6 +65,7 @@ class ChangeResult(NamedTuple):
                 "name": change.name,
                 **self._losses(change),
                 **({"adopted": True} if change.identity in self.adopted else {}),
+                **({"lowers": lowers} if (lowers := self.lowered.get(change.identity) or change.lowered()) else {}),
                 **({"diff": change.diff()} if diffs else {}),
             }
             for change in self.plan.changes
@@ -160,7 +164,7 @@ def _complete(
     No node needs to run for it. From then on, retention keeps events for a new peer.
     """
     if pretend:
-        return ChangeResult(planned, events, {}, frozenset())
+        return ChangeResult(planned, events, {}, frozenset(), {})
     topics = DeclaredTopics(conn, planned, now, rules)
     topics.remove_routers()
     topics.put_topics()
@@ -168,7 +172,7 @@ def _complete(
         reconcile(conn, read_resources(conn), now)
     topics.put_routers()
     topics.remove_topics()
-    return ChangeResult(topics.plan, events, topics.records, frozenset(topics.adopted))
+    return ChangeResult(topics.plan, events, topics.records, frozenset(topics.adopted), topics.lowered)
 
 
 async def _undone(database: Database, change: Callable[[Connection], T]) -> T:

@@ -11,7 +11,7 @@ from eventd.cli.federation.links import user
 from eventd.cli.federation.resets import planned
 from eventd.cli.gateway.completion import complete_callback
 from eventd.cli.gateway.selecting import DryRunOption, GroupsOption
-from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
+from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
 from eventd.cli.resources.describe import show_waiting, waiting_events
 from eventd.cli.terminal.output import Column, moment, note, show_moment, show_span, span, text
 from eventd.cli.terminal.sections import pairs, table
@@ -192,6 +192,7 @@ async def test(session: Session, name: NameArgument) -> None:
 
 @connected
 @only_calls
+@may_ask
 async def pause(session: Session, name: NameArgument) -> None:
     """Pause a callback; its events wait until it is resumed, unless they expire or are evicted."""
     answer = await session.call("callbacks.pause", callback=name, by=user())
@@ -209,6 +210,7 @@ async def resume(session: Session, name: NameArgument) -> None:
 
 @connected_without_table
 @only_calls
+@may_ask
 async def reset(
     session: Session,
     name: NameArgument,

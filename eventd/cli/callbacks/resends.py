@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from eventd.cli.callbacks.callbacks import NameArgument, note_unserved
-from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
+from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
 from eventd.cli.terminal.output import Column, moment, note, text
 from eventd.text.plural import counted
 
@@ -122,6 +122,7 @@ async def retry(session: Session, name: NameArgument, letter: LettersArgument = 
 
 @connected_without_table
 @only_calls
+@may_ask
 async def drop(session: Session, name: NameArgument, letter: LettersArgument = None, all: EveryOption = False) -> None:
     """Delete dead letters. Their events are neither deleted nor sent again."""
     answer = await session.call("callback_letters.drop", callback=name, **_choice(letter, everything=all))

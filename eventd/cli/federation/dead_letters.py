@@ -17,7 +17,7 @@ from eventd.cli.gateway.selecting import (
     all_groups,
     one_group,
 )
-from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
+from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
 from eventd.cli.terminal.output import Column, moment, text
 from eventd.text.plural import counted
 
@@ -91,6 +91,7 @@ async def retry(
 
 @connected_without_table
 @only_calls
+@may_ask
 async def drop(
     session: Session,
     letter: LettersArgument = None,

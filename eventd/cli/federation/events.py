@@ -25,7 +25,7 @@ from eventd.cli.gateway.selecting import (
     all_groups,
     one_group,
 )
-from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
+from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
 from eventd.cli.program.values import MayBeEmpty
 from eventd.cli.terminal.output import Column, moment, note, text
 from eventd.errors import Invalid
@@ -278,6 +278,7 @@ async def deliveries(
 
 @connected_without_table
 @only_calls
+@may_ask
 async def prune(session: Session, group: GroupOption = "") -> None:
     """Apply the group's retention now."""
     answer = await session.call("events.prune", group=await one_group(session, group))

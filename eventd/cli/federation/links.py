@@ -23,7 +23,7 @@ from eventd.cli.gateway.selecting import (
     all_groups,
     one_group,
 )
-from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
+from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
 from eventd.cli.terminal.output import Column, joined, note, show_moment, span, text
 from eventd.text.plural import counted
 
@@ -155,6 +155,7 @@ async def gaps(
 
 @connected
 @only_calls
+@may_ask
 async def pause(
     session: Session,
     peer: PeerArgument,

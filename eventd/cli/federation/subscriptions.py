@@ -11,7 +11,7 @@ from eventd.cli.federation.links import user
 from eventd.cli.federation.resets import planned
 from eventd.cli.gateway.completion import complete_subscription
 from eventd.cli.gateway.selecting import DryRunOption, GroupsOption
-from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
+from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
 from eventd.cli.terminal.output import Column, moment, note, span, text
 from eventd.text.plural import counted
 
@@ -141,6 +141,7 @@ async def retry(
 
 @connected_without_table
 @only_calls
+@may_ask
 async def reset(
     session: Session,
     name: NameArgument,
@@ -173,6 +174,7 @@ async def reset(
 
 @connected
 @only_calls
+@may_ask
 async def pause(session: Session, name: NameArgument, group: GroupsOption = "") -> None:
     """Pause a subscription; its events wait until it is resumed, unless they expire or are evicted."""
     answer = await session.call("subscriptions.pause", subscription=name, group=group, by=user())

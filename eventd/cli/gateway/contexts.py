@@ -220,4 +220,4 @@ def in_context(node: NodeChoice, given: Mapping[str, str], *, many: bool = False
     own = {each: getattr(node, each) for each in _OPTIONS if given.get(each) in counts}
     if own.keys() & {"key", "key_file"}:
         own = {"key": "", "key_file": None, "key_command": (), **own}
-    return replace(chosen, **own)
+    return replace(chosen, **own, confirmed=node.confirmed)

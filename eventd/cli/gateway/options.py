@@ -135,6 +135,10 @@ SHARED: Final[dict[str, tuple[Any, Any]]] = {
         ),
         None,
     ),
+    "confirmed": (
+        Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation in a protected context.")],
+        False,
+    ),
     "output": (_show(Format, "-o", "--output", help="Output format."), "table"),
     "no_headers": (_show(bool, "--no-headers", help="Print tables without headers."), False),
 }

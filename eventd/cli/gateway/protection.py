@@ -10,56 +10,50 @@ from eventd.cli.gateway.node_choice import NodeChoice
 from eventd.cli.terminal.confirm import confirm
 from eventd.errors import Forbidden
 
-ENDING: Final = frozenset(
-    {
-        "resources.delete",
-        "resources.delete_sources",
-        "events.prune",
-        "links.pause",
-        "dead_letters.drop",
-        "dead_letters.drop_chosen",
-        "subscriptions.reset",
-        "subscriptions.pause",
-        "callbacks.pause",
-        "callbacks.reset",
-        "callback_letters.drop",
-        "jobs.cancel",
-        "dynamic.delete",
-        "keys.revoke",
-        "queues.release",
-        "queues.retry",
-        "routemaster.claim",
-        "routemaster.rotate_token",
-        "routemaster.revoke_token",
-    }
-)
-"""The operations that end, drop or move something."""
+ENDING: Final = {
+    "resources.delete": "delete the {kind} {name}",
+    "resources.delete_sources": "delete the resources that the files name",
+    "events.prune": "delete the events of the group {group} that its retention does not keep",
+    "links.pause": "pause the link of the group {group} to {peer}",
+    "dead_letters.drop": "drop dead letters of the group {group}",
+    "dead_letters.drop_chosen": "drop the chosen dead letters",
+    "subscriptions.reset": "move the subscription {subscription} to another position",
+    "subscriptions.pause": "pause the subscription {subscription}",
+    "callbacks.pause": "pause the callback {callback}",
+    "callbacks.reset": "move the callback {callback} to another position",
+    "callback_letters.drop": "drop dead letters of the callback {callback}",
+    "jobs.cancel": "cancel the job {number}",
+    "dynamic.delete": "delete the part {source}",
+    "keys.revoke": "revoke the key {name}",
+    "queues.release": "make delayed jobs of the queue {topic} ready at once",
+    "queues.retry": "return the dead letters of the queue {topic} to it",
+    "routemaster.claim": "change the publisher of the topic {name}",
+    "routemaster.rotate_token": "replace the token {handle}",
+    "routemaster.revoke_token": "delete the token {handle}",
+}
+"""The operations that end, drop or move something: what a question says that they do. Names are their parameters."""
 
 
 def confirm_operation(node: NodeChoice, operation: str, params: Mapping[str, Any]) -> None:
     """Ask before an operation of `ENDING` in a protected context. Raises `EventdError` unless it is confirmed."""
-    prunes = operation == "resources.apply" and params.get("prune")
-    if node.protected and (operation in ENDING or prunes) and not params.get("dry_run"):
-        confirm_ending(node, f"{operation} {' '.join(_names(params))}".rstrip())
+    if operation in ENDING and not params.get("dry_run"):
+        confirm_ending(node, ENDING[operation].format_map(params))
 
 
 def confirm_ending(node: NodeChoice, what: str) -> None:
-    """Ask before something ends in a protected context. Raises `EventdError` unless it is confirmed."""
-    if not node.protected:
-        return
+    """Ask before something ends in a protected context. `what` begins with a verb.
+
+    Raises `EventdError` unless it is confirmed.
+    """
     if not can_ask():
         raise Forbidden(
-            f"the context {node.context} is protected, and there is no terminal to ask on: {what} was not done",
-            hint="run the command on a terminal, or name the node with --server",
+            f"there is no terminal to ask on whether to {what}: the context {node.context} is protected, and nothing"
+            " was changed",
+            hint="run the command on a terminal, or add --yes",
         )
-    confirm(f"The context {node.context} is protected. Do this: {what}?")
+    confirm(f"The context {node.context} is protected. {what[0].upper()}{what[1:]}?")
 
 
 def can_ask() -> bool:
     """Return whether standard input is a terminal."""
     return sys.stdin.isatty()
-
-
-def _names(params: Mapping[str, Any]) -> list[str]:
-    """Return what the question shows of the parameters: texts and numbers, none of which is a secret here."""
-    return [f"{name}={value}" for name, value in params.items() if isinstance(value, str | int) and value][:4]

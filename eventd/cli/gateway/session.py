@@ -54,7 +54,7 @@ class Session:
         """
         from eventd.cli.gateway.api_gateway import NodeGone
 
-        if self.node.protected:
+        if self.asks:
             from eventd.cli.gateway.protection import confirm_operation
 
             confirm_operation(self.node, operation, params)
@@ -65,9 +65,14 @@ class Session:
             self._gateway = None
         return await (await self._reach()).call(operation, **params)
 
+    @property
+    def asks(self) -> bool:
+        """Whether a command must ask before something ends: the context is protected, and there is no `--yes`."""
+        return self.node.protected and not self.node.confirmed
+
     def confirm_ending(self, what: str) -> None:
         """Ask before something ends, if the context of the node is protected. Raises unless it is confirmed."""
-        if self.node.protected:
+        if self.asks:
             from eventd.cli.gateway.protection import confirm_ending
 
             confirm_ending(self.node, what)
@@ -166,6 +171,7 @@ class Session:
 Decorator = Callable[[Callable[..., Any]], Callable[..., None]]
 Asking = TypeVar("Asking", bound=Callable[..., Any])
 _ONLY_CALLS: Final = "only_calls"
+_MAY_ASK: Final = "may_ask"
 
 
 def only_calls(command: Asking) -> Asking:
@@ -174,6 +180,12 @@ def only_calls(command: Asking) -> Asking:
     Where a node answers, the command runs without an event loop, which takes longer to load than the command.
     """
     vars(command)[_ONLY_CALLS] = True
+    return command
+
+
+def may_ask(command: Asking) -> Asking:
+    """Mark an async command that asks in a protected context, which adds `--yes`. Write it below `connected`."""
+    vars(command)[_MAY_ASK] = True
     return command
 
 
@@ -223,7 +235,8 @@ def _with_options(
 ) -> Decorator:
     def decorate(command: Callable[..., Any]) -> Callable[..., None]:
         own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-        options = _not_taken(shared_options, own)
+        asks = chosen("confirmed") if vars(command).get(_MAY_ASK) else {}
+        options = _not_taken({**asks, **shared_options}, own)
 
         def run(called: typer.Context, **given: Any) -> None:
             places = _places(called)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from eventd.cli.gateway.completion import complete_group
-from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
+from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
 from eventd.cli.program.values import Duration
 from eventd.cli.terminal.confirm import confirm_number
 from eventd.cli.terminal.output import Column, moment, note, text
@@ -165,6 +165,7 @@ async def wait(
 
 @connected
 @only_calls
+@may_ask
 async def cancel(session: Session, number: NumberArgument) -> None:
     """Cancel a bulk job before its next step; what it has done stays done."""
     job = (await session.call("jobs.cancel", number=number))["job"]

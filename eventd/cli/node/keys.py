@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
+from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
 from eventd.cli.terminal.output import Column, joined, moment, note, text
 from eventd.errors import EventdError
 
@@ -83,6 +83,7 @@ async def list_keys(session: Session) -> None:
 
 @connected_without_table
 @only_calls
+@may_ask
 async def revoke(
     session: Session,
     name: NameArgument,

@@ -10,7 +10,7 @@ import typer
 
 from eventd.cli.federation.watch import PAUSE
 from eventd.cli.gateway.selecting import WatchOption
-from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
+from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
 from eventd.cli.program.exits import ExitCode
 from eventd.cli.resources.resources import ExitCodeOption, read_files
 from eventd.cli.terminal.output import Column, moment, note, show_moment, text, write_json
@@ -234,6 +234,7 @@ def _diff_lines(answer: Mapping[str, Any]) -> list[str]:
 
 @connected_without_table
 @only_calls
+@may_ask
 async def delete(session: Session, source: SourceArgument) -> None:
     """Delete a part: its resources and masks end, until a plugin proposes them again."""
     answer = await session.call("dynamic.delete", source=source)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from eventd.cli.gateway.completion import complete_kind, complete_name
-from eventd.cli.gateway.session import Session, connected_without_table, only_calls
+from eventd.cli.gateway.session import Session, connected_without_table, may_ask, only_calls
 from eventd.cli.resources.listing import full_name
 from eventd.cli.resources.resources import parted, show_changes
 from eventd.cli.terminal.editor import find_editor, run_editor
@@ -29,6 +29,7 @@ _HEAD: Final = (
 
 @connected_without_table
 @only_calls
+@may_ask
 async def edit(
     session: Session,
     kind: Annotated[

@@ -11,7 +11,7 @@ import typer
 
 from eventd.cli.gateway.completion import complete_kind, complete_name
 from eventd.cli.gateway.selecting import DryRunOption, WatchOption
-from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
+from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
 from eventd.cli.program.exits import ExitCode
 from eventd.cli.resources.listing import columns_of, full_name, listed, named, show_tables
 from eventd.cli.terminal.output import note
@@ -20,6 +20,9 @@ from eventd.text.plural import counted
 
 if TYPE_CHECKING:
     from eventd.resources.reading.documents import ReadResult
+
+_MOST_NAMED = 5
+"""The largest number of resources that a question names."""
 
 FilesOption = Annotated[
     list[str],
@@ -40,6 +43,7 @@ AdoptOption = Annotated[
 
 @connected_without_table
 @only_calls
+@may_ask
 async def apply(
     session: Session,
     filename: FilesOption,
@@ -52,10 +56,32 @@ async def apply(
 ) -> None:
     """Apply resources from files, atomically. Creates the database if it is missing."""
     session.make, session.pretend = not dry_run, dry_run
-    answer = await session.call(
-        "resources.apply", sources=read_files(filename), prune=prune, allow_empty=force, adopt=adopt, dry_run=dry_run
+    request = {"sources": read_files(filename), "prune": prune, "allow_empty": force, "adopt": adopt}
+    if session.asks and not dry_run:
+        planned = await session.call("resources.apply", **request, dry_run=True)
+        if losses := _losses(planned["changes"]):
+            session.confirm_ending(f"apply the files, which {losses}")
+    show_changes(session, await session.call("resources.apply", **request, dry_run=dry_run))
+
+
+def _losses(changes: Sequence[Mapping[str, Any]]) -> str:
+    """Return what changes delete, as a part of a sentence; empty if they delete nothing."""
+    deleted = [_deletion(change) for change in changes if change["action"] == "deleted"]
+    lowered = [
+        f"{' and '.join(change['lowers'])} of {full_name(change)}, by which older records or events are deleted"
+        for change in changes
+        if change.get("lowers")
+    ]
+    return " and ".join(
+        f"{verb} {', '.join(found[:_MOST_NAMED])}{f' and {len(found) - _MOST_NAMED} more' * (len(found) > _MOST_NAMED)}"
+        for verb, found in (("deletes", deleted), ("lowers", lowered))
+        if found
     )
-    show_changes(session, answer)
+
+
+def _deletion(change: Mapping[str, Any]) -> str:
+    lost = next((f" with {counted(change[what], what[:-1])}" for what in ("events", "records") if change.get(what)), "")
+    return f"{full_name(change)}{lost}"
 
 
 @connected_without_table
@@ -242,6 +268,7 @@ async def describe(
 
 @connected_without_table
 @only_calls
+@may_ask
 async def delete(
     session: Session,
     kind: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
+from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
 from eventd.cli.terminal.output import Column, joined, moment, note, text
 from eventd.errors import EventdError
 
@@ -83,6 +83,7 @@ async def sign(
 
 @connected_without_table
 @only_calls
+@may_ask
 async def claim(
     session: Session,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic of the surface.")],
@@ -120,6 +121,7 @@ async def list_tokens(session: Session) -> None:
 
 @connected_without_table
 @only_calls
+@may_ask
 async def rotate_token(
     session: Session,
     handle: HandleArgument,
@@ -134,6 +136,7 @@ async def rotate_token(
 
 @connected_without_table
 @only_calls
+@may_ask
 async def revoke_token(session: Session, handle: HandleArgument) -> None:
     """Delete a token at once, and with a client's last one its subscription and waiting events."""
     answer = await session.call("routemaster.revoke_token", handle=handle)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eventd.cli.gateway.session import Session, connected, connected_without_table
+from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask
 from eventd.cli.streams.stream_names import StreamArgument, read_stream
 from eventd.cli.terminal.output import Column, text
 from eventd.cli.topics.record_text import read_settings
@@ -125,6 +125,7 @@ def _about(name: str, state: TopicState) -> Iterator[tuple[str, str]]:
 
 
 @connected_without_table
+@may_ask
 async def delete(
     session: Session,
     name: StreamArgument,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from eventd.cli.gateway.completion import complete_topic
-from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
+from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
 from eventd.cli.terminal.output import Column, moment, note, text
 from eventd.errors import Conflict
 from eventd.text.plural import counted
@@ -67,6 +67,7 @@ async def leases(
 
 @connected_without_table
 @only_calls
+@may_ask
 async def release(
     session: Session,
     queue: Annotated[str, typer.Argument(metavar="QUEUE", autocompletion=complete_topic, help="Name of the queue.")],
@@ -84,6 +85,7 @@ async def release(
 
 @connected_without_table
 @only_calls
+@may_ask
 async def retry(
     session: Session,
     queue: Annotated[str, typer.Argument(metavar="QUEUE", autocompletion=complete_topic, help="Name of the queue.")],

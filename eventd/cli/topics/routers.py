@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eventd.cli.gateway.session import Session, connected, connected_without_table
+from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask
 from eventd.cli.terminal.output import Column, text
 from eventd.errors import Invalid, NotFound
 
@@ -156,6 +156,7 @@ async def list_routers(
 
 
 @connected_without_table
+@may_ask
 async def delete(
     session: Session,
     router: RouterArgument,

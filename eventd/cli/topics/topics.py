@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eventd.cli.gateway.completion import complete_topic
-from eventd.cli.gateway.session import Session, connected, connected_without_table
+from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask
 from eventd.cli.terminal.documents import read_documents
 from eventd.cli.terminal.output import Column, text
 from eventd.cli.topics.record_text import check_fields, read_settings, show_millis
@@ -73,6 +73,7 @@ def state_of(state: TopicState) -> dict[str, Any]:
 
 
 @connected_without_table
+@may_ask
 async def put(
     session: Session,
     topic: TopicArgument,
@@ -99,10 +100,13 @@ async def put(
         raise Invalid(f"the configuration is not valid: {error}") from None
     session.make = True
     client = await session.client()
+    if session.asks:
+        await _confirm_limits(session, topic, settings, replace=True)
     _show_put(session, await client.topics.put(topic, config))
 
 
 @connected_without_table
+@may_ask
 async def set_fields(
     session: Session,
     topic: TopicArgument,
@@ -111,8 +115,30 @@ async def set_fields(
     ],
 ) -> None:
     """Change fields of a topic's configuration; the others stay as they are."""
+    client, changes = await session.client(), read_settings(settings)
+    if session.asks:
+        await _confirm_limits(session, topic, changes, replace=False)
+    _show_put(session, await client.topics.patch(topic, **changes))
+
+
+async def _confirm_limits(session: Session, topic: str, changes: Mapping[str, Any], *, replace: bool) -> None:
+    """Ask before a change of a topic's configuration by which it deletes records. Raises unless it is confirmed.
+
+    With `replace`, fields that are not in `changes` get their defaults.
+    """
+    from eventd.log.core.topic_config import TopicConfig, merged
+
     client = await session.client()
-    _show_put(session, await client.topics.patch(topic, **read_settings(settings)))
+    try:
+        state = await client.topics.get(topic, touch=False)
+    except NotFound:
+        return
+    before = merged(TopicConfig(), state_of(state)["config"])
+    after = merged(TopicConfig() if replace else before, changes)
+    if lowered := before.lowered_in(after):
+        session.confirm_ending(
+            f"change {' and '.join(lowered)} of the topic {topic}, which deletes records that it keeps now"
+        )
 
 
 def _read_config(filename: str) -> dict[str, Any]:
@@ -200,6 +226,7 @@ def described(
 
 
 @connected_without_table
+@may_ask
 async def delete(
     session: Session,
     topic: TopicArgument,
@@ -220,6 +247,7 @@ async def delete(
 
 
 @connected_without_table
+@may_ask
 async def purge(
     session: Session,
     topic: TopicArgument,

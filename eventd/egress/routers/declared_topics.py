@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+from pydantic.alias_generators import to_camel
+
 from eventd.egress.routers.graph import NewRouterRules, router_of
 from eventd.egress.routers.resource_specs import config_of, router_of_spec, spec_of_config, spec_of_router
 from eventd.errors import Conflict, Invalid, NotFound
@@ -61,12 +63,14 @@ class DeclaredTopics:
     """Makes topics and routers match a plan whose resources are written in the open transaction.
 
     Call the methods in their order; each raises `Conflict`. `records` are the numbers of records of deleted topics, and
-    `adopted` the resources that took over what existed.
+    `adopted` the resources that took over what existed. `lowered`: the fields by which a topic deletes records that it
+    kept before.
     """
 
     def __init__(self, conn: Connection, planned: Plan, now: int, rules: DeclarationRules) -> None:
         self.records: dict[str, int] = {}
         self.adopted: set[Identity] = set()
+        self.lowered: dict[Identity, list[str]] = {}
         self._changes = {change.identity: change for change in planned.changes}
         self._rules = rules
         self._conn = conn
@@ -91,6 +95,8 @@ class DeclaredTopics:
             line, config = found[change.name], config_of(spec)
             if line is not None and line.config == config:
                 continue
+            if line is not None:
+                self.lowered[change.identity] = [to_camel(name) for name in line.config.lowered_in(config)]
             self._note_drift(change, None if line is None else spec_of_config(line.config))
             with _named(change):
                 random, most = chance_of(self._conn).token(16), self._rules.limits.topics

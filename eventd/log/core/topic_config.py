@@ -23,6 +23,11 @@ HALF_LIFE_MS = 30_000
 """The time without a read in which the automatic priority halves."""
 
 
+def is_lower(limit: int, before: int) -> bool:
+    """Return whether a limit is lower than `before`; 0 is unlimited."""
+    return limit > 0 and (not before or limit < before)
+
+
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of a topic. Durations in milliseconds; 0 as a limit or a time to live means unlimited."""
 
@@ -62,6 +67,13 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     def limited(self) -> bool:
         """Return whether the topic has a limit (of age, records or bytes), by which it removes or refuses records."""
         return bool(self.ttl_ms or self.cap_records or self.cap_bytes)
+
+    def lowered_in(self, after: TopicConfig) -> list[str]:
+        """Return the fields by which `after` deletes records that this configuration keeps."""
+        limits = ["ttl_ms", *(("cap_records", "cap_bytes") if after.discard == "old" else ())]
+        lowered = [name for name in limits if is_lower(getattr(after, name), getattr(self, name))]
+        drops = self.discard == "reject" and after.discard == "old" and bool(after.cap_records or after.cap_bytes)
+        return [*lowered, *(["discard"] if drops else [])]
 
     def effective_priority(self, last_read_ms: int | None, now_ms: int) -> int:
         """Return the priority at `now_ms`: the configured one, within -1000 to 1000, or else the automatic one.

@@ -94,6 +94,12 @@ class Retention(Spec):
         description="How long the id of an evicted event is recognised; never less than the replay window.",
     )
 
+    def lowered_in(self, after: Retention) -> list[str]:
+        """Return the fields, under their names in a spec, by which `after` evicts events that this one keeps."""
+        limits = {"maxEvents": (self.max_events, after.max_events), "maxAge": (self.max_age, after.max_age)}
+        lowered = [name for name, (before, now) in limits.items() if now > 0 and (not before or now < before)]
+        return [*lowered, *(["undelivered"] if (self.undelivered, after.undelivered) == ("keep", "drop") else [])]
+
 
 class AuthKey(Spec):
     """One key of the group: the node that signs with it, and what it may be used for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -107,6 +108,23 @@ async def test_what_the_api_made_is_adopted_only_on_request(declaring: Declaring
     assert await declaring.config("orders") == TopicConfig().resolved()
     assert await declaring.apply(topic("new"), prune=True) == ["new created", "orders deleted"]
     assert await declaring.config("other") is not None
+
+
+async def test_a_change_names_the_limits_by_which_it_deletes(declaring: Declaring, topics: Topics) -> None:
+    await declaring.apply(topic("orders", "{ttlMs: 10m, capRecords: 5, discard: reject}"), json.dumps(group("a")))
+    kept = {"maxEvents": 5, "undelivered": "drop"}
+    lower = (topic("orders", "{ttlMs: 1m, capRecords: 6}"), json.dumps(group("a", retention=kept)))
+    for dry_run in (True, False):
+        changes = await declaring.changes("apply", *lower, dry_run=dry_run)
+        assert [one.get("lowers") for one in changes] == [
+            ["ttlMs", "discard"],
+            ["retention.maxEvents", "retention.undelivered"],
+        ]
+    higher = (topic("orders", "{ttlMs: 2m, capRecords: 1, discard: reject}"), json.dumps(group("a")))
+    assert [one.get("lowers") for one in await declaring.changes("apply", *higher)] == [None, None]
+    await topics.make("other")
+    (taken,) = await declaring.changes("apply", topic("other", "{capBytes: 1}"), adopt=True)
+    assert taken["lowers"] == ["capBytes"]
 
 
 async def test_a_deleted_resource_deletes_its_topic_with_the_records(declaring: Declaring, topics: Topics) -> None:

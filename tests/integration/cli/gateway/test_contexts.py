@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from eventd.api.routes import OPERATIONS
-from eventd.cli.gateway.protection import ENDING
 from tests.integration.cli.conftest import EDGE, Api, Control
 
 KEYS = "admin-key-0001,reader-key-0001:read"
@@ -147,30 +145,62 @@ def test_the_default_group_of_a_context(api: Api, control: Control) -> None:
     assert control("federation", "event", "list", "--group", "edge", "-o", "name").lines == ["i"]
 
 
-def test_a_protected_context_asks_before_something_ends(
-    api: Api, control: Control, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def protected(api: Api, control: Control) -> Control:
+    """`routerctl` in a protected context, whose node has the group edge and the topic x."""
     key = control.file("admin-key-0001\n", "key")
     control("context", "add", "a", "--server", api.url, "--key-file", key, "--protected", "--use")
     control("apply", "-f", control.file(EDGE))
-    told = control("delete", "eventpeer", "to-cloud", code=1)
-    assert told.err.startswith(
-        "error: the context a is protected, and there is no terminal to ask on: resources.delete"
-    )
-    control("topic", "put", "x")
-    assert "delete the topic x was not done" in control("topic", "delete", "x", code=1).err
-    assert "queues.retry topic=x" in control("queue", "retry", "x", code=1).err
-    assert "queues.release topic=x" in control("queue", "release", "x", "1", code=1).err
-    assert "x" in control("topic", "list", "-o", "name").lines
-    assert control("delete", "eventpeer", "to-cloud", "--dry-run").out
+    control("topic", "put", "x", "--set", "ttl_ms=1h")
+    return control
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The questions of commands, each answered with yes."""
+    found: list[str] = []
     monkeypatch.setattr("eventd.cli.gateway.protection.can_ask", lambda: True)
-    monkeypatch.setattr("eventd.cli.gateway.protection.confirm", lambda question: None)
-    control("topic", "delete", "x")
-    assert "x" not in control("topic", "list", "-o", "name").lines
+    monkeypatch.setattr("eventd.cli.gateway.protection.confirm", found.append)
+    return found
 
 
-def test_what_asks_in_a_protected_context_are_operations() -> None:
-    assert OPERATIONS.keys() >= ENDING
+def test_a_protected_context_asks_before_something_ends(protected: Control) -> None:
+    told = protected("delete", "eventpeer", "to-cloud", code=1)
+    assert told.err.startswith("error: there is no terminal to ask on whether to delete the eventpeer to-cloud:")
+    assert "whether to delete the topic x" in protected("topic", "delete", "x", code=1).err
+    assert "dead letters of the queue x" in protected("queue", "retry", "x", code=1).err
+    assert "delayed jobs of the queue x" in protected("queue", "release", "x", "1", code=1).err
+    assert "x" in protected("topic", "list", "-o", "name").lines
+    assert protected("delete", "eventpeer", "to-cloud", "--dry-run").out
+    protected("topic", "delete", "x", "--yes")
+    assert "x" not in protected("topic", "list", "-o", "name").lines
+
+
+def test_a_protected_context_asks_before_an_apply_deletes_something(protected: Control, asked: list[str]) -> None:
+    only = EDGE.split("---")[0]
+    protected("apply", "-f", protected.file(only))
+    protected("apply", "-f", protected.file(only), "--prune", "--dry-run")
+    assert asked == []
+    protected("apply", "-f", protected.file(f"{only}  retention: {{maxAge: 1h}}\n"), "--prune")
+    assert asked == [
+        "The context a is protected. Apply the files, which deletes eventpeer/to-cloud and lowers retention.maxAge of"
+        " eventgroup/edge, by which older records or events are deleted?"
+    ]
+    protected("apply", "-f", protected.file(only), "--yes")
+
+
+def test_a_protected_context_asks_before_a_topic_keeps_less(protected: Control, asked: list[str]) -> None:
+    protected("topic", "set", "x", "ttl_ms=2h", "lease_ms=1s")
+    protected("topic", "put", "new", "--set", "ttl_ms=1")
+    assert asked == []
+    protected("topic", "set", "x", "ttl_ms=1h")
+    protected("topic", "put", "x", "--set", "cap_records=5")
+    assert asked == [
+        f"The context a is protected. Change {field} of the topic x, which deletes records that it keeps now?"
+        for field in ("ttl_ms", "cap_records")
+    ]
+    protected("topic", "set", "x", "cap_records=1", "--yes")
+    assert len(asked) == 2
 
 
 def test_a_context_is_replaced_only_on_request_and_removed(control: Control) -> None:
