@@ -162,9 +162,13 @@ def _compare(link: MapLink, told: Mapping[str, _Told]) -> Iterator[str]:
         silent = None if receiver is None else receiver.silent_seconds
         if silent is not None and silent > SILENT_SECONDS and not (receiver and receiver.link.events_per_second):
             yield f"running at {link.source}, and nothing received at {link.target} for {_span(silent)}"
-    receives = receiver is not None and (receiver.link.events_per_second or 0) > 0
-    if receives and sender is None and _is_complete(link.source, told):
+    if receiver is None or sender is not None or not _is_complete(link.source, told):
+        return
+    if (receiver.link.events_per_second or 0) > 0:
         yield f"{link.target} receives events, and {link.source} has no link to it"
+    elif _sends(link.target, link.source, told):
+        # The receiver's mark of the sender outlives the link: a direction that never was declared is no finding.
+        yield f"{link.source} has no link to {link.target} any more, though {link.target} has one to {link.source}"
 
 
 def _has_to_send(link: LinkReport) -> bool:
@@ -173,6 +177,10 @@ def _has_to_send(link: LinkReport) -> bool:
 
 def _is_fresh(node: str, told: Mapping[str, _Told]) -> bool:
     return node in told and told[node].age <= FRESH_SECONDS
+
+
+def _sends(node: str, peer: str, told: Mapping[str, _Told]) -> bool:
+    return any(link.peer == peer and link.direction == OUT for link in told[node].report.links)
 
 
 def _is_complete(node: str, told: Mapping[str, _Told]) -> bool:

@@ -36,10 +36,12 @@ async def show_links(services: Services, params: ListLinks) -> dict[str, Any]:
 def read_links(conn: Connection, group: str, node: str, now: int) -> dict[str, Any]:
     """Return as JSON a group's links to peers and from senders; with `node`, only those to and from it.
 
-    Raises NotFound.
+    Raises NotFound for a node that neither is a declared peer nor has sent anything.
     """
-    outbound = read_outbound(conn, group, node, now)
     inbound = read_inbound_links(conn, read_group_topic(conn, group).id, node=node)
+    declared = {peer.node_name for peer in find_group(conn, group).peers.values()}
+    only_sends = bool(node and inbound) and node not in declared
+    outbound = [] if only_sends else read_outbound(conn, group, node, now)
     return {"outbound": outbound, "inbound": [_inbound(group, link) for link in inbound]}
 
 

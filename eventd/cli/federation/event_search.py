@@ -179,7 +179,7 @@ def _show(out: Output, answer: Mapping[str, Any]) -> None:
     if answer["payload"] is not None:
         out.line(printable_lines(answer["payload"]))
     table(out, "Deliveries", DELIVERIES, answer["deliveries"])
-    table(out, "Not meant for", NOT_SELECTED, answer["notSelected"])
+    table(out, "Not meant for", NOT_SELECTED, answer.get("notSelected", []))
     table(out, "Callbacks", CALLBACKS, answer["callbacks"])
     table(out, "Runs", RUNS, answer["runs"])
     table(out, "Parts", PARTS, answer["parts"])

@@ -22,7 +22,7 @@ OUTBOUND = (
     Column("PAUSED_BY", text("pausedBy"), wide=True),
     Column("POSITION", lambda row: f"{row['position']}/{row['head']}", wide=True),
     Column("ENDPOINT", text("endpoint"), wide=True),
-    Column("SENDS", lambda row: row["filter"]["words"], wide=True),
+    Column("SENDS", lambda row: row.get("filter", {}).get("words", "-"), wide=True),
 )
 INBOUND = (
     Column("GROUP", text("group")),

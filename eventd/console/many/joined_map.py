@@ -59,5 +59,5 @@ def _join_link(known: dict[str, Any], link: Mapping[str, Any], by: str) -> None:
         new, old = link[end], known[end]
         if new is not None and (old is None or by == owner or new["ageSeconds"] < old["ageSeconds"]):
             known[end] = new
-    if by == link["from"] or (by == link["to"] and not known["findings"]):
-        known["findings"] = list(link["findings"])
+    if link["findings"] and (by == link["from"] or (by == link["to"] and not known["findings"])):
+        known["findings"] = list(link["findings"])  # the end that knows of none may not have heard of the other

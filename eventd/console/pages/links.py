@@ -54,10 +54,14 @@ def _urgency(link: dict[str, Any]) -> tuple[int, str, str]:
 async def show_link(visit: Visit) -> ShownPage:
     """Show one link in both directions. Raises NotFound."""
     group, peer = visit.names["group"], visit.names["peer"]
-    links = await visit.view.call("links.status", group=group, peer=peer)
+    charts = await read_charts(visit, group, peer)
+    try:
+        links = await visit.view.call("links.status", group=group, peer=peer)
+    except NotFound:
+        if not charts["charts"]:
+            raise
+        links = {"outbound": [], "inbound": []}  # it sends over v1, which leaves no mark
     gaps = await visit.view.call("links.gaps", group=group, node=peer, newest=True, limit=_GAPS)
-    if not links["outbound"] and not links["inbound"]:
-        raise NotFound(f"group {group} has no peer {peer}", hint="the page Links shows all of them")
     history = await visit.view.call("links.verifications", group=group, peer=peer, limit=_VERIFICATIONS)
     data = {
         "group": group,
@@ -66,7 +70,7 @@ async def show_link(visit: Visit) -> ShownPage:
         "link": links["outbound"][0] if links["outbound"] else None,
         "sender": links["inbound"][0] if links["inbound"] else None,
         "gaps": gaps["gaps"],
-        **await read_charts(visit, group, peer),
+        **charts,
     }
     return ShownPage(f"Link to {peer}", "link.html", data)
 
@@ -76,6 +80,8 @@ async def ask_pause(visit: Visit, params: dict[str, Any]) -> Question:
     if not params.get("group") or not params.get("peer"):
         raise NotFound("choose a link first", hint="the page Links shows all of them")
     links = await visit.view.call("links.status", group=params["group"], peer=params["peer"])
+    if not links["outbound"]:
+        raise NotFound(f"this node has no link to {params['peer']} in group {params['group']}")
     waiting = sum(link["lagEvents"] for link in links["outbound"])
     lines = (
         f"The node sends nothing more to {params['peer']} in group {params['group']} until the link is resumed.",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from eventd.store.rows.links import StoredMark, write_mark
 from eventd.testing import until
 from tests.integration.console.conftest import KEYS, MakeBrowser
-from tests.integration.console.test_signing_in import READ
+from tests.integration.console.test_signing_in import ADMIN, READ
 from tests.support.declared import group, peer
 from tests.support.sites import Site
 
@@ -66,3 +67,19 @@ async def test_the_page_of_a_link_has_charts_with_their_figures_and_longer_histo
         return 'aria-label="Lag: now ' in text and "Figures by the minute" in text
 
     await until(drawn, "the first samples of the link", seconds=25)
+
+
+async def test_the_page_of_a_node_that_only_sends_shows_this_half_and_how_to_get_the_other(
+    site: Site, browser: MakeBrowser
+) -> None:
+    topic = await site.running.log.topic("group:edge")
+    await site.running.log.database.write(write_mark, topic, "gone", StoredMark("epoch", 1, 0, 9), 1)
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    assert 'href="/console/links/edge/gone"' in (await one.get("/console/")).text, "the map leads there"
+    page = await one.get("/console/links/edge/gone")
+    assert "it has no EventPeer for it" in page.text
+    assert "<dt>Received up to</dt><dd>9</dd>" in page.text
+    assert "links.pause" not in page.text
+    assert (await one.get("/console/do/links.pause?group=edge&peer=gone")).status == 404
+    assert (await one.get("/console/links/edge/nobody")).status == 404

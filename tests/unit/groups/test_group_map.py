@@ -84,6 +84,16 @@ def test_events_of_a_node_without_a_link_are_a_finding() -> None:
     assert findings(node("a", out("b", state="paused")), receiving) == []
 
 
+def test_a_link_that_was_deleted_at_one_end_stays_a_finding_while_the_other_end_sends() -> None:
+    long_ago = inn("a", events_per_second=0.0, last_seconds=86_400.0)
+    [words] = findings(node("a", inn("b")), peer(node("b", out("a"), long_ago)))
+    assert words == "a has no link to b any more, though b has one to a"
+    seen_by_a_third = peer(node("b", out("a"), long_ago)), peer(node("a", inn("b")))
+    assert findings(node("c"), *seen_by_a_third) == [words]
+    assert findings(node("a", inn("b")), peer(node("b", long_ago))) == [], "both ends have ended it"
+    assert findings(node("a", inn("b")), peer(node("b", out("a")))) == [], "b never had anything of a"
+
+
 def test_old_reports_are_not_compared() -> None:
     busy = node("a", out("b", events_per_second=3.0))
     assert findings(busy, peer(node("b", inn("a", last_seconds=660.0)), age=31.0)) == []

@@ -36,6 +36,12 @@ def test_what_a_node_says_of_itself_precedes_what_others_say() -> None:
         assert [(node["node"], node["answer"]) for node in joined["nodes"]] == [("a", "answered"), ("b", "answered")]
 
 
+def test_a_finding_that_only_one_end_has_counts_whichever_node_is_read_first() -> None:
+    lacking = shown("a", {"a": "self"}, ("a", "b", None, end("", 4.0), []))
+    for maps in ([lacking, B], [B, lacking]):
+        assert join_maps("edge", maps, {})["links"][0]["findings"] == ["by b"]
+
+
 def test_of_a_silent_node_only_reports_after_its_silence_count() -> None:
     (link,) = join_maps("edge", [B], {"a": 2.0})["links"]
     assert link["sender"] is None
