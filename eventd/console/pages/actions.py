@@ -36,7 +36,8 @@ class Question:
 
     `lines`: what happens, in sentences. `fields`: what the visitor can choose. `diff`: what changes, as a unified diff.
     `ready`: the visitor was shown what changes; else a form that was asked is shown once more. `button`: the label of
-    its button, if that is not the action's. `danger`: it ends or drops something, even if the action does not always.
+    its button, if that is not the action's. `danger`: it ends or drops something, or not, if the action does not say so
+    of all. `stated`: the parameters that the lines state, which are not listed once more.
     """
 
     title: str
@@ -46,7 +47,8 @@ class Question:
     diff: str = ""
     ready: bool = True
     button: str = ""
-    danger: bool = False
+    danger: bool | None = None
+    stated: tuple[str, ...] = ()
 
 
 class PageAction(NamedTuple):

@@ -13,6 +13,8 @@ KINDS: Final = ("peer", "subscription", "callback", "router", "queue")
 SETTLED: Final = ("peer", "subscription", "callback")
 """The kinds of owners whose dead letters are chosen one by one."""
 _FILTERS: Final = ("kind", "owner", "reason", "group")
+_MOST_NAMED: Final = 10
+"""Maximum number of dead letters that a question names."""
 _OWNERS: Final = ("group", "peer", "subscription", "callback")
 
 
@@ -36,30 +38,43 @@ async def ask_drop(visit: Visit, params: dict[str, Any]) -> Question:
     else:
         owner = f"{'a peer' if count == 1 else 'peers'} of group {params.get('group', '')}"
     what = "The event is never delivered." if count == 1 else "The events are never delivered."
-    lines = (f"This drops {counted(count, 'dead letter')} of {owner}. {what}",)
-    return Question("Drop the dead letter?" if count == 1 else f"Drop {count:,} dead letters?", lines, count=count)
+    lines = (f"This drops {_named(params.get('ids', []))} of {owner}. {what}",)
+    title = "Drop the dead letter?" if count == 1 else f"Drop {count:,} dead letters?"
+    return Question(title, lines, count=count, stated=("group", "callback", *_few("ids", params.get("ids", []))))
 
 
-def _picked(params: dict[str, Any]) -> int:
-    """Return the number of chosen dead letters. Raises Invalid without any."""
+def _named(ids: list[str]) -> str:
+    """Return what the dead letters with these numbers are called: their number, and which they are if they are few."""
+    names = ", ".join(ids[:_MOST_NAMED])
+    return f"{counted(len(ids), 'dead letter')} ({names}{', …' if len(ids) > _MOST_NAMED else ''})"
+
+
+def _few(name: str, ids: list[str]) -> tuple[str, ...]:
+    """Return the name of a parameter if a question names all dead letters in it."""
+    return (name,) if len(ids) <= _MOST_NAMED else ()
+
+
+def _picked(params: dict[str, Any]) -> list[str]:
+    """Return the numbers of the chosen dead letters. Raises Invalid without any."""
     if not params.get("pick"):
         raise Invalid("no dead letter is chosen", hint="go back and tick some")
-    return len(params["pick"])
+    found: list[str] = params["pick"]
+    return found
 
 
 async def ask_retry_chosen(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask before the chosen dead letters are sent once more."""
-    count = _picked(params)
-    lines = (f"Sends {counted(count, 'dead letter')} once more. Those that cannot be sent again stay dead letters.",)
-    return Question(f"Retry {counted(count, 'dead letter')}?", lines, count=count)
+    ids = _picked(params)
+    lines = (f"Sends {_named(ids)} once more. Those that cannot be sent again stay dead letters.",)
+    return Question(f"Retry {counted(len(ids), 'dead letter')}?", lines, count=len(ids), stated=_few("pick", ids))
 
 
 async def ask_drop_chosen(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask before the chosen dead letters are dropped."""
-    count = _picked(params)
-    what = "it is never delivered" if count == 1 else "they are never delivered"
-    lines = (f"Drops {counted(count, 'dead letter')}: {what} and cannot be restored.",)
-    return Question(f"Drop {counted(count, 'dead letter')}?", lines, count=count)
+    ids = _picked(params)
+    what = "it is never delivered" if len(ids) == 1 else "they are never delivered"
+    lines = (f"Drops {_named(ids)}: {what} and cannot be restored.",)
+    return Question(f"Drop {counted(len(ids), 'dead letter')}?", lines, count=len(ids), stated=_few("pick", ids))
 
 
 def _chosen(form: dict[str, Any]) -> dict[str, Any]:
@@ -83,15 +98,30 @@ async def ask_start(visit: Visit, params: dict[str, Any]) -> Question:
             params["about"] = "yes"
     text = params.get("count", "")
     count = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
-    owner = next((f"{name} {params[name]}" for name in reversed(_OWNERS) if name in params), "the node")
-    reason = f" with the reason {params['reason']}" if "reason" in params else ""
-    drops = params.get("action") == "drop"
-    what = "dropped: they are never delivered and cannot be restored" if drops else "sent once more"
+    about, drops = "about " if "about" in params else "", params.get("action") == "drop"
+    what = f"{about}{counted(count, 'dead letter')}"
+    end = "It is" if count == 1 else "They are"
+    owner, stated = _owner_of(params)
     lines = (
-        f"{'About ' if 'about' in params else ''}{count:,} dead letters of {owner}{reason} are {what}.",
+        f"This drops {what} of {owner}. {end} never delivered, and cannot be restored."
+        if drops
+        else f"This sends {what} of {owner} once more.",
         "A job does it in steps, and can be cancelled between two of them. Later dead letters are not touched.",
     )
-    return Question("Drop all that match?" if drops else "Retry all that match?", lines, count=count)
+    verb = "Drop" if drops else "Retry"
+    button = f"{verb} {'it' if count == 1 else 'them'}"
+    return Question(f"{verb} {what}?", lines, count=count, button=button, danger=drops, stated=("action", *stated))
+
+
+def _owner_of(params: dict[str, Any]) -> tuple[str, list[str]]:
+    """Return in words whose dead letters the parameters of a plan select, and the parameters that the words state."""
+    owner = next((name for name in reversed(_OWNERS[1:]) if name in params), "")
+    words = f"the {owner} {params[owner]}" if owner else "all owners" if "group" in params else "the node"
+    if "group" in params:
+        words += f" in group {params['group']}"
+    if "reason" in params:
+        words += f" with the reason {params['reason']}"
+    return words, [name for name in (owner, "group", "reason") if name in params]
 
 
 def _started(form: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +153,6 @@ ACTIONS: Final = {
         "Start the job",
         "The job has started.",
         ask_start,
-        danger=True,
         prepare=_started,
         bound="token",
         show=show_started,

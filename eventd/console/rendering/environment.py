@@ -51,6 +51,7 @@ def templates() -> Environment:
         formats.size,
         formats.rate,
         formats.prose,
+        formats.lines,
         counted,
     )
     found.filters |= {one.__name__: one for one in plain} | {"moment": _moment, "exact": _exact}

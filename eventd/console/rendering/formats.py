@@ -109,6 +109,12 @@ def rate(per_second: float | None) -> str:
     return f"{per_second:.1f}/s" if per_second >= 0.1 else f"{per_second * 60:.1f}/min"
 
 
+def lines(text: str) -> Markup:
+    """Return a text of several lines, such as what a program wrote, with its line breaks; a dash for none."""
+    found = [escape(printable(line)) for line in text.strip().splitlines()]
+    return Markup("<br>").join(found) if found else Markup(NONE)
+
+
 def prose(text: str) -> Markup:
     """Return a sentence of the program, in which backquotes enclose what is to be typed, as HTML."""
     parts = re.split("`([^`]+)`", printable(text))

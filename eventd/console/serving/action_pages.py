@@ -132,7 +132,7 @@ class ActionPages:
             "action": action,
             "question": question,
             "hidden": hidden,
-            "linked": {name: hidden[name] for name in linked if name in hidden},
+            "linked": {name: hidden[name] for name in linked if name in hidden and name not in question.stated},
             "given": params,
             "back": self._urls.own(back) or self._urls.to(),
             "problem": problem,

@@ -302,7 +302,7 @@ class PluginRunner:
 
     def _dead_letter(self, batch: RunBatch, run_id: int, attempt: int, failure: PluginFailed) -> Ack:
         """Return the result that makes the batch's only event a dead letter, with the plugin's message."""
-        message = f"{failure}; it wrote: {failure.stderr}" if failure.stderr else str(failure)
+        message = _with_output(str(failure), failure.stderr)
         letter = RecordRefusal(batch.kept[0], failure.reason, message[:KEPT], attempt)
         effect = self._effect(
             batch,
@@ -319,7 +319,7 @@ class PluginRunner:
         Its attempts are used up: the node ended in the last one, or more were allowed before.
         """
         reason = "node_ended" if last.error == NODE_ENDED else "plugin_failed"
-        message = f"{last.error}; it wrote: {last.stderr}" if last.stderr else last.error
+        message = _with_output(last.error, last.stderr)
         letter = RecordRefusal(batch.kept[0], reason, message[:KEPT], last.attempt)
         effect = self._effect(batch, run_id=last.id, ending=lambda now, given: _dead_letter_end(last, now))
         self._report(batch, RunStatus.PARKED, ran=False)
@@ -335,6 +335,12 @@ class PluginRunner:
 
     def _now(self) -> int:
         return self._dependencies.log.clock.now()
+
+
+def _with_output(message: str, stderr: str) -> str:
+    """Return the message of a failed run with what the plugin wrote to its standard error."""
+    written = stderr.strip()
+    return f"{message}; it wrote: {written}" if written else message
 
 
 def _dead_letter_end(last: Run, now: int) -> RunEnd:

@@ -50,13 +50,37 @@ async def test_a_dead_letter_is_dropped_after_a_question(site: Site, browser: Ma
     assert found is not None
     asked = await one.get(found[1].replace("&amp;", "&"))
     assert asked.heading == "Drop the dead letter?"
-    assert "This drops 1 dead letter of a peer of group edge. The event is never delivered." in asked.text
+    assert "This drops 1 dead letter (2) of a peer of group edge. The event is never delivered." in asked.text
     (number,) = re.findall(r'name="ids" value="(\d+)"', asked.text)
     done = await one.post(
         "/console/do/dead_letters.drop", group="edge", ids=number, asked="yes", back="/console/dead-letters"
     )
     assert "The dead letter is dropped." in done.text
     assert done.text.count('<tr id="d-') == 1
+
+
+async def test_an_event_shows_its_dead_letter_with_the_actions_that_end_it(site: Site, browser: MakeBrowser) -> None:
+    await site.emit("e1")
+    await site.apply(peer("b", 1))
+    ((topic, at),) = await site.rows("SELECT topic_id, position FROM event_ids WHERE event_id = 'e1'")
+    letters = [
+        ("peer:edge/b", at, topic, "e1", "loop", "", 1, NOW),
+        ("subscription:edge/routes", at, topic, "e1", "plugin_failed", "it wrote: one\ntwo\n", 1, NOW),
+    ]
+    await site.running.log.database.write(lambda conn: bulk_insert(conn, "dead_letters", COLUMNS, letters))
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    page = (await one.get("/console/events/edge/e1")).text
+    assert 'href="/console/dead-letters?kind=peer&amp;owner=b&amp;group=edge"' in page
+    assert "it wrote: one<br>two</td>" in page
+    dropped = re.findall(r'href="(/console/do/dead_letters\.drop[^"]*)"', page)
+    for url, heading in zip(dropped, ("Drop 1 dead letter?", "Drop the dead letter?"), strict=True):
+        asked = await one.get(url.replace("&amp;", "&"))
+        assert asked.heading == heading
+        form = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', asked.text))
+        done = await one.post(url.partition("?")[0], **form)
+        assert done.url.startswith("/console/events/edge/e1")
+    assert "Dead letters" not in done.text.partition("<main")[2]
 
 
 async def test_chosen_dead_letters_are_dropped_after_a_question(site: Site, browser: MakeBrowser) -> None:
@@ -73,7 +97,7 @@ async def test_chosen_dead_letters_are_dropped_after_a_question(site: Site, brow
     assert (nothing.status, "no dead letter is chosen" in nothing.text) == (400, True)
     asked = await one.post(url, pick=picks[:3], back=back)
     assert asked.heading == "Drop 3 dead letters?"
-    assert "Drops 3 dead letters: they are never delivered and cannot be restored." in asked.text
+    assert "Drops 3 dead letters (4, 3, 2): they are never delivered and cannot be restored." in asked.text
     assert re.findall(r'name="pick" value="(\d+)"', asked.text) == picks[:3]
     done = await one.post(url, pick=picks[:3], asked="yes", back=back)
     assert "The chosen dead letters are dropped." in done.text
@@ -107,15 +131,16 @@ async def test_all_that_match_are_dropped_by_a_job(site: Site, browser: MakeBrow
     one = browser(site)
     await one.sign_in(ADMIN)
     asked = await one.get("/console/do/jobs.start?action=drop&group=edge&peer=b&reason=loop&back=/console/jobs")
-    assert asked.heading == "Drop all that match?"
-    assert "120 dead letters of peer b with the reason loop" in asked.text
+    assert asked.heading == "Drop 120 dead letters?"
+    assert "This drops 120 dead letters of the peer b in group edge with the reason loop." in asked.text
+    assert "<dt>" not in asked.text.partition("<main")[2], "the sentence says all that the address has set"
     form = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', asked.text))
     url = f"/console/do/jobs.start?action=drop&group=edge&peer=b&reason=loop&token={form['token']}&count=1"
     lured = await one.get(url)
     assert "120 dead letters" in lured.text, "the count is not that of a link"
     assert f'value="{form["token"]}"' not in lured.text
     unplanned = {name: text for name, text in form.items() if name not in ("token", "count")}
-    assert (await one.post("/console/do/jobs.start", **unplanned)).heading == "Drop all that match?"
+    assert (await one.post("/console/do/jobs.start", **unplanned)).heading == "Drop 120 dead letters?"
     unsure = await one.post("/console/do/jobs.start", **form)
     assert (unsure.status, "type 120 to confirm" in unsure.text) == (422, True)
     assert f'value="{form["token"]}"' in unsure.text, "the plan stays the same"

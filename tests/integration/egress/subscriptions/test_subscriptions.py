@@ -109,7 +109,7 @@ async def test_what_the_plugin_cannot_take_is_set_aside_with_its_words(site: Sit
     (parked,) = [run for run in status["recentRuns"] if run["status"] == "parked"]
     assert (parked["eventIds"], parked["stderr"]) == (["bad"], "no route to provider\n")
     ((words,),) = await site.rows("SELECT detail FROM dead_letters")
-    assert words.endswith("it wrote: no route to provider\n")
+    assert words.endswith("it wrote: no route to provider")
     assert [run.exit_code for run in await runs(site, event_id="bad", statuses=[RunStatus.FAILED])][:1] == [42]
 
 
