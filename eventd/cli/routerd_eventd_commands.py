@@ -65,7 +65,7 @@ def serve(
 
     SIGTERM and SIGINT finish the work in progress, a second one exits at once, SIGHUP re-reads keys and secrets.
     """
-    from eventd.cli.daemon.checking import keys_of, missing_group
+    from eventd.cli.daemon.checking import keys_of, missing_group, require_extras
     from eventd.cli.daemon.open_files import raise_file_limit
     from eventd.cli.daemon.service_manager import ServiceManager
     from eventd.cli.daemon.serving import run_service
@@ -73,7 +73,8 @@ def serve(
     from eventd.observe.log_lines import configure_logging
 
     settings = flags.load()
-    keys_of(settings)  # an API open to all is refused before anything is touched
+    keys_of(settings)  # an API open to all is refused before anything is touched, as is a missing package
+    require_extras(settings)
     around = service_environment()
     colour = "NO_COLOR" not in around and around.get("TERM") != "dumb"
     configure_logging(sys.stderr, format=settings.log_format, level=settings.log_level, colour=colour)

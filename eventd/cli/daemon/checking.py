@@ -13,7 +13,8 @@ from eventd.api.framework.auth import Keys
 from eventd.api.quic.access import require_access
 from eventd.api.routemaster.configuration import read_clients, read_root_key
 from eventd.cli.gateway.lock import holder
-from eventd.errors import DatabaseUnavailable, EventdError, SettingsError
+from eventd.errors import DatabaseUnavailable, EventdError, MissingExtra, SettingsError
+from eventd.lake.extra import require as require_lake
 from eventd.log.core.head import lock_head
 from eventd.quic.library import require
 from eventd.resources.callback_configuration import callbacks
@@ -49,6 +50,14 @@ class Check(NamedTuple):
     detail: str
 
 
+def require_extras(settings: Settings) -> None:
+    """Raise `MissingExtra` if a setting needs packages that are not installed."""
+    if settings.quic_listen is not None:
+        require("EVENTD_QUIC_LISTEN")
+    if settings.lake:
+        require_lake()
+
+
 def check_settings(settings: Settings) -> Iterator[Check]:
     """Yield a warning for each doubtful setting, and the check whether the API requires a key."""
     for warning in settings.warnings:
@@ -64,6 +73,7 @@ def check_settings(settings: Settings) -> Iterator[Check]:
         yield Check("api keys", "warning", "the database does not answer, so its API keys are unknown")
         return
     yield from _check_streams(settings, keys)
+    yield from _check_lake(settings)
     if keys:
         yield Check("api keys", "ok", "an API key is required")
     elif settings.api_listen.is_loopback:
@@ -121,6 +131,15 @@ def _check_streams(settings: Settings, keys: Keys) -> Iterator[Check]:
         yield Check("streams", "ok", f"neither keys nor tenants: every client that reaches {settings.quic_listen}")
 
 
+def _check_lake(settings: Settings) -> Iterator[Check]:
+    """Yield a failure if the packages of a lake are missing."""
+    try:
+        if settings.lake:
+            require_lake()
+    except MissingExtra as error:
+        yield Check("lake", "failed", str(error))
+
+
 def keys_of(settings: Settings) -> Keys:
     """Return the API keys of the settings, and those of the database if it can be read.
 
@@ -167,6 +186,7 @@ def check_database(settings: Settings) -> Iterator[Check]:
         if database.path is not None:
             yield _check_folder(database.path.parent)
         if database.path is not None and not database.path.exists():
+            refuse_foreign(database.path)
             yield Check("database", "ok", f"{database.label()} does not exist yet: `serve` creates it")
             return
         yield from _look_inside(settings, database)

@@ -35,6 +35,7 @@ def serving_lock(database: Database) -> Iterator[None]:
         raise DatabaseUnavailable(
             f"the folder {path.parent} of the database does not exist", hint="create it, or set data_dir"
         )
+    _create_lock(path, database.path)
     # Danger: the file behind a link would be truncated.
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "r+") as file:
         try:
@@ -51,6 +52,20 @@ def serving_lock(database: Database) -> Iterator[None]:
         file.flush()
         yield
         file.truncate(0)
+
+
+def _create_lock(path: Path, database: Path | None) -> None:
+    """Create the lock file, unless it exists, for the owner of the database, or of the folder of a missing one.
+
+    Otherwise a command of root would keep the node's user from its own database.
+    """
+    with contextlib.suppress(OSError):  # it exists, or opening it says better why it cannot be created
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            owner = (database if database is not None and database.exists() else path.parent).stat()
+            os.fchown(file, owner.st_uid, owner.st_gid)
+        finally:
+            os.close(file)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -45,8 +46,7 @@ def copy(
     """Copy the node's database into an empty one, SQLite or Postgres, and compare both. The node must be down."""
     from eventd.runtime.clock import SystemClock
     from eventd.settings.model import load
-    from eventd.store.backup.moving import copy_database
-    from eventd.store.engine.head_file import forget_head
+    from eventd.store.backup.moving import copy_database, copy_to_file
 
     if session.is_remote:
         raise Invalid(
@@ -67,13 +67,17 @@ def copy(
         with ExitStack() as held:
             for database in (source, target):
                 held.enter_context(_held(database))
-            copied = copy_database(source, target, now=SystemClock().now(), report=lambda _table, _rows: None)
-            if target.path is not None:
-                forget_head(target.path)
+            now, report = SystemClock().now(), lambda _table, _rows: None
+            if target.path is None:
+                copied = copy_database(source, target, now=now, report=report)
+            else:
+                copied = copy_to_file(source, target.path, now=now, report=report)
         rows = [{"table": one.table, "rows": one.rows, "digest": one.digest} for one in copied]
         session.out.rows(TABLES, rows, name=lambda row: str(row["table"]))
         total = sum(one.rows for one in copied)
         note(f"{counted(total, 'row')} copied from {source.label()} to {target.label()}, and found equal there")
+        if target.path is not None and os.geteuid() == 0:
+            note(f"note: {target.path} belongs to {target.path.owner()}: the node must run as this user")
         note("note: serve only one of the two from now on: as two nodes, both would send under the same name")
 
 

@@ -60,10 +60,10 @@ def back_up(database: Database, target: Path, *, force: bool = False) -> BackupC
     with part_of(target) as part:
         database.read_now(copy_pages, part)
         copy = replace(examine(part, name=f"the copy of {source}"), path=target)
-        _sync(part)
+        sync(part)
         _require_free(target, source.resolve(), force=force)  # copying took a while
         part.replace(target)
-        _sync(target.parent)
+        sync(target.parent)
     return copy
 
 
@@ -97,7 +97,7 @@ def part_of(target: Path) -> Iterator[Path]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield Path(name)
     finally:
-        _remove(Path(name))
+        remove_database(Path(name))
         os.close(handle)
 
 
@@ -107,10 +107,11 @@ def _sweep(target: Path) -> None:
         if left.name.startswith(f".{target.name}.") and left.name.endswith(".part"):
             with suppress(OSError), left.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(left)
+                remove_database(left)
 
 
-def _remove(part: Path) -> None:
+def remove_database(part: Path) -> None:
+    """Delete a database file, if it exists, with what SQLite keeps beside it."""
     for suffix in (*SIDECARS, ""):
         Path(f"{part}{suffix}").unlink(missing_ok=True)
 
@@ -187,8 +188,8 @@ def put_in_place(part: Path, place: Path, stamp: str) -> Path | None:
     with _reading(part) as conn:
         if damage := find_damage(conn):
             raise DatabaseUnusable(f"{part} was damaged during the copy: {damage[0]}", hint="check the disk")
-    _give_to_owner(part, place)
-    _sync(part)
+    give_to_owner(part, place)
+    sync(part)
     with ExitStack() as held:
         if _has_header(place):
             with suppress(DatabaseUnusable):  # damaged or not, it is kept
@@ -196,10 +197,10 @@ def put_in_place(part: Path, place: Path, stamp: str) -> Path | None:
         kept = _keep(place, stamp)
         for suffix in SIDECARS:
             Path(f"{place}{suffix}").unlink(missing_ok=True)
-        _sync(place.parent)  # none of them may reappear beside the new file
+        sync(place.parent)  # none of them may reappear beside the new file
         part.replace(place)
         forget_head(place)
-        _sync(place.parent)
+        sync(place.parent)
     return kept
 
 
@@ -229,7 +230,7 @@ def _has_header(path: Path) -> bool:
         return file.read(len(HEADER)) == HEADER
 
 
-def _give_to_owner(part: Path, place: Path) -> None:
+def give_to_owner(part: Path, place: Path) -> None:
     """Give `part` the mode of the file at `place` and, if permitted, its owner, so that the node can open it.
 
     Without such a file, it gets the owner of the folder, if permitted.
@@ -257,7 +258,7 @@ def _keep(place: Path, stamp: str) -> Path | None:
     for suffix in ("-wal", "-journal", ""):
         if Path(f"{place}{suffix}").exists():
             _link(Path(f"{place}{suffix}"), Path(f"{kept}{suffix}"))
-    _sync(place.parent)
+    sync(place.parent)
     return kept if kept.exists() else None
 
 
@@ -270,11 +271,11 @@ def _link(file: Path, second: Path) -> None:
         with part_of(second) as part:
             shutil.copyfile(file, part)
             shutil.copymode(file, part)
-            _sync(part)
+            sync(part)
             part.replace(second)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Flush a file, or the names in a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

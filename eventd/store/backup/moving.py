@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from eventd.errors import Conflict, DatabaseUnusable
+from eventd.store.backup.backup import give_to_owner, remove_database, sync
 from eventd.store.engine.database import Connection, Database
-from eventd.store.engine.statements import bulk_insert, counter_of, execute, fetch, set_counter
+from eventd.store.engine.foreign_file import refuse_foreign, unfinished_copy
+from eventd.store.engine.head_file import forget_head
+from eventd.store.engine.statements import bulk_insert, counter_of, execute, fetch, has_table, set_counter
 from eventd.store.engine.translation import translated
 from eventd.store.schema import migrations
 from eventd.store.schema.tables import metadata
@@ -53,6 +58,33 @@ def _tables() -> list[_Table]:
     ]
 
 
+def copy_to_file(source: Database, path: Path, *, now: int, report: Callable[[str, int], None]) -> list[TableCopy]:
+    """Copy all rows of `source` into the SQLite file `path`, which is missing or holds no rows; return the tables.
+
+    The file is filled under another name and renamed after the comparison, so that a killed copy is never taken for a
+    whole one. It gets the owner and mode of the source, or from Postgres the owner of its folder. Raises as
+    `copy_database` does.
+    """
+    path = path.parent.resolve() / path.name
+    if path.exists():
+        refuse_foreign(path)
+        with closing(Database(f"sqlite:///{path}")) as present:
+            present.read_now(_require_empty, present.label())
+    partial = unfinished_copy(path)
+    remove_database(partial)  # of a copy that was killed
+    try:
+        with closing(Database(f"sqlite:///{partial}")) as target:
+            copied = copy_database(source, target, now=now, report=report)
+        give_to_owner(partial, source.path or path)
+        sync(partial)
+        partial.replace(path)
+        sync(path.parent)
+    finally:
+        remove_database(partial)
+    forget_head(path)
+    return copied
+
+
 def copy_database(
     source: Database, target: Database, *, now: int, report: Callable[[str, int], None]
 ) -> list[TableCopy]:
@@ -61,9 +93,11 @@ def copy_database(
     Nothing writes to either meanwhile: the caller holds their locks. The log keeps its epoch and continues in the copy,
     so only one of the two may be served afterwards. `report` gets the name of each table and its number of rows.
     Raises `DatabaseUnusable` for a source with another schema, and if the copy differs; `Conflict` unless the target is
-    empty. Then the target is as it was.
+    empty or an unfinished copy. A Postgres database is marked as one until the comparison: programs refuse it.
     """
     migrations.require_current(source)
+    if target.kind == "postgresql":
+        target.write_now(_mark, target.label())
     with target.transaction() as into:
         _make_empty(into, target, now)
         label = target.label()
@@ -73,21 +107,39 @@ def copy_database(
         raise DatabaseUnusable(
             f"the copy in {target.label()} differs in {', '.join(differing)}", hint="drop it, and copy again"
         )
+    target.write_now(execute, f"DROP TABLE IF EXISTS {migrations.UNFINISHED_COPY}")
     return copied
 
 
+def _mark(conn: Connection, label: str) -> None:
+    """Mark a database as an unfinished copy. Raises `Conflict` if it holds rows, unless it is marked already."""
+    if not has_table(conn, migrations.UNFINISHED_COPY):
+        _require_empty(conn, label)
+        execute(conn, f"CREATE TABLE {migrations.UNFINISHED_COPY} (id integer)")
+
+
 def _make_empty(conn: Connection, target: Database, now: int) -> None:
-    """Bring an empty database to the newest schema, without rows. Raises `Conflict` if it holds any."""
-    is_new = migrations.read_revision(conn) is None
-    migrations.upgrade(conn, now=now)
+    """Bring an empty database, or an unfinished copy, to the newest schema, without rows.
+
+    Raises `Conflict` if another one holds rows.
+    """
+    if not has_table(conn, migrations.UNFINISHED_COPY):
+        _require_empty(conn, target.label())
+    migrations.upgrade(conn, now=now, copying=True)
     for table in _tables():
-        if table.name == "log_heads":
-            used = fetch(conn, "SELECT 1 FROM log_heads WHERE next_position > 1 OR registry_version > 1")
-        else:
-            used = fetch(conn, f"SELECT 1 FROM {table.name} LIMIT 1")
-        if used and not is_new:
-            raise Conflict(f"{target.label()} is not empty: it has rows in {table.name}", hint="name a new database")
         execute(conn, f"DELETE FROM {table.name}")
+
+
+def _require_empty(conn: Connection, label: str) -> None:
+    """Raise `Conflict` if a database holds rows."""
+    if migrations.read_revision(conn) is None:
+        return
+    for table in _tables():
+        if not has_table(conn, table.name):  # of an older schema
+            continue
+        where = " WHERE next_position > 1 OR registry_version > 1" if table.name == "log_heads" else ""
+        if fetch(conn, f"SELECT 1 FROM {table.name}{where} LIMIT 1"):
+            raise Conflict(f"{label} is not empty: it has rows in {table.name}", hint="name a new database")
 
 
 def _copy_table(

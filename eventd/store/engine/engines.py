@@ -13,7 +13,7 @@ from eventd.errors import MissingExtra
 from eventd.store.engine.address import SqliteUrl
 from eventd.store.engine.connection import DatabaseConnection, Kind, ProcessFacts
 from eventd.store.engine.fence import require_claim, session_name
-from eventd.store.engine.foreign_file import connect_untouched, refuse_orphaned_log
+from eventd.store.engine.foreign_file import connect_untouched, refuse_orphaned_log, refuse_unfinished_copy
 from eventd.store.engine.private_file import create_private
 from eventd.store.engine.sessions import KEEPALIVES, SERVER_OPTIONS
 
@@ -92,8 +92,10 @@ class SqliteEngine:
 
     def open(self) -> sqlite3.Connection:
         """Open a connection that the caller closes."""
-        refuse_orphaned_log(Path(self._url.database))
-        create_private(Path(self._url.database))
+        path = Path(self._url.database)
+        refuse_orphaned_log(path)
+        refuse_unfinished_copy(path)
+        create_private(path)
         driver = self._url.connect(self._patience)
         try:
             _prepare_sqlite(driver)

@@ -31,6 +31,7 @@ def refuse_foreign(path: Path | None) -> None:
     if path is None:
         return
     refuse_orphaned_log(path)
+    refuse_unfinished_copy(path)
     if not path.is_file():
         return
     _refuse_truncated(path)
@@ -48,6 +49,26 @@ def refuse_foreign(path: Path | None) -> None:
         raise DatabaseUnusable(
             f"{path} is not a database of routerd-eventd, but contains {shown}", hint="name another file or folder"
         )
+
+
+def unfinished_copy(path: Path) -> Path:
+    """Return the file that a copy to the database at `path` fills before it is renamed."""
+    return Path(f"{path}.partial")
+
+
+def refuse_unfinished_copy(path: Path) -> None:
+    """Raise `DatabaseUnusable` if the file is missing, but an unfinished copy to it is there.
+
+    A node would begin a new, empty log under the name of the one that was to be copied.
+    """
+    partial = unfinished_copy(path)
+    with suppress(OSError):
+        if not path.exists() and partial.exists():
+            raise DatabaseUnusable(
+                f"{path} is missing, but {partial.name} beside it is of a `routerctl db copy` that did not finish:"
+                " no new database was created",
+                hint=f"run the copy again, or remove {partial.name} to begin a new database",
+            )
 
 
 def refuse_orphaned_log(path: Path) -> None:

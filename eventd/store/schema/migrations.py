@@ -28,6 +28,8 @@ REVISIONS = tuple(f"{number:04}" for number in range(1, 18))
 """All revisions, oldest first: a constant, so that programs compare them without loading Alembic."""
 NEWEST = REVISIONS[-1]
 """The revision this program was built for."""
+UNFINISHED_COPY = "eventd_unfinished_copy"
+"""A table that exists in a Postgres database while it is filled from another one, until both were compared."""
 SQLITE_SCHEMA = Path(__file__).with_name("sqlite.sql")
 """What the migrations lead to on SQLite; a test compares the two."""
 
@@ -51,8 +53,17 @@ def read_revision(conn: Connection) -> str | None:
 def pending(conn: Connection) -> list[str]:
     """Return the revisions that were not yet applied to the open database, oldest first.
 
-    Raises `SchemaUnusable` when the database was written by a newer program.
+    Raises `SchemaUnusable` when the database was written by a newer program, or holds an unfinished copy.
     """
+    if has_table(conn, UNFINISHED_COPY):
+        raise SchemaUnusable(
+            "a `routerctl db copy` to this database did not finish",
+            hint="run the copy again, which replaces what it has copied, or drop the database and create it again",
+        )
+    return _pending(conn)
+
+
+def _pending(conn: Connection) -> list[str]:
     current = read_revision(conn)
     if current == NEWEST:
         return []
@@ -70,13 +81,13 @@ def pending(conn: Connection) -> list[str]:
     return [script.revision for script in reversed(list(scripts.iterate_revisions("heads", current)))]
 
 
-def upgrade(conn: Connection, *, now: int) -> list[str]:
+def upgrade(conn: Connection, *, now: int, copying: bool = False) -> list[str]:
     """Apply every pending migration in the open transaction; create the head row if it is missing.
 
-    Returns the applied revisions, oldest first.
+    Returns the applied revisions, oldest first. `copying`: an unfinished copy is not refused.
     """
     lock_schema(conn)
-    applied = pending(conn)
+    applied = _pending(conn) if copying else pending(conn)
     if applied and is_new_file(conn):
         _create(conn)
     elif applied:

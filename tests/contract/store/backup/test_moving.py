@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -12,7 +14,7 @@ import sqlalchemy as sa
 
 from eventd.errors import Conflict, DatabaseUnavailable, DatabaseUnusable
 from eventd.store.backup import moving
-from eventd.store.backup.moving import copy_database
+from eventd.store.backup.moving import copy_database, copy_to_file
 from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import bulk_insert, execute, fetch, insert_row
 from eventd.store.schema import migrations
@@ -169,3 +171,74 @@ def test_large_rows_are_copied_one_by_one(sqlite_url: str, tmp_path: Path, monke
         source.write_now(fill)
         copied(source, target)
         assert target.read_now(contents) == source.read_now(contents)
+
+
+@pytest.fixture
+def source(sqlite_url: str) -> Iterator[Database]:
+    """A database with rows in every table."""
+    with opened(sqlite_url) as database:
+        database.write_now(migrations.upgrade, now=NOW)
+        database.write_now(fill)
+        yield database
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+def test_a_file_has_its_name_only_when_it_is_whole(
+    source: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new, seen = tmp_path / "new.db", []
+    copy_to_file(source, new, now=NOW, report=lambda _table, _rows: seen.append(new.exists()))
+    assert set(seen) == {False}
+    assert [file.name for file in tmp_path.iterdir() if file.name.startswith("new.db")] == ["new.db"]
+    with opened(f"sqlite:///{new}") as database:
+        assert database.read_now(contents) == source.read_now(contents)
+    with pytest.raises(Conflict, match="is not empty"):
+        copy_to_file(source, new, now=NOW, report=lambda _table, _rows: None)
+
+
+def test_what_a_killed_copy_leaves_is_no_database_until_it_is_repeated(source: Database, tmp_path: Path) -> None:
+    new = tmp_path / "new.db"
+    Path(f"{new}.partial").write_bytes(b"a part")
+    with opened(f"sqlite:///{new}") as database, pytest.raises(DatabaseUnusable, match="did not finish") as refused:
+        database.write_now(migrations.upgrade, now=NOW)
+    assert refused.value.hint == "run the copy again, or remove new.db.partial to begin a new database"
+    assert not new.exists()
+    copy_to_file(source, new, now=NOW, report=lambda _table, _rows: None)
+    with opened(f"sqlite:///{new}") as database:
+        migrations.require_current(database)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("killed_in", ["_copy_table", "_summed"])
+def test_a_killed_copy_to_postgres_is_refused_until_it_is_repeated(
+    source: Database, postgres_url: str, monkeypatch: pytest.MonkeyPatch, killed_in: str
+) -> None:
+    def kill(*_: object) -> None:
+        raise Killed
+
+    with opened(postgres_url) as target:
+        monkeypatch.setattr(moving, killed_in, kill)
+        with pytest.raises(Killed):
+            copied(source, target)
+        monkeypatch.undo()
+        told = "`routerctl db copy` to this database did not finish"
+        with pytest.raises(DatabaseUnusable, match=told):
+            migrations.require_current(target)
+        with pytest.raises(DatabaseUnusable, match=told):
+            target.write_now(migrations.upgrade, now=NOW)
+        copied(source, target)
+        migrations.require_current(target)
+        assert target.read_now(contents) == source.read_now(contents)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_file_that_root_copies_has_the_owner_and_mode_of_the_source(source: Database, tmp_path: Path) -> None:
+    assert source.path is not None
+    os.chown(source.path, 65534, 65533)
+    source.path.chmod(0o640)
+    copy_to_file(source, tmp_path / "new.db", now=NOW, report=lambda _table, _rows: None)
+    found = (tmp_path / "new.db").stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (65534, 65533, 0o640)

@@ -15,9 +15,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import typer
 
 from eventd.cli.gateway.local import LocalGateway
-from eventd.errors import DatabaseUnusable
+from eventd.cli.routerd_eventd_commands import app
+from eventd.errors import CheckFailed, DatabaseUnusable, MissingExtra
 from eventd.runtime.clock import SystemClock
 from eventd.settings.model import load
 from eventd.store.engine.foreign_file import refuse_foreign
@@ -136,6 +138,20 @@ def test_an_api_without_keys_is_not_opened_to_others(daemon: Daemon) -> None:
     told = one_line(daemon.run("serve", "--api-listen", "0.0.0.0:0"), 1)
     assert told.startswith("other machines can reach the API on 0.0.0.0:0, and it has no keys")
     assert not daemon.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("library", "option"), [("quic.library", ("--quic-listen", "127.0.0.1:0")), ("lake.extra", ("--lake", "lake"))]
+)
+def test_a_missing_package_is_reported_before_anything_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str, option: tuple[str, str]
+) -> None:
+    monkeypatch.setattr(f"eventd.{library}.find_spec", lambda _name: None)
+    monkeypatch.chdir(tmp_path)
+    for command, told in (("serve", MissingExtra), ("check", CheckFailed)):
+        with pytest.raises(told):
+            typer.main.get_command(app)([command, "--data-dir", "new", *option], standalone_mode=False)
+    assert not list(tmp_path.iterdir())
 
 
 def test_it_opens_when_that_is_said_to_be_meant_and_warns_of_an_unknown_variable(processes: Processes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,14 @@ def test_the_lock_does_not_empty_what_a_link_under_its_name_leads_to(tmp_path: P
     finally:
         database.close()
     assert precious.read_text() == "precious"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_the_lock_that_root_creates_belongs_to_the_owner_of_the_folder(tmp_path: Path) -> None:
+    os.chown(tmp_path, 65534, 65533)
+    with closing(Database(f"sqlite:///{tmp_path}/eventd.db")) as database, serving_lock(database):
+        found = (tmp_path / "eventd.db.lock").stat()
+    assert (found.st_uid, found.st_gid) == (65534, 65533)
 
 
 def test_files_that_others_may_read_are_closed_to_them_and_to_nobody_else(tmp_path: Path) -> None:
