@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any, Final
 
 from eventd.console.drawing.map_links import SILENT, STATES
 from eventd.console.drawing.map_picture import draw_map
+from eventd.console.pages.link_problems import join_problems, list_findings, read_link_problems
 from eventd.console.pages.targets import target_of
 from eventd.console.pages.visit import ShownPage, Visit
 from eventd.console.view.recent import RecentAnswer
 from eventd.errors import EventdError
 
-_RECENT: Final = timedelta(seconds=2)
-"""The age from which the overview says when the node was examined."""
 _MOST_PROBLEMS = 20
 """Maximum number of problems that the overview lists."""
 _MOST_ROWS: Final = 100
@@ -21,9 +19,10 @@ _MOST_ROWS: Final = 100
 
 
 async def show_overview(visit: Visit) -> ShownPage:
-    """Show the problems that doctor finds, the map of `group` in the query, or of the first group, and the groups."""
+    """Show what needs attention, the map of `group` in the query, or of the first group, and the groups."""
     groups = await visit.groups()
-    problems = await _problems(visit)
+    drawn = await _map(visit, [group["group"] for group in groups])
+    problems = await _problems(visit, groups, drawn["map"])
     links: dict[str, int] = {}
     for group in groups:
         for state, count in group["links"].items():
@@ -33,34 +32,35 @@ async def show_overview(visit: Visit) -> ShownPage:
         **problems,
         "links": links,
         "rates": await _node_rates(visit),
-        **await _map(visit, [group["group"] for group in groups]),
+        **drawn,
     }
     return ShownPage("Overview", "overview.html", data)
 
 
-async def _problems(visit: Visit) -> dict[str, Any]:
-    """Return the failed checks and the warnings of doctor.
+async def _problems(visit: Visit, groups: list[dict[str, Any]], drawn: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the links that do not run now, the findings of the map, and the failed checks and warnings of doctor.
 
-    `unseen`: the visitor may not see them; `examined`: whether there are any yet; `as_of`: of when they are, if that is
-    a while ago.
+    `unseen`: the visitor may not see what doctor finds; `examined`: whether it has examined all yet; `as_of`: when it
+    did: it takes long, and its answer may be older than the links.
     """
-    found: dict[str, Any] = {"problems": [], "more": 0, "unseen": False, "examined": False, "as_of": ""}
-    if not visit.view.may("doctor.examine"):
-        return found | {"unseen": True}
+    unseen = not visit.view.may("doctor.examine")
     known: list[RecentAnswer] = []
-    groups = await visit.scopes_of_groups()
-    for group in groups:
+    scopes = [] if unseen else await visit.scopes_of_groups()
+    for group in scopes:
         report = await visit.look("doctor.examine", **({"group": group} if group else {}))
         known += [] if report is None else [report]
-    failed = [check for report in known for check in report.content["checks"] if check["status"] in ("warn", "fail")]
-    failed.sort(key=lambda check: check["status"] != "fail")
-    shown = [
-        {"detail": "", "remedy": "", **check, "target": target_of(visit, check)} for check in failed[:_MOST_PROBLEMS]
-    ]
-    at = min((report.at for report in known), default=visit.style.now)
-    as_of = at.isoformat() if visit.style.now - at > _RECENT else ""
-    more = len(failed) - len(shown)
-    return found | {"problems": shown, "more": more, "examined": len(known) == len(groups), "as_of": as_of}
+    checks = [check for report in known for check in report.content["checks"] if check["status"] in ("warn", "fail")]
+    found = [*join_problems(await read_link_problems(visit, groups), checks), *list_findings(drawn)]
+    found.sort(key=lambda one: one["status"] != "fail")
+    empty = {"detail": "", "remedy": "", "link": None}
+    shown = [empty | one | {"target": target_of(visit, one)} for one in found[:_MOST_PROBLEMS]]
+    return {
+        "problems": shown,
+        "more": len(found) - len(shown),
+        "unseen": unseen,
+        "examined": len(known) == len(scopes),
+        "as_of": min(report.at for report in known).isoformat() if known else "",
+    }
 
 
 async def _map(visit: Visit, groups: list[str]) -> dict[str, Any]:

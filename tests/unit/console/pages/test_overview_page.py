@@ -64,3 +64,30 @@ async def test_a_large_group_has_100_rows_of_each_table_and_says_how_many_more_t
     assert "500 more links" in text
     assert "201 more nodes" in text
     assert f'<tr id="n-{NAMES[-1]}"' in text, "silent nodes come first"
+
+
+class BrokenLink(LargeGroup):
+    """A view of a node whose only link is down, of which doctor has not heard yet."""
+
+    def may(self, operation: str, group: str = "") -> bool:
+        return operation in ("links.status", "doctor.examine")
+
+    async def call(self, operation: str, **params: Any) -> Any:
+        if operation == "doctor.examine":
+            return {"checks": []}
+        if operation == "links.status":
+            state = {"state": "backing-off", "reason": "unreachable", "since": None, "lastError": "cannot connect"}
+            return {"outbound": [state | {"group": "edge", "peer": "b", "lagEvents": 3}], "inbound": []}
+        found = await super().call(operation, **params)
+        return {"groups": [found["groups"][0] | {"links": {"backing-off": 1}}]} if "groups" in found else found
+
+
+async def test_a_link_that_is_down_now_needs_attention_before_doctor_has_found_it() -> None:
+    style = TimeStyle("relative", UTC, datetime.now(UTC))
+    visit = Visit(BrokenLink(), Urls(), "/console/", {}, {}, style)
+    text = Layout(SiteFrame(Urls(), "")).whole(await show_overview(visit), visit, "overview", Preferences())
+    problems = text.partition('<ul class="problems">')[2].partition("</ul>")[0]
+    assert 'href="/console/links/edge/b"' in problems
+    assert "cannot connect; 3 events waiting" in problems
+    assert "Nothing:" not in text
+    assert "doctor examined the node" in text

@@ -1,0 +1,78 @@
+"""The links that need attention now, by the states that the node has, beside what doctor found a while ago."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from eventd.console.pages.visit import Visit
+
+_CALM: Final = ("running", "new")
+_STATE_OF: Final = {
+    "link-blocked": "blocked",
+    "link-failed": "failed",
+    "link-down": "backing-off",
+    "link-paused": "paused",
+}
+"""The state of the link that a check of doctor reports, by its code."""
+
+
+class LinkProblems(NamedTuple):
+    """The links that do not run, by group and peer, and the groups whose links are known as they are now."""
+
+    links: Mapping[tuple[str, str], Mapping[str, Any]]
+    known: frozenset[str]
+
+
+async def read_link_problems(visit: Visit, groups: Sequence[Mapping[str, Any]]) -> LinkProblems:
+    """Return the links that do not run, of groups as `groups.status` shows them; only these are asked for links."""
+    visible = [group for group in groups if visit.view.may("links.status", group["group"])]
+    troubled = [group["group"] for group in visible if any(state not in _CALM for state in group["links"])]
+    found, late = await visit.ask_groups("links.status", troubled)
+    links = [link for links in found for link in links["outbound"] if link["state"] not in _CALM]
+    known = frozenset(group["group"] for group in visible).difference(late)
+    return LinkProblems({(link["group"], link["peer"]): link for link in links}, known)
+
+
+def join_problems(now: LinkProblems, checks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the problems of links as they are now, then the checks of doctor that are not about another state of them.
+
+    A check of the same state has the remedy: it stands for the link.
+    """
+    kept, explained = [], set()
+    for check in checks:
+        state, link = _STATE_OF.get(check.get("code", "")), (check.get("group", ""), check.get("peer", ""))
+        if state is not None and link[0] in now.known:
+            if link not in now.links or now.links[link]["state"] != state:
+                continue  # doctor found it in a state that it has left
+            explained.add(link)
+        kept.append(dict(check))
+    return [*(_problem(link) for name, link in sorted(now.links.items()) if name not in explained), *kept]
+
+
+def _problem(link: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "name": f"{link['group']}/{link['peer']} link",
+        "status": "fail" if link["state"] in ("blocked", "failed") else "warn",
+        "group": link["group"],
+        "peer": link["peer"],
+        "link": link,
+    }
+
+
+def list_findings(shown: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Return the contradictions between the two ends of links of a map as problems, each with its own end if any."""
+    if shown is None:
+        return []
+    own, group = shown["node"], shown["group"]
+    return [
+        {
+            "name": f"{group}: link from {link['from']} to {link['to']}",
+            "status": "warn",
+            "detail": "; ".join(link["findings"]),
+            "group": group,
+            "peer": link["to"] if link["from"] == own else link["from"] if link["to"] == own else "",
+        }
+        for link in shown["links"]
+        if link["findings"]
+    ]

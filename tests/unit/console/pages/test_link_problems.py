@@ -1,0 +1,46 @@
+"""Links that need attention now, joined with what doctor found a while ago."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventd.console.pages.link_problems import LinkProblems, join_problems, list_findings
+
+
+def now(**states: str) -> LinkProblems:
+    links = {("edge", peer): {"group": "edge", "peer": peer, "state": state} for peer, state in states.items()}
+    return LinkProblems(links, frozenset({"edge"}))
+
+
+def check(code: str, peer: str = "b", group: str = "edge") -> dict[str, Any]:
+    return {"name": f"{group}/{peer} link", "code": code, "group": group, "peer": peer, "status": "warn"}
+
+
+def test_a_link_that_broke_after_doctor_looked_is_a_problem() -> None:
+    [found] = join_problems(now(b="backing-off"), [])
+    assert (found["name"], found["status"], found["link"]["state"]) == ("edge/b link", "warn", "backing-off")
+    assert [one["status"] for one in join_problems(now(b="blocked", c="failed"), [])] == ["fail", "fail"]
+
+
+def test_the_check_of_the_same_state_stands_for_the_link_because_it_has_the_remedy() -> None:
+    assert join_problems(now(b="backing-off"), [check("link-down")]) == [check("link-down")]
+
+
+def test_a_check_of_a_state_that_the_link_has_left_is_not_shown() -> None:
+    assert join_problems(now(), [check("link-down")]) == []
+    [found] = join_problems(now(b="paused"), [check("link-blocked")])
+    assert found["link"]["state"] == "paused"
+
+
+def test_checks_of_other_things_and_of_groups_whose_links_are_not_known_stay() -> None:
+    others = [check("waiting-lag"), check("link-down", group="core"), {"name": "node readiness", "status": "fail"}]
+    assert join_problems(now(), others) == others
+
+
+def test_findings_of_the_map_are_problems_that_lead_to_the_own_link() -> None:
+    def link(source: str, target: str, *findings: str) -> dict[str, Any]:
+        return {"from": source, "to": target, "findings": list(findings)}
+
+    links = [link("a", "b", "x"), link("c", "a", "y"), link("b", "c", "z"), link("a", "c")]
+    found = list_findings({"node": "a", "group": "edge", "links": links})
+    assert [(one["detail"], one["peer"]) for one in found] == [("x", "b"), ("y", "c"), ("z", "")]
