@@ -14,6 +14,8 @@ from eventd.runtime.clock import SECOND
 from eventd.text.duration import format_duration
 from eventd.text.plural import counted
 
+PENDING_WARN_SECONDS = 10
+"""How long an event may wait for a link that runs before that is a warning: a batch on its way is no problem."""
 NAMED = 3
 """Maximum number of event ids that a check names; of the others, it gives only the number."""
 
@@ -123,6 +125,10 @@ def _pending(peer: PeerFacts, slo: Thresholds) -> Check:
     remedy = f"find the cause: routerctl federation links --group {peer.group} --peer {peer.node}"
     left = found.pending_expires_in
     if left is None or left >= slo.expires_soon * SECOND:
+        waited, runs = found.waiting_for, peer.link.registered and peer.link.state == "running"
+        if runs and waited is not None and waited < PENDING_WARN_SECONDS * SECOND:
+            on_the_way = f"{detail}, for less than {PENDING_WARN_SECONDS}s on a link that runs"
+            return _of(peer, suffix, CheckStatus.PASS, code, detail=on_the_way)
         return _of(peer, suffix, CheckStatus.WARN, code, detail=detail, remedy=remedy)
     breach = _soon(left, slo)
     return _of(

@@ -68,6 +68,15 @@ def test_what_waits_is_a_warning_until_it_is_about_to_expire() -> None:
     )
 
 
+def test_what_is_on_its_way_over_a_running_link_is_no_warning_for_ten_seconds() -> None:
+    young = {"pending": 1, "waiting_for": 10 * SECOND - 1}
+    assert one("pending-deliveries", **young)[0] == "pass"
+    assert one("pending-deliveries", pending=1, waiting_for=10 * SECOND)[0] == "warn"
+    for link in (LinkFacts(state="backing-off"), LinkFacts(state="paused"), LinkFacts(registered=False)):
+        assert one("pending-deliveries", link=link, **young)[0] == "warn"
+    assert one("pending-deliveries", pending_expires_in=30 * SECOND, **young)[0] == "fail"
+
+
 def test_a_count_that_may_be_too_high_is_said_to_be() -> None:
     assert one("pending-deliveries", pending=9, ahead_in_full=False)[1] == "at most 9 events waiting"
 
