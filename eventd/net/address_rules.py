@@ -169,7 +169,8 @@ def normal_host(host: str) -> str:
 class AddressRules:
     """Judges addresses by two lists, of which `deny` wins, and by what `unlisted` says of all others.
 
-    Addresses are judged after the look-up of a name. `allow_setting` and `deny_setting` are named in refusals.
+    Addresses are judged after the look-up of a name. `allow_setting` and `deny_setting` are named in refusals. `hint`:
+    whose settings these are, where it is not obvious.
     """
 
     allow: tuple[AddressEntry, ...]
@@ -177,6 +178,7 @@ class AddressRules:
     allow_setting: str
     deny_setting: str
     unlisted: UnlistedPolicy
+    hint: str = ""
     _judged: dict[tuple[str, str, int], str | None] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod

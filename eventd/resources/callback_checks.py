@@ -29,7 +29,7 @@ def callback_problems(conn: Connection, drafts: Sequence[Draft], rules: AddressR
         if isinstance(topic, str) and is_topic_name(topic):
             yield from _topic_problems(conn, draft, topic, declared.get(topic))
         if isinstance(url, str) and (reason := rules.forbidden_url(url)):
-            yield draft.problem(("spec", "url"), reason)
+            yield draft.problem(("spec", "url"), reason, rules.hint)
 
 
 def _topic_problems(conn: Connection, draft: Draft, name: str, declared: Draft | None) -> Iterator[Problem]:

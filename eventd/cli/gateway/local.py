@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -156,10 +157,27 @@ class LocalGateway:
             readiness=partial(ask_readiness, database),
             local_socket=lambda: problem,
             peer_rules=self._settings.peer_rules,
-            callback_rules=self._settings.callback_rules,
+            callback_rules=replace(self._settings.callback_rules, hint=self._whose_rules()),
             test_callback=self._test_callback,
             subscriber_limits=self._subscriber_limits,
             limits=Limits.of(self._settings),
+        )
+
+    def _whose_rules(self) -> str:
+        origin = self._settings.origin("callback_allow")
+        return (
+            f"no node answers here, so callback_allow of this command decided ({origin}): repeat it while the node"
+            " runs, or with the node's setting"
+        )
+
+    def note_on_callbacks(self) -> str:
+        """Return a note for a changed callback whose address this command's settings may have allowed; else empty."""
+        if not self._settings.callback_allow:
+            return ""
+        origin = self._settings.origin("callback_allow")
+        return (
+            f"note: no node answers here, so callback_allow of this command ({origin}) decided which addresses"
+            " callbacks may have; a node blocks those that its own setting does not allow"
         )
 
     async def _test_callback(self, target: CallbackConfig | SubscriberRow) -> CallbackTestResult:

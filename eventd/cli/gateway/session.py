@@ -131,6 +131,12 @@ class Session:
         """
         return self.gateway.serving()
 
+    def note_on_callbacks(self) -> str:
+        """Return a note for a changed callback that no node has judged, but this command; empty for others."""
+        from eventd.cli.gateway.local import LocalGateway
+
+        return self.gateway.note_on_callbacks() if isinstance(self.gateway, LocalGateway) else ""
+
     async def client(self, *, again: bool = False) -> Client:
         """Return the client of the node's API under /v0. It retries failed requests if the first call set `again`.
 

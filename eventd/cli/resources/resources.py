@@ -156,7 +156,10 @@ def show_changes(session: Session, answer: Mapping[str, Any]) -> None:
         f"{full_name(change)} {change['action']}{', adopted' if change.get('adopted') else ''}{suffix}"
         for change in changes
     ]
-    session.out.outcome(changes, *lines, name=full_name, notes=_lost_events(changes, verb))
+    judged = any(one["kind"] == "EventCallback" and one["action"] in ("created", "configured") for one in changes)
+    whose = session.note_on_callbacks() if judged else ""
+    notes = [*_lost_events(changes, verb), *([whose] if whose else [])]
+    session.out.outcome(changes, *lines, name=full_name, notes=notes)
 
 
 def _lost_events(changes: Sequence[Mapping[str, Any]], verb: str) -> list[str]:

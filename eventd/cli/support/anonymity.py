@@ -25,7 +25,10 @@ _NAMES: Final = frozenset(
 """Members that hold a name, an address or a URL of the operator."""
 _KEYED_BY_NAMES: Final = frozenset({"labels", "annotations", "headers", "env", "topics", "groups", "peers", "rates"})
 """Members that are mappings whose keys are names of the operator."""
-_ADDRESS: Final = re.compile(r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|\[?[0-9A-Fa-f:]*::?[0-9A-Fa-f:.]+\]?)(?![\w.:])")
+_ADDRESS: Final = re.compile(
+    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}(?![\w.])|\[[0-9A-Fa-f:.]+\]|[0-9A-Fa-f:]*::?[0-9A-Fa-f:.]+(?![\w.:]))"
+)
+"""An address, perhaps before a port."""
 _HOST: Final = re.compile(r"(?<=://)[^/:\s\"'<>\[\]]+")
 _QUOTED: Final = re.compile(r'(?<==")[^"\n]*(?=")')
 _REPLACED: Final = re.compile(r"(?:x|ip)-[0-9a-f]{10}")
@@ -34,10 +37,17 @@ _COMMON: Final = frozenset(
     {
         *("ok", "all", "true", "false", "none", "v1", "v2", "auto", "push", "running", "federation", "group", "peer"),
         *("callback", "subscription", "topic", "queue", "router", "resend", "database", "socket", "key", "node", "api"),
-        *("console", "user", "uid", "command", "session", "name", "error", "state", "reason"),
+        *("console", "user", "uid", "command", "session", "name", "error", "state", "reason", "local", "local socket"),
+        *("localhost", "default", "root", "eventd", "routerd-eventd", "event", "events", "record", "records", "topics"),
+        *("peers", "groups", "log", "plugin", "resource", "backing-off", "blocked", "paused", "failed", "pending"),
+        *("delivered", "unreachable", "warning", "info", "admin", "read", "write", "look", "retry", "url", "http"),
+        *("https", "eventgroup", "eventpeer", "eventsubscription", "eventcallback", "plugin", "topicrouter", "source"),
+        *("federationslo", "dynamicoverridepolicy", "dynamicconfigpart", "streamtenant", "streamcache", "endpoint"),
     }
 )
-"""Words of the product: a name that is one of them says nothing about the operator."""
+"""Words of the product, and names that every machine has: as a name, such a word says nothing about the operator."""
+_FIXED_IN_LOGS: Final = frozenset({"ts", "level", "logger"})
+"""Members of a line of a log whose values are words of the product."""
 
 
 class Pseudonyms:
@@ -59,19 +69,25 @@ class Pseudonyms:
             for inner in value:
                 self.learn(inner, "" if isinstance(inner, Mapping) else name)
         elif isinstance(value, str) and name in _NAMES:
-            self._add([value, *_parts(value)])
+            self._add(_parts(value))
 
     def _add(self, words: Iterable[str]) -> None:
         self._known |= {word for word in words if len(word) >= _SHORTEST and word.lower() not in _COMMON}
         self._pattern = None
 
-    def value(self, value: Any, name: str = "") -> Any:
-        """Return a value of JSON with all names replaced; of keys, those of mappings by name."""
+    def value(self, value: Any, name: str = "", *, fixed: frozenset[str] = frozenset()) -> Any:
+        """Return a value of JSON with all names replaced; of keys, those of mappings by name.
+
+        Members in `fixed` hold words of the product alone, and stay.
+        """
         if isinstance(value, Mapping):
             named = name in _KEYED_BY_NAMES
-            return {self.text(key) if named else key: self.value(inner, str(key)) for key, inner in value.items()}
+            return {
+                self.text(key) if named else key: inner if key in fixed else self.value(inner, str(key), fixed=fixed)
+                for key, inner in value.items()
+            }
         if isinstance(value, list):
-            return [self.value(inner) for inner in value]
+            return [self.value(inner, fixed=fixed) for inner in value]
         return self.text(value) if isinstance(value, str) else value
 
     def text(self, text: str) -> str:
@@ -82,7 +98,7 @@ class Pseudonyms:
             longest_first = sorted(self._known, key=lambda word: (-len(word), word))
             words = "|".join(map(re.escape, longest_first)) or r"(?!)"
             self._pattern = re.compile(rf"(?<![\w-])(?:{words})(?![\w-])")
-        return self._pattern.sub(lambda found: self._word(found[0]), text)
+        return self._pattern.sub(lambda found: self._address(found[0]) or self._word(found[0]), text)
 
     def log(self, text: str) -> str:
         """Return lines of a log with names replaced; of a line of JSON, only in its values."""
@@ -95,7 +111,7 @@ class Pseudonyms:
             fields = None
         if not isinstance(fields, dict):
             return self.text(line)
-        return json.dumps(self.value(fields), ensure_ascii=False, separators=(",", ":")) + "\n"
+        return json.dumps(self.value(fields, fixed=_FIXED_IN_LOGS), ensure_ascii=False, separators=(",", ":")) + "\n"
 
     def figures(self, text: str) -> str:
         """Return an exposition of Prometheus with the names in labels replaced."""
@@ -109,21 +125,38 @@ class Pseudonyms:
 
     def _address(self, text: str) -> str:
         """Return a word for an IP address, which itself stays if it is that of the machine; empty if it is none."""
-        try:
-            address = ipaddress.ip_address(text.strip("[]"))
-        except ValueError:
+        if not _is_address(text):
             return ""
+        address = ipaddress.ip_address(text.strip("[]"))
         if address.is_loopback or address.is_unspecified:
             return text
         return f"ip-{self._digest(str(address))[:10]}"
 
 
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
 def _parts(value: str) -> list[str]:
-    """Return the host of a URL, and the parts of a name such as `group:edge` or `edge/cloud`."""
+    """Return the names in the value of a member: the host of a URL, the parts of `group:edge` or `edge/cloud`.
+
+    The value itself if it has no parts, or one that is too short to be replaced alone.
+    """
     try:
         host = urlsplit(value).hostname or ""
     except ValueError:
         host = ""
     if "://" in value:
         return [host]
-    return [] if value.startswith("/") else re.split(r"[:/,\s]+", value)
+    unnamed = _ADDRESS.sub(lambda found: "" if _is_address(found[0]) else found[0], value)  # they need not be learned
+    parts = [part for part in re.split(r"[:/,\s]+", unnamed) if part]
+    if len(parts) < 2 and unnamed == value:
+        return parts
+    if value.startswith("/"):
+        return [value]
+    whole = [value] if any(len(part) < _SHORTEST for part in parts) else []
+    return [*whole, *(part for part in parts if not part.isdigit())]  # not the port of an address

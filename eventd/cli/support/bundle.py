@@ -17,7 +17,7 @@ import typer
 from eventd import __version__
 from eventd.cli.gateway.bundle import ANSWERS, MANIFEST
 from eventd.cli.gateway.session import Session, connected_without_table
-from eventd.cli.support.collecting import NAMELESS, Collected, collect_answers, read_logs, scrape_twice, versions
+from eventd.cli.support.collecting import FIXED, NAMELESS, Collected, collect_answers, read_logs, scrape_twice, versions
 from eventd.cli.terminal.output import note
 from eventd.errors import EventdError, Invalid
 from eventd.text.plural import counted
@@ -118,7 +118,9 @@ def _contents(found: Collected, now: str, serving: str, *, anonymize: bool) -> t
 
         names = Pseudonyms(SYSTEM)
         names.learn([recorded for name, recorded in answers.items() if name not in NAMELESS])
-        answers = {name: names.value(recorded) for name, recorded in answers.items()}
+        answers = {
+            name: names.value(recorded, fixed=FIXED.get(name, frozenset())) for name, recorded in answers.items()
+        }
         texts = {
             name: names.figures(text) if name.endswith(".prom") else names.log(text) for name, text in texts.items()
         }

@@ -45,6 +45,8 @@ WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
 """The operations whose answers are recorded, with their parameters. None of them shows events or payloads."""
 NAMELESS: Final = frozenset({"doctor.examine", "node.settings", "rates.show", "lake.status"})
 """Those whose members `name` hold words of the product and not names of the operator."""
+FIXED: Final[Mapping[str, frozenset[str]]] = {"node.settings": frozenset({"name", "description"})}
+"""Members that hold texts of the product alone, by operation."""
 OF_GROUP: Final = ("links.status", "links.gaps", "deliveries.summary")
 """Those that are recorded for each group."""
 

@@ -9,6 +9,7 @@ import asyncio
 import errno
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,10 @@ LOOK: Final = "routerctl plugin logs shows what it wrote"
 """The hint when only the standard error can explain the failure."""
 NOT_STARTED: Final = (126, 127)
 """Exit codes by which shells and `env` report that a program cannot be run or found."""
+_MISSING: Final = re.compile(
+    r"[^\n]{0,300}(?:not found|No such file or directory|Permission denied|Exec format error)\Z"
+)
+"""How shells and `env` name what they cannot run, at the end of the standard error."""
 PIPE_SECONDS: Final = 1.0
 """Seconds that a run waits for the pipes of a program that has ended: its descendants may keep them open."""
 
@@ -105,7 +110,7 @@ def _not_started(path: str, error: OSError) -> PluginFailed:
         case errno.ENOEXEC:
             what, hint = "is neither a program nor a script", "a script begins with #! and its interpreter"
         case errno.ENOENT:
-            what, hint = _no_interpreter(path)
+            return _no_interpreter(path)
         case _:
             what, hint = f"could not be started: {error.strerror or error}", ""
     failed = _unusable(path, what, "cannot_start", hint)
@@ -113,18 +118,23 @@ def _not_started(path: str, error: OSError) -> PluginFailed:
     return failed
 
 
-def _no_interpreter(path: str) -> tuple[str, str]:
-    """Return fault and hint for a script whose interpreter is missing, perhaps because of a Windows line end."""
-    missing = "names an interpreter that does not exist"
+def _no_interpreter(path: str) -> PluginFailed:
+    """Return the failure of a script whose interpreter is missing, perhaps because of a Windows line end."""
     try:
         with open(path, "rb") as script:
             first = script.readline(_FIRST_LINE)
     except OSError:
         first = b""
-    if first.endswith(b"\r\n"):
-        return missing, "it has Windows line ends: convert it, for example with dos2unix"
     named = first[2:].decode("utf-8", "replace").split() if first.startswith(b"#!") else []
-    return missing, f"its first line names {shorten(named[0], 100)}" if named else "check its first line"
+    if not named:
+        what = "needs a program to run it, such as a dynamic loader, that does not exist"
+        return _unusable(path, what, "cannot_start", "file and ldd show which")
+    interpreter, plugin = shorten(named[0], 100), shorten(path, 200)
+    hint = "install the interpreter, or correct the first line of the plugin"
+    if first.endswith(b"\r\n"):
+        hint = "the plugin has Windows line ends: convert it, for example with dos2unix"
+    message = f"the interpreter {interpreter} of the plugin {plugin} does not exist"
+    return PluginFailed(message, hint=hint, reason="cannot_start", about_plugin=True)
 
 
 async def run_executable(
@@ -212,8 +222,10 @@ class _ProgramRun:
             return None
         reason = "exit_code" if code > 0 else "killed"
         if code in NOT_STARTED:
-            message, hint = f"the plugin {ended_by(code)}: a program that it needs is missing, or cannot be run", LOOK
-            return self._failed(message, "missing_program", hint, exit_code=code, about_plugin=True)
+            message = f"the plugin {ended_by(code)}: a program that it needs is missing, or cannot be run"
+            if named := _MISSING.search(kept_stderr(self.stderr).rstrip()):
+                message += f": {shorten(named[0], 200)}"
+            return self._failed(message, "missing_program", LOOK, exit_code=code, about_plugin=True)
         return self._failed(f"the plugin {ended_by(code)}", reason, LOOK, exit_code=code, transient=code < 0)
 
     def _failed(

@@ -97,14 +97,14 @@ async def test_a_script_without_a_first_line(plugins: Plugins, tmp_path: Path) -
 async def test_a_script_for_an_interpreter_that_is_missing(plugins: Plugins, tmp_path: Path) -> None:
     failed = await fail(plugins, write_script(tmp_path, "#!/no/such/shell\n"))
     assert (failed.reason, failed.about_plugin) == ("cannot_start", True)
-    assert failed.message.endswith("names an interpreter that does not exist")
-    assert failed.hint == "its first line names /no/such/shell"
+    assert failed.message == f"the interpreter /no/such/shell of the plugin {tmp_path}/plugin does not exist"
+    assert failed.hint == "install the interpreter, or correct the first line of the plugin"
 
 
 async def test_a_script_with_the_line_ends_of_windows(plugins: Plugins, tmp_path: Path) -> None:
     failed = await fail(plugins, write_script(tmp_path, "#!/bin/sh\r\necho hello\r\n"))
     assert (failed.reason, failed.about_plugin) == ("cannot_start", True)
-    assert failed.hint.startswith("it has Windows line ends")
+    assert failed.hint.startswith("the plugin has Windows line ends")
 
 
 async def test_no_descriptor_left_is_a_passing_trouble(plugins: Plugins, tmp_path: Path) -> None:
@@ -321,3 +321,5 @@ async def test_a_program_that_it_lacks_is_no_events_fault(plugins: Plugins, tmp_
     failed = caught.value
     assert (failed.reason, failed.exit_code, failed.about_plugin) == ("missing_program", 127, True)
     assert "no-such-" in failed.stderr
+    assert "a program that it needs is missing, or cannot be run: " in failed.message
+    assert "no-such-" in failed.message

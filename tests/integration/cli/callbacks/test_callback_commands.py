@@ -259,3 +259,20 @@ def test_a_test_message_that_is_not_delivered_says_why(routerctl: Control, monke
     told = routerctl("callback", "test", "billing", code=4)
     assert told.out.startswith("billing: secret_unreadable after ")
     assert "none.key: No such file or directory" in told.err
+
+
+@pytest.mark.parametrize("routerctl", ["sqlite"], indirect=True)
+def test_an_apply_without_a_node_says_whose_setting_allows_an_address(
+    routerctl: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = routerctl.file(CALLBACKS.split("---\n")[1].replace("https://billing.example/", "https://127.0.0.1:8443/"))
+    routerctl("apply", "-f", routerctl.file(OTHER.replace("other", "edge"), "group.yaml"))
+    refused = routerctl("apply", "-f", local, code=1).err
+    assert "no node answers here, so callback_allow of this command decided (default)" in refused
+    monkeypatch.setenv("EVENTD_CALLBACK_ALLOW", "127.0.0.1")
+    applied = routerctl("apply", "-f", local)
+    assert applied.out == "eventcallback/billing created\n"
+    assert (
+        "note: no node answers here, so callback_allow of this command (EVENTD_CALLBACK_ALLOW) decided" in applied.err
+    )
+    assert routerctl("apply", "-f", local).err == ""

@@ -136,7 +136,9 @@ def test_a_name_is_the_same_word_everywhere_and_not_the_name() -> None:
 
 
 def test_addresses_are_replaced_but_not_that_of_the_machine_itself() -> None:
-    shown = names_of([]).text("10.99.0.7 and 2001:db8:1::7 at 127.0.0.1:8780, 12:30:45")
+    shown = names_of([]).text(
+        "10.99.0.7, 10.99.0.8:80, 2001:db8:1::7 and [2001:db8:1::8]:80 at 127.0.0.1:8780, 12:30:45"
+    )
     assert "10.99" not in shown
     assert ":1::7" not in shown
     assert "127.0.0.1:8780, 12:30:45" in shown
@@ -153,3 +155,44 @@ def test_members_and_words_of_the_product_stay() -> None:
     assert {"name": "state", "state": "running"}.items() <= shown.items()
     assert list(shown) == ["name", "state", "labels"]
     assert "site" not in shown["labels"]
+
+
+ACTION = {"caller": {"kind": "local", "address": "local socket"}, "who": "local root", "user": "root"}
+
+
+@pytest.mark.parametrize(
+    "learned",
+    [
+        ACTION,
+        {"address": "127.0.0.1"},
+        {"endpoint": "http://127.0.0.1:8787"},
+        {"address": "127.0.0.1:8787", "host": "[::1]:8787"},
+        {"name": "default"},
+        {"source": "EventSubscription/events"},
+    ],
+    ids=["local", "loopback", "url", "port", "default", "kind"],
+)
+def test_what_every_node_has_stays_as_it_is(learned: dict[str, object]) -> None:
+    names = names_of([learned])
+    assert names.value(learned) == learned
+    line = "local root at 127.0.0.1:8787 with 8787 events of an EventSubscription (default)"
+    assert names.text(line) == line
+
+
+def test_a_url_keeps_its_form_and_loses_its_host() -> None:
+    names = names_of([{"endpoint": "http://beta.example:8787/base"}])
+    shown = names.value({"endpoint": "http://beta.example:8787/base"})["endpoint"]
+    assert shown.startswith("http://x-")
+    assert shown.endswith(":8787/base")
+
+
+def test_a_name_of_digits_is_replaced_and_settings_keep_their_descriptions() -> None:
+    names = names_of([{"node": "4711"}, {"peer": "URL"}, {"peer": "file"}])
+    assert "4711" not in names.text("link to 4711 is blocked")
+    row = {"name": "file", "description": "`https://HOST[:PORT]` of the file", "value": "file"}
+    shown = names.value(row, fixed=frozenset({"name", "description"}))
+    assert (shown["description"], shown["name"]) == (row["description"], "file")
+    assert shown["value"] != "file"
+    line = json.loads(names.log('{"ts":"file","level":"file","logger":"file","peer":"file"}\n'))
+    assert (line["ts"], line["level"], line["logger"]) == ("file", "file", "file")
+    assert line["peer"] != "file"
