@@ -15,6 +15,7 @@
     routemaster what a Routemaster bus and its clients agree on
     structured  structured field values, the syntax of the v2 headers
     v1          the older protocol, one event per request
+    history     trees of what a node admitted, and proofs from them: a package of its own
     peers       paths, header names, limits: what both sides must agree on
     errors      everything that can be wrong with a message
 

@@ -47,6 +47,11 @@ def read_public(id: str, material: str | bytes) -> Ed25519PublicKey:
     return key
 
 
+def from_raw(public: bytes) -> Ed25519PublicKey:
+    """Return the public key with these 32 bytes."""
+    return Ed25519PublicKey.from_public_bytes(public)
+
+
 def _raw(text: bytes) -> bytes:
     return b64decode(text.strip(), validate=True)
 

@@ -20,6 +20,10 @@ MessageError                the base of this package's exceptions
 ├── UnsupportedMedia        415  another content type or encoding
 ├── TooManyQueries          429  a question of this sender is being answered already, or too many of others
 ├── BadAnswer               an answer that proves nothing
+├── HistoryError            a tree, proof, note or key of the verifiable history that proves nothing
+│   ├── MalformedHistory      not in its one form, or of a size that no tree has
+│   ├── ProofMismatch         a proof that leads to another root
+│   └── UnprovenNote          a note without a valid signature of the key that is known
 └── V1Refused               the refusals of protocol v1, with their own texts
 
 The `code` of an error with a status is sent to the other side; `reason`, for logs, metrics and tests, is more precise
@@ -184,6 +188,27 @@ class TooManyQueries(MessageError):
 
 class BadAnswer(MessageError):
     """An answer that proves nothing: unsigned, wrongly signed, unreadable, or about something else."""
+
+
+class HistoryError(MessageError):
+    """A tree, proof, note or key of the verifiable history that proves nothing."""
+
+
+class MalformedHistory(HistoryError):
+    """Not in its one form, or of a size that no tree has."""
+
+
+class ProofMismatch(HistoryError):
+    """A proof that leads to the root `computed`, and not to the one that is `expected`."""
+
+    def __init__(self, message: str, *, computed: bytes, expected: bytes) -> None:
+        super().__init__(message, reason="root")
+        self.computed = computed
+        self.expected = expected
+
+
+class UnprovenNote(HistoryError):
+    """A note without a valid signature of the key that is known, or of another tree than that of the key."""
 
 
 V1_REFUSALS = {

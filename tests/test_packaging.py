@@ -231,6 +231,7 @@ def run_ci(folder: Path, make: str) -> subprocess.CompletedProcess[str]:
         ("make", make),
         ("chromium-headless-shell", ""),
         ("strace", ""),
+        ("go", ""),
         ("mandoc", ""),
         ("shellcheck", ""),
         ("prometheus", ""),

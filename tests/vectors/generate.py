@@ -1,4 +1,4 @@
-"""Writes the test vectors of both protocols: `python -m tests.vectors.generate`.
+"""Writes the test vectors of both protocols and of the verifiable history: `python -m tests.vectors.generate`.
 
 One file per subject holds a vector per line: JSON with all inputs (keys, receiver, clock, the receiver's state, the
 request) and the outcome that an implementation must reach. `reason` is the precise cause, for the receiver's own log;
@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.vectors import accepted_v2, answers_v2, cases_v1, lines_v2, refused_v2
+from tests.vectors import accepted_v2, answers_v2, cases_v1, history, lines_v2, refused_v2
 
 HERE = Path(__file__).parent
 SUBJECTS = {
@@ -20,6 +20,7 @@ SUBJECTS = {
     "v2-refused": refused_v2,
     "v2-lines": lines_v2,
     "v2-answers": answers_v2,
+    "history": history,
 }
 
 Vector = dict[str, Any]

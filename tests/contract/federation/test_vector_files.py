@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from federation.errors import V1_REFUSALS
@@ -10,22 +11,23 @@ from tests.vectors import generate
 
 HERE = Path(generate.__file__).parent
 REFERENCE = HERE.parent.parent / "docs" / "reference"
-MADE = generate.vectors()
+made = cache(generate.vectors)
+"""Trees of 70,000 leaves take a moment: not while tests are collected."""
 
 
 def test_committed_vectors_are_the_generated_ones() -> None:
     committed = {file.name: file.read_text(encoding="utf-8") for file in HERE.glob("*.jsonl")}
-    assert committed == {name: generate.text(cases) for name, cases in MADE.items()}
+    assert committed == {name: generate.text(cases) for name, cases in made().items()}
 
 
 def test_each_vector_has_a_name_of_its_own() -> None:
-    names = [case["name"] for cases in MADE.values() for case in cases if case["protocol"] != "v1"]
+    names = [case["name"] for cases in made().values() for case in cases if case["protocol"] != "v1"]
     assert len(set(names)) == len(names)
 
 
 def test_wire_page_shows_the_example_vector() -> None:
     page = (REFERENCE / "wire-v2.md").read_text(encoding="utf-8")
-    (sent,) = [case["request"] for case in MADE["v2-accepted.jsonl"] if case["name"] == "accept_hmac"]
+    (sent,) = [case["request"] for case in made()["v2-accepted.jsonl"] if case["name"] == "accept_hmac"]
     for key, value in sent["headers"]:
         assert f"{key}: {value}\n" in page
     assert sent["body"].replace("\t", "␉") in page

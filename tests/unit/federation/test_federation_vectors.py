@@ -16,7 +16,7 @@ from federation.wire import BatchHeader, read_header, read_link_answer, read_rec
 from tests.unit.federation.model import read_body, read_ring, receive
 from tests.vectors import generate
 
-V1, *REQUESTED, ANSWERS = generate.vectors().values()
+V1, *REQUESTED, ANSWERS = ([*module.cases()] for name, module in generate.SUBJECTS.items() if name != "history")
 REQUESTS = [case for cases in REQUESTED for case in cases]
 
 

@@ -1,0 +1,14 @@
+"""Verifiable history, as pure values and rules: trees of what a node admitted, and the proofs that follow from them.
+
+merkle       hashes of RFC 6962, and the compact range as which a growing tree is kept
+tiles        the tiles in which a tree is stored and served (C2SP tlog-tiles), and proofs from them
+proofs       inclusion and consistency: which subtrees a proof consists of, and its verification
+forms        the one form in which numbers, hashes and signatures are written
+notes        signed notes and verifier keys (C2SP signed-note)
+checkpoints  the size and root of a tree, as a note that its node signs (C2SP tlog-checkpoint)
+cosignatures what a witness adds to a checkpoint (C2SP tlog-cosignature)
+entries      the leaves of a tree: events, and the opening entry at index 0
+proof_file   one event with all that proves it, as one file, and the check of it (C2SP tlog-proof inside)
+"""
+
+from __future__ import annotations
