@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from eventd.errors import Invalid
 from eventd.text.duration import BadDuration, parse_duration
 from eventd.text.quoting import quoted
@@ -9,11 +12,14 @@ from federation.errors import BadEvent
 from federation.event import from_micros, micros
 from federation.lenient import parse_time
 
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+
 
 def read_moment(name: str, text: str, now: int) -> int | None:
-    """Return a time in microseconds, given in RFC 3339 or as an age before `now`, such as 15m; None for an empty text.
+    """Return a time in microseconds, given in RFC 3339, as a date, or as an age before `now`; None for an empty text.
 
-    `name`: of the option or field, for the message. Raises `Invalid`.
+    A date means its beginning in UTC, and an age is written as 15m. `name`: of the option or field, for the message.
+    Raises `Invalid`.
     """
     if not text:
         return None
@@ -30,9 +36,9 @@ def parse_moment(text: str, now: int) -> int:
     except BadDuration:
         pass
     try:
-        return micros(parse_time(text))
+        return micros(parse_time(f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text))
     except BadEvent:
-        hint = "write a time such as 2026-05-30T10:13:20Z, or an age such as 15m"
+        hint = "write a time such as 2026-05-30T10:13:20Z, a date such as 2026-05-30, or an age such as 15m"
         raise Invalid(f"{quoted(text)} is not a time", hint=hint) from None
 
 

@@ -204,7 +204,9 @@ class ActionRecorder:
         row = draft.row(self._clock.now(), _code_of(error))
         is_refusal = isinstance(error, Unauthorized | Forbidden)
         if is_refusal:
-            row = replace(row, object="", arguments="{}")
+            # counted without its object, so that many names do not make many rows; the newest is an argument
+            named = add_argument("{}", "object", row.object) if row.object and isinstance(error, Forbidden) else "{}"
+            row = replace(row, object="", arguments=named)
         await self.refused.add(row)
         self._note(row, "refused" if is_refusal else "failed")
 

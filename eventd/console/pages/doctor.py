@@ -33,7 +33,7 @@ async def show_doctor(visit: Visit) -> ShownPage:
     if not group and not visit.view.sees(""):
         return ShownPage("Doctor", "doctor.html", data | {"summary": None, "actions_asked": []})
     found = await visit.view.call("doctor.examine", group=group, remediation_plan=True)
-    status = visit.asked("status")
+    status = visit.chosen("status", _STATUSES)
     planned = [_planned(action) for action in found["remediationPlan"]["actions"]]
     rows = [{**row, "target": target_of(visit, row)} for row in _rows(found["checks"])]
     chosen = [row for row in rows if status in ("", row["status"])]
@@ -57,7 +57,7 @@ def _rows(checks: list[dict[str, Any]]) -> list[dict[str, Any]]:
         name = quote(f"check-{check['name']}", safe="")
         seen[name] = seen.get(name, 0) + 1
         own = name if seen[name] == 1 else f"{name}-{seen[name]}"
-        empty = {"detail": "", "remedy": "", "code": ""}
+        empty = {"detail": "", "remedy": "", "code": "", "group": ""}
         rows.append({**empty, **check, "id": own})
     return rows
 

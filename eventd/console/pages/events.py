@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 from eventd.console.pages.actions import FormField, PageAction, Question
-from eventd.console.pages.visit import FilePage, ShownPage, Visit
+from eventd.console.pages.visit import FilePage, ShownPage, Visit, unfit_page
 from eventd.errors import Invalid, NotFound
 from eventd.text.plural import counted
 
@@ -18,21 +18,24 @@ async def show_events(visit: Visit) -> ShownPage:
     """Search the events of a group; an id alone leads to its event, in whichever group that is."""
     groups = await visit.group_names()
     name, group = visit.asked("id"), visit.asked("group") or (groups[0] if len(groups) == 1 else "")
+    data: dict[str, Any] = {"groups": groups, "group": group, "found": None}
+    data |= {"search": None, "name": name, "problem": ""}
     if name and not visit.asked("group"):
         found = (await visit.view.call("events.find", id=name))["groups"]
         if len(found) == 1:
             return ShownPage("Events", "events.html", target=visit.urls.to("events", found[0]["group"], name))
-        data = {"groups": groups, "group": "", "found": found, "search": None, "name": name}
-        return ShownPage("Events", "events.html", data, live=False)
+        return ShownPage("Events", "events.html", data | {"group": "", "found": found}, live=False)
     given: dict[str, Any] = {one: text for one in _FILTERS if (text := visit.asked(one))}
     given |= {one: given[one].split(",") for one in _LISTS if one in given}
-    search = None
-    if group:
-        search = await visit.view.call(
+    if not group:
+        return ShownPage("Events", "events.html", data, live=False)
+    try:
+        data["search"] = await visit.view.call(
             "events.search", group=group, after=visit.asked("after"), limit=visit.limit, **given
         )
-    data = {"groups": groups, "group": group, "found": None, "search": search, "name": name}
-    return ShownPage("Events", "events.html", data, live=bool(group) and not visit.asked("after"))
+    except (Invalid, NotFound) as error:
+        return unfit_page("Events", "events.html", data, error)
+    return ShownPage("Events", "events.html", data, live=not visit.asked("after"))
 
 
 async def show_event(visit: Visit) -> ShownPage:

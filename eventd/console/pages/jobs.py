@@ -13,6 +13,7 @@ STATES: Final = ("waiting", "running", "done", "cancelled", "failed")
 
 async def show_jobs(visit: Visit) -> ShownPage:
     """Show the jobs, newest first, or those of one `state` in the query."""
+    visit.chosen("state", STATES)
     given = {name: text for name in ("state", "group", "after") if (text := visit.asked(name))}
     found = await visit.view.call("jobs.list", limit=visit.limit, **given)
     return ShownPage("Jobs", "jobs.html", {"states": STATES, **found}, live=not visit.asked("after"))

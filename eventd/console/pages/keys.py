@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from eventd.api.framework.roles import ROLES
 from eventd.console.pages.actions import FormField, PageAction, Question
-from eventd.console.pages.visit import ShownPage, Visit
+from eventd.console.pages.visit import MOST_ROWS, ShownPage, Visit
+from eventd.console.rendering.formats import parse
 from eventd.errors import Invalid, NotFound
 
 _ONLY_WRITE: Final = "write"
@@ -35,10 +36,24 @@ async def show_keys(visit: Visit) -> ShownPage:
         "count": len(shown),
         "all": len(known),
         "states": ("active", "expired", "revoked"),
+        "revokers": await _revokers(visit, {one["name"]: one["revokedAt"] for one in page if one["revokedAt"]}),
         "roles": ROLES,
         "next": page[-1]["name"] if len(rest) > len(page) else "",
     }
     return ShownPage("Keys", "keys.html", data, live=not after)
+
+
+async def _revokers(visit: Visit, revoked: dict[str, str]) -> dict[str, str]:
+    """Return the callers that revoked these keys, by the times of that, as far as the record of actions says it."""
+    if not revoked or not visit.view.may("actions.list"):
+        return {}
+    found = await visit.view.call("actions.list", operation="keys.revoke", result="ok", limit=MOST_ROWS)
+    revokers: dict[str, str] = {}
+    for one in found["actions"]:  # the newest first: a removed key of the same name may have been revoked before
+        name = one["object"].removeprefix("key ")
+        if name in revoked and name not in revokers and parse(one["at"]) <= parse(revoked[name]):
+            revokers[name] = one["who"]
+    return revokers
 
 
 async def ask_create(visit: Visit, params: dict[str, Any]) -> Question:

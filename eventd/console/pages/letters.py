@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from eventd.console.pages.actions import PageAction, Question
-from eventd.console.pages.visit import ShownPage, Visit
-from eventd.errors import Conflict, Invalid
+from eventd.console.pages.visit import ShownPage, Visit, unfit_page
+from eventd.errors import Conflict, Invalid, NotFound
 from eventd.text.plural import counted
 
 KINDS: Final = ("peer", "subscription", "callback", "router", "queue")
@@ -21,12 +21,23 @@ _OWNERS: Final = ("group", "peer", "subscription", "callback")
 async def show_letters(visit: Visit) -> ShownPage:
     """Show the dead letters that fit the filters of the query, newest first, and how many each reason has."""
     given = {name: text for name in (*_FILTERS, "after") if (text := visit.asked(name))}
-    found = await visit.view.call("dead_letters.all", limit=visit.limit, **given)
     groups = await visit.group_names()
     filtered = any(visit.asked(name) for name in _FILTERS)
     picked = visit.asked("choose") == "all"
     chosen_of = [kind for kind in SETTLED if kind != "callback" or visit.view.sees("")]
-    data = {"kinds": KINDS, "names": groups, "filtered": filtered, "chosen_of": chosen_of, "picked": picked, **found}
+    data: dict[str, Any] = {
+        "kinds": KINDS,
+        "names": groups,
+        "filtered": filtered,
+        "chosen_of": chosen_of,
+        "picked": picked,
+        "problem": "",
+    }
+    try:
+        data |= await visit.view.call("dead_letters.all", limit=visit.limit, **given)
+    except (Invalid, NotFound) as error:
+        nothing: dict[str, Any] = {"deadLetters": [], "next": None, "groups": [], "groupsComplete": True}
+        return unfit_page("Dead letters", "letters.html", data | nothing, error)
     return ShownPage("Dead letters", "letters.html", data, live=not visit.asked("after") and not picked)
 
 

@@ -39,9 +39,9 @@ async def show_plugins(visit: Visit) -> ShownPage:
 async def show_plugin(visit: Visit) -> ShownPage:
     """Show one plugin with a page of its runs, the newest first, and the subscriptions that run it. Raises NotFound."""
     one = await _read(visit, visit.names["plugin"])
-    before, status = visit.asked("after"), visit.asked("status")
-    page = {"before": int(before)} if before.isascii() and before.isdigit() and 0 < len(before) < 19 else {}
-    wanted = ["parked" if status == "dead letter" else status] if status in _STATUSES else []
+    before, status = visit.number("after"), visit.chosen("status", _STATUSES)
+    page = {"before": before} if before else {}
+    wanted = ["parked" if status == "dead letter" else status] if status else []
     runs = await visit.view.call(
         "plugins.runs", plugin=one["name"], status=wanted, limit=min(visit.limit, _RUNS), **page
     )

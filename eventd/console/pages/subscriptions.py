@@ -47,15 +47,14 @@ def _urgency(one: dict[str, Any]) -> tuple[int, str, str]:
 
 async def show_subscription(visit: Visit) -> ShownPage:
     """Show one subscription with a page of its runs, the newest first. Raises NotFound."""
-    group, name, status = visit.names["group"], visit.names["name"], visit.asked("status")
+    group, name, status = visit.names["group"], visit.names["name"], visit.chosen("status", _RUN_STATUSES)
     found = await visit.view.call("subscriptions.list", group=group, subscription=name)
-    before = visit.asked("after")
+    before = visit.number("after")
     runs = None
     if visit.view.may("subscriptions.runs", group):
-        page = {"before": int(before)} if before.isascii() and before.isdigit() and len(before) < 19 else {}
-        known = status if status in _RUN_STATUSES else ""
+        page = {"before": before} if before else {}
         runs = await visit.view.call(
-            "subscriptions.runs", group=group, subscription=name, status=known, limit=min(visit.limit, _RUNS), **page
+            "subscriptions.runs", group=group, subscription=name, status=status, limit=min(visit.limit, _RUNS), **page
         )
     outputs = await _read_outputs(visit, found["subscriptions"][0]["plugin"], runs["runs"] if runs else [])
     data = {

@@ -107,7 +107,7 @@ async def show_topic(visit: Visit) -> ShownPage:
     """Show one topic, and its records after the seq `from` of the query: without it, the newest. Raises NotFound."""
     name = visit.names["topic"]
     topic = await visit.view.ask("GET", "topics", name, touch="false")
-    start = _read_seq(visit.asked("from"))
+    start = visit.number("from", 0)
     page = None
     if visit.view.may_ask(READ.method, *READ.fill(visit.names)):
         page = await _read_newest(visit, topic) if start is None else await _read_page(visit, name, start, visit.limit)
@@ -126,7 +126,7 @@ async def show_topic(visit: Visit) -> ShownPage:
 
 
 def _read_seq(text: str) -> int | None:
-    """Return a seq of a URL; None if there is none."""
+    """Return the seq of a URL; None if it is not one."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 

@@ -13,6 +13,8 @@ from eventd.console.rendering.formats import TimeStyle
 from eventd.console.rendering.urls import Urls, changed
 from eventd.console.view.node_view import NodeView
 from eventd.console.view.recent import FindRecent, RecentAnswer
+from eventd.errors import EventdError, Invalid, NotFound
+from eventd.text.quoting import quoted
 
 PAGE_SIZE, MOST_ROWS = 50, 200
 """The default and the largest number of rows of a list."""
@@ -49,9 +51,24 @@ class Visit:
 
     @property
     def limit(self) -> int:
-        """Return the number of rows of a list: `limit` of the query, within bounds."""
-        text = self.asked("limit")
-        return max(1, min(MOST_ROWS, int(text))) if text.isascii() and text.isdigit() and len(text) < 9 else PAGE_SIZE
+        """Return the number of rows of a list: `limit` of the query, at most `MOST_ROWS`. Raises Invalid."""
+        return min(MOST_ROWS, self.number("limit") or PAGE_SIZE)
+
+    def chosen(self, name: str, choices: Sequence[str]) -> str:
+        """Return a value of the query that is one of these, or empty. Raises Invalid."""
+        text = self.asked(name)
+        if text and text not in choices:
+            raise Invalid(f"{name}: {quoted(text)} is not one of {', '.join(choices)}", hint="choose one, or none")
+        return text
+
+    def number(self, name: str, least: int = 1) -> int | None:
+        """Return a number of the query, from `least` on; None without one. Raises Invalid."""
+        text = self.asked(name)
+        if not text:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text) >= least):
+            raise Invalid(f"{name}: {quoted(text)} is not a number from {least} on", hint="use the links of the page")
+        return int(text)
 
     def here(self, **changes: Any) -> str:
         """Return the URL of this page with other values of the query."""
@@ -111,6 +128,12 @@ class ShownPage(NamedTuple):
     live: bool = True
     status: int = 200
     target: str = ""
+
+
+def unfit_page(title: str, template: str, data: Mapping[str, Any], error: EventdError) -> ShownPage:
+    """Return a page without rows whose filters do not fit: they stay in its form, and `problem` says what is wrong."""
+    status = 404 if isinstance(error, NotFound) else 400
+    return ShownPage(title, template, {**data, "problem": error}, live=False, status=status)
 
 
 class ForeignPage(NamedTuple):

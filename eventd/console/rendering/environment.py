@@ -33,6 +33,13 @@ def _moment(context: Context, text: str | None) -> Markup | str:
     return formats.moment(text, context["time_style"])
 
 
+@pass_context
+def _prose(context: Context, text: str, group: str = "") -> Markup:
+    """Write a sentence whose commands lead to pages; `group`: what it is about."""
+    find = context.get("find_commands")
+    return formats.prose(text, find(text, group) if find else ())
+
+
 @cache
 def templates() -> Environment:
     """Return the templates of all pages, compiled when they are first used."""
@@ -50,9 +57,8 @@ def templates() -> Environment:
         formats.whole,
         formats.size,
         formats.rate,
-        formats.prose,
         formats.lines,
         counted,
     )
-    found.filters |= {one.__name__: one for one in plain} | {"moment": _moment, "exact": _exact}
+    found.filters |= {one.__name__: one for one in plain} | {"moment": _moment, "exact": _exact, "prose": _prose}
     return found

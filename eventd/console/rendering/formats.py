@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, tzinfo
 from typing import Final, Literal, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -115,8 +116,33 @@ def lines(text: str) -> Markup:
     return Markup("<br>").join(found) if found else Markup(NONE)
 
 
-def prose(text: str) -> Markup:
-    """Return a sentence of the program, in which backquotes enclose what is to be typed, as HTML."""
+class LinkedCommand(NamedTuple):
+    """A command in a text: where it begins and ends, and the page that does the same, with the text of its link."""
+
+    begin: int
+    end: int
+    url: str
+    label: str
+
+
+def prose(text: str, commands: Iterable[LinkedCommand] = ()) -> Markup:
+    """Return a sentence of the program as HTML.
+
+    Backquotes in it enclose what is to be typed. Each of the commands gets a link to its page behind it.
+    """
+    shown, at = Markup(""), 0
+    for one in commands:
+        quoted = text[one.begin - 1 : one.begin] == "`" == text[one.end : one.end + 1]
+        shown += _typed(text[at : one.begin - quoted])
+        shown += _COMMAND.format(printable(text[one.begin : one.end]), one.url, one.label)
+        at = one.end + quoted
+    return shown + _typed(text[at:])
+
+
+_COMMAND: Final = Markup('<code class="command">{}</code> <a href="{}">{}</a>')
+
+
+def _typed(text: str) -> Markup:
     parts = re.split("`([^`]+)`", printable(text))
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if at % 2 else escape(part) for at, part in enumerate(parts)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from eventd.console.pages.commands import find_commands
 from eventd.console.pages.table import ACTIONS, AREAS, PAGES, PageRoute
 from eventd.console.pages.visit import ShownPage, Visit
 from eventd.console.rendering.environment import templates
@@ -97,6 +99,7 @@ class Layout:
                 find=self._frame.find or self._urls.to("events"),
                 entry=self._frame.entry,
                 actions=ACTIONS,
+                find_commands=None if visit is None else partial(find_commands, visit),
                 preferences=preferences,
                 themes=THEMES,
                 times=TIMES,

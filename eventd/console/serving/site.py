@@ -190,7 +190,9 @@ class Site(Generic[Someone]):
             heading = "The node refuses the key"
         elif status == 401 and self._host.frame.entry:
             heading = "Open the printed link"
-        page = ShownPage(heading, "error.html", {"error": error}, False, status)
+        is_filtered = status == 400 and request.method == "GET" and request.query_string and visitor is not None
+        unfiltered = request.rel_url.raw_path if is_filtered and "/do/" not in request.path else ""
+        page = ShownPage(heading, "error.html", {"error": error, "unfiltered": unfiltered}, False, status)
         preferences = Preferences.of(request)
         visit = None
         if visitor is not None:

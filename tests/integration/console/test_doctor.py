@@ -27,6 +27,9 @@ async def test_checks_are_shown_and_filtered(site: Site, browser: MakeBrowser) -
     assert sum(filtered.values()) == count
     assert max(filtered.values()) < count
     assert (await one.get("/console/doctor?group=none")).status == 404
+    unfit = await one.get("/console/doctor?status=maybe")
+    assert (unfit.status, "status: &#39;maybe&#39; is not one of fail, warn, pass, skip" in unfit.text) == (400, True)
+    assert '<a class="button" href="/console/doctor">Without filters</a>' in unfit.text
 
 
 async def test_a_key_of_some_groups_checks_these(site: Site, browser: MakeBrowser) -> None:

@@ -42,7 +42,13 @@ async def test_filters_are_those_of_the_search(site: Site, browser: MakeBrowser)
     for query in ("subject_prefix=10.0.0.", "payload=metric%3D1", "id=red&group=edge"):
         text = (await one.get(f"/console/events?group=edge&{query}")).text
         assert ("/console/events/edge/red" in text, "/console/events/edge/blue" in text) == (True, False), query
-    assert (await one.get("/console/events?group=edge&since=soon")).status == 400
+    unfit = await one.get("/console/events?group=edge&since=soon&type=t")
+    assert (unfit.status, unfit.heading) == (400, "Events")
+    assert "since: &#39;soon&#39; is not a time" in unfit.text
+    assert 'name="since" value="soon"' in unfit.text, "what was typed can be corrected"
+    assert "/console/events/edge/red" in (await one.get("/console/events?group=edge&since=2026-01-01")).text
+    lost = await one.get("/console/events?group=nobody")
+    assert (lost.status, lost.heading) == (404, "Events")
 
 
 async def test_an_id_leads_to_its_event(site: Site, browser: MakeBrowser) -> None:

@@ -67,6 +67,9 @@ async def test_a_key_is_revoked_with_its_sessions_and_then_removed(site: Site, b
     done = await one.post("/console/do/keys.revoke", **form, then="keep it in the list")
     assert "The key is revoked." in done.text
     assert 's-revoked">revoked' in done.text
+    assert re.search(
+        r'href="/console/actions\?operation=keys.revoke&amp;object=key\+ci">session of settings key', done.text
+    )
     assert (await other.get("/console/")).heading == "Sign in"
     (way,) = re.findall(r'href="(/console/do/keys\.revoke[^"]*)"', done.text)
     asked = await one.get(unescape(way))

@@ -40,6 +40,12 @@ async def test_dead_letters_are_counted_by_reason_and_listed_page_by_page(site: 
     url = first.text.partition('rel="next" href="')[2].partition('"')[0].replace("&amp;", "&")
     assert (await one.get(url)).text.count('<tr id="d-') == 10
     assert "No dead letter matches" in (await one.get("/console/dead-letters?reason=other")).text
+    unfit = await one.get("/console/dead-letters?kind=nothing")
+    assert (unfit.status, unfit.heading, "<option selected>nothing</option>" in unfit.text) == (
+        400,
+        "Dead letters",
+        True,
+    )
 
 
 async def test_a_dead_letter_is_dropped_after_a_question(site: Site, browser: MakeBrowser) -> None:
