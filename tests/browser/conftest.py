@@ -57,31 +57,26 @@ def visitor(visitors: Visitors) -> Visitor:
 
 
 @pytest.fixture(scope="package")
-def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ConsoleNode]]:
-    """Nodes that all tests of this package share. Tests that change or kill a node start their own."""
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    """The processes of nodes that all tests of this package share. Tests that change or kill a node start their own."""
     processes = Processes(tmp_path_factory.mktemp("nodes"))
-    try:
-        yield {"empty": make_empty(processes), "full": make_full(processes), "broken": make_broken(processes)}
-    finally:
-        processes.close()
+    yield processes
+    processes.close()
 
 
-@pytest.fixture
-def empty(worlds: dict[str, ConsoleNode]) -> ConsoleNode:
-    return worlds["empty"]
+@pytest.fixture(scope="package")
+def empty(shared: Processes) -> ConsoleNode:
+    """A node with nothing to show."""
+    return make_empty(shared)
 
 
-@pytest.fixture
-def full(worlds: dict[str, ConsoleNode]) -> ConsoleNode:
-    return worlds["full"]
+@pytest.fixture(scope="package")
+def full(shared: Processes) -> ConsoleNode:
+    """A node with everything to show."""
+    return make_full(shared)
 
 
-@pytest.fixture
-def broken(worlds: dict[str, ConsoleNode]) -> ConsoleNode:
-    return worlds["broken"]
-
-
-@pytest.fixture(params=["empty", "full", "broken"])
-def world(worlds: dict[str, ConsoleNode], request: pytest.FixtureRequest) -> ConsoleNode:
-    """A node with nothing, one with everything, and one where everything fails."""
-    return worlds[request.param]
+@pytest.fixture(scope="package")
+def broken(shared: Processes) -> ConsoleNode:
+    """A node where everything fails."""
+    return make_broken(shared)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.support.browser import Visitor
+from tests.support.browser import WIDTHS, Visitor
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -24,6 +23,26 @@ _TARGETS = """() => [...document.querySelectorAll("button, .button, select, inpu
     one.checkVisibility() && one.type !== "hidden").map((one) => [one, (one.labels?.[0] ?? one).getBoundingClientRect(),
     one.getBoundingClientRect()]).filter(([, label, own]) => Math.max(label.height, own.height) < 23.5
     || Math.max(label.width, own.width) < 23.5).map(([one]) => one.outerHTML.slice(0, 120))"""
+_FAINT = """() => {
+    const read = (colour) => { const [r, g, b, a = 1] = colour.match(/[0-9.]+/g).map(Number); return [r, g, b, a]; };
+    const over = ([r, g, b, a], below) => [r, g, b].map((part, at) => part * a + below[at] * (1 - a));
+    const chain = (one) => one ? [...chain(one.parentElement), getComputedStyle(one)] : [];
+    const sheet = matchMedia("(prefers-color-scheme: dark)").matches ? [18, 18, 18] : [255, 255, 255];
+    const light = (colour) => { const [r, g, b] = colour.map((part) => (part /= 255) <= .03928 ? part / 12.92
+        : ((part + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
+    return [...document.body.querySelectorAll("*")].filter((one) => !one.closest("svg, [aria-disabled=true], :disabled")
+        && (one.matches("input:not([type=hidden]), select, textarea")
+            || [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim()))
+        && one.checkVisibility({ visibilityProperty: true, opacityProperty: true })).map((one) => {
+            const styles = chain(one), style = styles.at(-1), size = parseFloat(style.fontSize);
+            const back = styles.reduce((below, at) => over(read(at.backgroundColor), below), sheet);
+            const [r, g, b, a] = read(style.color);
+            const opaque = styles.reduce((left, at) => left * at.opacity, a);
+            const [more, less] = [light(over([r, g, b, opaque], back)), light(back)].sort((x, y) => y - x);
+            const needed = size >= 24 || (size >= 18.66 && style.fontWeight >= 700) ? 3 : 4.5;
+            return [(more + .05) / (less + .05) / needed, `${style.color} on ${back}: ${one.outerHTML.slice(0, 120)}`];
+        }).filter(([share]) => share < 1).map(([, text]) => text);
+}"""
 _VIOLATIONS = "(options) => axe.run(options).then((found) => found.violations)"
 _WATCH_FOCUS = """() => {
     const wanted = [...document.querySelectorAll(
@@ -57,8 +76,27 @@ _WATCH_FOCUS = """() => {
 take as long as the press."""
 
 
+def find_faults(page: Page) -> list[str]:
+    """Return the faults of an open page in all windows, in light and in dark colours. See `with_axe`.
+
+    It is looked at in the size and the colours it has; afterwards they are those of a new visitor.
+    """
+    window = page.viewport_size
+    found = [f"light: {one}" for one in find_violations(page)]
+    page.emulate_media(color_scheme="dark")
+    found += [f"dark, too little contrast: {one}" for one in find_faint(page)]
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        found += [f"{width} wide, does not fit: {one}" for one in find_wide(page)]
+    found += [f"too small to press: {one}" for one in find_small(page)]
+    page.emulate_media(color_scheme="light")
+    if window:
+        page.set_viewport_size(window)
+    return found
+
+
 def with_axe(visitor: Visitor) -> Visitor:
-    """Load axe with each page of a visitor that bypasses the content security policy; return the visitor.
+    """Load axe with each page of a visitor, whatever the policy of the page forbids; return the visitor.
 
     The browser compiles its 500 kB once. Loaded when it is used, it would be sent and compiled for each page.
     """
@@ -67,11 +105,20 @@ def with_axe(visitor: Visitor) -> Visitor:
     return visitor
 
 
-def find_violations(page: Page, *, only: Sequence[str] = ()) -> list[str]:
-    """Return what axe finds against WCAG 2.2 AA, or against these rules only. See `with_axe`."""
-    chosen = {"type": "rule", "values": list(only)} if only else {"type": "tag", "values": list(WCAG)}
+def find_violations(page: Page) -> list[str]:
+    """Return what axe finds against WCAG 2.2 AA. See `with_axe`."""
+    chosen = {"type": "tag", "values": list(WCAG)}
     found = page.evaluate(_VIOLATIONS, {"resultTypes": ["violations"], "runOnly": chosen})
     return [f"{one['id']}: {one['help']}: {node['html'][:160]}" for one in found for node in one["nodes"]]
+
+
+def find_faint(page: Page) -> list[str]:
+    """Return the texts whose contrast with what is behind them is below that of WCAG 2.2 AA.
+
+    The rule of axe finds the same, at several times the cost: enough for one of two colour schemes of a page.
+    """
+    faint: list[str] = page.evaluate(_FAINT)
+    return faint
 
 
 def find_wide(page: Page) -> list[str]:
