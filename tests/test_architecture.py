@@ -184,8 +184,12 @@ BROKEN = [
     ("tasks in the node", "eventd/api/app.py", "from asyncio import gather\nwait = gather(*(a() for a in b))"),
     ("signals in the commands", "eventd/node/node.py", "import signal"),
     ("signals in the commands", "eventd/node/node.py", "def f(loop, s):\n    loop.add_signal_handler(s, f)"),
-    ("status codes in one place", "eventd/api/admin/events.py", "def f(answer):\n    return answer(status=404)"),
-    ("status codes in one place", "eventd/api/admin/events.py", "from aiohttp import web\nproblem = web.HTTPNotFound"),
+    ("status codes in one place", "eventd/api/admin/keys.py", "def f(answer):\n    return answer(status=404)"),
+    (
+        "status codes in one place",
+        "eventd/api/admin/events/events.py",
+        "from aiohttp import web\nproblem = web.HTTPNotFound",
+    ),
     ("files of 500 lines", "eventd/log/core/head.py", "x = 1\n" * 501),
     ("functions of 60 lines", "eventd/log/core/head.py", "def f():\n" + "    x = 1\n" * 60),
     ("functions of 60 lines", "federation/wire.py", "async def f():\n" + "    x = 1\n" * 60),
@@ -281,7 +285,11 @@ KEPT = [
     ("signals in the commands", "eventd/cli/routerd_eventd.py", "import signal"),
     ("status codes in one place", "eventd/api/errors/codes.py", "X = {'invalid_request': 400}"),
     ("status codes in one place", "eventd/api/errors/problems.py", "def f(answer):\n    return answer(status=404)"),
-    ("status codes in one place", "eventd/api/admin/events.py", "def f(page):\n    return page(limit=500, status=201)"),
+    (
+        "status codes in one place",
+        "eventd/api/admin/events/events.py",
+        "def f(page):\n    return page(limit=500, status=201)",
+    ),
     ("loops give way", "eventd/log/a.py", "async def f(d):\n    while await d.database.read(g):\n        pass"),
     (
         "loops give way",

@@ -8,7 +8,7 @@ from functools import cache, partial
 import msgspec
 from aiohttp import web
 
-from eventd.api.admin.effective import EffectiveCall, EffectiveStreams
+from eventd.api.admin.resources.effective import EffectiveCall, EffectiveStreams
 from eventd.api.framework.acting import Acting
 from eventd.api.framework.admission import Admission
 from eventd.api.framework.callers import Callers

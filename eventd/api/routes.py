@@ -56,73 +56,89 @@ def _delete(path: str, handler: str, summary: str) -> Route:
 OPERATIONS: Final[dict[str, Route]] = {
     "groups.status": _look(
         "/status",
-        "admin.groups:show_status",
+        "admin.resources.groups:show_status",
         "Show the size of each group, and the states of its links",
         "listen",
     ),
-    "map.show": _look("/map", "admin.map:show_map", "Show the nodes and links of a group that this node knows of"),
-    "rates.show": _look("/rates", "admin.rates:show_rates", "Show the rates of the last 15 minutes"),
+    "map.show": _look(
+        "/map", "admin.deliveries.map:show_map", "Show the nodes and links of a group that this node knows of"
+    ),
+    "rates.show": _look("/rates", "admin.deliveries.rates:show_rates", "Show the rates of the last 15 minutes"),
     "resources.apply": _post(
-        "/resources/apply", "admin.resources:apply", "admin", "Apply resources, atomically", RESOURCES
+        "/resources/apply", "admin.resources.resources:apply", "admin", "Apply resources, atomically", RESOURCES
     ),
     "resources.diff": _post(
-        "/resources/diff", "admin.resources:diff", "read", "Show what applying resources would change", RESOURCES
+        "/resources/diff",
+        "admin.resources.resources:diff",
+        "read",
+        "Show what applying resources would change",
+        RESOURCES,
     ),
-    "resources.list": _get("/resources", "admin.resources:list_resources", "List applied resources"),
-    "resources.get": _get(_RESOURCE, "admin.resources:get", "Show an applied resource"),
+    "resources.list": _get("/resources", "admin.resources.resources:list_resources", "List applied resources"),
+    "resources.get": _get(_RESOURCE, "admin.resources.resources:get", "Show an applied resource"),
     "resources.describe": _get(
-        f"{_RESOURCE}/describe", "admin.resources:describe", "Show a resource with its defaults and its state"
+        f"{_RESOURCE}/describe", "admin.resources.resources:describe", "Show a resource with its defaults and its state"
     ),
     "resources.wait": _get(
         "/wait", "admin.conditions:wait", "Wait until a resource, an event, a queue or the node meets a condition"
     )._replace(holds=True),
-    "names.list": _get("/names", "admin.names:list_names", "List names that begin with a prefix, for completion"),
-    "resources.delete": _delete(_RESOURCE, "admin.resources:delete", "Delete a resource"),
+    "names.list": _get(
+        "/names", "admin.resources.names:list_names", "List names that begin with a prefix, for completion"
+    ),
+    "resources.delete": _delete(_RESOURCE, "admin.resources.resources:delete", "Delete a resource"),
     "resources.delete_sources": _post(
         "/resources/delete",
-        "admin.resources:delete_sources",
+        "admin.resources.resources:delete_sources",
         "admin",
         "Delete the resources that files name",
         RESOURCES,
     ),
-    "events.emit": _post(f"{_GROUP}/events", "admin.events:emit", "write", "Emit events", EVENTS),
-    "events.list": _get(f"{_GROUP}/events", "admin.events:list_events", "List events"),
+    "events.emit": _post(f"{_GROUP}/events", "admin.events.events:emit", "write", "Emit events", EVENTS),
+    "events.list": _get(f"{_GROUP}/events", "admin.events.events:list_events", "List events"),
     "events.search": _get(
-        f"{_GROUP}/search", "admin.event_search:search", "Search the events of a group, the newest first"
+        f"{_GROUP}/search", "admin.events.event_search:search", "Search the events of a group, the newest first"
     ),
-    "events.find": _get("/events/{id}", "admin.event_search:find", "Find an event by its id in all groups"),
+    "events.find": _get("/events/{id}", "admin.events.event_search:find", "Find an event by its id in all groups"),
     "events.describe": _get(
         f"{_GROUP}/events/{{id}}",
-        "admin.event_description:describe",
+        "admin.events.event_description:describe",
         "Show an event with its deliveries, runs, parts and dead letters",
     ),
     "events.payload": _get(
         f"{_GROUP}/events/{{id}}/payload",
-        "admin.event_description:download_payload",
+        "admin.events.event_description:download_payload",
         "Download the payload of an event as the bytes that are stored",
     )._replace(media="application/octet-stream"),
     "events.prune": _post(
-        f"{_GROUP}/prune", "admin.events:prune", "delete", "Apply the retention of the group now"
+        f"{_GROUP}/prune", "admin.events.events:prune", "delete", "Apply the retention of the group now"
     )._replace(outside=True),
     "deliveries.list": _get(
-        f"{_GROUP}/deliveries", "admin.deliveries:list_deliveries", "List the state of each event at each peer"
+        f"{_GROUP}/deliveries",
+        "admin.deliveries.deliveries:list_deliveries",
+        "List the state of each event at each peer",
     ),
     "deliveries.summary": _look(
-        f"{_GROUP}/deliveries/summary", "admin.deliveries:summarise", "Count the deliveries to each peer by state"
+        f"{_GROUP}/deliveries/summary",
+        "admin.deliveries.deliveries:summarise",
+        "Count the deliveries to each peer by state",
     ),
     "deliveries.redeliver": _post(
-        f"{_PEER}/redeliver", "admin.redelivery:redeliver", "admin", "Send events to a peer again"
+        f"{_PEER}/redeliver", "admin.deliveries.redelivery:redeliver", "admin", "Send events to a peer again"
     ),
     "links.status": _look(
         f"{_GROUP}/links",
-        "admin.links:show_links",
+        "admin.deliveries.links:show_links",
         "Show the links in both directions, with the lag of those to peers",
         "endpoint",
         "lastError",
     ),
-    "links.gaps": _look(f"{_GROUP}/gaps", "admin.links:list_gaps", "List the ranges that senders lost or took back"),
-    "links.pause": _post(f"{_PEER}/pause", "admin.links:pause", "admin", "Pause the link to a peer"),
-    "links.resume": _post(f"{_PEER}/resume", "admin.links:resume", "admin", "Resume the link to a peer, at once"),
+    "links.gaps": _look(
+        f"{_GROUP}/gaps", "admin.deliveries.links:list_gaps", "List the ranges that senders lost or took back"
+    ),
+    "links.pause": _post(f"{_PEER}/pause", "admin.deliveries.links:pause", "admin", "Pause the link to a peer"),
+    "links.resume": _post(
+        f"{_PEER}/resume", "admin.deliveries.links:resume", "admin", "Resume the link to a peer, at once"
+    ),
     "links.verify": _post(
         f"{_PEER}/verify", "verify.operations:verify", "read", "Compare what a peer holds with the delivery ledger"
     ),
@@ -132,26 +148,28 @@ OPERATIONS: Final[dict[str, Route]] = {
     "links.verifications": _look(
         f"{_GROUP}/verifications", "verify.history:list_verifications", "List the results of verifications", "why"
     ),
-    "dead_letters.list": _get(_LETTERS, "admin.dead_letters:list_letters", "List dead letters"),
+    "dead_letters.list": _get(_LETTERS, "admin.deliveries.dead_letters:list_letters", "List dead letters"),
     "dead_letters.all": _get(
-        "/dead-letters", "admin.all_dead_letters:list_all", "List the dead letters of all owners, grouped by reason"
+        "/dead-letters",
+        "admin.deliveries.all_dead_letters:list_all",
+        "List the dead letters of all owners, grouped by reason",
     ),
     "dead_letters.retry_chosen": _post(
         "/dead-letters/retry",
-        "admin.chosen_dead_letters:retry",
+        "admin.bulk.chosen_dead_letters:retry",
         "admin",
         "Send chosen dead letters of any owners once more",
     ),
     "dead_letters.drop_chosen": _post(
-        "/dead-letters/drop", "admin.chosen_dead_letters:drop", "delete", "Drop chosen dead letters of any owners"
+        "/dead-letters/drop", "admin.bulk.chosen_dead_letters:drop", "delete", "Drop chosen dead letters of any owners"
     ),
     "dead_letters.retry": _post(
-        f"{_LETTERS}/retry", "admin.dead_letters:retry", "admin", "Send dead letters once more"
+        f"{_LETTERS}/retry", "admin.deliveries.dead_letters:retry", "admin", "Send dead letters once more"
     ),
-    "dead_letters.drop": _post(f"{_LETTERS}/drop", "admin.dead_letters:drop", "delete", "Drop dead letters"),
+    "dead_letters.drop": _post(f"{_LETTERS}/drop", "admin.deliveries.dead_letters:drop", "delete", "Drop dead letters"),
     # In paths and answers, "book" is the name of a ledger table.
-    "books.list": _get("/books", "admin.export:list_books", "List the ledger tables and how far each reaches"),
-    "books.read": _get("/books/{book}", "admin.export:read_rows", "Read rows of a ledger table as columns"),
+    "books.list": _get("/books", "admin.events.export:list_books", "List the ledger tables and how far each reaches"),
+    "books.read": _get("/books/{book}", "admin.events.export:read_rows", "Read rows of a ledger table as columns"),
     "doctor.examine": _look(
         "/doctor",
         "doctor.operations:examine",
@@ -165,106 +183,132 @@ OPERATIONS: Final[dict[str, Route]] = {
     )._replace(outside=True),
     "subscriptions.list": _look(
         "/subscriptions",
-        "admin.subscriptions:list_subscriptions",
+        "admin.subscriptions.subscriptions:list_subscriptions",
         "List subscriptions with their state",
         "lastError",
         "lastRun",
     ),
     "subscriptions.runs": _get(
-        f"{_SUBSCRIPTION}/runs", "admin.subscription_runs:list_runs", "List a subscription's runs, event by event"
+        f"{_SUBSCRIPTION}/runs",
+        "admin.subscriptions.subscription_runs:list_runs",
+        "List a subscription's runs, event by event",
     ),
     "subscriptions.retry": _post(
-        f"{_SUBSCRIPTION}/retry", "admin.subscriptions:retry", "admin", "Retry failed runs and dead letters at once"
+        f"{_SUBSCRIPTION}/retry",
+        "admin.subscriptions.subscriptions:retry",
+        "admin",
+        "Retry failed runs and dead letters at once",
     ),
     "subscriptions.reset": _post(
         f"{_SUBSCRIPTION}/reset",
-        "admin.subscriptions:reset",
+        "admin.subscriptions.subscriptions:reset",
         "admin",
         "Move a subscription to another place in the log",
     ),
     "subscriptions.pause": _post(
-        f"{_SUBSCRIPTION}/pause", "admin.subscriptions:pause", "admin", "Pause a subscription"
+        f"{_SUBSCRIPTION}/pause", "admin.subscriptions.subscriptions:pause", "admin", "Pause a subscription"
     ),
     "subscriptions.resume": _post(
-        f"{_SUBSCRIPTION}/resume", "admin.subscriptions:resume", "admin", "Resume a subscription, at once"
+        f"{_SUBSCRIPTION}/resume", "admin.subscriptions.subscriptions:resume", "admin", "Resume a subscription, at once"
     ),
     "callbacks.list": _look(
         "/callbacks",
-        "admin.callbacks:list_callbacks",
+        "admin.callbacks.callbacks:list_callbacks",
         "List callbacks with their state",
         "url",
         "lastError",
     ),
     "callbacks.describe": _get(
-        _CALLBACK, "admin.callbacks:describe", "Show a callback with its limits, keys and newest attempts"
+        _CALLBACK, "admin.callbacks.callbacks:describe", "Show a callback with its limits, keys and newest attempts"
     ),
     "callbacks.attempts": _get(
-        f"{_CALLBACK}/attempts", "admin.callbacks:list_attempts", "List the requests to a callback's endpoint"
+        f"{_CALLBACK}/attempts", "admin.callbacks.callbacks:list_attempts", "List the requests to a callback's endpoint"
     ),
     "callbacks.test": _post(
-        f"{_CALLBACK}/test", "admin.callbacks:test", "admin", "Send a test message to a callback's endpoint"
+        f"{_CALLBACK}/test", "admin.callbacks.callbacks:test", "admin", "Send a test message to a callback's endpoint"
     )._replace(outside=True),
-    "callbacks.pause": _post(f"{_CALLBACK}/pause", "admin.callbacks:pause", "admin", "Pause a callback"),
-    "callbacks.resume": _post(f"{_CALLBACK}/resume", "admin.callbacks:resume", "admin", "Resume a callback, at once"),
+    "callbacks.pause": _post(f"{_CALLBACK}/pause", "admin.callbacks.callbacks:pause", "admin", "Pause a callback"),
+    "callbacks.resume": _post(
+        f"{_CALLBACK}/resume", "admin.callbacks.callbacks:resume", "admin", "Resume a callback, at once"
+    ),
     "callbacks.reset": _post(
-        f"{_CALLBACK}/reset", "admin.callback_resets:reset", "admin", "Move a callback to another place in the log"
+        f"{_CALLBACK}/reset",
+        "admin.callbacks.callback_resets:reset",
+        "admin",
+        "Move a callback to another place in the log",
     ),
     "callbacks.resend": _post(
-        f"{_CALLBACK}/resend", "admin.callback_resends:resend", "admin", "Send events to a callback again, by id"
+        f"{_CALLBACK}/resend",
+        "admin.callbacks.callback_resends:resend",
+        "admin",
+        "Send events to a callback again, by id",
     ),
     "callbacks.replay": _post(
-        f"{_CALLBACK}/replay", "admin.callback_resends:replay", "admin", "Send a range of events to a callback again"
+        f"{_CALLBACK}/replay",
+        "admin.callbacks.callback_resends:replay",
+        "admin",
+        "Send a range of events to a callback again",
     ),
     "callback_letters.list": _get(
-        f"{_CALLBACK}/dead-letters", "admin.callback_resends:list_letters", "List a callback's dead letters"
+        f"{_CALLBACK}/dead-letters", "admin.callbacks.callback_resends:list_letters", "List a callback's dead letters"
     ),
     "callback_letters.retry": _post(
         f"{_CALLBACK}/dead-letters/retry",
-        "admin.callback_resends:retry_letters",
+        "admin.callbacks.callback_resends:retry_letters",
         "admin",
         "Send dead letters of a callback once more",
     ),
     "callback_letters.drop": _post(
         f"{_CALLBACK}/dead-letters/drop",
-        "admin.callback_resends:drop_letters",
+        "admin.callbacks.callback_resends:drop_letters",
         "delete",
         "Drop dead letters of a callback",
     ),
     "jobs.plan": _act(
-        "/jobs/plan", "admin.bulk_jobs:plan", "Count the dead letters that a bulk job would retry or drop"
+        "/jobs/plan", "admin.bulk.bulk_jobs:plan", "Count the dead letters that a bulk job would retry or drop"
     )._replace(plans=True),
-    "jobs.start": _act("/jobs", "admin.bulk_jobs:start", "Start the bulk job of a plan"),
-    "jobs.list": _get("/jobs", "admin.bulk_jobs:list_jobs", "List bulk jobs"),
-    "jobs.get": _get("/jobs/{number}", "admin.bulk_jobs:get", "Show a bulk job with its results"),
-    "jobs.cancel": _act("/jobs/{number}/cancel", "admin.bulk_jobs:cancel", "Cancel a bulk job before its next step"),
-    "dynamic.list": _get("/dynamic/parts", "admin.dynamic:list_parts", "List the parts that plugins have derived"),
-    "dynamic.describe": _get("/dynamic/part", "admin.dynamic:describe", "Show one part, or all parts of an owner"),
-    "dynamic.delete": _delete("/dynamic/part", "admin.dynamic:delete", "Delete a part and what it contributes"),
+    "jobs.start": _act("/jobs", "admin.bulk.bulk_jobs:start", "Start the bulk job of a plan"),
+    "jobs.list": _get("/jobs", "admin.bulk.bulk_jobs:list_jobs", "List bulk jobs"),
+    "jobs.get": _get("/jobs/{number}", "admin.bulk.bulk_jobs:get", "Show a bulk job with its results"),
+    "jobs.cancel": _act(
+        "/jobs/{number}/cancel", "admin.bulk.bulk_jobs:cancel", "Cancel a bulk job before its next step"
+    ),
+    "dynamic.list": _get(
+        "/dynamic/parts", "admin.resources.dynamic:list_parts", "List the parts that plugins have derived"
+    ),
+    "dynamic.describe": _get(
+        "/dynamic/part", "admin.resources.dynamic:describe", "Show one part, or all parts of an owner"
+    ),
+    "dynamic.delete": _delete(
+        "/dynamic/part", "admin.resources.dynamic:delete", "Delete a part and what it contributes"
+    ),
     "dynamic.render": _post(
         "/dynamic/render",
-        "admin.dynamic:render",
+        "admin.resources.dynamic:render",
         "read",
         "Merge the live parts into the declared resources, or into given ones, without storing anything",
         RESOURCES,
     ),
     "dynamic.diff": _post(
         "/dynamic/diff",
-        "admin.dynamic:diff",
+        "admin.resources.dynamic:diff",
         "read",
         "Show how the live parts change the declared resources, or given ones",
         RESOURCES,
     ),
-    "plugins.list": _get("/plugins", "admin.plugins:list_plugins", "List applied plugins"),
+    "plugins.list": _get("/plugins", "admin.subscriptions.plugins:list_plugins", "List applied plugins"),
     "plugins.run": _post(
-        "/plugins/{name}/run", "admin.plugins:run_plugin", "admin", "Run a plugin once, without events"
+        "/plugins/{name}/run", "admin.subscriptions.plugins:run_plugin", "admin", "Run a plugin once, without events"
     )._replace(outside=True),
     "plugins.check": _post(
         "/plugins/{name}/check",
-        "admin.plugins:check_plugin",
+        "admin.subscriptions.plugins:check_plugin",
         "admin",
         "Run a plugin with sample requests and check its answers",
     )._replace(outside=True),
-    "plugins.runs": _get("/plugin-runs", "admin.plugins:list_runs", "List plugin runs with their results"),
+    "plugins.runs": _get(
+        "/plugin-runs", "admin.subscriptions.plugins:list_runs", "List plugin runs with their results"
+    ),
     "keys.create": _post("/keys", "admin.keys:create", "admin", "Create an API key; the answer shows it once")._replace(
         secret=True
     ),
@@ -327,7 +371,9 @@ OPERATIONS: Final[dict[str, Route]] = {
         "/settings", "admin.node_settings:show", "Show the settings of the node with their origins", "admin"
     ),
     "topology.show": _get(
-        "/topology", "admin.topology:show", "Show the routing graph, and check it as if routers were added or removed"
+        "/topology",
+        "admin.deliveries.topology:show",
+        "Show the routing graph, and check it as if routers were added or removed",
     ),
     "queues.list": _look(
         "/queues", "admin.queues:list_all", "List queues with their jobs, and when the oldest ready one was written"
@@ -358,10 +404,10 @@ OPERATION_NAMES: Final = {route: name for name, route in OPERATIONS.items()}
 """The names of operations, by their routes."""
 
 _ALSO_HEAD = (
-    _get("/effective", "admin.effective:show", "Show the effective configuration, with an ETag"),
+    _get("/effective", "admin.resources.effective:show", "Show the effective configuration, with an ETag"),
     _get(
         "/effective/stream",
-        "admin.effective:stream",
+        "admin.resources.effective:stream",
         "Follow the effective configuration as server-sent events: `state`, `change`",
     )._replace(media=_SSE),
     Route("GET", "/healthz", (), "Show whether the process answers", "system:show_health", probe=True),

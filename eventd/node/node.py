@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import eventd
-from eventd.api.admin.bulk_runner import BulkJobRunner
+from eventd.api.admin.bulk.bulk_runner import BulkJobRunner
 from eventd.api.app import KEEPALIVE_SECONDS, build_app
 from eventd.api.framework.auth import Keys
 from eventd.api.framework.callers import Callers

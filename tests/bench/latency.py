@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from eventd.api.admin.redelivery import Redeliver, redeliver
+from eventd.api.admin.deliveries.redelivery import Redeliver, redeliver
 from eventd.api.framework.operations import Services
 from eventd.log.core.head import read_head
 from eventd.log.core.values import Draft

@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from eventd.api.admin import resources
+from eventd.api.admin.resources import resources
 from eventd.api.framework.operations import Services
 from eventd.log.core.values import Draft
 from eventd.node.node import Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 
-from eventd.api.admin.bulk_runner import BulkJobRunner
+from eventd.api.admin.bulk.bulk_runner import BulkJobRunner
 from eventd.api.framework.auth import Keys
 from eventd.log.core.eventlog import EventLog
 from eventd.runtime.clock import SystemClock

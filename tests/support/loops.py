@@ -22,7 +22,7 @@ SUSPENDING = (
 OUTSIDE = ("audit", "bench", "cli", "client", "testing")
 """Parts that run in programs of their own: there a loop blocks no other task."""
 BOUNDED = {
-    "eventd/api/admin/events.py::_append": "asks the database for the group's place, and ends when that is the same",
+    "eventd/api/admin/events/events.py::_append": "ends when the group has the place that the database knows",
     "eventd/api/listener/arriving.py::read": "consumes the body that has arrived",
     "eventd/api/framework/worker_peers.py::proxy": "consumes the answer that has arrived",
     "eventd/api/topics/client_stream.py::run": "Feed.read takes a turn, or waits for a future of its own",

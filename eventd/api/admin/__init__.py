@@ -1,7 +1,6 @@
-"""What /api/v1 serves besides doctor and verify: resources, events, deliveries, links, subscriptions, plugins, keys.
+"""What /api/v1 serves for the whole node: keys, actions, queues, settings, conditions. The rooms in it serve the rest.
 
-May import: api.bodies, api.framework, dynamic, egress, egress.callbacks, egress.lake, egress.routers,
-    egress.subscriptions, groups, ingress, lake, lake.extract, log.core, log.cursors, log.delivery, log.queues,
-    log.routemaster, log.routers, log.topics, observe, plugins.contract, plugins.run, resources, resources.kinds,
-    resources.reading, resources.validation, runtime, settings, store.engine, store.parts, store.rows, text.
+May import: api.admin.callbacks, api.admin.deliveries, api.admin.events, api.admin.resources, api.admin.subscriptions,
+    api.framework, egress.lake, lake, lake.extract, log.core, log.cursors, log.delivery, log.queues, log.routemaster,
+    resources.kinds, runtime, settings, store.engine, store.rows, text.
 """

@@ -10,13 +10,13 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
-from eventd.api.admin.callbacks import read_callback_state
-from eventd.api.admin.deliveries import ListDeliveries, list_deliveries
-from eventd.api.admin.event_search import FindEvent, find
-from eventd.api.admin.links import read_outbound
+from eventd.api.admin.callbacks.callbacks import read_callback_state
+from eventd.api.admin.deliveries.deliveries import ListDeliveries, list_deliveries
+from eventd.api.admin.deliveries.links import read_outbound
+from eventd.api.admin.events.event_search import FindEvent, find
 from eventd.api.admin.queues import ListQueues, list_all
-from eventd.api.admin.resources import OneResource, find_resource
-from eventd.api.admin.subscription_states import ListSubscriptions, read_states
+from eventd.api.admin.resources.resources import OneResource, find_resource
+from eventd.api.admin.subscriptions.subscription_states import ListSubscriptions, read_states
 from eventd.api.framework.operations import GROUP, Params, Services
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.log.cursors.cursors import LinkState

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
-from eventd.api.admin.dead_letters import REFUSED_AGAIN, ChooseDeadLetters, retry_now
-from eventd.api.admin.redelivery import PeerLink
+from eventd.api.admin.deliveries.dead_letters import REFUSED_AGAIN, ChooseDeadLetters, retry_now
+from eventd.api.admin.deliveries.redelivery import PeerLink
 from eventd.api.doctor.plan import Action
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Services

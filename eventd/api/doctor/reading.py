@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from eventd.api.admin.dead_letters import REFUSED_AGAIN
-from eventd.api.admin.peer_ledger import PeerLedger, open_ledger
+from eventd.api.admin.deliveries.dead_letters import REFUSED_AGAIN
+from eventd.api.admin.deliveries.peer_ledger import PeerLedger, open_ledger
 from eventd.api.doctor.facts import Deliveries, Gaps, GroupFacts, LinkFacts, PeerFacts, Runs, Thresholds
 from eventd.api.doctor.runs import read_group_runs
 from eventd.api.doctor.tally import DeliveryTally, read_sample

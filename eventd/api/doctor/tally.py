@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from eventd.api.admin.peer_ledger import PeerLedger
+from eventd.api.admin.deliveries.peer_ledger import PeerLedger
 from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Cursor

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import Field
 
-from eventd.api.admin.groups import EmitTarget, find_target
+from eventd.api.admin.resources.groups import EmitTarget, find_target
 from eventd.api.framework.operations import Params, Services
 from eventd.api.verify.asking import asking, find_asked
 from eventd.api.verify.comparing import beyond

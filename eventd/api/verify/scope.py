@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from eventd.api.admin.peer_ledger import PeerLedger, open_ledger
+from eventd.api.admin.deliveries.peer_ledger import PeerLedger, open_ledger
 from eventd.errors import Conflict
 from eventd.groups.links import wanted_by
 from eventd.groups.lookup import find_group, find_peer, read_group_topic

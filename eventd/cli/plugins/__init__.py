@@ -1,4 +1,5 @@
 """routerctl plugin.
 
-May import: api.admin, cli.gateway, cli.terminal, plugins.author, plugins.contract, plugins.run, runtime, text.
+May import: api.admin.subscriptions, cli.gateway, cli.terminal, plugins.author, plugins.contract, plugins.run, runtime,
+    text.
 """

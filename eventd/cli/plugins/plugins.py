@@ -121,7 +121,7 @@ def _absolute(path: Path | None) -> str:
 
 async def _check_here(executable: Path | None, entry_point: str, type: str) -> dict[str, Any]:
     """Check an undeclared plugin on this machine, with all capabilities; return what `plugins.check` would."""
-    from eventd.api.admin.plugins import make_checking, run_checks
+    from eventd.api.admin.subscriptions.plugins import make_checking, run_checks
     from eventd.plugins.run.check import undeclared
     from eventd.runtime.clock import SystemClock
     from eventd.runtime.threads import THREADS

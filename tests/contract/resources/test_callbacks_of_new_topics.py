@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.api.admin.callbacks import describe_callback
+from eventd.api.admin.callbacks.callbacks import describe_callback
 from eventd.egress.cursors import reconcile
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from eventd.api.admin import event_texts, resources
+from eventd.api.admin.events import event_texts
+from eventd.api.admin.resources import resources
 from eventd.api.bodies.bodies import HUGE_BYTES, BodyMemory
 from eventd.api.bodies.memory_limit import MemoryLimit
 from eventd.api.framework import params, reading

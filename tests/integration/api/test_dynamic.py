@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientResponse, ClientSession, web
 from aiohttp.test_utils import TestServer
 
-from eventd.api.admin.effective import HEARTBEAT_SECONDS
+from eventd.api.admin.resources.effective import HEARTBEAT_SECONDS
 from eventd.api.app import build_app
 from eventd.api.framework.auth import Keys, parse_keys
 from eventd.api.framework.callers import Callers

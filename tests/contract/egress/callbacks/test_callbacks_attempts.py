@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.api.admin.callbacks import read_attempt_page
+from eventd.api.admin.callbacks.callbacks import read_attempt_page
 from eventd.errors import Invalid
 from eventd.log.core.eventlog import EventLog
 from eventd.resources.apply import apply_loaded

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from eventd.api.admin.callbacks import describe_callback
+from eventd.api.admin.callbacks.callbacks import describe_callback
 from eventd.resources.apply import apply_loaded
 from eventd.resources.reading.documents import load_text
 from eventd.testing import ManualClock, give_turns, until

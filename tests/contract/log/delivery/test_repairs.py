@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from eventd.api.admin import redelivery
+from eventd.api.admin.deliveries import redelivery
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventd.api.admin.redelivery import PeerLink
+from eventd.api.admin.deliveries.redelivery import PeerLink
 from eventd.log.cursors.cursors import set_paused
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import announce

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from eventd.api.admin.dead_letters import ChooseDeadLetters
+from eventd.api.admin.deliveries.dead_letters import ChooseDeadLetters
+from eventd.api.admin.deliveries.links import Pause
 from eventd.api.admin.keys import CreateKey
-from eventd.api.admin.links import Pause
-from eventd.api.admin.resources import Apply, Source
+from eventd.api.admin.resources.resources import Apply, Source
 from eventd.api.admin.routemaster import SignRequests
 from eventd.api.framework.action_terms import MOST_ARGUMENTS, arguments_of, object_of
 from eventd.api.routes import OPERATIONS

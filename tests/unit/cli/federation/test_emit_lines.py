@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventd.api.admin.emitted import BadEvents, EventProblem, EventsTooLarge
+from eventd.api.admin.events.emitted import BadEvents, EventProblem, EventsTooLarge
 from eventd.api.errors.codes import API_FORM, restore
 from eventd.api.errors.problems import encode
 from eventd.cli.federation import emit_lines

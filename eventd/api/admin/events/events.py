@@ -1,0 +1,281 @@
+"""Events: emit, list, prune."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+from pydantic import Field
+
+from eventd.api.admin.events.emitted import drafts_from
+from eventd.api.admin.events.event_columns import MOST, read_events
+from eventd.api.admin.events.event_texts import are_texts, decode_texts
+from eventd.api.admin.events.returned_marks import read_shown_marks
+from eventd.api.admin.resources.groups import EmitTarget, find_target, recall_target
+from eventd.api.bodies.bodies import SMALL_BYTES
+from eventd.api.framework.moments import read_span, show_time
+from eventd.api.framework.operations import Params, Services
+from eventd.api.framework.paging import PAGE_SIZE, After, Limit, PageStart, read_token, write_token
+from eventd.dynamic.guard import OBSERVED, refuse_captured
+from eventd.errors import Conflict, EventdError
+from eventd.groups.lookup import find_group, read_group_topic
+from eventd.groups.retention import apply_retention
+from eventd.log.core.head import read_head
+from eventd.log.core.id_conflicts import UNKNOWN
+from eventd.log.core.listing import EventQuery, list_latest
+from eventd.log.core.scan import read_at
+from eventd.log.core.units import Check, Publish
+from eventd.log.core.values import AppendResult, Drafts, Head, IdOwner, Outcome, Record
+from eventd.resources.configuration import GroupConfig
+from eventd.store.engine.database import Connection
+from federation.event import DECODER, is_plain
+from federation.loops import decode_path
+
+MANY = 1_000
+"""Maximum number of events, or of members of their payloads, in a request that is checked on the event loop."""
+RESULTS = {
+    Outcome.NEW: "new",
+    Outcome.REFRESH: "refreshed",
+    Outcome.DUPLICATE: "duplicate",
+    Outcome.CONFLICT: "conflict",
+}
+
+
+def show_event(record: Record) -> dict[str, Any]:
+    """Return a stored event as JSON, with the members of its envelope, its seq, its storage time and its path."""
+    event = msgspec.json.decode(record.body)
+    return {
+        "id": event["id"],
+        "group": event["group"],
+        "sourceNode": event.get("sourceNode", ""),
+        "type": event["type"],
+        "subject": event.get("subject", ""),
+        "dedupeKey": event.get("dedupeKey", ""),
+        "payload": event.get("payload", {}),
+        "observedAt": event["observedAt"],
+        "expiresAt": event["expiresAt"],
+        "recordedAt": show_time(record.recorded_at),
+        "seq": record.seq,
+        "path": list(decode_path(record.path)),
+    }
+
+
+class Emit(Params):
+    """Events to store in one group: none if one is invalid; else all but duplicates and events with a taken id."""
+
+    group: str
+    events: list[Any] = Field(
+        min_length=1,
+        max_length=MOST,
+        description="Each has a type and optionally id, sourceNode, subject, dedupeKey, payload, observedAt,"
+        " expiresAt or ttl.",
+    )
+    brief: bool = Field(default=False, description="Leave the stored events out of the answer, which is faster.")
+    exceptions: bool = Field(
+        default=False, description="Answer with results only of events that are not new, each with its index."
+    )
+
+    @classmethod
+    def read_quickly(cls, path: Mapping[str, str], body: bytes | bytearray) -> Emit | None:
+        plain = read_events(body) if is_plain(path["group"]) else None
+        if plain is None:
+            return None
+        return (_LargeEmit if len(body) > SMALL_BYTES else cls).model_construct(
+            group=path["group"], events=plain.events, brief=plain.brief, exceptions=plain.exceptions
+        )
+
+
+class _LargeEmit(Emit):
+    """An emit request whose body is so large that its events are checked in a thread, not on the event loop."""
+
+
+def _is_heavy(params: Emit) -> bool:
+    """Return whether to check the events in a thread, by the size of the body and the number of events and members.
+
+    Members are those of the payloads of events that are not `PlainEvent`s.
+    """
+    odd = (event for event in params.events[:MANY] if isinstance(event, dict))
+    payloads = (event.get("payload") for event in odd)
+    return (
+        isinstance(params, _LargeEmit)
+        or are_texts(params.events)
+        or len(params.events) > MANY
+        or sum(len(payload) for payload in payloads if isinstance(payload, dict)) > MANY
+    )
+
+
+async def emit(services: Services, params: Emit) -> dict[str, Any]:
+    drafts, appended = await _append(services, params)
+    if len(drafts) == 1 and appended.outcomes[0] is Outcome.CONFLICT:
+        raise _conflict(drafts.event_ids[0], params.group, appended.owners[0])
+    counts = {word: appended.count(outcome) for outcome, word in RESULTS.items()}
+    if params.exceptions:
+        return {"counts": counts, "results": _exceptions(drafts, appended)}
+    results = _results(drafts, appended)
+    if not params.brief:
+        stored = {r.position: r for r in await services.database.read(read_at, list(appended.positions))}
+        for result, position in zip(results, appended.positions, strict=True):
+            result["event"] = show_event(stored[position]) if position in stored else None
+    return {"counts": counts, "results": results}
+
+
+def _conflict(event_id: str, group: str, owner: IdOwner) -> Conflict:
+    hint = "give the new event an id of its own"
+    if owner.source == UNKNOWN:
+        gone = f"the id {event_id} is taken in group {group} by another event, which is not stored any more"
+        return Conflict(gone, hint=hint)
+    where = f"came with the key {owner.key_id}" if owner.key_id else "was emitted at this node"
+    if owner.key_id == UNKNOWN:
+        where = "came from another node"
+    return Conflict(
+        f"the id {event_id} is taken in group {group} by another event of {owner.source or 'no source'}, which {where}",
+        hint=f"{hint}; routerctl federation event list --group {group} --id {event_id} --include-expired"
+        " shows the other one",
+    )
+
+
+async def _append(services: Services, params: Emit) -> tuple[Drafts, AppendResult]:
+    """Append the events to the group as it is declared now; return their drafts and the result.
+
+    The declaration and the topic found by the last request are tried first, which saves a database read: the writer
+    verifies that they are current, and events refused by a replaced declaration are checked again by the current one.
+    """
+    now = services.clock.now()
+    place = recall_target(services.database, params.group) or await find_target(services.database, params.group, now)
+    while True:
+        try:
+            return await _append_at(services, params, place, now)
+        except EventdError:
+            present = await find_target(services.database, params.group, now)
+            if present is place:
+                raise
+            place = present
+
+
+async def _append_at(services: Services, params: Emit, place: EmitTarget, now: int) -> tuple[Drafts, AppendResult]:
+    heavy = _is_heavy(params)
+    judge = partial(_judge, params.events, place.group, now=now, random=services.log.chance.token, heavy=heavy)
+    drafts = await asyncio.to_thread(judge) if heavy else judge()
+    check = _refusal_of(drafts) if OBSERVED in drafts.types else None
+    ceiling = place.group.retention.max_bytes
+    unit = Publish(place.topic, drafts, ceiling=ceiling, check=check, declared=place.version)
+    return drafts, await services.log.submit(unit)
+
+
+def _judge(events: list[Any], group: GroupConfig, *, now: int, random: Callable[[int], bytes], heavy: bool) -> Drafts:
+    if are_texts(events):
+        decode_texts(events, group, now=now, random=random)
+    return drafts_from(events, group, now=now, random=random, heavy=heavy)
+
+
+def _refusal_of(drafts: Drafts) -> Check:
+    """Return the check, run in the writing transaction, that refuses reports of addresses this node captures itself."""
+    events = [*map(DECODER.decode, drafts.bodies)]
+    reports = [(event.type, event.subject, event.payload) for event in events]
+    return lambda conn, at: refuse_captured(conn, reports, at)
+
+
+def _results(drafts: Drafts, appended: AppendResult) -> list[dict[str, Any]]:
+    outcomes = zip(drafts.event_ids, appended.outcomes, strict=True)
+    results: list[dict[str, Any]] = [{"id": event_id, "result": RESULTS[outcome]} for event_id, outcome in outcomes]
+    for index, owner in appended.owners.items():
+        results[index]["owner"] = {"sourceNode": owner.source, "keyId": owner.key_id}
+    return results
+
+
+def _exceptions(drafts: Drafts, appended: AppendResult) -> list[dict[str, Any]]:
+    if appended.count(Outcome.NEW) == len(drafts):
+        return []
+    results = enumerate(_results(drafts, appended))
+    return [{"index": index, **result} for index, result in results if result["result"] != RESULTS[Outcome.NEW]]
+
+
+class ListEvents(Params):
+    """Which events to list. Times are RFC 3339 or ages (`15m`)."""
+
+    group: str
+    type: list[str] = Field(default=[], description="Only events of this type; repeatable.")
+    subject_prefix: str = Field(default="", description="Only events whose subject has this prefix.")
+    source: str = Field(default="", description="Only events with this source node.")
+    id: str = Field(default="", description="Only this event.")
+    since: str = Field(default="", description="Only events observed at this time or later.")
+    until: str = Field(default="", description="Only events observed at this time or earlier.")
+    include_expired: bool = Field(default=False, description="Show expired events, too.")
+    newest: bool = Field(default=False, description="Newest first; `after` then continues with older ones.")
+    after: After = ""
+    limit: Limit = PAGE_SIZE
+
+
+async def list_events(services: Services, params: ListEvents) -> dict[str, Any]:
+    now = services.clock.now()
+    since, until = read_span(params.since, params.until, now)
+    ask, start = await services.database.read(_open_listing, params, now, since, until)
+    records: list[Record] = []
+    more = True
+    while more and len(records) < params.limit and ask.max_bytes > 0:
+        found = await services.database.read(list_latest, ask)
+        records += found.records
+        more = found.more
+        ask = replace(
+            ask,
+            limit=ask.limit - len(found.records),
+            max_bytes=ask.max_bytes - sum(record.size for record in found.records),
+            after=ask.after if params.newest else found.seen,
+            before=found.seen if params.newest else ask.before,
+        )
+    marks = await services.database.read(read_shown_marks, ask.topic_id, records)
+    shown = [show_event(record) for record in records]
+    return {
+        "events": [one | {"returned": marks[one["id"]]} if one["id"] in marks else one for one in shown],
+        "next": write_token(start.head, records[-1].position) if more and records else None,
+        "upto": write_token(start.head, start.head.last),
+        "gap": start.place.gap,
+    }
+
+
+class _ListingStart(NamedTuple):
+    """The end of the log, and where the page of a listing starts."""
+
+    head: Head
+    place: PageStart
+
+
+def _open_listing(
+    conn: Connection, params: ListEvents, now: int, since: int | None, until: int | None
+) -> tuple[EventQuery, _ListingStart]:
+    find_group(conn, params.group)
+    head, topic = read_head(conn), read_group_topic(conn, params.group)
+    place = read_token(params.after, head, topic)
+    ask = EventQuery(
+        topic_id=topic.id,
+        now=None if params.include_expired else now,
+        event_id=params.id,
+        types=params.type,
+        subject_prefix=params.subject_prefix,
+        source=params.source,
+        since=since,
+        until=until,
+        after=0 if params.newest else place.position,
+        before=(place.position or head.next_position) if params.newest else head.next_position,
+        newest=params.newest,
+        limit=params.limit,
+    )
+    return ask, _ListingStart(head, place)
+
+
+class Prune(Params):
+    """The group whose retention is applied now."""
+
+    group: str
+
+
+async def prune(services: Services, params: Prune) -> dict[str, Any]:
+    group = await services.database.read(find_group, params.group)
+    retention = group.retention
+    evicted = await apply_retention(services.database, services.clock, group.name)
+    bounded = retention.max_events is not None or retention.max_age is not None
+    return {"group": group.name, "removed": evicted.records, "evictedSeq": evicted.upto_seq, "bounded": bounded}
