@@ -10,6 +10,7 @@ import pytest
 from eventd.api.verify.links import show_link
 from federation.compare import Mark, ReportedGap, State
 from federation.event import from_micros
+from federation.selector import Selector
 
 GAP = ReportedGap(epoch="e", after=1, upto=2, reason="lost", recorded_at=from_micros(0))
 
@@ -26,7 +27,7 @@ def test_gaps_of_this_epoch_are_noted(gaps: int, told: str) -> None:
     scope: Any = SimpleNamespace(
         cursor=SimpleNamespace(position=2, sent_upto=2, sent_epoch="e"),
         head=SimpleNamespace(epoch="e", last=2),
-        peer=SimpleNamespace(node_name="hub"),
+        peer=SimpleNamespace(node_name="hub", selector=Selector()),
         removed_by_peer=0,
         state=State(history="h", upto=2, mark=mark, gaps=(GAP,) * gaps),
     )

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
-from tests.unit.api.admin.events.test_event_columns import EDGE as GROUP
 
 from eventd.api.admin.events import event_texts
 from eventd.api.admin.events.emitted import BadEvents, EventsTooLarge, drafts_from
@@ -16,6 +15,7 @@ from eventd.errors import EventdError
 from eventd.resources.configuration import GroupConfig
 from eventd.resources.reading.problems import MOST_FOUND
 from eventd.testing import NOW
+from tests.unit.api.admin.events.test_event_columns import EDGE as GROUP
 
 GOOD = {"type": "t", "payload": {"a": "b"}}
 LARGE = {"type": "t", "payload": {"a": "x" * GROUP.limits.max_event_bytes}}
