@@ -50,7 +50,7 @@ class ConsoleSettings(BaseModel):
     console_trusted_proxies: Annotated[str, BeforeValidator(read_networks)] = Field(
         "",
         description="Addresses and networks of proxies whose `X-Forwarded-Proto` and `X-Forwarded-For` count for the"
-        " console, separated by commas.",
+        " console, separated by commas. Of each header the last entry counts, which the proxy itself must append.",
     )
     console_metrics_url: Annotated[str, BeforeValidator(_read_metrics_url)] = Field(
         "",

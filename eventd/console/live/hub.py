@@ -36,18 +36,20 @@ class LiveView:
     """A view that is looked at. `event`: as it was rendered last, for a stream; None before the first time.
 
     `id`: names what was rendered. `problem`: why it cannot be rendered now; empty if it can. `renderings`: how many
-    have ended, also with a problem. `newcomers`: how many viewers entered since the last one ended.
+    have ended, also with a problem. `newcomers`: how many viewers entered since the last one ended. `is_due`: something
+    that the last one lacked has arrived since it began.
     """
 
     def __init__(self) -> None:
         self.viewers = 0
         self.newcomers = 0
+        self.is_due = False
         self.renderings = 0
         self.event: bytes | None = None
         self.id = ""
         self.problem = ""
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._hurried: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def put(self, content: bytes) -> int:
         """Take what was rendered, and wake the viewers if it is new; return how many bytes are sent to all of them."""
@@ -77,8 +79,16 @@ class LiveView:
         """Add a viewer."""
         self.viewers += 1
         self.newcomers += 1
-        entered, self._entered = self._entered, asyncio.get_running_loop().create_future()
-        entered.set_result(None)
+        self._hurry()
+
+    def renew(self) -> None:
+        """Render the view again soon: something that it lacks has arrived."""
+        self.is_due = True
+        self._hurry()
+
+    def _hurry(self) -> None:
+        hurried, self._hurried = self._hurried, asyncio.get_running_loop().create_future()
+        hurried.set_result(None)
 
     def leave(self) -> None:
         """Take one viewer off."""
@@ -97,9 +107,9 @@ class LiveView:
         return self._changed
 
     @property
-    def entered(self) -> asyncio.Future[None]:
-        """Return a future that is done when the next viewer enters."""
-        return self._entered
+    def hurried(self) -> asyncio.Future[None]:
+        """Return a future that is done when the next viewer enters, or when the view is to be renewed."""
+        return self._hurried
 
 
 def make_event(name: str, data: bytes, number: str = "") -> bytes:
@@ -138,6 +148,11 @@ class Hub:
         self.viewers += 1
         return view
 
+    def renew(self, key: Hashable) -> None:
+        """Render the view of a key again soon, if it is looked at: something that it lacks has arrived."""
+        if (view := self._views.get(key)) is not None:
+            view.renew()
+
     def leave(self, view: LiveView) -> None:
         """Take one viewer off."""
         view.leave()
@@ -147,7 +162,7 @@ class Hub:
         times: deque[float] = deque(maxlen=REMEMBERED)
         try:
             while view.viewers and not self.closed:
-                begun, sent = self._clock.monotonic(), 0
+                begun, sent, view.is_due = self._clock.monotonic(), 0, False
                 try:
                     sent = view.put(await render())
                 except EventdError as error:
@@ -171,17 +186,17 @@ class Hub:
         return max(1, sum(view.viewers > 0 for view in self._views.values()))
 
     async def _rest(self, view: LiveView, begun: float, took: float, cost: float) -> None:
-        """Wait until the view may be rendered again, has newcomers, or has no viewers any more.
+        """Wait until the view may be rendered again, has newcomers, is due, or has no viewers any more.
 
         How long that is depends on the number of views, which changes meanwhile.
         """
-        while view.viewers and not view.newcomers and not self.closed:
+        while view.viewers and not view.newcomers and not view.is_due and not self.closed:
             due = begun + max(INTERVAL_SECONDS + took, cost * self._watched / SHARE)
             left = due - self._clock.monotonic()
             if left <= _INSTANT:
                 return
             timer = self._clock.timer(min(left, INTERVAL_SECONDS))
             try:
-                await asyncio.wait({timer, view.entered}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({timer, view.hurried}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 timer.cancel()

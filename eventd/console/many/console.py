@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from aiohttp import hdrs, web
 
+from eventd.api.errors.codes import NoSuchRoute
 from eventd.client.connection import Connection
 from eventd.console.many.all_nodes import AllNodes, AllNodesView
 from eventd.console.many.local_host import LocalHost
@@ -19,9 +20,11 @@ from eventd.console.serving.forms import LARGEST
 from eventd.console.serving.layout import SiteFrame, Switcher, SwitcherEntry
 from eventd.console.serving.site import Site
 from eventd.console.view.node_view import NodeView
+from eventd.errors import NotFound
 from eventd.runtime.chance import Chance
 from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import SpawnTask
+from eventd.text.quoting import quoted
 
 
 class NodeAccess(NamedTuple):
@@ -79,14 +82,23 @@ class ManyConsole:
         app.router.add_route("*", "/console{slash:/?}{tail:.*}", self._home.serve)
         app.router.add_route("*", "/at/{node}/console{slash:/?}{tail:.*}", self._serve_node)
         app.router.add_get("/", self._lead_in)
+        app.router.add_route("*", "/at/{node}{slash:/?}", self._serve_node)
+        app.router.add_route("*", "/{tail:.*}", self._refuse)
         app.on_shutdown.append(self._end_streams)
         return app
 
     async def _serve_node(self, request: web.Request) -> web.StreamResponse:
-        site = self._sites.get(request.match_info["node"])
+        name = request.match_info["node"]
+        site = self._sites.get(name)
         if site is None:
-            raise web.HTTPNotFound
+            hint = "the page of all nodes has those that are shown"
+            return await self._home.refuse(request, NotFound(f"no node has the name {quoted(name)} here", hint=hint))
+        if "tail" not in request.match_info:
+            return web.Response(status=303, headers={hdrs.LOCATION: self._urls[name].to()})
         return await site.serve(request)
+
+    async def _refuse(self, request: web.Request) -> web.StreamResponse:
+        return await self._home.refuse(request, NoSuchRoute(f"nothing is served at {quoted(request.path)}"))
 
     async def _lead_in(self, request: web.Request) -> web.StreamResponse:
         return web.Response(status=303, headers={hdrs.LOCATION: Urls().to()})

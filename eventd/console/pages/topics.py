@@ -9,6 +9,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from eventd.console.drawing.sparkline import by_minute, draw_sparkline
 from eventd.console.pages.link_charts import Chart
+from eventd.console.pages.topic_facts import describe_configuration, find_callbacks
 from eventd.console.pages.visit import FilePage, ShownPage, Visit
 from eventd.console.view.node_view import V0Request
 from eventd.errors import EventdError, NotFound
@@ -115,7 +116,8 @@ async def show_topic(visit: Visit) -> ShownPage:
         "topic": topic,
         "name": name,
         "group": name.removeprefix(_GROUP) if name.startswith(_GROUP) else "",
-        "config": [(member, value) for member, value in topic["config"].items() if value is not None],
+        "config": describe_configuration(topic["config"]),
+        "callbacks": await find_callbacks(visit, name),
         "records": page,
         "tail": start is None,
         "older": None if page is None else _older(page, start, visit.limit),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Final, Generic
@@ -64,6 +65,10 @@ class Site(Generic[Someone]):
         if isinstance(request.transport, TlsTransport) and not response.prepared:
             keep_to_https(response)
         return response
+
+    async def refuse(self, request: web.Request, error: EventdError) -> web.StreamResponse:
+        """Answer a request with the page of an error."""
+        return await self._error_page(request, error)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         path = f"/{request.match_info['tail']}"
@@ -139,11 +144,15 @@ class Site(Generic[Someone]):
         request_id: str = "",
         *,
         shared: bool = False,
+        then: Callable[[], None] | None = None,
     ) -> Visit:
-        """Return a visit. `shared`: other visitors get what it renders, too."""
+        """Return a visit. `shared`: other visitors get what it renders, too.
+
+        `then` is called when an answer arrives that the page has not waited for.
+        """
         view, style = self._host.view(visitor, request_id, shared=shared), preferences.style(self._clock.now())
         once = "" if shared else self._host.chance.token(16).hex()
-        recent = partial(self._recent.find, visitor.mark)
+        recent = partial(self._recent.find, visitor.mark, then=then)
         return Visit(view, self._urls, path, names, query, style, visitor.name, self._host.histories, once, recent)
 
     # --- live pages ---------------------------------------------------------------------------------------------
@@ -160,7 +169,8 @@ class Site(Generic[Someone]):
         key = (path, tuple(sorted(query.items())), visitor.mark, preferences.times, preferences.zone)
 
         async def render() -> bytes:
-            visit = self._visit(path, query, found.names, visitor, preferences, shared=True)
+            then = partial(self._hub.renew, key)
+            visit = self._visit(path, query, found.names, visitor, preferences, shared=True, then=then)
             page = await self._show(found, visit)
             if not isinstance(page, ShownPage) or page.target:
                 raise NoSuchRoute("a file, or a page that leads to another, is not followed")

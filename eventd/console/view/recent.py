@@ -58,12 +58,17 @@ class RecentAnswers:
             asked.last, asked.error, asked.rests_until, asked.is_stale = None, None, 0.0, True
 
     async def find(
-        self, whose: Hashable, question: Hashable, ask: Ask, patience: float = PATIENCE_SECONDS
+        self,
+        whose: Hashable,
+        question: Hashable,
+        ask: Ask,
+        patience: float = PATIENCE_SECONDS,
+        then: Callable[[], None] | None = None,
     ) -> RecentAnswer | None:
         """Return the newest answer that there is after `patience` seconds; None if there is none yet.
 
         `whose`: what visitors share who may see the same. Asks again in the background unless the last answer is
-        recent. Raises the error of `ask`.
+        recent. `then` is called when the first answer arrives after this has returned None. Raises the error of `ask`.
         """
         key = (whose, question)
         asked = self._asked.pop(key, None) or _OperationState()
@@ -76,6 +81,8 @@ class RecentAnswers:
             await asyncio.wait({asked.running, self._clock.timer(patience)}, return_when=asyncio.FIRST_COMPLETED)
         if asked.error is not None:
             raise asked.error
+        if asked.last is None and asked.running is not None and then is not None:
+            asked.running.add_done_callback(lambda _: then())
         return asked.last
 
     def _evict(self, newest: Hashable) -> None:

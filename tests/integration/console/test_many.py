@@ -395,3 +395,15 @@ async def test_a_name_with_which_several_addresses_answer_is_shown_as_a_contradi
 
         await until(is_shown, "the contradiction to be shown")
         assert "answer as b" not in (await console.get("/console/")).text
+
+
+async def test_an_address_that_leads_nowhere_is_answered_with_a_page() -> None:
+    async with opened(access("a", 1)) as console:
+        for path in ("/at/nosuch/", "/at/nosuch/console/", "/at/a/other", "/nosuch"):
+            answer = await console.get(path)
+            assert (answer.status, answer.heading) == (404, "Not found"), path
+            assert 'rel="stylesheet"' in answer.text
+        assert (await console.get("/at/a")).url == "/at/a/console/"
+    async with opened(access("a", 1), enter=False) as console:
+        assert "Switcher" not in (stranger := await console.get("/at/nosuch/")).text
+        assert (stranger.status, "All nodes" in stranger.text) == (404, False)

@@ -167,9 +167,9 @@ async def test_a_topic_is_created_once_and_configured(site: Site, browser: MakeB
     assert (wrong.status, "must be a whole number" in wrong.text) == (400, True)
     done = await one.post("/console/do/topics.configure", cap_records="9", **form | {"back": "/console/topics/jobs"})
     assert "The topic is configured." in done.text
-    assert "<dt>cap_records</dt><dd>9</dd>" in done.text
-    assert "<dt>lease_ms</dt><dd>30,000</dd>" in done.text, "an emptied field has its default again"
-    assert "<dt>durability</dt><dd>fsync</dd>" in done.text
+    assert "<dt>Maximum records</dt><dd>9</dd>" in done.text
+    assert "<dt>Lease of a job</dt><dd>30 s</dd>" in done.text, "an emptied field has its default again"
+    assert "<dt>Durability</dt><dd>fsync</dd>" in done.text
 
 
 async def test_data_that_is_not_json_is_refused_and_stays_in_the_form(site: Site, browser: MakeBrowser) -> None:
@@ -284,7 +284,7 @@ async def test_a_form_that_began_with_another_configuration_asks_again(site: Sit
     assert "Now it has Time to live, in milliseconds: 60000; Maximum number of records: the default." in asked.text
     assert 'name="cap_records" value="9"' in asked.text
     done = await one.post(url, **fields(asked.text) | own, cap_records="9", ttl_ms="60000")
-    assert "<dt>ttl_ms</dt><dd>60,000</dd>" in done.text
+    assert "<dt>Time to live</dt><dd>60 s</dd>" in done.text
 
 
 async def test_a_deletion_names_the_routers_that_go_with_the_topic(site: Site, browser: MakeBrowser) -> None:

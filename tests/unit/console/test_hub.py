@@ -67,6 +67,20 @@ async def test_a_view_that_takes_long_is_rendered_less_often() -> None:
     await ended(hub, clock, seen)
 
 
+async def test_a_view_is_rendered_again_soon_when_what_it_lacked_has_arrived() -> None:
+    clock = ManualClock()
+    view, hub = Counted(clock, seconds=1.0), Hub(clock, spawn)
+    seen = hub.enter("overview", view)
+    await until(lambda: view.times == 1, "the first rendering")
+    clock.advance(5)
+    await give_turns()
+    assert view.times == 1
+    hub.renew("overview")
+    await until(lambda: view.times == 2, "the second rendering")
+    hub.renew("links")
+    await ended(hub, clock, seen)
+
+
 async def test_many_views_together_take_no_more_of_the_time_than_one() -> None:
     clock = ManualClock()
     hub, views = Hub(clock, spawn), [Counted(clock, seconds=0.1) for _ in range(5)]

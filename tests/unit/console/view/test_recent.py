@@ -68,6 +68,21 @@ async def test_a_page_does_not_wait_for_what_takes_long_and_shows_it_later() -> 
     assert await console.find() == 1
 
 
+async def test_the_first_answer_is_reported_to_a_page_that_did_not_wait_for_it() -> None:
+    console, arrived = Console(seconds=2.0), list[str]()
+    looking = asyncio.ensure_future(
+        console.answers.find("admin", "doctor", console.ask, then=lambda: arrived.append("first"))
+    )
+    await give_turns()
+    console.clock.advance(PATIENCE_SECONDS)
+    assert (await looking, arrived) == (None, [])
+    console.clock.advance(2.0)
+    await give_turns()
+    assert arrived == ["first"]
+    await console.find()
+    assert arrived == ["first"]
+
+
 async def test_what_takes_long_is_asked_for_a_tenth_of_the_time_and_the_last_answer_is_shown_meanwhile() -> None:
     console = Console(seconds=2.0)
     await console.find(wait=PATIENCE_SECONDS)
