@@ -23,6 +23,8 @@ ANSWERS = {
     "unasked": "not asked",
 }
 """How the table names what is known of a node's links."""
+_SILENT = ("unreachable", "invalid")
+"""The answers of nodes whose last report may have ended."""
 
 Row = Mapping[str, Any]
 
@@ -37,10 +39,16 @@ def _at(end: str, name: str, show: Callable[[Any], str] = str) -> Callable[[Row]
     return shown
 
 
+def _state(row: Row) -> str:
+    """Return the state that the sender reported, with its age if the sender does not answer now."""
+    state = _at("sender", "state")(row)
+    return f"{state} ({show_span(row['sender']['ageSeconds'])} ago)" if row.get("past") and row["sender"] else state
+
+
 LINKS = (
     Column("FROM", text("from")),
     Column("TO", text("to")),
-    Column("STATE", _at("sender", "state")),
+    Column("STATE", _state),
     Column("WAITING", _at("sender", "lagEvents")),
     Column("LAG", _at("sender", "lagSeconds", show_span)),
     Column("SENT/S", _at("sender", "eventsPerSecond")),
@@ -80,7 +88,9 @@ async def show_map(
     if session.out.is_document:
         session.out.value(answer)
         return
-    session.out.rows(LINKS, answer["links"], name=lambda row: f"{row['from']}/{row['to']}")
+    silent = {node["node"] for node in answer["nodes"] if node["answer"] in _SILENT}
+    links = [link | {"past": link["from"] in silent} for link in answer["links"]]
+    session.out.rows(LINKS, links, name=lambda row: f"{row['from']}/{row['to']}")
     if session.out.is_table:
         session.out.line()
         session.out.table(NODES, answer["nodes"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,8 +21,7 @@ SILENT: Final = ("unreachable", "invalid")
 
 @dataclass(frozen=True, slots=True)
 class LinkOnMap:
-    """A link. `state`: as its sender reports, `not told` if it has not. `age`: of the older report in seconds; None if
-    it is fresh enough to be believed."""
+    """A link. `state`: as its sender reports, `not told` if it has not. `age`: see `past_age`."""
 
     source: str
     target: str
@@ -47,19 +46,51 @@ class LinkOnMap:
         return 1 + sum(self.rate >= least for least in _STEPS)
 
 
-def read_link(shown: Mapping[str, Any]) -> LinkOnMap:
-    """Return a link of the answer of `map.show`."""
+def silent_nodes(shown: Mapping[str, Any]) -> frozenset[str]:
+    """Return the nodes of an answer of `map.show` that do not answer now."""
+    return frozenset(node["node"] for node in shown["nodes"] if node["answer"] in SILENT)
+
+
+def past_age(shown: Mapping[str, Any], silent: Set[str]) -> float | None:
+    """Return how old the state of a link is in seconds, if it is news of the past; None if it can be believed.
+
+    It is if the report is old, or of a node that does not answer now: it may have ended. The state is what the sender
+    reports; without it, the receiver's report counts.
+    """
+    end, owner = (shown["sender"], shown["from"]) if shown["sender"] else (shown["receiver"], shown["to"])
+    return _past_age(end, owner, silent)
+
+
+def _past_age(end: Mapping[str, Any] | None, owner: str, silent: Set[str]) -> float | None:
+    age: float = end["ageSeconds"] if end is not None else 0.0
+    return age if end is not None and (age > OLD_SECONDS or owner in silent) else None
+
+
+def table_rows(links: Iterable[Mapping[str, Any]], silent: Set[str]) -> list[dict[str, Any]]:
+    """Return links for a table, with the ages of what is news of the past: `past` of the state, `receivedPast` of what
+    the receiver reports; None for the others."""
+    return [
+        {
+            **link,
+            "past": past_age(link, silent),
+            "receivedPast": _past_age(link["receiver"], link["to"], silent),
+        }
+        for link in links
+    ]
+
+
+def read_link(shown: Mapping[str, Any], silent: Set[str] = frozenset()) -> LinkOnMap:
+    """Return a link of the answer of `map.show`. `silent`: the nodes that do not answer now."""
     sender, receiver = shown["sender"], shown["receiver"]
     ends = [end for end in (sender, receiver) if end is not None]
     state = sender["state"] if sender is not None else NOT_TOLD
-    age = max((end["ageSeconds"] for end in ends), default=0.0)
     return LinkOnMap(
         shown["from"],
         shown["to"],
         state if state in STATES else "unknown",
         None if sender is None else sender["lagSeconds"],
         max((end["eventsPerSecond"] or 0.0 for end in ends), default=0.0),
-        age if age > OLD_SECONDS else None,
+        past_age(shown, silent),
         tuple(shown["findings"]),
     )
 

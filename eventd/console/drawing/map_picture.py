@@ -9,7 +9,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from eventd.console.drawing.layout import MapLayout, MapPlace, arrange
-from eventd.console.drawing.map_links import CALM, OLD_SECONDS, SILENT, STATES, LinkOnMap, ranks_of, read_link
+from eventd.console.drawing.map_links import (
+    CALM,
+    OLD_SECONDS,
+    SILENT,
+    STATES,
+    LinkOnMap,
+    ranks_of,
+    read_link,
+    silent_nodes,
+)
 
 MOST_LINES: Final = 160
 """Maximum number of lines: those that need attention first, then those of this node."""
@@ -76,7 +85,8 @@ def draw_map(shown: Mapping[str, Any]) -> MapPicture:
     """Return the picture of an answer of `map.show`."""
     own: str = shown["node"]
     nodes = {node["node"]: node for node in shown["nodes"]}
-    links = [read_link(link) for link in shown["links"]]
+    silent = silent_nodes(shown)
+    links = [read_link(link, silent) for link in shown["links"]]
     layout = arrange(nodes.keys(), [(link.source, link.target) for link in links], own)
     marks = tuple(_marks(layout, nodes, ranks_of(nodes, links)))
     at = {name: mark for mark in marks for name in mark.folded or (mark.name,)}
@@ -116,7 +126,7 @@ def _told(ranks: Sequence[int]) -> str:
 def _node(node: Mapping[str, Any], place: MapPlace, rank: int) -> MapMark:
     name, age = node["node"], node["ageSeconds"]
     label = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
-    old = age if age is not None and age > OLD_SECONDS else None
+    old = age if age is not None and (age > OLD_SECONDS or node["answer"] in SILENT) else None
     return MapMark(name, label, place, _RADIUS + (4 if place.inside else 0), node["answer"], old, rank=rank)
 
 

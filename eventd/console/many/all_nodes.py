@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
-from eventd.console.drawing.map_links import STATES
+from eventd.console.drawing.map_links import STATES, silent_nodes, table_rows
 from eventd.console.drawing.map_picture import draw_map
 from eventd.console.many.answers import check_description, check_found, check_letters
 from eventd.console.many.joined_map import join_maps
 from eventd.console.many.remote_node import SILENCE_SECONDS, NodeSummary, RemoteNode, ask_all
+from eventd.console.many.silent_node import groups_of, list_reports
 from eventd.console.pages.table import PageRoute
 from eventd.console.pages.visit import ShownPage, Visit
 from eventd.console.rendering.urls import Urls
 from eventd.console.view.node_view import NodeView
-from eventd.errors import EventdError, NotFound
+from eventd.errors import EventdError, Forbidden, NotFound, Unauthorized
 from eventd.runtime.supervisor import SpawnTask
+from eventd.text.plural import counted
 
 PATIENCE_SECONDS: Final = 0.4
 """How long the page of all nodes waits for answers: it shows what is known of the others."""
+_MOST_MAPS: Final = 3
+"""Maximum number of groups whose maps are asked for, for the page of a node that does not answer."""
 _MOST_GROUPS: Final = 20
 """Maximum number of groups in the row of a node."""
 _MOST_CHOICES: Final = 200
@@ -27,6 +33,7 @@ _MOST_CHOICES: Final = 200
 _MOST_ROWS: Final = 100
 """Maximum number of links, and of nodes, in the tables below a map."""
 
+NO_FINDINGS: Final[Mapping[str, int]] = MappingProxyType({})
 _NO_ANSWER: Final = f"it has not answered within {SILENCE_SECONDS:.0f} s"
 
 
@@ -74,6 +81,7 @@ class AllNodes:
         """Return the table of these pages, which need no permission of a node."""
         return (
             PageRoute("/", self.show_nodes, "", "nodes", "Nodes", "o"),
+            PageRoute("/nodes/{name}", self.show_node, "", "nodes"),
             PageRoute("/events", self.show_event, "", "events", "Find an event", "e"),
             PageRoute("/dead-letters", self.show_letters, "", "dead-letters", "Dead letters", "x"),
         )
@@ -85,8 +93,9 @@ class AllNodes:
         await self._refresh(group)
         groups = sorted({name for node in self._nodes for name in _groups_of(node)})
         group = group if group in groups or visit.asked("group") else (groups[0] if groups else "")
-        rows = [self._row(node) for node in self._nodes]  # in an order that no state changes
-        data = {"nodes": rows, "groups": groups[:_MOST_CHOICES], "group": group, "states": STATES, **self._map(group)}
+        drawn = self._map(group)
+        rows = [self._row(node, drawn["odd"]) for node in self._nodes]  # in an order that no state changes
+        data = {"nodes": rows, "groups": groups[:_MOST_CHOICES], "group": group, "states": STATES, **drawn}
         return ShownPage("Nodes", "nodes.html", data)
 
     async def _refresh(self, group: str) -> None:
@@ -95,7 +104,8 @@ class AllNodes:
         if asked:
             await asyncio.wait(asked, timeout=PATIENCE_SECONDS)
 
-    def _row(self, node: RemoteNode) -> dict[str, Any]:
+    def _row(self, node: RemoteNode, odd: Mapping[str, int] = NO_FINDINGS) -> dict[str, Any]:
+        """Return the row of a node. `odd`: how many links of each node have ends that disagree."""
         summary, options = node.summary or NodeSummary(0.0), node.options
         links: dict[str, int] = {}
         for each in summary.groups:
@@ -104,20 +114,64 @@ class AllNodes:
         links = {state: links[state] for state in sorted(links, key=lambda state: (state == "running", state))}
         return {
             "name": node.name,
-            "url": self._urls[node.name].to(),
+            "url": self._known(node.name) if node.problem else self._urls[node.name].to(),
             "colour": options.colour,
             "protected": options.protected,
             "address": options.address,
-            "state": "silent" if node.problem else "refused" if node.refusal else "",
+            "state": _state_of(node),
             "problem": node.problem or node.refusal,
             "silent_for": node.silent_seconds(),
             "asked": node.summary is not None or bool(node.problem or node.refusal),
             "age": node.age() if node.problem or node.refusal else None,
             "groups": summary.groups[:_MOST_GROUPS],
             "more": len(summary.groups) - _MOST_GROUPS,
-            "events": sum(each["events"] for each in summary.groups),
+            "events": None if node.summary is None else sum(each["events"] for each in summary.groups),
             "links": links,
+            "attention": self._attention(node, odd),
         }
+
+    def _attention(self, node: RemoteNode, odd: Mapping[str, int]) -> list[dict[str, str]] | None:
+        """Return what needs attention at a node besides the states of its links; None if that is not known."""
+        if node.summary is None or node.problem or node.refusal:
+            return None
+        urls = self._urls[node.name]
+        items = [{"words": item.words, "url": urls.to(*item.path, **item.query)} for item in node.attention]
+        names = {str(shown["node"]) for shown in node.summary.maps.values()}
+        if number := max((odd.get(name, 0) for name in names), default=0):
+            items.append({"words": f"{counted(number, 'link')} whose ends disagree", "url": "#map-links"})
+        return items
+
+    @staticmethod
+    def _known(name: str) -> str:
+        """Return the URL of the page of what is known of a node that does not answer."""
+        return Urls().to("nodes", name)
+
+    async def show_node(self, visit: Visit) -> ShownPage:
+        """Show what is known of a node without asking it: its last answer, and what the others report. Raises NotFound.
+
+        It is where a node leads that does not answer.
+        """
+        name = visit.names["name"]
+        node = next((node for node in self._nodes if node.name == name), None)
+        if node is None:
+            raise NotFound(f"there is no context {name[:80]!r}", hint="the page Nodes shows all")
+        others = [each for each in self._nodes if each is not node]
+        groups = groups_of(node, others)
+        for group in list(groups)[:_MOST_MAPS] or [""]:
+            await self._refresh(group)
+        groups = groups_of(node, others)
+        reports = []
+        for group, own in groups.items():
+            maps = {other.name: other.summary.maps for other in others if other.summary and not other.problem}
+            told = {context: known[group] for context, known in maps.items() if group in known}
+            reports += [
+                one | {"url": self._urls[one["context"]].to("links", group, own)}
+                for one in list_reports(group, own, told)
+            ]
+        row = self._row(node) | {"answered": node.age(), "pages": self._urls[name].to()}
+        waiting = sum(one["sender"]["lagEvents"] for one in reports if one["sender"])
+        data = {"node": row, "groups": list(groups)[:_MOST_GROUPS], "reports": reports[:_MOST_ROWS], "waiting": waiting}
+        return ShownPage(name, "silent_node.html", data)
 
     def _map(self, group: str) -> dict[str, Any]:
         known = {node.name: node.summary.maps.get(group) for node in self._nodes if node.summary is not None}
@@ -126,20 +180,24 @@ class AllNodes:
         told = [shown for name, shown in known.items() if shown is not None and name not in silent.keys() | refused]
         since = {str(shown["node"]): silent[name] for name, shown in known.items() if shown and name in silent}
         if not told:
-            return {"map": None, "picture": None, "hidden": 0, "all": 0, "claims": {}}
+            return {"map": None, "picture": None, "hidden": 0, "all": 0, "claims": {}, "odd": NO_FINDINGS}
         joined = join_maps(group, told, since)
         claims = self._find_claims(known)
         at = {str(shown["node"]): self._urls[name] for name, shown in known.items() if shown is not None}
         at = {name: urls for name, urls in at.items() if name not in claims}  # it may be any of them
+        gone = {str(shown["node"]): self._known(name) for name, shown in known.items() if shown and name in silent}
+        at = {name: urls for name, urls in at.items() if name not in gone}
         for node in joined["nodes"]:
-            node["console"] = at[node["node"]].to() if node["node"] in at else ""
-        rows = {"nodes": joined["nodes"][:_MOST_ROWS], "links": joined["links"][:_MOST_ROWS]}
+            node["console"] = gone.get(node["node"]) or (at[node["node"]].to() if node["node"] in at else "")
+        links = table_rows(joined["links"][:_MOST_ROWS], silent_nodes(joined))
+        rows = {"nodes": joined["nodes"][:_MOST_ROWS], "links": links}
         return {
-            "map": joined | rows | {"sites": at},
+            "map": joined | rows | {"sites": at, "gone": gone},
             "picture": draw_map(joined),
             "hidden": joined["leftOut"] + len(joined["links"]) - len(rows["links"]),
             "all": len(joined["nodes"]),
             "claims": claims,
+            "odd": Counter(name for link in joined["links"] if link["findings"] for name in (link["from"], link["to"])),
         }
 
     def _find_claims(self, known: Mapping[str, Mapping[str, Any] | None]) -> dict[str, list[str]]:
@@ -216,8 +274,19 @@ class AllNodes:
             problem = str(answer)
         else:
             courses = [{**one, "url": self._urls[node.name].to("events", one["group"], name)} for one in answer]
-        state = "silent" if answer is None or node.problem else "refused"
+        state = "silent" if answer is None or node.problem else _word_of(answer)
         return self._entry(node) | {"problem": problem, "state": state, "courses": courses}
+
+
+def _state_of(node: RemoteNode) -> str:
+    """Return why a node cannot be read, in one word; empty if it can."""
+    if node.problem:
+        return "silent"
+    return "" if not node.refusal else "refused" if node.is_refused else "unreadable"
+
+
+def _word_of(answer: Any) -> str:
+    return "refused" if isinstance(answer, Unauthorized | Forbidden) else "unreadable"
 
 
 def _of_no_node() -> NotFound:

@@ -68,7 +68,12 @@ class ManyConsole:
     def _entry(self, node: RemoteNode, shown: RemoteNode | None) -> SwitcherEntry:
         options = node.options
         return SwitcherEntry(
-            node.name, self._urls[node.name].to(), options.colour, options.protected, current=node is shown
+            node.name,
+            self._urls[node.name].to(),
+            options.colour,
+            options.protected,
+            current=node is shown,
+            known=Urls().to("nodes", node.name),
         )
 
     @property

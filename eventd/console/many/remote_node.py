@@ -13,9 +13,10 @@ from eventd.api.framework.auth import ANYONE, SCOPES, ApiKey
 from eventd.client.connection import Connection
 from eventd.client.refusals.kinds import Lost
 from eventd.console.many.answers import check_groups, check_map, of_another_form, showable
+from eventd.console.many.attention import AttentionItem, read_attention
 from eventd.console.view.over_http import OverHttpView
 from eventd.console.view.sent_answers import SentAnswers
-from eventd.errors import EventdError, Unavailable
+from eventd.errors import EventdError, Forbidden, Unauthorized, Unavailable
 from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import SpawnTask
 
@@ -33,6 +34,8 @@ _ASK_AGAIN_SECONDS: Final = 60.0
 """How old the permissions of a key may be: the node checks each request anyway."""
 FRESH_SECONDS: Final = 0.9
 """A summary that is older is asked for again when a page shows it."""
+ATTENTION_SECONDS: Final = 10.0
+"""How often a node is asked what needs attention besides its links, while a page shows it: that may take it longer."""
 WANTED_SECONDS: Final = 10.0
 """How long the map of a group is asked for after a page has shown it."""
 
@@ -81,7 +84,13 @@ class RemoteNode:
         self._asking: asyncio.Task[None] | None = None
         self._wanted: dict[str, float] = {}
         self.refusal = ""
-        """Why the node has refused the last question for its summary; empty if it has not."""
+        """Why the node has answered the last question for its summary with an error; empty if it has not."""
+        self.is_refused = False
+        """Whether that error was that it refuses the key; otherwise the address may be that of another program."""
+        self.attention: list[AttentionItem] = []
+        """What needs attention besides links, as the node said at most `ATTENTION_SECONDS` ago while it answers."""
+        self._attended: float | None = None
+        self._attending: asyncio.Task[None] | None = None
 
     @property
     def name(self) -> str:
@@ -233,9 +242,28 @@ class RemoteNode:
             maps = {name: check_map(await view.call("map.show", group=name)) for name in wanted}
         except EventdError as error:
             self.refusal = "" if self.problem else str(error)
+            self.is_refused = isinstance(error, Unauthorized | Forbidden)
             return
         self.refusal = ""
         self.summary = NodeSummary(self._clock.monotonic(), tuple(groups), maps)
+        self._attend()
+
+    def _attend(self) -> None:
+        """Ask what needs attention besides links, beside the next summary, which must not wait for it."""
+        if self._is_fresh(self._attended, ATTENTION_SECONDS) or (self._attending and not self._attending.done()):
+            return
+        self._attended = self._clock.monotonic()
+        self._attending = self._spawn(self._read_attention(), f"attention of {self.name}")
+
+    async def _read_attention(self) -> None:
+        view = OverHttpView(self.name, self._send_aside, self._decode, self._key, {}, self._sent)
+        self.attention = await read_attention(view)
+
+    async def _send_aside(
+        self, method: str, target: str, content: bytes | None, headers: Mapping[str, str], is_file: bool = False
+    ) -> bytes:
+        """Send a request that says nothing of whether the node is silent, since it may take long."""
+        return await self._reach().send(method, target, content, ACTION_SECONDS, headers)
 
     def silent_seconds(self) -> float | None:
         """Return how long the node has not answered; None if it has answered the last question."""

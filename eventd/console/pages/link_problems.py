@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
 
+from eventd.console.drawing.map_links import SILENT
 from eventd.console.pages.visit import Visit
 
 _CALM: Final = ("running", "new")
@@ -60,12 +61,27 @@ def _problem(link: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def list_findings(shown: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Return the contradictions between the two ends of links of a map as problems, each with its own end if any."""
+def list_findings(shown: Mapping[str, Any] | None, known: Set[tuple[str, str]] = frozenset()) -> list[dict[str, Any]]:
+    """Return as problems the contradictions between the two ends of links of a map, and the peers that do not answer.
+
+    Each names the link of this node, if it is about one. `known`: links of which another problem tells, by group and
+    peer: a link that has nothing to send does not notice that its peer is gone.
+    """
     if shown is None:
         return []
     own, group = shown["node"], shown["group"]
-    return [
+    gone = [
+        {
+            "name": f"{group}/{node['node']}",
+            "status": "warn",
+            "detail": "does not answer this node, which asks it for its links",
+            "group": group,
+            "peer": node["node"],
+        }
+        for node in shown["nodes"]
+        if node["answer"] in SILENT and (group, node["node"]) not in known
+    ]
+    return gone + [
         {
             "name": f"{group}: link from {link['from']} to {link['to']}",
             "status": "warn",

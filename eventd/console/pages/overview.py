@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from eventd.console.drawing.map_links import SILENT, STATES
+from eventd.console.drawing.map_links import SILENT, STATES, silent_nodes, table_rows
 from eventd.console.drawing.map_picture import draw_map
 from eventd.console.pages.link_problems import join_problems, list_findings, read_link_problems
 from eventd.console.pages.targets import target_of
@@ -50,7 +50,8 @@ async def _problems(visit: Visit, groups: list[dict[str, Any]], drawn: dict[str,
         report = await visit.look("doctor.examine", **({"group": group} if group else {}))
         known += [] if report is None else [report]
     checks = [check for report in known for check in report.content["checks"] if check["status"] in ("warn", "fail")]
-    found = [*join_problems(await read_link_problems(visit, groups), checks), *list_findings(drawn)]
+    links = await read_link_problems(visit, groups)
+    found = [*join_problems(links, checks), *list_findings(drawn, links.links.keys())]
     found.sort(key=lambda one: one["status"] != "fail")
     empty = {"detail": "", "remedy": "", "link": None}
     shown = [empty | one | {"target": target_of(visit, one)} for one in found[:_MOST_PROBLEMS]]
@@ -77,7 +78,8 @@ async def _map(visit: Visit, groups: list[str]) -> dict[str, Any]:
     own = shown["node"]
     linked = {link["to"] if link["from"] == own else link["from"] for link in shown["links"] if own in _ends(link)}
     nodes = sorted(shown["nodes"], key=lambda node: (node["answer"] != "self", node["answer"] not in SILENT))
-    tables = {"nodes": nodes[:_MOST_ROWS], "links": shown["links"][:_MOST_ROWS]}
+    rows = table_rows(shown["links"][:_MOST_ROWS], silent_nodes(shown))
+    tables = {"nodes": nodes[:_MOST_ROWS], "links": rows}
     hidden = shown["leftOut"] + len(shown["links"]) - len(tables["links"])
     return found | {
         "map": shown | tables,

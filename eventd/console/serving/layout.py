@@ -18,13 +18,17 @@ from eventd.console.view.node_view import NodeView
 
 
 class SwitcherEntry(NamedTuple):
-    """A node in the switcher: `url` of the same page there, or of its overview. `colour` is empty without one."""
+    """A node in the switcher: `url` of its overview. `colour` is empty without one.
+
+    `known`: the URL of what is known of it while it does not answer.
+    """
 
     name: str
     url: str
     colour: str = ""
     protected: bool = False
     current: bool = False
+    known: str = ""
 
 
 class Switcher(NamedTuple):

@@ -230,10 +230,11 @@ async def test_a_node_that_begins_to_refuse_is_shown_with_the_age_of_its_figures
             return text in row_of(await console.get("/console/"), "two")
 
         await until(lambda: shows("running"), "the links of the node to be shown")
-        assert not await shows(" ago)")
+        assert not await shows("said ")
         await there.post("/console/do/keys.revoke", name="operator", asked="yes", then="revoke")
         await until(lambda: shows("refused"), "the page to show the refusal")
-        assert await shows(" ago)")
+        assert await shows("said ")
+        assert not await shows("s-running"), "what it said last does not look as if it were so now"
         page = await console.get("/console/events?id=x")
         assert "s-refused" in page.text
         assert "s-silent" not in page.text
@@ -267,11 +268,44 @@ async def test_a_node_that_stops_is_shown_and_the_others_go_on_until_it_is_back(
         page = await console.get("/console/")
         assert ">yes<" in row_of(page, "one")
         assert re.search(r'<a id="m-b" class="site [^"]*r-bad"', page.text), "the map shows it, too"
-        assert (await console.get("/at/two/console/links")).status == 503
+        assert 'href="/console/nodes/two"' in row_of(page, "two"), "its own pages would be a dead end"
+        assert 's-running">' not in row_of(page, "two")
+        refused = await console.get("/at/two/console/links")
+        assert (refused.status, 'href="/console/nodes/two"' in refused.text) == (503, True)
+        known = await console.get("/console/nodes/two")
+        assert (known.status, known.heading) == (200, "two")
+        report = known.text.partition('<tr id="r-edge-one">')[2].partition("</tr>")[0]
+        assert 'href="/at/one/console/links/edge/b"' in report
+        assert "What to do" in known.text
+        assert (await console.get("/console/nodes/none")).status == 404
         assert (await console.get("/at/one/console/links")).status == 200
         await b.start(api_keys=KEYS, api_listen=f"127.0.0.1:{port}")
         await until(lambda: shows(">yes<"), "the second node to answer again")
         assert (await console.get("/at/two/console/links")).status == 200
+
+
+async def test_a_server_that_is_no_node_is_unreadable_and_its_events_are_not_called_none() -> None:
+    async with test_utils.TestServer(web.Application()) as server, opened(access("one", server.port or 0)) as console:
+
+        async def unreadable() -> bool:
+            return "s-unreadable" in row_of(await console.get("/console/"), "one")
+
+        await until(unreadable, "the page to say that the node cannot be read")
+        row = row_of(await console.get("/console/"), "one")
+        assert "s-refused" not in row
+        assert '<td class="n">–</td>' in row
+
+
+async def test_dead_letters_of_a_node_need_attention_on_the_page_of_all_nodes(pair: tuple[Site, Site]) -> None:
+    await park(pair[0], 2)
+    async with opened(access("one", port_of(pair[0])), access("two", port_of(pair[1]))) as console:
+
+        async def named() -> bool:
+            row = row_of(await console.get("/console/"), "one")
+            return 'href="/at/one/console/dead-letters">2 dead letters</a>' in row
+
+        await until(named, "the dead letters to be shown")
+        assert "dead letter" not in row_of(await console.get("/console/"), "two")
 
 
 async def test_a_silent_node_is_shown_as_such_and_delays_no_other(pair: tuple[Site, Site]) -> None:

@@ -36,6 +36,8 @@ def test_a_row_shows_both_ends_and_the_findings() -> None:
     row: dict[str, Any] = {"from": "a", "to": "b", "sender": sender, "receiver": end, "findings": ["x", "y"]}
     cells = [column.cell(row) for column in LINKS]
     assert cells[:9] == ["a", "b", "running", "3", "11m0s", "0.5", "0.5", "11m2s", "x; y"]
+    said = [column.cell({**row, "past": True}) for column in LINKS]
+    assert said[2] == "running (1s ago)", "its sender does not answer now"
     empty = [column.cell({**row, "sender": None, "receiver": None, "findings": []}) for column in LINKS]
     assert empty == ["a", "b", *["-"] * 11]
 

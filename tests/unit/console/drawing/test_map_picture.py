@@ -67,6 +67,12 @@ def test_a_line_is_wider_in_three_steps() -> None:
     assert widths == [1, 2, 3]
 
 
+def test_a_report_of_a_node_that_does_not_answer_now_is_old_and_that_of_the_other_end_is_not() -> None:
+    answer = shown([("hub", "b"), ("b", "hub")], age=8.0)
+    answer["nodes"] = [node | {"answer": "unreachable"} if node["node"] == "b" else node for node in answer["nodes"]]
+    assert {line.link.source: line.link.age for line in draw_map(answer).lines} == {"hub": None, "b": 8.0}
+
+
 def test_a_report_older_than_30_seconds_is_old_with_its_age() -> None:
     ages = [draw_map(shown([("hub", "b")], age=age)).lines[0].link.age for age in (30.0, 31.0)]
     assert ages == [None, 31.0]

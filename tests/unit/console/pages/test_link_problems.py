@@ -42,5 +42,12 @@ def test_findings_of_the_map_are_problems_that_lead_to_the_own_link() -> None:
         return {"from": source, "to": target, "findings": list(findings)}
 
     links = [link("a", "b", "x"), link("c", "a", "y"), link("b", "c", "z"), link("a", "c")]
-    found = list_findings({"node": "a", "group": "edge", "links": links})
+    found = list_findings({"node": "a", "group": "edge", "links": links, "nodes": []})
     assert [(one["detail"], one["peer"]) for one in found] == [("x", "b"), ("y", "c"), ("z", "")]
+
+
+def test_a_peer_that_does_not_answer_is_a_problem_also_while_its_link_has_nothing_to_send() -> None:
+    nodes = [{"node": name, "answer": answer} for name, answer in (("b", "unreachable"), ("c", "answered"))]
+    shown = {"node": "a", "group": "edge", "links": [], "nodes": nodes}
+    assert [one["peer"] for one in list_findings(shown)] == ["b"]
+    assert list_findings(shown, {("edge", "b")}) == [], "its link tells it"

@@ -1,0 +1,77 @@
+"""What needs attention at a node besides links: dead letters, and what else does not run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from eventd.console.drawing.router_picture import state_of
+from eventd.console.view.node_view import NodeView
+from eventd.errors import EventdError
+from eventd.text.plural import counted
+
+_CALM: Final = frozenset({"running", "new", "planned"})
+_MOST: Final = 9_999_999
+"""The largest number that is shown: what a node answers may be anything."""
+
+
+_LONGEST: Final = 40
+"""Maximum number of characters of a state that are shown."""
+
+
+class AttentionItem(NamedTuple):
+    """What needs attention, in words, and the path and query of the page of the node that shows it."""
+
+    words: str
+    path: tuple[str, ...]
+    query: Mapping[str, str] = MappingProxyType({})
+
+
+async def read_attention(view: NodeView) -> list[AttentionItem]:
+    """Return what needs attention, as far as the key may see it and the node answers."""
+    found: list[AttentionItem] = []
+    for read in (_read_letters, _read_subscriptions, _read_callbacks, _read_routers):
+        found += await _read_one(read, view)
+    return found
+
+
+async def _read_one(read: Callable[[NodeView], Awaitable[list[AttentionItem]]], view: NodeView) -> list[AttentionItem]:
+    """Return nothing for what cannot be read: an older program does not know it, a key of some groups may not."""
+    try:
+        return await read(view)
+    except (EventdError, KeyError, TypeError, ValueError, AttributeError):
+        return []
+
+
+async def _read_letters(view: NodeView) -> list[AttentionItem]:
+    groups = (await view.call("dead_letters.all", limit=1))["groups"]
+    number = sum(int(group["count"]) for group in groups)
+    at_least = "" if all(group["exact"] for group in groups) else "at least "
+    words = f"{at_least}{counted(min(number, _MOST), 'dead letter')}"
+    return [AttentionItem(words, ("dead-letters",))] if number > 0 else []
+
+
+async def _read_subscriptions(view: NodeView) -> list[AttentionItem]:
+    found = (await view.call("subscriptions.list"))["subscriptions"]
+    return _by_state("subscription", (one["state"] for one in found))
+
+
+async def _read_callbacks(view: NodeView) -> list[AttentionItem]:
+    found = (await view.call("callbacks.list"))["callbacks"]
+    return _by_state("callback", (one["state"] for one in found))
+
+
+async def _read_routers(view: NodeView) -> list[AttentionItem]:
+    found = (await view.call("topology.show"))["routers"]
+    return [item._replace(query={}) for item in _by_state("router", (state_of(one) for one in found))]
+
+
+def _by_state(noun: str, states: Iterable[str]) -> list[AttentionItem]:
+    """Return an item for each state that needs attention. The page of the noun filters by it."""
+    numbers = Counter(str(state)[:_LONGEST] for state in states if state not in _CALM)
+    return [
+        AttentionItem(f"{counted(number, noun)} {state}", (f"{noun}s",), {"state": state})
+        for state, number in sorted(numbers.items())
+    ]

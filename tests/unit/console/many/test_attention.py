@@ -1,0 +1,60 @@
+"""What needs attention at a node besides links."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from eventd.console.many.attention import read_attention
+from eventd.console.view.node_view import NodeView
+from eventd.errors import Forbidden
+
+CALM: dict[str, Any] = {
+    "dead_letters.all": {"groups": []},
+    "subscriptions.list": {"subscriptions": [{"state": "running"}]},
+    "callbacks.list": {"callbacks": [{"state": "running"}, {"state": "new"}]},
+    "topology.show": {"routers": [{"exists": True, "state": "running"}, {"exists": False, "state": ""}]},
+}
+
+
+class Answers:
+    """A node that gives these answers."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self._answers = CALM | answers
+
+    async def call(self, operation: str, /, **_params: Any) -> Any:
+        answer = self._answers[operation]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def words(**answers: Any) -> list[str]:
+    node = cast(NodeView, Answers({name.replace("__", "."): answer for name, answer in answers.items()}))
+    return [item.words for item in await read_attention(node)]
+
+
+async def test_a_node_at_which_everything_runs_needs_none() -> None:
+    assert await words() == []
+
+
+async def test_dead_letters_and_what_does_not_run_are_counted_by_state() -> None:
+    found = await words(
+        dead_letters__all={"groups": [{"count": 2, "exact": True}, {"count": 1000, "exact": False}]},
+        subscriptions__list={"subscriptions": [{"state": "blocked"}, {"state": "paused"}, {"state": "blocked"}]},
+        callbacks__list={"callbacks": [{"state": "backing-off"}]},
+        topology__show={"routers": [{"exists": True, "state": "backing-off"}]},
+    )
+    assert found == [
+        "at least 1,002 dead letters",
+        "2 subscriptions blocked",
+        "1 subscription paused",
+        "1 callback backing-off",
+        "1 router backing-off",
+    ]
+
+
+async def test_what_cannot_be_read_hides_nothing_else() -> None:
+    for nothing in (Forbidden("no"), {}, {"subscriptions": [1]}, {"subscriptions": None}, []):
+        found = await words(subscriptions__list=nothing, callbacks__list={"callbacks": [{"state": "failed"}]})
+        assert found == ["1 callback failed"]
