@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import typer
 
 from eventd.cli.federation_commands import FEDERATION, SUBSCRIPTION
 from eventd.cli.gateway.options import flags
 from eventd.cli.program.command_line import Branch, CommandLine, Leaf, program
+from eventd.cli.program.shell_completion import OPTIONS, CompletionOption, named_shell
 from eventd.cli.topic_commands import STREAM, TOPIC
 
 COMMANDS: Final[dict[str, Leaf | Branch]] = {
@@ -442,6 +443,15 @@ class Routerctl(CommandLine):
 
     tree = COMMANDS
     shared = flags()
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options of the program; those of completion take the name of a shell."""
+        made = self.__dict__.setdefault("_completion", {name: CompletionOption(name) for name in OPTIONS})
+        return [made.get(param.opts[-1], param) for param in super().get_params(ctx)]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options before the command."""
+        return super().parse_args(ctx, args if ctx.resilient_parsing else named_shell(args))
 
 
 app = typer.Typer(

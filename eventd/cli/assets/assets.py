@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import errno
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -48,15 +49,31 @@ def write(
     if changed and not force:
         raise EventdError(f"{changed[0]} exists and differs", hint="write to another folder, or give --force")
     for each in files:
-        target = folder / each.place
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(each.file, target)
-        target.chmod(0o755 if each.file.stat().st_mode & 0o100 else 0o644)
+        _write_file(each, folder / each.place)
     session.out.outcome(
         [{"file": str(folder / each.place)} for each in files],
         f"wrote {counted(len(files), 'file')} to {folder}",
         name=lambda row: str(row["file"]),
     )
+
+
+def _write_file(each: InstalledFile, target: Path) -> None:
+    """Write a file in one step: a full disk leaves the present one. Raises `EventdError`, which names the target."""
+    content, mode = each.file.read_bytes(), 0o755 if each.file.stat().st_mode & 0o100 else 0o644
+    part = target.with_name(f".{target.name}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part.unlink(missing_ok=True)
+        part.write_bytes(content)
+        part.chmod(mode)
+        part.replace(target)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        hint = (
+            "free some space, or write to another folder" if error.errno == errno.ENOSPC else "write to another folder"
+        )
+        raise EventdError(f"cannot write {target}: {error.strerror or error}", hint=hint) from None
 
 
 def _differs(each: InstalledFile, folder: Path) -> bool:

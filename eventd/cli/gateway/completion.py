@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import signal
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -25,6 +25,11 @@ SECONDS: Final = 0.3
 """How long the node may take, with the connection to it."""
 KEPT_SECONDS: Final = 5.0
 _STALE_SECONDS: Final = 60.0
+_DELIVERED: Final = "delivered="
+_STATES: Final = tuple(f"state={state}" for state in ("running", "backing-off", "blocked", "paused", "failed"))
+_OF_RESOURCES: Final = ("generation>", "deleted")
+_CONDITIONS: Final = {"node": ("ready",), "event": (_DELIVERED,), "queue": ("caught-up",)}
+"""The conditions of what is no resource."""
 
 
 class _Late(Exception):
@@ -84,6 +89,50 @@ def complete_waited(ctx: typer.Context, incomplete: str) -> list[str]:
     if slash and asked:
         return [f"{what}/{name}" for name in _ask(ctx, asked, prefix)]
     return complete_kind(ctx, incomplete) + ([] if slash else ["node", "event/", "queue/"])
+
+
+def complete_condition(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the conditions that `wait` takes for what the command line names; behind `delivered=` the peers."""
+    words = [str(ctx.params.get("kind") or ""), *ctx.args]  # before an option without its value, they are not parsed
+    kind = next((word for word in words if word), "").partition("/")[0]
+    if incomplete.startswith(_DELIVERED):
+        return [f"{_DELIVERED}{peer}" for peer in _ask(ctx, "peer", incomplete.removeprefix(_DELIVERED))]
+    return [word for word in _conditions(kind) if word.startswith(incomplete)]
+
+
+def _conditions(kind: str) -> Sequence[str]:
+    if kind in _CONDITIONS:
+        return _CONDITIONS[kind]
+    from eventd.errors import NotFound
+    from eventd.resources.kinds.registry import find_kind
+
+    try:
+        name = find_kind(kind).name if kind else ""
+    except NotFound:
+        name = kind
+    if name == "EventGroup":
+        return ("ready", *_OF_RESOURCES)
+    followed = name in ("EventPeer", "EventSubscription", "EventCallback")
+    return (*((*_STATES, "caught-up") if followed else ()), *_OF_RESOURCES)
+
+
+def complete_field(incomplete: str) -> list[str]:
+    """Return the kinds that begin so; behind `KIND.` the fields, one level at a time."""
+    from eventd.errors import NotFound
+    from eventd.resources.kinds.explanation import explain
+    from eventd.resources.kinds.registry import KINDS, find_kind
+
+    word, dot, field = incomplete.partition(".")
+    if not dot:
+        return [name for known in KINDS.values() for name in (known.plural, known.name) if name.startswith(incomplete)]
+    try:
+        paths = [each.path.replace("[]", "") for each in explain(find_kind(word))]
+    except NotFound:
+        return []
+    paths += [path.removeprefix("spec.") for path in paths]
+    level = field.count(".")
+    found = [path for path in paths if path.startswith(field) and path.count(".") == level]
+    return [f"{word}.{path}" for path in dict.fromkeys(found)]
 
 
 def complete_name(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args, get_origin
 
 import typer
-from typer.core import TyperArgument, TyperOption
+from typer.core import CompletionItem, TyperArgument, TyperOption  # type: ignore[attr-defined]
 
 from eventd.cli.program.old_spellings import renamed_value
 from eventd.cli.program.values import EMPTY_SETTINGS, Duration, MayBeEmpty, Size, choices_of, read_word
@@ -38,6 +38,15 @@ class _Parameter:
             raise typer.BadParameter(str(error), ctx=ctx, param=self) from None
         except ValueError as error:
             raise typer.BadParameter(str(error), ctx=ctx, param=self) from None
+
+    def shell_complete(self: Any, ctx: Any, incomplete: str) -> list[Any]:
+        """Return the completions of a value: those that the declaration names, or the choices of its type."""
+        choices = choices_of(self.type_descriptor.annotation) if self.type_descriptor else ()
+        if not choices or self._custom_shell_complete is not None:
+            found: list[Any] = super().shell_complete(ctx, incomplete)  # type: ignore[misc]
+            return found
+        words = [f"{name}{free}" for name, free, _ in (str(choice).partition("=") for choice in choices)]
+        return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
     def _read_one(self: Any, ctx: typer.Context, value: Any) -> Any:
         kind = self.type_descriptor.annotation

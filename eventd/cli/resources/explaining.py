@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from eventd.cli.gateway.completion import complete_field
 from eventd.cli.gateway.session import Session, offline
 from eventd.cli.terminal.output import GAP, Column, Output, joined, text
+from eventd.errors import NotFound
 
 if TYPE_CHECKING:
     from eventd.resources.kinds.explanation import Explained
@@ -52,6 +54,7 @@ def explain(
         str,
         typer.Argument(
             metavar="KIND[.FIELD]",
+            autocompletion=complete_field,
             help="Kind, or a field of it: EventGroup, eg.retention, ep.spec.limits.timeout.",
         ),
     ],
@@ -62,7 +65,12 @@ def explain(
     from eventd.resources.kinds.registry import find_kind
 
     word, _, field = path.partition(".")
-    kind = find_kind(word)
+    try:
+        kind = find_kind(word)
+    except NotFound as error:
+        if "?" not in error.hint:
+            error.hint += "; the fields of other programs' kinds, which `routerctl get all` shows, are not known"
+        raise
     found = explain_kind(kind, field)
     if not session.out.is_table:
         session.out.rows((), [field._asdict() for field in found], name=lambda row: row["path"])

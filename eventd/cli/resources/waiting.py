@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from eventd.cli.gateway.completion import complete_name, complete_waited
+from eventd.cli.gateway.completion import complete_condition, complete_name, complete_waited
 from eventd.cli.gateway.session import Session, connected_without_table, only_calls
 from eventd.cli.program.values import Duration
-from eventd.errors import CheckFailed, NotFound, Unavailable
+from eventd.errors import CheckFailed, Invalid, NotFound, Unavailable
 
 MOST_SECONDS: Final = 30
 """How long one request waits."""
@@ -39,6 +39,7 @@ async def wait(
         typer.Option(
             "--for",
             metavar="CONDITION",
+            autocompletion=complete_condition,
             help="state=STATE, caught-up, delivered=PEER, ready, generation>N or deleted.",
         ),
     ],
@@ -50,7 +51,11 @@ async def wait(
         Duration, typer.Option("--timeout", metavar="DURATION", help="Maximum time to wait.")
     ] = USUAL,
 ) -> None:
-    """Wait until a condition is met. If it is not met in time, show the last state on stderr and exit with status 4."""
+    """Wait until a condition is met. If it is not met in time, show the last state on stderr and exit with status 4.
+
+    The status is 1 if the node refuses or cannot be reached, 2 for a condition that does not exist, and 3 if the object
+    does not exist.
+    """
     from eventd.runtime.clock import SystemClock
 
     if not name:
@@ -63,6 +68,8 @@ async def wait(
             answer = await session.call(
                 "resources.wait", kind=kind, name=name, condition=condition, seconds=_seconds(left)
             )
+        except Invalid as error:  # a condition that is none, or not one of this kind
+            raise typer.BadParameter(f"{error.message}: {error.hint}" if error.hint else error.message) from None
         except (Unavailable, NotFound) as error:
             if not _may_come(error, kind, answer):
                 raise

@@ -212,9 +212,13 @@ def find_kind(word: str) -> Kind:
     raise NotFound(f"unknown kind {word}", hint=apart or known_kinds(word))
 
 
+ALL_KINDS = "known kinds: "
+"""How a hint begins that names all kinds."""
+
+
 def known_kinds(word: str) -> str:
     """Return a hint for an unknown kind: the kind that was probably meant, or the names of all kinds."""
     names = {name.lower(): name for name in KINDS}
     close = difflib.get_close_matches(word.lower(), [*names, *(kind.plural for kind in KINDS.values())], 1)
     meant = next((kind.name for kind in KINDS.values() if close and close[0] in (kind.name.lower(), kind.plural)), None)
-    return f"did you mean {meant}?" if meant else f"known kinds: {', '.join(KINDS)}"
+    return f"did you mean {meant}?" if meant else f"{ALL_KINDS}{', '.join(KINDS)}"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from eventd.errors import NotFound
-from eventd.resources.kinds.registry import PART, find_kind, is_foreign, is_misspelt
+from eventd.resources.kinds.registry import ALL_KINDS, PART, find_kind, is_foreign, is_misspelt
 from eventd.resources.reading.documents import Draft, Identity
 from eventd.resources.reading.nodes import Mapping, Node, Scalar, plain
 from eventd.resources.reading.nodes import Sequence as Items
@@ -25,6 +25,9 @@ from eventd.text.size import MIB
 MAX_SPEC = MIB
 """The largest spec, in bytes of JSON. How deep it is nested is limited where documents are read."""
 MAX_NAME = 512
+
+MOST_LISTED = 20
+"""Maximum number of kinds of other programs that a hint lists."""
 
 FOREIGN_RULE = "is not a group and version such as net.example/v1, which kinds of other programs need"
 
@@ -101,10 +104,16 @@ def meant_kinds(word: str, stored: Iterable[StoredResource]) -> Sequence[KindId]
             return found
         names = {kind.lower(): kind for _, kind in kinds}
         close = difflib.get_close_matches(word.lower(), names, 1)
-        if not close or "?" in error.hint:
+        if not kinds or not error.hint.startswith(ALL_KINDS):
             raise
-        raise NotFound(error.message, hint=f"did you mean {names[close[0]]}?") from error
+        hint = f"did you mean {names[close[0]]}?" if close else _with_others(error.hint, sorted(names.values()))
+        raise NotFound(error.message, hint=hint) from error
     return [(ours.api_version, ours.name)]
+
+
+def _with_others(hint: str, names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    return f"{hint}; of other programs: {', '.join(names[:MOST_LISTED])}{more}"
 
 
 def _words(kind: KindId) -> tuple[str, ...]:

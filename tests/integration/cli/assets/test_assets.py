@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 import stat
 from pathlib import Path
+
+import pytest
 
 from eventd.cli.assets.installed import PURPOSES, installed_files
 from tests.integration.cli.conftest import Control
@@ -45,3 +48,25 @@ def test_a_file_that_differs_is_kept_and_none_is_written_unless_forced(control: 
 def test_an_unknown_asset_is_refused_with_the_names_of_all(control: Control, tmp_path: Path) -> None:
     refused = control("assets", "write", str(tmp_path), "sysvinit", code=3)
     assert (refused.code, "systemd" in refused.err) == (3, True)
+
+
+def test_a_full_disk_is_reported_with_the_file_that_was_not_written(
+    control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, (soft, hard) = Path.write_bytes, resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def write_without_room(path: Path, content: bytes) -> int:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))  # only here: pytest writes files, too
+        try:
+            return write(path, content)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    (tmp_path / UNIT).parent.mkdir(parents=True)
+    (tmp_path / UNIT).write_text("edited")
+    monkeypatch.setattr(Path, "write_bytes", write_without_room)
+    refused = control("assets", "write", str(tmp_path), "systemd", "--force", code=1)
+    assert refused.err.startswith(f"error: cannot write {tmp_path}/routerd-eventd/systemd/")
+    assert "File too large" in refused.err
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == [tmp_path / UNIT]
+    assert (tmp_path / UNIT).read_text() == "edited"

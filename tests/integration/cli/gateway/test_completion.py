@@ -73,6 +73,48 @@ def test_names_of_all_that_commands_take_are_completed(edge: Complete) -> None:
     assert edge("get --context h") == ["here"]
 
 
+def test_values_of_options_and_fields_are_completed_without_a_node(complete: Complete) -> None:
+    assert complete("get ep -o js") == ["json", "jsonpath="]
+    assert complete("get ep -o ") == ["table", "wide", "json", "yaml", "name", "jsonpath="]
+    assert complete("explain eventpeers.ret") == ["eventpeers.retry"]
+    assert complete("explain ep.spec.retry.") == ["ep.spec.retry.baseBackoff", "ep.spec.retry.maxBackoff"]
+    assert complete("explain Topi") == ["Topic", "TopicRouter"]
+    assert complete("explain nokind.s") == []
+    assert complete("wait node --for ") == ["ready"]
+    assert complete("wait queue/jobs --for c") == ["caught-up"]
+    assert complete("wait ep/to-cloud --for state=b") == ["state=backing-off", "state=blocked"]
+    assert complete("wait eg/edge --for ") == ["ready", "generation>", "deleted"]
+    assert complete("wait topic/x --for ") == ["generation>", "deleted"]
+    assert complete("--install-completion z") == ["zsh"]
+
+
+def test_the_peers_of_a_delivery_are_completed(edge: Complete) -> None:
+    assert edge("wait event/e1 --for delivered=cl") == ["delivered=cloud"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_shown_and_installed_for_the_named_shell(
+    control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shown = control("--show-completion", shell).out
+    assert f"_ROUTERCTL_COMPLETE=complete_{shell}" in shown
+    told = control(f"--install-completion={shell}").out
+    file = Path(told.removeprefix(f"completion of {shell} installed in ").partition(":")[0])
+    assert file.is_relative_to(tmp_path)
+    assert file.read_text().strip() == shown.strip()
+
+
+def test_a_shell_without_completion_is_refused(control: Control) -> None:
+    refused = control("--install-completion", "csh", code=2).err
+    assert "'csh' is not one of bash, zsh, fish" in refused
+
+
+def test_without_a_name_it_is_the_present_shell(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eventd.cli.program.shell_completion._present_shell", lambda: "fish")
+    assert "complete_fish" in control("--show-completion").out
+
+
 def test_an_answer_is_kept_for_some_seconds_where_only_its_user_can_read_it(
     edge: Complete, control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,15 @@ def test_a_time_out_has_status_4_and_the_last_state(routerctl: Control) -> None:
     assert routerctl("wait", "ep/none", "--for", "caught-up", code=3).err.startswith("error: EventPeer/none does not")
 
 
+@everywhere
+def test_each_reason_to_end_has_its_own_status(routerctl: Control) -> None:
+    routerctl.edge()
+    assert "its conditions: ready" in routerctl("wait", "node", "--for", "deleted", code=2).err
+    assert "'soon' is not a condition" in routerctl("wait", "ep/to-cloud", "--for", "soon", code=2).err
+    routerctl("wait", "ep/none", "--for", "caught-up", code=3)
+    routerctl("wait", "ep/to-cloud", "--for", "state=paused", "--timeout", "0s", code=4)
+
+
 def test_a_change_by_another_client_ends_the_wait(sqlite_url: str, control: Control) -> None:
     with Api(sqlite_url) as api:
         control("--server", api.url, "apply", "-f", control.file(EDGE))

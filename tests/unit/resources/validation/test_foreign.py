@@ -226,3 +226,9 @@ def test_a_kind_that_is_not_there_is_told_what_may_have_been_meant() -> None:
     with pytest.raises(NotFound) as refused:
         meant_kinds("Gadget", rows(GROUP))
     assert str(refused.value) == f"unknown kind Gadget (known kinds: {', '.join(KINDS)})"
+
+
+def test_an_unknown_kind_is_answered_with_the_kinds_of_other_programs_too() -> None:
+    with pytest.raises(NotFound) as refused:
+        meant_kinds("Gadget", stored_pair())
+    assert refused.value.hint == f"known kinds: {', '.join(KINDS)}; of other programs: Route"
