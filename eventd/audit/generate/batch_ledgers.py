@@ -214,7 +214,7 @@ def _exceptions_of(world: World, flow: Flow, batch: int) -> str:
 
 
 def _segment_rows(world: World) -> int:
-    return max(1, world.segment_rows // 20)
+    return max(20, world.segment_rows // 20)
 
 
 def _table_bounds(begin: int, end: int) -> Iterator[tuple[int, int]]:

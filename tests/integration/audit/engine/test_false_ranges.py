@@ -29,11 +29,11 @@ from eventd.lake.storage import EndReader, FileInMemory, Storage, connect
 from eventd.lake.writer import Segment, write_segment
 from eventd.runtime.clock import SECOND
 from federation.event import format_time
-from tests.support.federations import FullSettings, generate
+from tests.support.federations import FullSettings, copy_generated
 from tests.support.local_spark import run_audit
-from tests.support.tampering import change_state, edit, segments_of
+from tests.support.tampering import change_state, edit, rewrite, segments_of
 
-A = "site-01"
+A, B = "site-01", "site-02"
 HOUR = 3600 * SECOND
 LEDGERS = FullSettings(nodes=2, events=400, span=4 * HOUR, segment_rows=100)
 LARGE = (1 << 63) - 1
@@ -41,7 +41,7 @@ LARGE = (1 << 63) - 1
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Storage:
-    generate(LEDGERS, str(tmp_path / "lake"))
+    copy_generated(LEDGERS, str(tmp_path / "lake"))
     return connect(str(tmp_path / "lake"))
 
 
@@ -167,13 +167,14 @@ def test_a_manifest_without_the_ranges_of_its_rows_is_corrupt(
     assert all(text.startswith(fault) for text in found.values())
 
 
-@pytest.mark.parametrize("field", ["rows", "upto"])
 @pytest.mark.parametrize("value", [1 << 62, 1 << 63, 1 << 70])
-def test_a_manifest_with_a_number_that_no_node_counts_to_is_corrupt(lake: Storage, field: str, value: int) -> None:
-    segment = segments_of(lake, A, Ledger.EVENTS)[0]
-    describe(lake, segment, **{field: value})
-    (fault,) = corrupt(audit(lake)).values()
-    assert fault.startswith("its manifest is not valid: ")
+def test_a_manifest_with_a_number_that_no_node_counts_to_is_corrupt(lake: Storage, value: int) -> None:
+    changed = dict(zip(("rows", "upto"), segments_of(lake, A, Ledger.EVENTS), strict=False))
+    for field, segment in changed.items():
+        describe(lake, segment, **{field: value})
+    found = corrupt(audit(lake))
+    assert len(found) == len(changed) == 2
+    assert all(fault.startswith("its manifest is not valid: ") for fault in found.values())
 
 
 def test_a_position_outside_of_the_segment_hides_no_event(lake: Storage) -> None:
@@ -213,38 +214,43 @@ def test_more_rows_than_numbers_are_not_read(lake: Storage) -> None:
     assert corrupt(audit(lake)) == {segment.place.name: fault}
 
 
-@pytest.mark.parametrize(
-    ("book", "name", "value"),
-    [
-        (Ledger.EVENTS, "seq", LARGE),
-        (Ledger.EVENTS, "seq", -LARGE),
-        (Ledger.DELIVERIES, "position", LARGE),
-        (Ledger.RECEIPTS, "upto", LARGE),
-        (Ledger.INBOUND, "after", -LARGE),
-    ],
-)
-def test_a_row_with_a_number_that_no_node_counts_to_makes_its_segment_corrupt(
-    lake: Storage, book: Ledger, name: str, value: int
-) -> None:
-    segment = segments_of(lake, A, book)[0]
-    number = read_segment(lake, segment, ["number"])["number"][0].as_py()
-    edit(lake, A, book, lambda row: row["number"] == number, **{name: value})
-    fault = f"its rows have a number outside of -1 to 999,999,999,999,999, in the column {name}"
-    assert corrupt(audit(lake)) == {segment.place.name: fault}
+def test_a_row_with_a_number_that_no_node_counts_to_makes_its_segment_corrupt(lake: Storage) -> None:
+    events = segments_of(lake, A, Ledger.EVENTS)
+    (deliveries, *_), (receipts, *_), (inbound, *_) = (
+        segments_of(lake, A, book) for book in (Ledger.DELIVERIES, Ledger.RECEIPTS, Ledger.INBOUND)
+    )
+    changes = [
+        (events[0], "seq", LARGE),
+        (events[1], "seq", -LARGE),
+        (deliveries, "position", LARGE),
+        (receipts, "upto", LARGE),
+        (inbound, "after", -LARGE),
+    ]
+    faults = {}
+    for segment, name, value in changes:
+        rows = read_segment(lake, segment)
+        first, *others = rows.to_pylist()
+        rewrite(lake, segment, pa.Table.from_pylist([first | {name: value}, *others], rows.schema))
+        fault = f"its rows have a number outside of -1 to 999,999,999,999,999, in the column {name}"
+        faults[segment.place.name] = fault
+    assert corrupt(audit(lake)) == faults
 
 
-@pytest.mark.parametrize("field", ["head", "interval"])
 @pytest.mark.parametrize("value", [LARGE, 2 * LARGE, -LARGE])
-def test_a_state_with_a_number_that_no_node_counts_to_is_corrupt(lake: Storage, field: str, value: int) -> None:
-    change_state(lake, A, **{field: value})
-    assert [text for text in corrupt(audit(lake)).values() if "the state of the node is not valid" in text]
+def test_a_state_with_a_number_that_no_node_counts_to_is_corrupt(lake: Storage, value: int) -> None:
+    change_state(lake, A, head=value)
+    change_state(lake, B, interval=value)
+    assert invalid_states(audit(lake)) == 2
 
 
-@pytest.mark.parametrize("field", ["last_seq", "evicted_seq"])
-def test_a_group_with_a_seq_that_no_node_counts_to_makes_the_state_corrupt(lake: Storage, field: str) -> None:
-    (state,) = [one for one in survey(lake).nodes if one.node == A]
-    change_state(lake, A, groups=tuple(replace(group, **{field: LARGE}) for group in state.groups))
-    assert [text for text in corrupt(audit(lake)).values() if "the state of the node is not valid" in text]
+def test_a_group_with_a_seq_that_no_node_counts_to_makes_the_state_corrupt(lake: Storage) -> None:
+    for state, field in zip(survey(lake).nodes, ("last_seq", "evicted_seq"), strict=True):
+        change_state(lake, state.node, groups=tuple(replace(group, **{field: LARGE}) for group in state.groups))
+    assert invalid_states(audit(lake)) == 2
+
+
+def invalid_states(report: Report) -> int:
+    return sum("the state of the node is not valid" in text for text in corrupt(report).values())
 
 
 def test_names_of_segments_have_no_number_that_no_node_counts_to(lake: Storage) -> None:
@@ -341,5 +347,5 @@ def test_a_segment_with_too_many_combinations_of_values_is_corrupt(
         raise TooManyKeys("its rows have too many different values")
 
     monkeypatch.setattr(segment_jobs, "sum_events", too_many)
-    names = [one.place.name for node in (A, "site-02") for one in segments_of(lake, node, Ledger.EVENTS)]
+    names = [one.place.name for node in (A, B) for one in segments_of(lake, node, Ledger.EVENTS)]
     assert {*corrupt(audit(lake))} == {*names}

@@ -35,7 +35,7 @@ from eventd.lake.storage import Storage, connect, open_lake
 from eventd.lake.writer import Segment, write_segment
 from eventd.runtime.clock import SECOND, SystemClock
 from eventd.testing import ManualClock
-from tests.support.federations import FullSettings, generate
+from tests.support.federations import FullSettings, copy_generated
 from tests.support.local_spark import run_audit
 from tests.support.tampering import change_state, cut_ledger, rewrite, segments_of, withdraw
 
@@ -55,7 +55,7 @@ COLUMN = {
 def audited_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the lake of two nodes, and the output of an audit that has seen it."""
     folder = tmp_path_factory.mktemp("once")
-    generate(LEDGERS, str(folder / "lake"))
+    copy_generated(LEDGERS, str(folder / "lake"))
     assert audit(folder).verdict == "complete"
     return folder
 
@@ -200,7 +200,7 @@ def test_a_first_audit_discards_nothing_by_full(folder: Path) -> None:
 def test_an_output_of_another_lake_is_refused_also_by_a_full_audit_of_some_hours(
     folder: Path, tmp_path: Path, missing: str
 ) -> None:
-    generate(FullSettings(nodes=2, events=50, span=HOUR, seed=5), str(tmp_path / "another"))
+    copy_generated(FullSettings(nodes=2, events=50, span=HOUR, seed=5), str(tmp_path / "another"))
     shutil.rmtree(folder / "lake")
     shutil.move(tmp_path / "another", folder / "lake")
     (folder / "out" / missing).unlink()
@@ -213,7 +213,7 @@ def test_an_output_of_another_lake_is_refused_also_by_a_full_audit_of_some_hours
 def test_an_output_of_another_lake_is_refused_before_spark_starts_unless_it_is_discarded(
     folder: Path, tmp_path: Path
 ) -> None:
-    generate(FullSettings(nodes=2, events=50, span=HOUR, seed=5), str(tmp_path / "another"))
+    copy_generated(FullSettings(nodes=2, events=50, span=HOUR, seed=5), str(tmp_path / "another"))
     out, head = connect(str(folder / "out")), open_lake(connect(str(tmp_path / "another")))
     with pytest.raises(Conflict, match="holds an audit of another lake"):
         prepare_output(out, head, discards=False)

@@ -18,7 +18,7 @@ from eventd.lake.reader import read_segment
 from eventd.lake.schema import COLUMNS, ColumnType, Ledger
 from eventd.lake.storage import Storage, connect
 from eventd.runtime.clock import SECOND
-from tests.support.federations import FullSettings, generate
+from tests.support.federations import FullSettings, copy_generated
 from tests.support.local_spark import run_audit
 from tests.support.tampering import change_state, edit, rewrite, segments_of
 
@@ -30,7 +30,7 @@ FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Storage:
-    generate(FullSettings(nodes=3, events=60, span=3600 * SECOND), str(tmp_path / "lake"))
+    copy_generated(FullSettings(nodes=3, events=60, span=3600 * SECOND), str(tmp_path / "lake"))
     return connect(str(tmp_path / "lake"))
 
 

@@ -13,7 +13,7 @@ from eventd.lake.layout import ACKNOWLEDGEMENTS
 from eventd.lake.reader import state_files
 from eventd.lake.storage import Storage, connect
 from eventd.runtime.clock import SECOND
-from tests.support.federations import FullSettings, generate
+from tests.support.federations import FullSettings, copy_generated
 from tests.support.local_spark import run_audit
 
 DEEP = "[" * 200_000
@@ -29,7 +29,7 @@ CHANGES = {
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Storage:
-    generate(FullSettings(nodes=3, events=60, span=3600 * SECOND), str(tmp_path / "lake"))
+    copy_generated(FullSettings(nodes=3, events=60, span=3600 * SECOND), str(tmp_path / "lake"))
     return connect(str(tmp_path / "lake"))
 
 

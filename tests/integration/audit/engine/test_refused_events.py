@@ -14,7 +14,7 @@ from eventd.lake.reader import read_segment
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
 from eventd.runtime.clock import SECOND
-from tests.support.federations import FullSettings, generate
+from tests.support.federations import FullSettings, copy_generated
 from tests.support.local_spark import run_audit
 from tests.support.tampering import edit, segments_of
 
@@ -24,7 +24,7 @@ A = "site-01"
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Storage:
-    generate(SETTINGS, str(tmp_path / "lake"))
+    copy_generated(SETTINGS, str(tmp_path / "lake"))
     return connect(str(tmp_path / "lake"))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.engine.stream import Stream, StreamBatch, StreamRequest, checkpoint_of
-from eventd.audit.generate import GeneratorSettings, generate
+from eventd.audit.generate import GeneratorSettings
 from eventd.audit.report.objectives import read_conditions
 from eventd.audit.report.report import Report
 from eventd.audit.spark.session import quiet
@@ -22,6 +22,7 @@ from eventd.lake.storage import connect
 from eventd.lake.writer import write_state
 from eventd.runtime.clock import SECOND
 from eventd.testing import ManualClock
+from tests.support.federations import copy_generated
 from tests.support.local_spark import run_audit
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ LATER = BOOKS.end + 3 * HOUR
 def lake(tmp_path: Path) -> str:
     """The ledgers of three nodes that are in service; their last reports are of the end of the span."""
     place = str(tmp_path / "lake")
-    generate(BOOKS, place)
+    copy_generated(BOOKS, place)
     for state in survey(connect(place)).nodes:
         write_state(connect(place), msgspec.structs.replace(state, closed_at=0))
     return place

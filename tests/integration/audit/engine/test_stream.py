@@ -23,7 +23,7 @@ from eventd.streams.key_pairs import make_key, pem_of
 from federation.ed25519 import pin
 from federation.keys import Key
 from federation.peers import ANY
-from tests.support.federations import FullSettings, generate
+from tests.support.federations import FullSettings, copy_generated
 from tests.support.growing import GrowingLake
 from tests.support.lakes import NOON, ship_state
 from tests.support.local_spark import run_audit
@@ -92,7 +92,7 @@ def hours(out: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
 
 
 def test_hours_become_final_once_and_say_what_a_run_says(spark: SparkSession, tmp_path: Path) -> None:
-    generate(BOOKS, str(tmp_path / "whole"))
+    copy_generated(BOOKS, str(tmp_path / "whole"))
     growing, out = GrowingLake(tmp_path / "whole", tmp_path / "lake"), tmp_path / "out"
     begin = BOOKS.start
     growing.grow_until(begin + 3 * HOUR)
@@ -149,7 +149,7 @@ def test_rows_that_are_deleted_before_retention_may_are_in_the_report_of_the_nex
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lake, out = tmp_path / "lake", tmp_path / "out"
-    generate(FullSettings(nodes=2, events=600, span=2 * HOUR, segment_rows=100), str(lake))
+    copy_generated(FullSettings(nodes=2, events=600, span=2 * HOUR, segment_rows=100), str(lake))
     assert follow(spark, lake, out).report.verdict == "complete"
     storage = connect(str(lake))
     key, upto = withdraw(storage, "site-01", Ledger.DELIVERIES, 2)
@@ -161,7 +161,7 @@ def test_rows_that_are_deleted_before_retention_may_are_in_the_report_of_the_nex
 
 
 def test_a_condition_that_is_met_ends_it_and_another_lake_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    generate(FullSettings(nodes=2, events=100, span=HOUR, lose=2), str(tmp_path / "lake"))
+    copy_generated(FullSettings(nodes=2, events=100, span=HOUR, lose=2), str(tmp_path / "lake"))
     from eventd.audit.report.objectives import read_conditions
 
     out = tmp_path / "out"
@@ -174,14 +174,14 @@ def test_a_condition_that_is_met_ends_it_and_another_lake_is_refused(spark: Spar
         Stream(spark, asked, heard).follow()
     assert [one.report.failed for one in heard.batches] == [("missing",)]
     assert not list((out / "checkpoint" / "commits").glob("[0-9]*")), "a restarted stream needs all states again"
-    generate(FullSettings(nodes=2, events=10, span=HOUR, seed=2), str(tmp_path / "another"))
+    copy_generated(FullSettings(nodes=2, events=10, span=HOUR, seed=2), str(tmp_path / "another"))
     with pytest.raises(Conflict, match="holds an audit of another lake"):
         follow(spark, tmp_path / "another", out)
 
 
 def test_the_reports_of_a_query_are_signed_and_compared_with_the_baseline(spark: SparkSession, tmp_path: Path) -> None:
     lake, base, out = str(tmp_path / "lake"), str(tmp_path / "base"), str(tmp_path / "out")
-    generate(FullSettings(nodes=2, events=100, span=HOUR, lose=2), lake)
+    copy_generated(FullSettings(nodes=2, events=100, span=HOUR, lose=2), lake)
     run_audit(AuditRequest(lake, base))
     private = make_key(bytes(32))
     key = Key.ed25519(pin(private.public_key()), private=pem_of(private), owner=ANY)

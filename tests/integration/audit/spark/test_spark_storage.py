@@ -22,7 +22,7 @@ from eventd.lake.manifest import encode
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, Written, connect
 from eventd.runtime.clock import SECOND
-from tests.support.federations import FullSettings, generate
+from tests.support.federations import FullSettings, copy_generated
 from tests.support.local_spark import run_audit
 from tests.support.spark_mounts import mount
 from tests.support.tampering import segments_of
@@ -117,7 +117,7 @@ def test_only_audits_name_their_own_option_as_another_way(spark: SparkSession, t
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
-    generate(BOOKS, str(tmp_path / "lake"))
+    copy_generated(BOOKS, str(tmp_path / "lake"))
     return tmp_path / "lake"
 
 
@@ -143,7 +143,7 @@ def test_spark_reads_and_writes_what_python_does(spark: SparkSession, lake: Path
 
 
 def test_ranges_of_skipped_segments_are_compared(spark: SparkSession, tmp_path: Path) -> None:
-    generate(replace(BOOKS, segment_rows=50, lose=0, forge=0, duplicate=0), str(tmp_path / "lake"))
+    copy_generated(replace(BOOKS, segment_rows=50, lose=0, forge=0, duplicate=0), str(tmp_path / "lake"))
     storage = connect(str(tmp_path / "lake"))
     at, since = mount(spark, tmp_path), BOOKS.start + 5 * 3600 * SECOND
     asked = dataclasses.replace(request(at), since=since)

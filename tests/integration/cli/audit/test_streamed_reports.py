@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from eventd.audit.engine import stream
-from eventd.audit.generate import GeneratorSettings, generate
+from eventd.audit.generate import GeneratorSettings
 from eventd.lake.storage import connect
 from eventd.runtime.clock import SECOND
 from eventd.streams.key_pairs import make_key, pem_of
 from tests.integration.cli.conftest import Control, Result
+from tests.support.federations import copy_generated
 from tests.support.local_spark import LocalSpark
 
 LOSSY = GeneratorSettings(nodes=2, events=100, span=3600 * SECOND, lose=2, seed=1)
@@ -47,7 +48,7 @@ def streamer(control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(stream, "open_session", lambda *_, **__: nullcontext(LocalSpark()))
     monkeypatch.setattr(stream, "quiet", nullcontext)
     monkeypatch.setattr(stream, "is_remote", lambda _: True)
-    generate(LOSSY, str(tmp_path / "lake"))
+    copy_generated(LOSSY, str(tmp_path / "lake"))
     return Streamer(control, tmp_path)
 
 
