@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -32,6 +33,8 @@ def require() -> None:
 
 
 def _load(name: str) -> Any:
+    if (loaded := sys.modules.get(name)) is not None:  # this is called for each column of each segment
+        return loaded
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
