@@ -146,8 +146,8 @@ BROKEN = [
     ),
     ("the boot is handed in", "eventd/log/core/head.py", "from eventd.store.engine.boot import read_boot_id"),
     ("the boot is handed in", "eventd/lake/writer.py", "open('/etc/machine-id')"),
-    ("a node without its API", "eventd/node/retention.py", "from eventd.api.framework.auth import Keys"),
-    ("a node without its API", "eventd/node/new_chore.py", "from eventd.api.framework.auth import Keys"),
+    ("a node without its API", "eventd/node/retention.py", "from eventd.api.keys.valid_keys import Keys"),
+    ("a node without its API", "eventd/node/new_chore.py", "from eventd.api.keys.valid_keys import Keys"),
     (
         "no loop over a set",
         "eventd/log/core/wakeups.py",
@@ -273,7 +273,7 @@ KEPT = [
     ),
     (
         "waits are monotonic",
-        "eventd/api/framework/auth.py",
+        "eventd/api/keys/valid_keys.py",
         "def f(clock, at):\n    return (at - clock.now()) / SECOND",
     ),
     ("tasks in the node", "eventd/runtime/supervisor.py", "import asyncio\ngroup = asyncio.TaskGroup()"),

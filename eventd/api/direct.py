@@ -20,7 +20,6 @@ from eventd.api.errors.codes import restore
 from eventd.api.framework.action_callers import ActionCaller
 from eventd.api.framework.action_terms import arguments_of, object_of
 from eventd.api.framework.admission import admit, services_for
-from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.decoding import decode, read_query
 from eventd.api.framework.endpoint import Endpoint, load
 from eventd.api.framework.operations import Services
@@ -29,6 +28,7 @@ from eventd.api.framework.recorder import ActionDraft, ActionRecorder
 from eventd.api.framework.repeats import KeptAnswer, describe_call, repeated_request
 from eventd.api.framework.route import Route
 from eventd.api.framework.withholding import run_for
+from eventd.api.keys.api_key import ApiKey
 from eventd.api.routes import OPERATIONS
 from eventd.api.topic_routes import TOPIC_ROUTES
 from eventd.api.topics.calls import V0

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from eventd.api.framework.route import BodyLimits, Route, Scope
+from eventd.api.framework.route import BodyLimits, Route
+from eventd.api.keys.scopes import Scope
 from eventd.api.topic_routes import TOPIC_ROUTES
 
 _PARAMS: Final = BodyLimits(1 << 20, values=20_000)

@@ -10,12 +10,12 @@ import msgspec
 from aiohttp import web
 
 from eventd.api.errors.problems import success
-from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.callers import Callers
 from eventd.api.framework.calls import Call
 from eventd.api.framework.models import NoQuery, Query
 from eventd.api.framework.operations import GROUP
 from eventd.api.framework.worker_peers import WorkerPeers
+from eventd.api.keys.api_key import ApiKey
 from eventd.runtime.clock import Clock
 from eventd.text.invisible import printable
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from eventd.api.framework.route import BodyLimits, Route, Scope
+from eventd.api.framework.route import BodyLimits, Route
+from eventd.api.keys.scopes import Scope
 
 _BODY: Final = BodyLimits(256 << 10)
 _WAITING: Final = BodyLimits(64 << 10)

@@ -12,9 +12,9 @@ from aiohttp import web
 
 from eventd.api.errors.faults import answering
 from eventd.api.errors.problems import answer, success
-from eventd.api.framework.auth import Keys
 from eventd.api.framework.decoding import read_query
 from eventd.api.framework.route import surface_of
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.system import ProbeQuery, in_lines
 from eventd.errors import Unavailable
 from eventd.observe.metrics import METRICS_CONTENT_TYPE, Metrics

@@ -15,7 +15,8 @@ from eventd.lake.reader import read_segment
 from eventd.lake.schema import OWN_TIME, SLOTTED
 from eventd.lake.segment_checks import Bounds, ranges_fault
 from eventd.lake.segment_file import BadSegment, contents_fault, parsing
-from eventd.lake.storage import EndReader, StoredFile
+from eventd.lake.storage import EndReader
+from eventd.lake.stored_files import StoredFile
 from eventd.lake.writer import Segment
 
 _FOOTER: Final = 1 << 16

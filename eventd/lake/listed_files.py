@@ -7,7 +7,8 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from eventd.lake.file_sizes import MOST_JSON
-from eventd.lake.storage import Storage, StoredFile
+from eventd.lake.storage import Storage
+from eventd.lake.stored_files import StoredFile
 
 _AT_ONCE: Final = 64 << 20
 """Bytes of files that are in memory at once."""

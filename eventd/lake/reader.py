@@ -34,7 +34,8 @@ from eventd.lake.manifest import LakeHead, Manifest, NodeState, Unreadable, deco
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_checks import manifest_fault, numbers_fault, rows_fault
 from eventd.lake.segment_file import BadSegment, SegmentFile, open_segment, parsing, require_none, with_added
-from eventd.lake.storage import FileReader, Storage, StoredFile, open_lake
+from eventd.lake.storage import FileReader, Storage, open_lake
+from eventd.lake.stored_files import StoredFile
 from eventd.lake.writer import Segment
 from eventd.runtime.clock import SECOND
 

@@ -12,13 +12,13 @@ from typing import Any
 import eventd
 from eventd.api.admin.bulk.bulk_runner import BulkJobRunner
 from eventd.api.app import KEEPALIVE_SECONDS, build_app
-from eventd.api.framework.auth import Keys
 from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import ConcurrencyLimits, Limits
 from eventd.api.framework.operations import GROUP, Services
 from eventd.api.framework.recorder import ActionRecorder
 from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.api.framework.worker_rates import WorkerRates
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.listener.addresses import listen
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.listener.connections import open_site_at

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from eventd.api.framework.auth import Keys
 from eventd.api.framework.limits import ConcurrencyLimits
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.listener.addresses import cannot_listen, patiently
 from eventd.api.listener.connection_limiter import ConnectionLimiter, ConnectionMetrics
 from eventd.api.listener.connections import open_site

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from eventd.api.framework.auth import Keys
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.listener.addresses import cannot_listen, patiently
 from eventd.api.quic.access import StreamAccess, may_be_open, require_access
 from eventd.api.quic.cache import Caches

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from eventd.api.framework.auth import Keys
+from eventd.api.keys.valid_keys import Keys
 from eventd.egress.routers.pump import Routing
 from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog

@@ -484,7 +484,7 @@ RULES = [
         "programs make the clock",
         "a part of a node with a clock of its own ignores the one that a test or a simulation moves: take a Clock.",
         _only_in_programs("eventd.runtime.clock.SystemClock"),
-        {"eventd/api/framework/auth.py": "commands, and tests without an expiry, leave it out; a node passes its own"},
+        {"eventd/api/keys/valid_keys.py": "commands, and tests without an expiry, leave it out; a node passes its own"},
     ),
     Rule(
         "programs make the chance",
@@ -554,7 +554,7 @@ RULES = [
         " seconds must come of one, say why beside this rule.",
         waits_are_monotonic,
         {
-            "eventd/api/framework/auth.py": "the expiry of a key is a wall time; it is looked at again every minute",
+            "eventd/api/keys/valid_keys.py": "the expiry of a key is a wall time; it is looked at again every minute",
             "eventd/dynamic/effective.py": "the end of a part is a wall time; it is looked at again every minute",
             "eventd/egress/transport/retry_after.py": "Retry-After may be a date",
             "eventd/egress/peers/push_v2.py": "the skew of a peer's clock is a difference of wall times",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import closing
 
 from eventd.api.admin.bulk.bulk_runner import BulkJobRunner
-from eventd.api.framework.auth import Keys
+from eventd.api.keys.valid_keys import Keys
 from eventd.log.core.eventlog import EventLog
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database

@@ -8,7 +8,7 @@ from html import unescape
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from eventd.api.framework.auth import SCOPES
+from eventd.api.keys.scopes import SCOPES
 from eventd.console.pages.table import PageRoute, find_page
 from tests.support.browser import Visitor
 from tests.support.processes import Processes

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from eventd.api.framework.auth import ApiKey
+from eventd.api.keys.api_key import ApiKey
 from eventd.api.quic.interfaces import ClientGrant, NoPlace, OpenSubscription, Subscriber
 from eventd.api.quic.subscribing import Subscribing
 from eventd.quic.link import NoStreamsLeft

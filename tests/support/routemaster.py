@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
 
-from eventd.api.framework.auth import Keys
 from eventd.api.framework.limits import ConcurrencyLimits, Limits
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.listener.connections import open_site_at
 from eventd.api.listener.runner import Runner

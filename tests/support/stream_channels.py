@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from eventd.api.framework.auth import ApiKey
+from eventd.api.keys.api_key import ApiKey
 from eventd.api.quic.cache import Caches
 from eventd.api.quic.interfaces import AuthFailed
 from eventd.api.quic.listener import StreamListener

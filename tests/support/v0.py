@@ -13,11 +13,12 @@ import msgspec
 from aiohttp import ClientSession
 
 from eventd.api.app import build_app
-from eventd.api.framework.auth import Keys, parse_keys
 from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import ConcurrencyLimits, Limits
 from eventd.api.framework.operations import Services
 from eventd.api.framework.worker_peers import WorkerPeers
+from eventd.api.keys.configured_keys import parse_keys
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.listener.connections import open_site_at
 from eventd.api.listener.runner import Runner

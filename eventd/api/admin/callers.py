@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from eventd.api.framework.auth import ANYONE
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
+from eventd.api.keys.api_key import ANYONE
 
 
 class ShowCaller(Params):

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from eventd.api.framework.action_callers import key_caller
-from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import After
+from eventd.api.keys.api_key import ApiKey
 from eventd.errors import Invalid, NotFound
 from eventd.store.engine.database import Connection
 from eventd.store.rows.console_sessions import IDLE, SessionRow, end_sessions, read_sessions

@@ -10,9 +10,10 @@ from typing import Any
 
 from pydantic import Field
 
-from eventd.api.framework.auth import SCOPES, read_scopes
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
+from eventd.api.keys.configured_keys import read_scopes
+from eventd.api.keys.scopes import SCOPES
 from eventd.errors import Invalid
 from eventd.log.core.head import announce_topics, lock_head
 from eventd.store.engine.database import Connection

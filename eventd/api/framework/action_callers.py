@@ -8,7 +8,8 @@ import pwd
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
-from eventd.api.framework.auth import ANYONE, ApiKey, digest_of_client
+from eventd.api.keys.api_key import ANYONE, ApiKey
+from eventd.api.keys.configured_keys import digest_of_client
 
 CallerKind = Literal["key", "certificate", "session", "local", "command", "anyone", "unknown"]
 """Who acts: an API key, what a client certificate stands for, a session of the console, a user over the local socket, a

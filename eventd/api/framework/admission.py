@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from eventd.api.framework.auth import ANYONE, ApiKey
 from eventd.api.framework.limits import ConcurrencyLimits
 from eventd.api.framework.route import Route
+from eventd.api.keys.api_key import ANYONE, ApiKey
 
 if TYPE_CHECKING:  # commands admit calls without the server
     from aiohttp import web

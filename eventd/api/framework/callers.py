@@ -9,7 +9,9 @@ from typing import Any
 from aiohttp import web
 
 from eventd.api.framework.action_callers import ActionCaller, key_caller, socket_caller, unknown_caller
-from eventd.api.framework.auth import OWNER, ApiKey, Keys, require_local_name, require_own_page
+from eventd.api.keys.api_key import OWNER, ApiKey
+from eventd.api.keys.cross_site import require_local_name, require_own_page
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.listener.local_connections import LocalListener
 from eventd.errors import Unauthorized

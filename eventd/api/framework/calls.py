@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.models import Performance
+from eventd.api.keys.api_key import ApiKey
 from eventd.runtime.clock import Clock
 
 if TYPE_CHECKING:  # commands handle calls without the server

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from eventd.api.bodies.bodies import BodyMemory
-from eventd.api.framework.auth import ApiKey
+from eventd.api.keys.api_key import ApiKey
 from eventd.log.topics.errors import Throttled
 from eventd.log.topics.topics import Ceilings
 

@@ -14,8 +14,8 @@ from eventd.errors import Unavailable
 from federation.event import is_plain
 
 if TYPE_CHECKING:  # a command loads only what it needs
-    from eventd.api.framework.auth import ApiKey
     from eventd.api.framework.limits import Limits
+    from eventd.api.keys.api_key import ApiKey
     from eventd.dynamic.effective import Following
     from eventd.egress.callbacks.tester import CallbackTestResult
     from eventd.log.core.eventlog import EventLog

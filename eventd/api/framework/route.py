@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal, NamedTuple
 
 from eventd.api.errors.codes import API_FORM, TOPICS_FORM, ErrorForm
+from eventd.api.keys.scopes import Scope
 
-Scope = Literal["look", "read", "write", "delete", "admin"]
-"""`read` includes `look`; otherwise no scope includes another."""
 RECORDED: Final[frozenset[Scope]] = frozenset({"delete", "admin"})
 """The scopes whose use is recorded. Emitting and writing are not: they are frequent, and the log itself shows them."""
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]

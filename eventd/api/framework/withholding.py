@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
-from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.route import Route
+from eventd.api.keys.api_key import ApiKey
 from eventd.errors import NotFound
 
 

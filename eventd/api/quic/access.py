@@ -7,7 +7,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import Final
 
-from eventd.api.framework.auth import ANYONE, ApiKey, Keys
+from eventd.api.keys.api_key import ANYONE, ApiKey
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.quic.interfaces import AuthFailed, ClientGrant
 from eventd.api.quic.tenant_keys import TenantKeys
 from eventd.errors import SettingsError, Unauthorized

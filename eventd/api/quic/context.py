@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.limits import ConcurrencyLimiter
+from eventd.api.keys.api_key import ApiKey
 from eventd.api.quic.answer_backlog import AnswerBacklog
 from eventd.api.quic.answers import OVERLOADED
 from eventd.api.quic.budgets import ConnectionBudget, ListenerBudget

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from eventd.api.framework.auth import ApiKey
+from eventd.api.keys.api_key import ApiKey
 from eventd.quic.link import QuicLink
 from eventd.streams.frames import ASSUMED
 from eventd.streams.permissions import StreamAction

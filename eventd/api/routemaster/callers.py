@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from eventd.api.framework.auth import ApiKey
+from eventd.api.keys.api_key import ApiKey
 from eventd.api.routemaster.answers import WrongCaller
 from eventd.api.routemaster.surface import Caller, Kind, SurfaceContext
 from eventd.errors import Unauthorized

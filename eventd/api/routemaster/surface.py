@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any, Literal, NamedTuple, Protocol
 
-from eventd.api.framework.auth import ANYONE, ApiKey, Keys
 from eventd.api.framework.limits import ConcurrencyLimits
+from eventd.api.keys.api_key import ANYONE, ApiKey
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_config import TopicConfig

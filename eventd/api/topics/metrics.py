@@ -13,8 +13,8 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from eventd.api.errors.problems import success
-from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.models import NoQuery
+from eventd.api.keys.api_key import ApiKey
 from eventd.api.topics.calls import V0, Call
 from eventd.api.topics.sessions import Sessions
 from eventd.log.core.writer_stats import BOUNDS, WriterStats

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
-from eventd.api.framework.auth import ApiKey
+from eventd.api.keys.api_key import ApiKey
 from eventd.api.topics.calls import V0
 from eventd.api.topics.checkpoints import (
     MOVES,

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.models import NoQuery, Query, ResponseModel
 from eventd.api.framework.paging import NamePage, write_cursor
+from eventd.api.keys.api_key import ApiKey
 from eventd.api.topics.calls import V0, Call
 from eventd.log.core.topic_config import TopicConfig, merged
 from eventd.log.core.topic_row import find_topic

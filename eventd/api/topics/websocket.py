@@ -18,9 +18,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from eventd.api.bodies.bodies import BodyReservation
 from eventd.api.errors.codes import TOPICS_FORM, WEBSOCKET_VERSION, Internal, UnsupportedVersion, internal
-from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.decoding import decode
 from eventd.api.framework.models import U32, U64, NoQuery, Performance, require_u64
+from eventd.api.keys.api_key import ApiKey
 from eventd.api.listener.messages import IncomingMessages
 from eventd.api.listener.runner import MESSAGES
 from eventd.api.topics.calls import V0, Call

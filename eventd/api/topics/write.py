@@ -9,8 +9,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from eventd.api.bodies.bodies import HUGE_BYTES, aside
 from eventd.api.bodies.json_shape import count_elements
-from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.models import Body, Performance, ResponseModel
+from eventd.api.keys.api_key import ApiKey
 from eventd.api.topics.calls import V0
 from eventd.api.topics.topics import require_config
 from eventd.errors import Invalid

@@ -27,7 +27,8 @@ from eventd.errors import Conflict, LakeUnavailable, NotFound
 from eventd.lake.file_sizes import MOST_KEPT, TooLargeFile
 from eventd.lake.manifest import Int64, LakeHead, Manifest, Number, Time
 from eventd.lake.schema import Ledger
-from eventd.lake.storage import Storage, Written
+from eventd.lake.storage import Storage
+from eventd.lake.stored_files import Written
 from eventd.lake.writer import Segment
 from eventd.runtime.chance import SYSTEM
 

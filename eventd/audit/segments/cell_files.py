@@ -21,7 +21,8 @@ from eventd.audit.segments.spark_tasks import FileShares, OpenFile, not_empty, r
 from eventd.audit.spark.locations import Location
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.file_sizes import TooLargeFile
-from eventd.lake.storage import FileDraft, FileReader, Written
+from eventd.lake.storage import FileReader
+from eventd.lake.stored_files import FileDraft, Written
 from eventd.runtime.chance import SYSTEM
 
 if TYPE_CHECKING:

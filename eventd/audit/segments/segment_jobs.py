@@ -40,7 +40,8 @@ from eventd.lake.manifest import Manifest
 from eventd.lake.reader import read_segment
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_file import BadSegment, open_segment, parsing
-from eventd.lake.storage import FileDraft, FileReader, Written
+from eventd.lake.storage import FileReader
+from eventd.lake.stored_files import FileDraft, Written
 from eventd.lake.writer import Segment
 
 if TYPE_CHECKING:

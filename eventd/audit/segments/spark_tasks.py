@@ -22,7 +22,8 @@ from eventd.audit.spark.session import last_cause
 from eventd.audit.spark.spark_storage import path_below
 from eventd.errors import LakeUnavailable
 from eventd.lake.extra import pyarrow
-from eventd.lake.storage import EndReader, FileInMemory
+from eventd.lake.storage import EndReader
+from eventd.lake.stored_files import FileInMemory
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,7 +14,8 @@ from eventd.lake.coverage import Span, choose, holes
 from eventd.lake.layout import ARCHIVE, LANDING, NODES, LedgerKey
 from eventd.lake.reader import Survey, read_segment, survey
 from eventd.lake.segment_file import BadSegment
-from eventd.lake.storage import Storage, StoredFile, connect
+from eventd.lake.storage import Storage, connect
+from eventd.lake.stored_files import StoredFile
 from eventd.lake.writer import Segment
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from eventd.errors import EventdError, Invalid, LakeUnavailable, LakeUnusable, N
 from eventd.lake.address import shown
 from eventd.lake.file_sizes import TooLargeFile, larger
 from eventd.lake.layout import TEMPORARY
-from eventd.lake.storage import FileDraft, StoredFile
+from eventd.lake.stored_files import FileDraft, StoredFile
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -27,7 +27,7 @@ from eventd.audit.verdicts.receipt_verdicts import questioned_receipts
 from eventd.audit.verdicts.refused_events import unanswered_batches
 from eventd.audit.verdicts.unclaimed_batches import unclaimed_batches
 from eventd.lake.extra import pyarrow
-from eventd.lake.storage import Written
+from eventd.lake.stored_files import Written
 from eventd.runtime.clock import SECOND
 
 if TYPE_CHECKING:

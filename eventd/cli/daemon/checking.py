@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
-from eventd.api.framework.auth import Keys
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.quic.access import require_access
 from eventd.api.routemaster.configuration import read_clients, read_root_key
 from eventd.cli.gateway.lock import holder

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Sequence
 
 import eventd
-from eventd.api.framework.auth import Keys
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.listener.addresses import listen
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.listener.connections import open_site_at

@@ -12,11 +12,11 @@ from aiohttp import web
 
 import eventd
 from eventd.api.app import build_app
-from eventd.api.framework.auth import Keys
 from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import ConcurrencyLimits
 from eventd.api.framework.operations import Services
 from eventd.api.framework.worker_peers import WorkerPeers
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.listener.runner import Runner
 from eventd.api.topic_routes import TOPIC_ROUTES

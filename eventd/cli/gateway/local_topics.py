@@ -16,10 +16,10 @@ import msgspec
 from eventd.api.direct import DirectCaller, find_topic_route, run_topic_route
 from eventd.api.errors.codes import TOPICS_FORM
 from eventd.api.framework.action_callers import command_caller
-from eventd.api.framework.auth import OWNER
 from eventd.api.framework.limits import Limits
 from eventd.api.framework.operations import Services
 from eventd.api.framework.recorder import ActionRecorder
+from eventd.api.keys.api_key import OWNER
 from eventd.api.topics.calls import V0
 from eventd.egress.routers.pump import Routing
 from eventd.errors import EventdError

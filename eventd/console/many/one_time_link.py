@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from aiohttp import web
 
-from eventd.api.framework.auth import require_local_name, require_own_page
+from eventd.api.keys.cross_site import require_local_name, require_own_page
 from eventd.errors import Forbidden
 from eventd.net.peer_address import peer_address
 from eventd.runtime.chance import Chance

@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventd.api.framework.auth import ANYONE, SCOPES, ApiKey
+from eventd.api.keys.api_key import ANYONE, ApiKey
+from eventd.api.keys.scopes import SCOPES
 from eventd.client.connection import Connection
 from eventd.client.refusals.kinds import Lost
 from eventd.console.many.answers import check_groups, check_map, of_another_form, showable

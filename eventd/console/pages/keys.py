@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from eventd.api.framework.roles import ROLES
+from eventd.api.keys.roles import ROLES
 from eventd.console.pages.actions import FormField, PageAction, Question
 from eventd.console.pages.visit import MOST_ROWS, ShownPage, Visit
 from eventd.console.rendering.formats import parse

@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 from aiohttp import web
 
 from eventd.api.framework.action_callers import ActionCaller, session_caller
-from eventd.api.framework.auth import ANYONE, OWNER, ApiKey, require_local_name
 from eventd.api.framework.callers import Callers
+from eventd.api.keys.api_key import ANYONE, OWNER, ApiKey
+from eventd.api.keys.cross_site import require_local_name
 from eventd.console.serving.sessions import ConsoleSession, ConsoleSessions
 from eventd.errors import Forbidden
 from eventd.net.peer_address import peer_address

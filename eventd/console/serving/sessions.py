@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 from aiohttp import web
 
-from eventd.api.framework.auth import ApiKey, Keys
+from eventd.api.keys.api_key import ApiKey
+from eventd.api.keys.valid_keys import Keys
 from eventd.log.core.head import read_instance
 from eventd.runtime.chance import Chance
 from eventd.runtime.clock import SECOND, Clock

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from eventd.api.framework.auth import Keys
 from eventd.api.framework.sign_in_limiter import SignInLimiter
+from eventd.api.keys.valid_keys import Keys
 from eventd.console.pages.visit import ShownPage
 from eventd.console.rendering.urls import Urls
 from eventd.console.serving.answers import html, see

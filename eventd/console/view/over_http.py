@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
-from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.operations import Download
 from eventd.api.framework.outgoing import make_request
 from eventd.api.framework.repeats import HEADER as IDEMPOTENCY_KEY
+from eventd.api.keys.api_key import ApiKey
 from eventd.api.routes import OPERATIONS
 from eventd.client.connection import only_text
 from eventd.console.view.node_view import target_of

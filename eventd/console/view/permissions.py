@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from eventd.api.direct import find_topic_route
-from eventd.api.framework.auth import ApiKey
+from eventd.api.keys.api_key import ApiKey
 from eventd.api.routes import OPERATIONS
 from eventd.console.view.node_view import target_of
 

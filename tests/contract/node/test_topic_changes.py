@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eventd.api.framework.auth import Keys
+from eventd.api.keys.valid_keys import Keys
 from eventd.dynamic.effective import Following
 from eventd.errors import Unavailable
 from eventd.log.core.eventlog import EventLog

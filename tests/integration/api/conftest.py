@@ -14,12 +14,13 @@ from aiohttp.web import AppRunner, BaseRunner
 from pydantic import Field
 
 from eventd.api.app import build_app
-from eventd.api.framework.auth import Keys, parse_keys
 from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import Limits
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.route import BodyLimits, Route
 from eventd.api.framework.worker_peers import WorkerPeers
+from eventd.api.keys.configured_keys import parse_keys
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.routes import SYSTEM
 from eventd.errors import Conflict, DatabaseUnavailable, Full

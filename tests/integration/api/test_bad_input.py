@@ -16,11 +16,11 @@ from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
 from eventd.api.app import build_app
-from eventd.api.framework.auth import Keys
 from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import Limits
 from eventd.api.framework.operations import Services
 from eventd.api.framework.worker_peers import WorkerPeers
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.routes import OPERATIONS
 from eventd.log.core.eventlog import EventLog

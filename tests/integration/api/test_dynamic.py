@@ -14,10 +14,11 @@ from aiohttp.test_utils import TestServer
 
 from eventd.api.admin.resources.effective import HEARTBEAT_SECONDS
 from eventd.api.app import build_app
-from eventd.api.framework.auth import Keys, parse_keys
 from eventd.api.framework.callers import Callers
 from eventd.api.framework.operations import Services
 from eventd.api.framework.worker_peers import WorkerPeers
+from eventd.api.keys.configured_keys import parse_keys
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.dynamic.effective import Following
 from eventd.dynamic.part import form_part

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from eventd.api.framework.operations import Services
-from eventd.api.framework.route import BodyLimits, Method, Route, Scope
+from eventd.api.framework.route import BodyLimits, Method, Route
+from eventd.api.keys.scopes import Scope
 from tests.integration.api.conftest import NodeServer, Nothing, StartApi
 
 

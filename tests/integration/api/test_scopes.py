@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from eventd.api.framework.auth import SCOPES, parse_keys, read_scopes
-from eventd.api.framework.roles import ROLES, role_of
 from eventd.api.framework.route import Route
+from eventd.api.keys.configured_keys import parse_keys, read_scopes
+from eventd.api.keys.roles import ROLES, role_of
+from eventd.api.keys.scopes import SCOPES
 from eventd.api.routes import OPERATIONS
 from eventd.api.topic_routes import TOPIC_ROUTES
 from eventd.runtime.clock import SECOND

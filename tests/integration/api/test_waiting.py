@@ -11,7 +11,8 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
-from eventd.api.framework.auth import Keys, parse_keys
+from eventd.api.keys.configured_keys import parse_keys
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.waiting import build_waiting
 from eventd.observe.metrics import Metrics
 from eventd.runtime.chance import SYSTEM

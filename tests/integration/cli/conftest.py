@@ -16,9 +16,10 @@ import pytest
 from aiohttp import web
 
 from eventd.api.app import build_app
-from eventd.api.framework.auth import Keys, parse_keys
 from eventd.api.framework.callers import Callers
 from eventd.api.framework.operations import Services
+from eventd.api.keys.configured_keys import parse_keys
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.cli.gateway.local_api import with_connections
 from eventd.cli.gateway.local_topics import topics_of

@@ -8,8 +8,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from eventd.api.framework.auth import SCOPES, ApiKey
 from eventd.api.framework.route import Route
+from eventd.api.keys.api_key import ApiKey
+from eventd.api.keys.scopes import SCOPES
 from eventd.api.routes import OPERATIONS
 from eventd.api.topic_routes import TOPIC_ROUTES
 from eventd.console.pages.table import ACTIONS, PAGES

@@ -18,7 +18,8 @@ from eventd.lake.layout import ARCHIVE, LANDING, archived, day_of, landing, stat
 from eventd.lake.manifest import encode
 from eventd.lake.reader import TroubleKind, survey
 from eventd.lake.schema import Ledger
-from eventd.lake.storage import FileDraft, connect
+from eventd.lake.storage import connect
+from eventd.lake.stored_files import FileDraft
 from eventd.lake.writer import Segment, write_segment
 from tests.support.lakes import EPOCH, NOON, numbered, ship, ship_state, table
 

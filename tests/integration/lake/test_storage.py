@@ -11,8 +11,9 @@ import pytest
 from eventd.errors import LakeUnavailable, LakeUnusable, MissingExtra, NotFound
 from eventd.lake import extra
 from eventd.lake.layout import HEAD
-from eventd.lake.storage import ConnectedStorage, Storage, StoredFile, Written, connect, make_lake, open_lake
+from eventd.lake.storage import ConnectedStorage, Storage, connect, make_lake, open_lake
 from eventd.lake.store_remedies import remedy_of
+from eventd.lake.stored_files import StoredFile, Written
 from eventd.runtime.chance import SYSTEM
 
 SHA_OF_AB = "fb8e20fc2e4c3f248c60c39bd652f3c1347298bb977b8b4d5903b85055620603"

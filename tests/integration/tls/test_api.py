@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from eventd.api.framework.auth import ANYONE, Keys
+from eventd.api.keys.api_key import ANYONE
+from eventd.api.keys.valid_keys import Keys
 from eventd.client import ONCE, Client, ClientTlsConfig, Lost
 from eventd.client.values import Batch, NewRecord
 from eventd.errors import Forbidden, Invalid, SettingsError, Unauthorized

@@ -12,11 +12,11 @@ from pydantic import Field, model_validator
 
 from eventd.api.admin.bulk.bulk_actions import BulkAction, BulkTarget, OwnerKind, find_owner
 from eventd.api.framework.action_callers import command_caller, key_caller
-from eventd.api.framework.auth import ANYONE, OWNER, ApiKey
 from eventd.api.framework.moments import read_span, show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import PAGE_SIZE, Limit, cut_page
-from eventd.api.framework.route import Scope
+from eventd.api.keys.api_key import ANYONE, OWNER, ApiKey
+from eventd.api.keys.scopes import Scope
 from eventd.errors import Conflict, NotFound
 from eventd.log.core.head import lock_head
 from eventd.log.delivery.dead_letter_scan import (

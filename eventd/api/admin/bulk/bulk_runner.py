@@ -20,7 +20,7 @@ from eventd.api.admin.bulk.bulk_actions import (
     find_obstacles,
 )
 from eventd.api.admin.bulk.bulk_jobs import SCOPES
-from eventd.api.framework.auth import Keys
+from eventd.api.keys.valid_keys import Keys
 from eventd.errors import DatabaseUnavailable, EventdError, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head

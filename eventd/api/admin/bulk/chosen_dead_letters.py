@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Final, NamedTuple
 from pydantic import Field
 
 from eventd.api.admin.bulk.bulk_actions import DROPPED, KEPT, RETRIED, BulkAction, BulkTarget, carry_out, find_obstacles
-from eventd.api.framework.auth import OWNER, ApiKey
 from eventd.api.framework.operations import Params, Services
+from eventd.api.keys.api_key import OWNER, ApiKey
 from eventd.errors import Invalid, NotFound
 from eventd.groups.event_course import owner_of_letter
 from eventd.log.core.head import lock_head

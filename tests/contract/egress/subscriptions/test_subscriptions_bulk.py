@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from eventd.api.admin.bulk.bulk_runner import BulkJobRunner
-from eventd.api.framework.auth import Keys
+from eventd.api.keys.valid_keys import Keys
 from eventd.log.core.eventlog import EventLog
 from eventd.testing import ManualClock, until
 from tests.support.bulk import Uncounted

@@ -11,7 +11,8 @@ from eventd.audit.assembly.final_hours import HOURS, open_final
 from eventd.audit.engine import state as state_module
 from eventd.audit.engine.state import FOLDER, INDEX, KnownSegment, State, keep, open_state
 from eventd.audit.report.report import Hour
-from eventd.lake.storage import Written, connect, make_lake
+from eventd.lake.storage import connect, make_lake
+from eventd.lake.stored_files import Written
 from eventd.runtime.chance import SYSTEM
 
 LAKE = "0123456789abcdef"

@@ -25,7 +25,8 @@ from eventd.lake.manifest import encode
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_checks import manifest_fault, rows_fault
-from eventd.lake.storage import EndReader, FileInMemory, Storage, connect
+from eventd.lake.storage import EndReader, Storage, connect
+from eventd.lake.stored_files import FileInMemory
 from eventd.lake.writer import Segment, write_segment
 from eventd.runtime.clock import SECOND
 from federation.event import format_time

@@ -22,7 +22,8 @@ from eventd.audit.report.report import Report
 from eventd.lake.compaction import DAY, compacting
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
-from eventd.lake.storage import Written, connect
+from eventd.lake.storage import connect
+from eventd.lake.stored_files import Written
 from eventd.lake.writer import write_segment
 from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, generate

@@ -16,7 +16,8 @@ from eventd.audit.assembly.tables import make_tables
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.review.verification import FileState, verify_report
 from eventd.errors import LakeUnavailable
-from eventd.lake.storage import FileDraft, Storage, connect
+from eventd.lake.storage import Storage, connect
+from eventd.lake.stored_files import FileDraft
 from eventd.streams.key_pairs import make_key, pem_of
 from federation.ed25519 import pin
 from federation.keys import Key

@@ -20,7 +20,8 @@ from eventd.errors import LakeUnusable, NotFound
 from eventd.lake.file_sizes import TooLargeFile
 from eventd.lake.manifest import encode
 from eventd.lake.schema import Ledger
-from eventd.lake.storage import Storage, Written, connect
+from eventd.lake.storage import Storage, connect
+from eventd.lake.stored_files import Written
 from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, copy_generated
 from tests.support.local_spark import run_audit

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 from aiohttp import ClientSession
 
-from eventd.api.framework.auth import Keys
+from eventd.api.keys.valid_keys import Keys
 from eventd.cli.daemon.standby import ClaimSilence, Standby
 from eventd.errors import DatabaseUnavailable, EventdError, Unavailable
 from eventd.runtime.clock import SystemClock

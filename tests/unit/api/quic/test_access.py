@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from eventd.api.framework.auth import Keys, parse_keys
+from eventd.api.keys.configured_keys import parse_keys
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.quic import access as module
 from eventd.api.quic.access import StreamAccess, may_be_open, require_access
 from eventd.api.quic.interfaces import AuthFailed

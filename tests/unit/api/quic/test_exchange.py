@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eventd.api.framework.auth import Keys
+from eventd.api.keys.valid_keys import Keys
 from eventd.api.quic import exchange as module
 from eventd.api.quic.access import StreamAccess
 from eventd.api.quic.exchange import TokenIssuer, granted

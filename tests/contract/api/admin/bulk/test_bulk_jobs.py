@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from eventd.api.admin.bulk import bulk_actions, bulk_runner
 from eventd.api.admin.bulk.bulk_runner import BulkJobRunner
-from eventd.api.framework.auth import ApiKey, Keys
+from eventd.api.keys.api_key import ApiKey
+from eventd.api.keys.valid_keys import Keys
 from eventd.errors import Conflict, DatabaseFault, Forbidden, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import delete_cursors

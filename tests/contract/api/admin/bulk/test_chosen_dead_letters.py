@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventd.api.framework.auth import ApiKey
+from eventd.api.keys.api_key import ApiKey
 from eventd.errors import Forbidden, Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.store.engine.database import Connection

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from eventd.api.framework.auth import ANYONE, LONGEST_WAIT, OWNER, ApiKey, Keys, parse_keys, require_local_name
+from eventd.api.keys.api_key import ANYONE, OWNER, ApiKey
+from eventd.api.keys.configured_keys import parse_keys
+from eventd.api.keys.cross_site import require_local_name
+from eventd.api.keys.valid_keys import LONGEST_WAIT, Keys
 from eventd.errors import Forbidden, SettingsError, Unauthorized
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import load

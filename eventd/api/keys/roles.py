@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from eventd.api.framework.auth import EVERY_SCOPE, ApiKey
-from eventd.api.framework.route import Scope
+from eventd.api.keys.api_key import ApiKey
+from eventd.api.keys.scopes import EVERY_SCOPE, Scope
 
 
 class KeyRole(NamedTuple):
