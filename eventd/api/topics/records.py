@@ -60,7 +60,7 @@ class DiffBody(Body):
 
     `node`: whose records are excluded, if the topic has `dedupe_node`. With `wait_ms` (at most 30 s), an empty page at
     the head waits that long for news. `epoch` is that of the page before: in another one, seqs mean other records. A
-    `limit` or `max_batch_bytes` of 0 means the default.
+    `limit` or `max_batch_bytes` of 0 means the default. `touch`: whether this counts as a read of the topic.
     """
 
     from_seq: U64 = 0
@@ -70,6 +70,7 @@ class DiffBody(Body):
     include_meta: bool = True
     wait_ms: U32 = 0
     max_batch_bytes: U64 = 0
+    touch: bool = True
     epoch: str | None = None
 
     def __post_init__(self) -> None:
@@ -128,7 +129,8 @@ async def diff(call: Call[NoQuery, DiffBody]) -> Diff:
     v0, ask = call.v0, _ask(call)
     await v0.catch_up(call.name)
     found = await v0.database.read(read_topic_page, ask)
-    v0.recency.touch(found.topic_id, ask.now)
+    if call.body.touch:
+        v0.recency.touch(found.topic_id, ask.now)
     if call.body.wait_ms and is_at_end(found):
         found = await wait_for_more(v0, ask, found, min(call.body.wait_ms, MAX_WAIT_MS) / 1000)
     performance = call.performance()

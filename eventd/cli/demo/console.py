@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from eventd.cli.demo.demo import DOWN, console_of, playing, start_nodes
+from eventd.cli.demo.examples import FILE, FOREIGN, NODE, add_example, write_examples
 from eventd.cli.demo.nodes import DemoNode, Stage
 from eventd.cli.demo.picture import Narrator
 from eventd.runtime.clock import SystemClock
@@ -21,6 +22,8 @@ from eventd.runtime.clock import SystemClock
 _COLOURS: Final = {"site-a": "green", "site-b": "orange", "site-c": "blue"}
 PAUSE_SECONDS: Final = 0.25
 """The time between two events of each node: a link to a node that was killed fails at the next one."""
+_ROUNDS, _FIRST_EXAMPLES = 20, 6
+"""Rounds of events between two examples, and how many there are at the beginning."""
 _MOST_INPUT: Final = 4096
 
 
@@ -51,7 +54,10 @@ class ConsoleDemo:
     async def play(self) -> None:
         """Run all steps in order, and then until the task is cancelled."""
         self._narrator.title("routerd-eventd", "Three nodes on this machine, and one console for all of them.")
-        await start_nodes(self.stage, self._nodes, self._narrator)
+        write_examples(self.stage)
+        await start_nodes(self.stage, self._nodes, self._narrator, "without the examples.", [FILE])
+        for number in range(_FIRST_EXAMPLES):
+            await add_example(self.stage, self.stage.nodes[NODE], number)
         link = await self._open_console()
         self._explain(link)
         task, number = asyncio.current_task(), 0
@@ -60,6 +66,8 @@ class ConsoleDemo:
             while task is not None and not task.cancelling():
                 number += 1
                 await self._emit(number)
+                if number % _ROUNDS == 0 and self.stage.nodes[NODE].running:
+                    await add_example(self.stage, self.stage.nodes[NODE], number // _ROUNDS + _FIRST_EXAMPLES - 1)
                 self._report()
                 await self.clock.sleep(PAUSE_SECONDS)
 
@@ -76,6 +84,8 @@ class ConsoleDemo:
         self._narrator.act("→", "Your turn")
         self._narrator.note("Open this link in a browser of this machine; it works once:")
         self._narrator.paste(link)
+        self._narrator.note(f"{NODE} has a dead letter, an event of {FOREIGN}: its page says why.", gap=True)
+        self._narrator.note("Correct its resource (Resources, routes, Change), and retry the dead letter.")
         self._narrator.note(f"Kill {DOWN}: the map shows it within 2 seconds, and the others continue.", gap=True)
         self._narrator.paste(f"kill -9 {self.stage.nodes[DOWN].pid}")
         self._narrator.note("Press Enter here to start it again, and watch the map heal.", gap=True)

@@ -89,8 +89,13 @@ async def _play(console: Console, *, keep: bool) -> None:
         demo.say_goodbye()
 
 
-async def start_nodes(stage: Stage, nodes: Sequence[DemoNode], narrator: Narrator, about: str = "") -> None:
-    """Start the nodes as peers of each other, and wait until all are ready. `about`: what is said of the others."""
+async def start_nodes(
+    stage: Stage, nodes: Sequence[DemoNode], narrator: Narrator, about: str = "", more: Sequence[str] = ()
+) -> None:
+    """Start the nodes as peers of each other, and wait until all are ready.
+
+    `about`: what is said of the others. `more`: files that the first node applies, too.
+    """
     narrator.act("1", "Three nodes, each a peer of the others")
     key = stage.write_key()
     for node in nodes:
@@ -98,8 +103,10 @@ async def start_nodes(stage: Stage, nodes: Sequence[DemoNode], narrator: Narrato
         node.start()
     for node in nodes:
         await stage.until(f"{node.name} to start", node.listens)
-    narrator.command("routerctl apply -f site-a.yaml")
-    outputs = await stage.routerctl_each([(n.name, ("apply", "-f", f"{n.name}.yaml"), "") for n in nodes])
+    applied = {node.name: [f"{node.name}.yaml", *(more if node is nodes[0] else ())] for node in nodes}
+    commands = {name: ("apply", *(word for file in files for word in ("-f", file))) for name, files in applied.items()}
+    narrator.command(f"routerctl {shlex.join(commands[nodes[0].name])}")
+    outputs = await stage.routerctl_each([(name, command, "") for name, command in commands.items()])
     narrator.output(outputs[0])
     narrator.note(f"and the same on site-b and site-c{f', {about}' if about else '.'}")
     for node in nodes:

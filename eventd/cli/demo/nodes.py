@@ -264,9 +264,12 @@ class Stage:
 
     async def emit(self, node: DemoNode, event: Mapping[str, Any]) -> bool:
         """Emit an event over the API of a node. Returns False if the node does not answer."""
+        return await self.post(node, f"/api/v1/groups/{GROUP}/events", {"events": [event]})
+
+    async def post(self, node: DemoNode, path: str, body: Mapping[str, Any]) -> bool:
+        """Send a request to the API of a node. Returns False if the node does not answer, or refuses it."""
         try:
-            url = f"http://{node.api}/api/v1/groups/{GROUP}/events"
-            async with self._session.post(url, json={"events": [event]}) as answer:
+            async with self._session.post(f"http://{node.api}{path}", json=body) as answer:
                 return answer.status == 200
         except (aiohttp.ClientError, OSError, TimeoutError):
             return False

@@ -143,7 +143,7 @@ async def _read_newest(visit: Visit, topic: dict[str, Any]) -> RecordPage:
 
 async def _read_page(visit: Visit, topic: str, after: int, limit: int, most: int = 0) -> RecordPage:
     """Return records after a seq; `most`: bytes of the page, 0 for the default."""
-    body = {"from_seq": after, "limit": limit, "include_tags": True, "max_batch_bytes": most}
+    body = {"from_seq": after, "limit": limit, "include_tags": True, "max_batch_bytes": most, "touch": False}
     page: RecordPage = await visit.view.ask("POST", "topics", topic, "diff", body=body, model=RecordPage)
     return page
 

@@ -347,3 +347,16 @@ async def test_requests_of_pages_to_v0_count_towards_the_limit_of_their_key(site
         async with following(one, "/console/stream?view=/console/topics/orders") as stream:
             assert await stream.content.readline() == b"event: view\n", "others look at it, too: it counts for no key"
         waiting.cancel()
+
+
+async def test_a_look_at_the_page_of_a_topic_does_not_count_as_a_read(site: Site, browser: MakeBrowser) -> None:
+    one = await signed_in(site, browser)
+    await create(one, "t")
+    await write(one, "t", "1")
+    for _ in range(2):
+        page = (await one.get("/console/topics/t")).text
+        assert '<tr id="r-1">' in page
+        assert "<dt>Last read by a program</dt><dd>not since this process started</dd>" in page
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {ADMIN}"}) as session:
+        assert (await session.post(f"http://{one.host}/v0/topics/t/diff", json={})).status == 200
+    assert "not since this process started" not in (await one.get("/console/topics/t")).text
