@@ -438,10 +438,28 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
 }
 
 
+HELP: Final = """Operate a node of a federated event bus, through its database (node up or down) or its API.
+
+Without options it is the node of the context in use, or else the one on this machine, whose folder is ./eventd-data or
+EVENTD_DATA_DIR; --context NAME, --server URL or --data-dir PATH name another. See `routerctl COMMAND --help` for the
+options of a command, and `routerctl explain KIND` for what `apply` takes.
+"""
+HEADINGS: Final[dict[str, tuple[str, ...]]] = {
+    "Resources": ("apply", "diff", "get", "describe", "delete", "edit", "wait", "api-resources", "explain"),
+    "State of a node": ("status", "doctor", "top", "actions", "support-bundle", "console"),
+    "Events": ("federation", "verify", "job", "subscription", "plugin", "dynamic", "callback", "routemaster"),
+    "Topics": ("topic", "router", "queue", "watch", "topology", "stream", "cache"),
+    "Audit": ("lake", "audit"),
+    "Access and administration": ("context", "key", "session", "db", "assets", "bench"),
+}
+"""The commands under the headings of the help."""
+
+
 class Routerctl(CommandLine):
     """All commands of `routerctl`."""
 
     tree = COMMANDS
+    headings = HEADINGS
     shared = flags()
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -457,7 +475,7 @@ class Routerctl(CommandLine):
 app = typer.Typer(
     name="routerctl",
     cls=Routerctl,
-    help="Operate a node of a federated event bus, through its database (node up or down) or its API.",
+    help=HELP,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -35,10 +35,15 @@ class RouterdEventd(CommandLine):
     shared = shared_flags()
 
 
+HELP = """Run a node of a federated event bus; operate it with `routerctl`.
+
+Settings come from options, variables (EVENTD_…) and a file: `routerd-eventd serve --help` lists them, and
+`routerd-eventd check` shows those in effect.
+"""
 app = typer.Typer(
     name="routerd-eventd",
     cls=RouterdEventd,
-    help="Run a node of a federated event bus; operate it with `routerctl`.",
+    help=HELP,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -39,11 +39,14 @@ def write(
     session: Session,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write to; created if it is missing.")],
     assets: Annotated[
-        list[str] | None, typer.Argument(metavar="[ASSET...]", help="Names of `assets list`; by default all.")
+        list[str] | None,
+        typer.Argument(metavar="[ASSET...]", help="Assets, as `routerctl assets list` names them (default: all)."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that differ.")] = False,
 ) -> None:
-    """Write files that are installed with the program to a folder. A file there that differs needs --force."""
+    """Write files that are installed with the program to a folder. If a file there differs, nothing is written without
+    --force.
+    """
     files = _chosen(assets or [])
     changed = [folder / each.place for each in files if _differs(each, folder)]
     if changed and not force:

@@ -67,21 +67,25 @@ async def verify(
     pull: Annotated[
         bool,
         typer.Option(
-            "--pull", help="Get this node's own events back that its log lacks, after a restore from an older copy."
+            "--pull",
+            help="After a restore of this node from an older copy: get its own lost events back from the peer.",
         ),
     ] = False,
     accept_unproven: Annotated[
         bool,
         typer.Option(
             "--accept-unproven",
-            help="With --pull: also store events that no receipt of the peer names, and mark them.",
+            help="With --pull: also store events without a receipt that proves them, and mark them.",
         ),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="With --pull: only count the events that would be stored.")
     ] = False,
 ) -> None:
-    """Compare a peer's events with this node's delivery ledger; exits with status 4 if they differ."""
+    """Compare a peer's events with this node's delivery ledger; exits with status 4 if they differ.
+
+    Changes nothing without --repair, which sends to the peer, and --pull, which gets from it.
+    """
     if repair and pull:
         raise typer.BadParameter("--repair sends events to the peer, --pull gets them from it: choose one")
     if (accept_unproven or dry_run) and not pull:

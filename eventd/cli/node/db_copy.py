@@ -35,15 +35,21 @@ def copy(
         typer.Option(
             "--to",
             metavar="URL",
-            help="The empty database to copy to: sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME.",
+            help="New or empty database: sqlite:////ABSOLUTE/PATH or postgresql+psycopg://USER@HOST/NAME.",
         ),
     ] = "",
     to_file: Annotated[
         Path | None,
-        typer.Option("--to-file", metavar="FILE", help="File that holds this URL, if it contains a password."),
+        typer.Option(
+            "--to-file", metavar="FILE", help="File with this URL, which keeps a password off the command line."
+        ),
     ] = None,
 ) -> None:
-    """Copy the node's database into an empty one, SQLite or Postgres, and compare both. The node must be down."""
+    """Copy the node's database into an empty one, SQLite or Postgres, and compare both. The node must be down.
+
+    Give either --to or --to-file. Serve only one of the two afterwards. If the copy is interrupted, repeat it: until
+    then, the new database is refused.
+    """
     from eventd.runtime.clock import SystemClock
     from eventd.settings.model import load
     from eventd.store.backup.moving import copy_database, copy_to_file

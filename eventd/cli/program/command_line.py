@@ -107,6 +107,8 @@ class Group(_OwnParams, TyperGroup):
     """A group of commands. Those of `tree` are loaded on access."""
 
     tree: Mapping[str, Leaf | Branch] = {}
+    headings: Mapping[str, Sequence[str]] = {}
+    """The headings under which the help lists commands; the others follow under one of their own."""
     shared: Mapping[str, bool] = {}
     """The program's options that may precede the command, and whether they take a value."""
 
@@ -140,10 +142,12 @@ class Group(_OwnParams, TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Format the commands that are not hidden, each with the first sentence of its help."""
-        found = [(name, self._listed(name)) for name in self.list_commands(ctx)]
+        found = {name: self._listed(name) for name in self.list_commands(ctx)}
         width = formatter.width * 3
-        rows = [(name, command.get_short_help_str(width)) for name, command in found if not command.hidden]
-        _write_section(formatter, "Commands", rows)
+        rows = {name: command.get_short_help_str(width) for name, command in found.items() if not command.hidden}
+        for heading, names in self.headings.items():
+            _write_section(formatter, heading, [(name, rows.pop(name)) for name in names])
+        _write_section(formatter, "Commands", [*rows.items()])
 
     def _listed(self, name: str) -> Any:
         """Return a command, or one without its code that is enough for a list."""

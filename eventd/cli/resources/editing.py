@@ -38,11 +38,17 @@ async def edit(
     ],
     name: Annotated[
         str,
-        typer.Argument(metavar="[NAME]", autocompletion=complete_name, help="The name, if it is not behind the slash."),
+        typer.Argument(metavar="[NAME]", autocompletion=complete_name, help="Name, if not written as KIND/NAME."),
     ] = "",
-    force: Annotated[bool, typer.Option("--force", help="Also replace a resource that has changed meanwhile.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Apply it even if the resource has changed meanwhile.")
+    ] = False,
 ) -> None:
-    """Change a resource in an editor, and apply it. Refused if the resource has changed meanwhile."""
+    """Change a resource in an editor, and apply it. Refused if the resource has changed meanwhile.
+
+    The editor is the command in VISUAL, or else in EDITOR. Leave it without a change to cancel. If the resource has a
+    problem, the editor opens again and shows it.
+    """
     kind, name = parted(kind, name)
     if not name:
         raise typer.BadParameter(f"name the resource: {kind}/NAME")

@@ -55,12 +55,15 @@ def explain(
         typer.Argument(
             metavar="KIND[.FIELD]",
             autocompletion=complete_field,
-            help="Kind, or a field of it: EventGroup, eg.retention, ep.spec.limits.timeout.",
+            help="Kind, or a field of it: EventGroup, ep.retry, ep.spec.retry.maxBackoff.",
         ),
     ],
-    recursive: Annotated[bool, typer.Option("--recursive", help="Show the fields of all sections.")] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", help="Show the fields at every depth.")] = False,
 ) -> None:
-    """Show the fields of a kind: what each means, its type and its default."""
+    """Show the fields of a kind: what each means, its type and its default.
+
+    `routerctl api-resources` lists the kinds. Neither needs a node.
+    """
     from eventd.resources.kinds.explanation import explain as explain_kind
     from eventd.resources.kinds.registry import find_kind
 

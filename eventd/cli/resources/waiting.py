@@ -40,12 +40,12 @@ async def wait(
             "--for",
             metavar="CONDITION",
             autocompletion=complete_condition,
-            help="state=STATE, caught-up, delivered=PEER, ready, generation>N or deleted.",
+            help="state=STATE, caught-up, delivered=PEER, ready, 'generation>N' or deleted.",
         ),
     ],
     name: Annotated[
         str,
-        typer.Argument(metavar="[NAME]", autocompletion=complete_name, help="The name, if it is not behind the slash."),
+        typer.Argument(metavar="[NAME]", autocompletion=complete_name, help="Name, if not written as KIND/NAME."),
     ] = "",
     give_up_after: Annotated[
         Duration, typer.Option("--timeout", metavar="DURATION", help="Maximum time to wait.")
@@ -53,37 +53,46 @@ async def wait(
 ) -> None:
     """Wait until a condition is met. If it is not met in time, show the last state on stderr and exit with status 4.
 
-    The status is 1 if the node refuses or cannot be reached, 2 for a condition that does not exist, and 3 if the object
-    does not exist.
-    """
-    from eventd.runtime.clock import SystemClock
+    An EventPeer, EventSubscription or EventCallback has state=STATE (running, backing-off, blocked, paused, failed) and
+    caught-up; event/ID has delivered=PEER, queue/TOPIC caught-up, node and an EventGroup ready; every resource has
+    generation>N and deleted. For example: wait ep/to-cloud --for caught-up --timeout 2m.
 
+    The status is 1 if the node refuses or cannot be reached, 2 for a condition that the object does not have, and 3 if
+    the object does not exist.
+    """
     if not name:
         kind, _, name = kind.partition("/")
-    clock, what = SystemClock(), f"{kind}/{name}" if name else kind
-    ends, answer = clock.monotonic() + give_up_after / 1e6, dict[str, Any]()
-    while True:
-        left = ends - clock.monotonic()
-        try:
-            answer = await session.call(
-                "resources.wait", kind=kind, name=name, condition=condition, seconds=_seconds(left)
-            )
-        except Invalid as error:  # a condition that is none, or not one of this kind
-            raise typer.BadParameter(f"{error.message}: {error.hint}" if error.hint else error.message) from None
-        except (Unavailable, NotFound) as error:
-            if not _may_come(error, kind, answer):
-                raise
-            answer = {"object": what, "condition": condition, "met": False, "state": error.message}
-        if answer["met"] or clock.monotonic() >= ends:
-            break
-        if clock.monotonic() < ends - PAUSE:
-            threading.Event().wait(PAUSE)  # without an event loop, as Ctrl-C then ends it at once
+    answer = await _last_answer(session, kind, name, condition, give_up_after / 1e6)
     kind, slash, name = answer["object"].partition("/")
     shown = f"{kind.lower()}{slash}{name}"
     if not answer["met"]:
         how_long = Duration(give_up_after)
         raise CheckFailed(f"{shown} is not {_words(condition)} after {how_long}: {answer['state']}")
     session.out.outcome(answer, f"{shown} condition met", name=lambda _: shown)
+
+
+async def _last_answer(session: Session, kind: str, name: str, condition: str, seconds: float) -> Mapping[str, Any]:
+    """Return the answer that the condition is met, or the last one before the time is over."""
+    from eventd.runtime.clock import SystemClock
+
+    clock, what = SystemClock(), f"{kind}/{name}" if name else kind
+    ends, answer = clock.monotonic() + seconds, dict[str, Any]()
+    while True:
+        left = ends - clock.monotonic()
+        try:
+            answer = await session.call(
+                "resources.wait", kind=kind, name=name, condition=condition, seconds=_seconds(left)
+            )
+        except Invalid as error:  # a condition that does not exist, or that this kind does not have
+            raise typer.BadParameter(f"{error.message}: {error.hint}" if error.hint else error.message) from None
+        except (Unavailable, NotFound) as error:
+            if not _may_come(error, kind, answer):
+                raise
+            answer = {"object": what, "condition": condition, "met": False, "state": error.message}
+        if answer["met"] or clock.monotonic() >= ends:
+            return answer
+        if clock.monotonic() < ends - PAUSE:
+            threading.Event().wait(PAUSE)  # without an event loop, as Ctrl-C then ends it at once
 
 
 def _seconds(left: float) -> int:

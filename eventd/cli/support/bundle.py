@@ -48,15 +48,15 @@ async def support_bundle(
         typer.Option("--log", metavar="FILE", help="Log file of the node (default: the journal); repeatable."),
     ] = None,
     anonymize: Annotated[
-        bool, typer.Option("--anonymize", help="Replace names and addresses; the key to them is thrown away.")
+        bool, typer.Option("--anonymize", help="Replace names and addresses by words that cannot be turned back.")
     ] = False,
     brief: Annotated[
-        bool, typer.Option("--brief", help="Scrape the metrics once: saves 10 s, but shows no rates.")
+        bool, typer.Option("--brief", help="Read the metrics once instead of twice: saves 10 s, but shows no rates.")
     ] = False,
 ) -> None:
     """Write settings, states, metrics and logs of a node to one archive, without secrets and payloads.
 
-    Commands that show something read it instead of a node: `routerctl --from FILE doctor`.
+    Read it before you send it on. Commands read it as they read a node: `routerctl --from FILE doctor`.
     """
     from eventd.api.framework.moments import show_time
     from eventd.runtime.clock import SystemClock

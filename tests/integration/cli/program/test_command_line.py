@@ -248,3 +248,9 @@ def test_a_shared_option_stands_before_or_after_the_command(
         tree.main(args=["--data-dir", str(tmp_path), *words], prog_name="routerctl")
     assert ended.value.code == 0
     assert capsys.readouterr().out == "[]\n"
+
+
+def test_each_command_stands_under_one_heading_of_the_help() -> None:
+    listed = [name for names in routerctl_commands.HEADINGS.values() for name in names]
+    shown = [name for name, one in routerctl_commands.COMMANDS.items() if not one.hidden]
+    assert sorted(listed) == sorted(shown)
