@@ -79,8 +79,6 @@ from eventd.store.schema.migrations import require_current
 from eventd.tls.listening import open_api_tls
 
 logger = logging.getLogger("eventd.node")
-
-
 MOST_UNTRUSTED = 2048
 """Maximum number of the API's connections that are untrusted, unless `max_connections` is higher: the room for streams
 must not be memory for handshakes that never end. Clients that come at once are untrusted until they have asked."""
@@ -350,6 +348,7 @@ class Node:
             holds_key=lambda digest: self.keys.by_digest(digest) is not None,
             limits=Limits.of(settings),
             ask_worker=None if self._share.is_whole else self._workers.ask_worker_of,
+            spawn=self.supervisor.spawn,
         )
 
     async def _serve_routemaster(self, limits: ConcurrencyLimits) -> None:

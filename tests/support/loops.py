@@ -30,6 +30,7 @@ BOUNDED = {
     "eventd/api/topics/shared_reads.py::_serve_for_ever": "waits for a sign, or Feed.read takes a turn",
     "eventd/api/topics/websocket.py::run": "takes a turn after every AT_ONCE frames",
     "eventd/api/verify/comparing.py::work": "each stage asks the peer or the database",
+    "eventd/api/verify/operations.py::_drive": "reads keys in a thread for each slice",
     "eventd/api/verify/pulling.py::_continue": "asks the peer for each page",
     "eventd/api/verify/pulling.py::_page": "looks up ids in the database",
     "eventd/api/verify/returned_check.py::_bodies_of": "asks the peer, at most once for each id",

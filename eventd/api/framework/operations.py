@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
     from eventd.resources.stream_key_state import TenantKeyState
     from eventd.resources.subscriber_configuration import SubscriberLimits
     from eventd.runtime.clock import Clock
+    from eventd.runtime.supervisor import SpawnTask
     from eventd.settings.model import Settings
     from eventd.store.engine.database import Database
     from eventd.store.rows.routemaster import SubscriberRow
@@ -114,7 +115,7 @@ class Services:
     command knows no keys of settings, and takes all for valid. `client_waits`, for operations of routes that `hold`:
     whether the client is still connected, and the node does not stop. `limits` are those of the
     settings; None: the defaults. `ask_worker` asks the worker that serves a group, see `WorkerPeers.ask_worker_of`;
-    None where there is only one process.
+    None where there is only one process. `spawn` starts work that outlives the request; a command has none.
     """
 
     log: EventLog
@@ -140,6 +141,7 @@ class Services:
     client_waits: Callable[[], bool] = _waits
     limits: Limits | None = None
     ask_worker: AskWorker | None = None
+    spawn: SpawnTask | None = None
 
     @property
     def effective(self) -> Following:

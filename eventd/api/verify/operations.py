@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from pydantic import Field
@@ -29,6 +30,14 @@ VERIFY = "verify"
 """The name of the question among the workers."""
 PATIENCE_SECONDS = 60.0
 """How long another worker may take beyond the requested time: its last step may wait for the peer."""
+LOOK_SECONDS = 2.0
+"""How long another worker may take to report its progress: a page waits for it."""
+BACKGROUND_SECONDS = 600.0
+"""How long a comparison may work without requests that continue it."""
+MOST_IN_BACKGROUND = 4
+"""Maximum number of comparisons of a process that work without requests."""
+_SLICE_SECONDS = 5.0
+"""How long such a comparison works before it looks whether its time is over."""
 FORGOTTEN_SECONDS = 10.0
 """After this time without a call, another caller may begin a comparison in place of an unfinished one."""
 
@@ -44,6 +53,11 @@ class Verify(Params):
     run: str = Field(default="", description="Continue this comparison; empty begins a new one.")
     seconds: int = Field(default=20, ge=0, le=50, description="Longest time to work before the answer, in seconds.")
     look: bool = Field(default=False, description="Only report the progress of `run`: nothing is compared.")
+    background: bool = Field(
+        default=False,
+        description="Continue after the answer, for at most ten minutes and without further requests; the node keeps"
+        " the result as a verification.",
+    )
 
 
 @dataclass(slots=True)
@@ -51,7 +65,7 @@ class _Run:
     """An unfinished comparison.
 
     `touched`: when it began or its last call ended, in seconds of the monotonic clock. `spent`: the seconds of all its
-    calls.
+    calls. `driver`: continues it in the background, and returns the last answer, or the error that ended it.
     """
 
     id: str
@@ -60,6 +74,7 @@ class _Run:
     touched: float
     spent: float = 0.0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    driver: asyncio.Task[dict[str, Any] | EventdError] | None = None
 
 
 _runs: WeakKeyDictionary[Database, dict[tuple[str, str], _Run]] = WeakKeyDictionary()
@@ -71,7 +86,11 @@ async def verify(services: Services, params: Verify) -> dict[str, Any]:
     if services.ask_worker is None:
         return await _verify_here(services, params)
     question = params.model_dump_json(by_alias=True).encode()
-    text = await services.ask_worker(params.group, VERIFY, question, seconds=params.seconds + PATIENCE_SECONDS)
+    patience = LOOK_SECONDS if params.look else params.seconds + PATIENCE_SECONDS
+    text = await services.ask_worker(params.group, VERIFY, question, seconds=patience)
+    if not text and params.look:
+        late = f"the process that compares has not answered within {LOOK_SECONDS:.0f} s"
+        raise Unavailable(f"{late}; the comparison continues there", hint="look again in a moment")
     if not text:
         problem = f"the process that serves the group {params.group} does not answer"
         raise Unavailable(problem, hint="try again in a moment")
@@ -91,32 +110,98 @@ async def answer_verify(services: Services, question: bytes) -> bytes:
 
 
 async def _verify_here(services: Services, params: Verify) -> dict[str, Any]:
-    group, peer = await services.database.read(find_asked, params.group, params.peer)
-    runs = _runs.setdefault(services.database, {})
-    run = _run_of(services, params, runs)
+    asked = _Asked(services, params, *await services.database.read(find_asked, params.group, params.peer))
+    in_background = params.background and services.spawn is not None
+    if in_background and not params.run:
+        _require_room(asked.runs)
+    run = _run_of(services, params, asked.runs)
     if params.look:
         return _answer(params, run, done=False, why="")
-    if run.lock.locked():
+    if run.driver is None and run.lock.locked():
         raise Conflict(
             f"{params.peer} is being verified by another call of this run", hint="retry when that call has ended"
         )
+    if in_background or run.driver is not None:
+        return await _wait_for_driver(asked, run)
     async with run.lock:
-        clock, why = services.clock, ""
-        begun = clock.monotonic()
-        try:
-            await _continue(services, group, peer, run, params.seconds)
-        except QueryUnsupported as answer:
-            why = str(answer)
-        except BaseException:
-            del runs[params.group, params.peer]
-            raise
-        run.touched = clock.monotonic()
-        run.spent += run.touched - begun
-        done = bool(why) or run.comparison.is_done
-        if done:
-            del runs[params.group, params.peer]
-            await keep(services.database, _result(params, run, why))
+        done, why = await _advance(asked, run, params.seconds)
         return _answer(params, run, done=done, why=why)
+
+
+class _Asked(NamedTuple):
+    """A request, its group and its peer."""
+
+    services: Services
+    params: Verify
+    group: GroupConfig
+    peer: PeerConfig
+
+    @property
+    def runs(self) -> dict[tuple[str, str], _Run]:
+        return _runs.setdefault(self.services.database, {})
+
+    async def end(self, run: _Run, why: str) -> None:
+        """Forget a comparison, and keep its result."""
+        del self.runs[self.params.group, self.params.peer]
+        await keep(self.services.database, _result(self.params, run, why))
+
+
+def _require_room(runs: Mapping[tuple[str, str], _Run]) -> None:
+    """Raises `Conflict` while too many comparisons work in the background."""
+    if sum(run.driver is not None for run in runs.values()) >= MOST_IN_BACKGROUND:
+        raise Conflict(
+            f"{MOST_IN_BACKGROUND} comparisons work in the background already", hint="try again when one has ended"
+        )
+
+
+async def _wait_for_driver(asked: _Asked, run: _Run) -> dict[str, Any]:
+    """Let a comparison continue in the background; return its result if that comes within the requested time."""
+    if run.driver is None:
+        assert asked.services.spawn is not None
+        run.driver = asked.services.spawn(_drive(asked, run), f"comparison with {asked.params.peer}")
+    await asyncio.wait({run.driver}, timeout=asked.params.seconds)
+    if not run.driver.done():
+        return _answer(asked.params, run, done=False, why="")
+    found = run.driver.result()
+    if isinstance(found, EventdError):
+        raise found
+    return found
+
+
+async def _drive(asked: _Asked, run: _Run) -> dict[str, Any] | EventdError:
+    """Continue a comparison to its end, or until its time is over."""
+    async with run.lock:
+        try:
+            while run.spent < BACKGROUND_SECONDS:
+                done, why = await _advance(asked, run, _SLICE_SECONDS)
+                if done:
+                    return _answer(asked.params, run, done=True, why=why)
+        except EventdError as error:
+            await keep(asked.services.database, _result(asked.params, run, str(error)))
+            return error
+        most = f"{BACKGROUND_SECONDS / 60:.0f} min"
+        why = f"it was not finished within {most}: use routerctl verify, which has no such limit"
+        await asked.end(run, why)
+        return _answer(asked.params, run, done=True, why=why)
+
+
+async def _advance(asked: _Asked, run: _Run, seconds: float) -> tuple[bool, str]:
+    """Continue a comparison, whose lock the caller holds. Return whether it is done, and why it compared nothing."""
+    clock, why = asked.services.clock, ""
+    begun = clock.monotonic()
+    try:
+        await _continue(asked.services, asked.group, asked.peer, run, seconds)
+    except QueryUnsupported as answer:
+        why = str(answer)
+    except BaseException:
+        del asked.runs[asked.params.group, asked.params.peer]
+        raise
+    run.touched = clock.monotonic()
+    run.spent += run.touched - begun
+    done = bool(why) or run.comparison.is_done
+    if done:
+        await asked.end(run, why)
+    return done, why
 
 
 def _run_of(services: Services, params: Verify, runs: dict[tuple[str, str], _Run]) -> _Run:
@@ -149,6 +234,7 @@ async def _continue(services: Services, group: GroupConfig, peer: PeerConfig, ru
 
 def _answer(params: Verify, run: _Run, *, done: bool, why: str) -> dict[str, Any]:
     answer: dict[str, Any] = {"group": params.group, "peer": params.peer, "run": run.id, "done": done}
+    answer["background"] = run.driver is not None
     if not done:
         return answer | {"progress": run.comparison.progress._asdict(), "report": None}
     return answer | {"progress": None, "report": _report(run, why)}

@@ -7,14 +7,14 @@ from typing import Any, Final
 from eventd.console.pages.actions import FormField, PageAction, Question
 from eventd.console.pages.link_charts import read_charts
 from eventd.console.pages.visit import MOST_ROWS, ShownPage, Visit
-from eventd.errors import NotFound
+from eventd.errors import NotFound, Unavailable
 
 _VERIFICATIONS = 5
 """Maximum number of verifications that the page of a link shows."""
 _GAPS = 10
 """Maximum number of gaps that the page of a link shows."""
-_SECONDS = 10
-"""How long a comparison works before its page is shown."""
+_SECONDS = 2
+"""How long a button waits for the result of a comparison: it continues in the background, and its page shows it."""
 
 
 async def show_links(visit: Visit) -> ShownPage:
@@ -97,27 +97,23 @@ async def ask_pause(visit: Visit, params: dict[str, Any]) -> Question:
 async def show_comparison(visit: Visit) -> ShownPage:
     """Show how far the comparison `run` of the query is, or its result. Raises NotFound.
 
-    Only the form continues it: a page acts on nothing.
+    The node continues it: a page acts on nothing.
     """
     group, peer, run = visit.names["group"], visit.names["peer"], visit.asked("run")
     if not run:
         raise NotFound("choose a comparison first", hint="the page of the link begins one")
     links = (await visit.view.call("links.status", group=group, peer=peer))["outbound"]
     selects = next((_narrowing(link) for link in links), "")
-    data: dict[str, Any] = {
-        "group": group,
-        "peer": peer,
-        "run": run,
-        "progress": None,
-        "result": None,
-        "selects": selects,
-    }
+    data: dict[str, Any] = {"group": group, "peer": peer, "run": run, "selects": selects}
+    data |= {"progress": None, "result": None, "late": "", "background": True}
     try:
         answer = await visit.view.call("links.verify", group=group, peer=peer, run=run, look=True)
-        data["progress"] = answer["progress"]
+        data |= {"progress": answer["progress"], "background": answer.get("background", False)}
+    except Unavailable as error:
+        data["late"] = error.message
     except NotFound:  # it has ended
         pass
-    if data["progress"] is None:
+    if data["progress"] is None and not data["late"]:
         found = (await visit.view.call("links.verifications", group=group, peer=peer))["verifications"]
         data["result"] = next((one for one in found if one["run"] == run), None)
         if data["result"] is None:
@@ -132,7 +128,8 @@ def _narrowing(link: dict[str, Any]) -> str:
 
 
 def _compared(form: dict[str, Any]) -> dict[str, Any]:
-    return {name: form[name] for name in ("group", "peer", "run") if name in form} | {"seconds": _SECONDS}
+    asked = {name: form[name] for name in ("group", "peer", "run") if name in form}
+    return asked | {"seconds": _SECONDS, "background": True}
 
 
 def show_compared(visit: Visit, answer: dict[str, Any]) -> ShownPage:

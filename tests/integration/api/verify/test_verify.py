@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
+from eventd.api.framework.operations import Services
+from eventd.api.verify import operations
 from eventd.errors import Conflict, NotFound, Unavailable
 from eventd.log.delivery.digests import STEP_RECORDS
 from eventd.runtime.clock import SECOND
@@ -15,6 +19,7 @@ from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.declared import group, peer
 from tests.support.flaky_peer import Disconnect, FixedResponse, FlakyPeer, Forward
+from tests.support.operations import run as run_operation
 from tests.support.ports import free_port
 from tests.support.postgres import PostgresServer
 from tests.support.sites import Site
@@ -352,6 +357,40 @@ async def test_one_run_for_a_peer_at_a_time(sites: MakeSites) -> None:
     while not told["done"]:
         told = await a.ask("links.verify", group="edge", peer="b", run=told["run"], seconds=0)
     assert told["report"]["clean"]
+
+
+async def test_a_comparison_in_the_background_ends_within_its_time_and_keeps_why(
+    sites: MakeSites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, _b = await _one_way(sites)
+    await _send(a, "e1")
+    services = replace(Services(a.running.log), spawn=a.running.supervisor.spawn)
+    begin = partial(run_operation, services, "links.verify", group="edge", peer="b", background=True)
+    told = await begin(seconds=20)
+    assert (told["done"], told["report"]["clean"]) == (True, True)
+    monkeypatch.setattr(operations, "BACKGROUND_SECONDS", 0.0)
+    told = await begin(seconds=20)
+    assert (told["done"], told["report"]["compared"]) == (True, False)
+    found = (await a.ask("links.verifications", group="edge"))["verifications"]
+    assert [one["result"] for one in found] == ["not-compared", "clean"]
+    assert "use routerctl verify" in found[0]["why"]
+    monkeypatch.setattr(operations, "MOST_IN_BACKGROUND", 0)
+    with pytest.raises(Conflict, match="in the background already"):
+        await begin(seconds=0)
+
+
+async def test_a_look_at_a_comparison_waits_two_seconds_for_a_process_that_hangs(sites: MakeSites) -> None:
+    a, _b = await _one_way(sites)
+    patience = []
+
+    async def hang(group: str, name: str, question: bytes, *, seconds: float) -> bytes | None:
+        patience.append(seconds)
+        return None
+
+    services = replace(Services(a.running.log), ask_worker=hang)
+    with pytest.raises(Unavailable, match="within 2 s; the comparison continues there"):
+        await run_operation(services, "links.verify", group="edge", peer="b", run="r", look=True)
+    assert patience == [2.0]
 
 
 async def test_what_goes_on_meanwhile_is_no_difference(sites: MakeSites) -> None:
