@@ -17,7 +17,7 @@ from eventd.resources.configuration import PolicyRule, policies
 from eventd.runtime.clock import SECOND, Clock
 from eventd.store.engine.database import Connection, Database
 from eventd.store.parts.claims import ResourceKey
-from eventd.store.parts.parts import read_parts, read_revisions
+from eventd.store.parts.reading import read_parts, read_revisions
 from eventd.store.rows.generations import Generation, note, read_noted
 from eventd.store.rows.registry import StoredResource, read_resources
 

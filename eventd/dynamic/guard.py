@@ -13,7 +13,7 @@ from eventd.log.core.head import read_head
 from eventd.log.core.values import Draft
 from eventd.store.engine.database import Connection
 from eventd.store.parts.claims import CAPTURING_KIND, UNREADABLE, captured_by, host_address, key_of
-from eventd.store.parts.parts import read_captures
+from eventd.store.parts.reading import read_captures
 from eventd.store.rows.registry import read_resources
 from federation.event import DECODER
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from eventd.errors import Invalid
 from eventd.store.parts.claims import key_of
-from eventd.store.parts.parts import PLUGIN, SUBSCRIPTION, NewPart
+from eventd.store.parts.part import PLUGIN, SUBSCRIPTION, NewPart
 from federation.event import UNSET, Event, is_plain, micros
 
 API_VERSION: Final = "config.routerd.net/v1alpha1"

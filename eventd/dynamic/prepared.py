@@ -16,7 +16,7 @@ from eventd.resources.reading.problems import render_path
 from eventd.resources.validation import wording
 from eventd.resources.validation.resource import document, identity_of
 from eventd.store.parts.claims import ResourceKey, key_of, target_of
-from eventd.store.parts.parts import StoredPart
+from eventd.store.parts.part import StoredPart
 from eventd.store.rows.registry import StoredResource
 
 MASK = "mask"

@@ -15,8 +15,9 @@ from eventd.log.delivery.event_ledger import EventDeadLetter, read_covering
 from eventd.log.delivery.states import DeliveryState
 from eventd.resources.configuration import subscriptions
 from eventd.store.engine.database import Connection
-from eventd.store.parts.parts import SUBSCRIPTION as OWNED
-from eventd.store.parts.parts import StoredPart, read_part_ids, read_parts
+from eventd.store.parts.part import SUBSCRIPTION as OWNED
+from eventd.store.parts.part import StoredPart
+from eventd.store.parts.reading import read_part_ids, read_parts
 from eventd.store.rows.callback_attempts import CallbackAttempt, read_attempts_at
 from eventd.store.rows.callback_cursors import CALLBACK, callback_name
 from eventd.store.rows.registry import read_resources

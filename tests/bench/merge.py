@@ -25,7 +25,8 @@ from eventd.dynamic.prepared import prepare, prepare_startup
 from eventd.log.core.head import lock_head
 from eventd.plugins.contract.contract import Result
 from eventd.store.engine.database import Connection, Database
-from eventd.store.parts.parts import put_part, read_parts
+from eventd.store.parts.parts import put_part
+from eventd.store.parts.reading import read_parts
 from eventd.store.rows.registry import announce, put_resource, read_resources
 from eventd.store.schema.migrations import upgrade
 from eventd.testing import NOW, ManualClock, event

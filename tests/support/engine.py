@@ -23,7 +23,8 @@ from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import Supervisor
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
-from eventd.store.parts.parts import StoredPart, read_parts
+from eventd.store.parts.part import StoredPart
+from eventd.store.parts.reading import read_parts
 from eventd.store.rows.runs import Run, RunStatus, read_runs
 from eventd.testing import ManualClock, give_turns, until
 from federation.event import Event

@@ -11,7 +11,8 @@ from eventd.log.core.commit import Transaction
 from eventd.log.core.topic_row import require_in_use
 from eventd.log.core.units import require_room
 from eventd.log.core.values import AppendResult, Draft, Drafts, Outcome
-from eventd.store.parts.parts import NewerEvents, NewPart, put_part, withdraw
+from eventd.store.parts.part import NewPart
+from eventd.store.parts.parts import NewerEvents, put_part, withdraw
 from eventd.store.rows.runs import NewRun, RunEnd, begin_run, end_run
 
 NAMED = 20

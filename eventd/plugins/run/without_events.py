@@ -22,7 +22,9 @@ from eventd.resources.configuration import PluginConfig, ScheduleConfig, plugins
 from eventd.resources.validation.resource import document, identity_of
 from eventd.runtime.clock import Clock
 from eventd.store.engine.database import Connection, Database
-from eventd.store.parts.parts import NewPart, put_part, read_parts
+from eventd.store.parts.part import NewPart
+from eventd.store.parts.parts import put_part
+from eventd.store.parts.reading import read_parts
 from eventd.store.rows.generations import read_noted
 from eventd.store.rows.registry import StoredResource, read_resources
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run, read_run

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eventd.dynamic.guard import SelfCapture
-from eventd.store.parts.parts import read_parts
+from eventd.store.parts.reading import read_parts
 from eventd.store.rows.runs import RunStatus, read_runs
 from eventd.testing import until
 from tests.integration.conftest import MakeSites

@@ -11,7 +11,8 @@ from eventd.node import schedules
 from eventd.plugins.run.without_events import BROKEN_OFF
 from eventd.runtime.clock import SECOND, Countdown
 from eventd.store.engine.changes import POLL
-from eventd.store.parts.parts import StoredPart, read_parts
+from eventd.store.parts.part import StoredPart
+from eventd.store.parts.reading import read_parts
 from eventd.store.rows.runs import NewRun, Run, RunStatus, begin_run, read_runs
 from eventd.testing import ManualClock, until
 from tests.integration.conftest import MakeSites

@@ -8,7 +8,7 @@ from typing import Any
 from eventd.resources.configuration import PolicyRule
 from eventd.resources.reading.documents import Identity
 from eventd.store.parts.claims import ResourceKey, claims_of, masked_by, target_of
-from eventd.store.parts.parts import ClaimSpan, StoredPart
+from eventd.store.parts.part import ClaimSpan, StoredPart
 from eventd.store.rows.registry import StoredResource
 from eventd.testing import NOW
 

@@ -11,7 +11,7 @@ import pytest
 from eventd.dynamic.merge import Effective, merge
 from eventd.dynamic.prepared import prepare, prepare_startup
 from eventd.resources.configuration import PolicyRule
-from eventd.store.parts.parts import StoredPart
+from eventd.store.parts.part import StoredPart
 from eventd.store.rows.registry import StoredResource
 from eventd.testing import NOW
 from tests.unit.dynamic.samples import HOUR, allow, declared, key, mask, route, stored_part

@@ -31,7 +31,7 @@ from eventd.log.delivery.evidence import Proof
 from eventd.log.delivery.states import Delivery, derive
 from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.store.engine.database import Connection
-from eventd.store.parts.parts import StoredPart
+from eventd.store.parts.part import StoredPart
 from eventd.store.rows.returned_events import read_returned_marks
 from eventd.store.rows.runs import search_runs
 from federation.event import is_alive

@@ -26,7 +26,9 @@ from eventd.resources.reading.documents import ROUTER
 from eventd.resources.validation.check import check
 from eventd.store.engine.database import Connection, Database
 from eventd.store.parts.claims import ResourceKey
-from eventd.store.parts.parts import PartPlace, StoredPart, delete_part, read_part_page, read_parts, read_sources
+from eventd.store.parts.part import StoredPart
+from eventd.store.parts.parts import delete_part
+from eventd.store.parts.reading import PartPlace, read_part_page, read_parts, read_sources
 from eventd.store.rows.registry import StoredResource, read_resources
 
 _PLACE = re.compile(r"([0-9]{1,18}):([0-9]{1,18})")

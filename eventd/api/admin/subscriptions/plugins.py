@@ -23,7 +23,7 @@ from eventd.resources.validation.resource import from_stored
 from eventd.runtime.clock import Clock
 from eventd.runtime.threads import ThreadFactory
 from eventd.settings.environment import plugin_environment
-from eventd.store.parts.parts import NewPart
+from eventd.store.parts.part import NewPart
 from eventd.store.rows.registry import StoredResource, read_resources
 from eventd.store.rows.runs import RunStatus, read_runs
 

@@ -13,20 +13,9 @@ from eventd.plugins.contract.contract import Result
 from eventd.store.engine.database import Database
 from eventd.store.engine.statements import execute, fetch
 from eventd.store.parts.claims import FOR_SUBJECT, ResourceKey, target_of
-from eventd.store.parts.parts import (
-    NewPart,
-    PartPlace,
-    StoredPart,
-    delete_old_parts,
-    delete_part,
-    orphan,
-    put_part,
-    read_captures,
-    read_part_page,
-    read_parts,
-    read_revisions,
-    withdraw,
-)
+from eventd.store.parts.part import NewPart, StoredPart
+from eventd.store.parts.parts import delete_old_parts, delete_part, orphan, put_part, withdraw
+from eventd.store.parts.reading import PartPlace, read_captures, read_part_page, read_parts, read_revisions
 from eventd.testing import NOW, event
 
 SECOND = 1_000_000

@@ -12,7 +12,9 @@ from eventd.plugins.contract.contract import Result
 from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import fetch
 from eventd.store.parts.claims import claims_of
-from eventd.store.parts.parts import NewPart, delete_old_parts, delete_part, orphan, put_part, read_parts, withdraw
+from eventd.store.parts.part import NewPart
+from eventd.store.parts.parts import delete_old_parts, delete_part, orphan, put_part, withdraw
+from eventd.store.parts.reading import read_parts
 from eventd.store.rows.registry import announce, put_resource
 from eventd.testing import NOW, event
 from tests.unit.dynamic.samples import NET, mask, route

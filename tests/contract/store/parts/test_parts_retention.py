@@ -15,7 +15,8 @@ from eventd.plugins.contract.contract import Result
 from eventd.settings.model import load
 from eventd.store.engine.database import Database
 from eventd.store.engine.statements import fetch
-from eventd.store.parts.parts import put_part, read_parts
+from eventd.store.parts.parts import put_part
+from eventd.store.parts.reading import read_parts
 from eventd.testing import NOW, ManualClock, event, until
 from tests.unit.dynamic.samples import HOUR, route
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from eventd.store.parts.parts import StoredPart, read_parts
+from eventd.store.parts.part import StoredPart
+from eventd.store.parts.reading import read_parts
 from eventd.store.rows.runs import RunStatus, read_runs
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
