@@ -123,6 +123,10 @@ async def test_a_topic_of_the_api_is_adopted_only_if_the_form_says_so(site: Site
     assert "The resources are applied." in done.text
     (stored,) = (await site.ask("resources.list", kind="Topic"))["resources"]
     assert stored["metadata"]["name"] == "orders"
+    page = (await one.get("/console/topics/orders")).text
+    assert 'href="/console/do/resources.apply?' in page, "what only the resource changes is changed there"
+    assert "/console/do/topics.configure" not in page
+    assert "/console/do/topics.delete" not in page
 
 
 async def test_a_deletion_says_what_goes_with_it(site: Site, browser: MakeBrowser) -> None:
