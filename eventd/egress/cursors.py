@@ -2,8 +2,8 @@
 repair.
 
 A repair (of a subscription: a backfill) runs when a wider selection, or an operator, requests records that the cursor
-has passed. That of a callback, a resend, runs only for an operator: a callback gets what is recorded after its
-declaration.
+has passed. The repair of a callback, called a resend, runs only when an operator requests it: a callback gets the
+records that are stored after its declaration.
 """
 
 from __future__ import annotations
@@ -273,22 +273,23 @@ def pause_all(conn: Connection, paused: Iterable[Cursor], now: int, *, at: int |
 
 
 def forgive(conn: Connection, names: list[str], now: int) -> None:
-    """Clear the failures of the cursors with these names, so that they are tried at once: the cause may be gone."""
+    """Clear the failures of the cursors with these names, so that they are tried immediately: the cause may be
+    gone."""
     lock_head(conn)  # locked before any cursor, as everywhere
     clear_failures(conn, names, now)
 
 
 def forgive_failed(conn: Connection, names: list[str], now: int) -> None:
-    """Clear the failures of those of these cursors that are `failed`: this node was the cause, and it may be gone."""
+    """Clear the failures of those of these cursors that are `failed`: the cause was in this node, and may be gone."""
     lock_head(conn)  # locked before any cursor, as everywhere
     failed = {cursor.name for cursor in read_cursors(conn, *CALLBACK_KINDS) if cursor.state is LinkState.FAILED}
     clear_failures(conn, sorted(failed & set(names)), now)
 
 
 def retry_own_causes(conn: Connection) -> None:
-    """Let each callback that this node itself kept from sending be tried at once, without its failures being cleared.
+    """Let each callback be tried immediately that could not send because of this node itself, and keep its failures.
 
-    A restart may have brought the file or the setting (`callback_allow`) that was missing.
+    With the restart, the file or the setting (`callback_allow`) that was missing may be there.
     """
     lock_head(conn)  # locked before any cursor, as everywhere
     for cursor in read_cursors(conn, *CALLBACK_KINDS):

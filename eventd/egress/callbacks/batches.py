@@ -10,7 +10,7 @@ from eventd.egress.callbacks.formats import CallbackItem
 from eventd.egress.loop.collecting import Window
 
 RECORD_BYTES: Final = 4096
-"""The size up to which most records are; see `ItemWindow.quiet`."""
+"""A size in bytes that most records do not exceed; see `ItemWindow.quiet`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class ItemWindow:
     def __init__(self, limits: BatchLimits, items: Sequence[CallbackItem]) -> None:
         self.items: list[CallbackItem] = []
         self.is_cut = False
-        """Whether something else comes next, such as a loss: nothing more is collected then."""
+        """Whether the next item cannot be part of this batch, as after a loss: nothing more is collected then."""
         self._window = Window(limits.window or None, None, limits.events, limits.bytes)
         self._largest = RECORD_BYTES
         self.add(items)
@@ -106,10 +106,10 @@ class ItemWindow:
 
     @property
     def quiet(self) -> int:
-        """Return how many records cannot fill the window, unless they are larger than those before.
+        """Return a number of further records that cannot fill the window, so that they need not be read one by one.
 
-        Then it closes later than it could, but no later than by time. Without this, each append would wake every
-        callback with an open window.
+        If they are larger than the records before, the window closes later than it could, but no later than by time.
+        Without this number, each append would wake every callback with an open window.
         """
         return max(0, min(self.room, self.room_bytes // self._largest) - 1)
 

@@ -1,4 +1,5 @@
-"""Stores the position of a callback, its failed attempts, and when the node gives an endpoint up."""
+"""Stores the position of a callback and its failed attempts, and disables a callback whose endpoint has failed for too
+long."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ LEAST_FAILING = 12 * HOUR
 """How long a callback must have failed, in microseconds, before the node disables it, however short `disable_after` is:
 an outage of one night does not disable it."""
 MOST_LATE = 5 * MINUTE
-"""How late, in microseconds, an attempt may begin: after a longer delay, the node was down, or its clock was wrong."""
+"""How late, in microseconds, an attempt may begin. A longer delay shows that the node was down, or that its clock was
+wrong."""
 
 
 class CallbackChange(Enum):
@@ -36,7 +38,7 @@ class CallbackChange(Enum):
 
 
 Notify = Callable[[CallbackChange, str], None]
-"""Gets a change, and a sentence about it."""
+"""A function that is called with each change, and a sentence that describes the change."""
 
 
 class CallbackPostponement(Postpone):
@@ -75,10 +77,11 @@ class CallbackPostponement(Postpone):
 
 
 def _failing_since(cursor: Cursor, now: int, begun: int) -> int:
-    """Return since when a callback that fails `now` has failed, the time left out in which the node did not try.
+    """Return since when a callback that fails `now` has failed, as if the time in which the node did not try had not
+    passed.
 
-    `begun`: when this attempt began; a request may take an hour.
-    A node that was down, or whose clock was wrong until now, has not found out that the endpoint fails.
+    `begun`: when this attempt began; a request may take an hour. In the time in which the node was down, or its clock
+    was wrong, nothing has shown that the endpoint failed.
     """
     if cursor.failing_since is None or cursor.attempted_at is None:
         return now
@@ -87,9 +90,10 @@ def _failing_since(cursor: Cursor, now: int, begun: int) -> int:
 
 
 class SentCount:
-    """Counts the events that a subscriber of the Routemaster surface has acknowledged, with the step of its cursor.
+    """Counts the events that a subscriber of the Routemaster surface has acknowledged, in the transaction that moves
+    its cursor.
 
-    `other` is written, too.
+    The effect `other` is written in the same transaction.
     """
 
     topic_id = None

@@ -1,8 +1,9 @@
-"""Delivers the batches of a callback: the ledger rows of what was accepted, and the search for an event that is not.
+"""Delivers the batches of a callback: writes the ledger rows of accepted batches, and finds the event that the
+endpoint does not accept.
 
-A batch that the endpoint keeps refusing is halved until one event is alone. That one becomes a dead letter only if the
-endpoint refuses it after it has accepted another event: an endpoint that refuses everything has not refused this event,
-nor has one that had just recovered when it accepted the other.
+A batch that the endpoint keeps refusing is halved until one event is alone. This event becomes a dead letter only if
+the endpoint refuses it again after it has accepted another event. Otherwise the endpoint may refuse everything, or it
+may just have recovered when it accepted the other event.
 """
 
 from __future__ import annotations
@@ -66,9 +67,10 @@ class CallbackMetrics(Protocol):
 
 
 class BeginAttempt(ChangeUnit[None]):
-    """Stores that an attempt is under way, in a transaction with those of other callbacks.
+    """A unit that stores that an attempt is under way.
 
-    Clients do not wait for it: when many batches close together, publishing takes turns with these rows.
+    Many callbacks share a transaction, and no client waits for it: when many batches close at the same time,
+    publishing takes turns with these rows.
     """
 
     turn = Turn.BACKGROUND
@@ -104,7 +106,7 @@ class FailedAttempts:
 
 @dataclass(frozen=True, slots=True)
 class PageSource:
-    """Where the records of a batch are from: the topic's name and the log's head when they were read."""
+    """The source of a batch's records: the topic's name, and the log's head when they were read."""
 
     topic: str
     head: Head
@@ -156,7 +158,7 @@ class CallbackDelivery:
     # --- earlier attempts -------------------------------------------------------------------------------------
 
     async def recall(self, position: int) -> None:
-        """Find in the stored attempts the batch after this position that was tried already, and how often.
+        """Read from the stored attempts which batch after this position was tried already, and how often.
 
         A batch that was made under another configuration is not sent again: its events are collected anew.
         """
@@ -177,7 +179,7 @@ class CallbackDelivery:
 
     @property
     def omitted(self) -> frozenset[int]:
-        """Return the positions of matching records that are not part of that batch."""
+        """Return the positions of matching records that the batch which was tried before leaves out."""
         return self._omitted
 
     def forget(self) -> None:
@@ -249,7 +251,10 @@ class CallbackDelivery:
         done: list[SentBatch],
         source: PageSource,
     ) -> Ack:
-        """Return the result up to a batch that was not accepted; raise its error if nothing was before."""
+        """Return the result of the batches before the one that was not accepted.
+
+        Raise the error of that one if there are none.
+        """
         if not done:
             return await self._not_accepted(batch, outcome, source)
         ack = self._ack(done, source)
@@ -279,7 +284,10 @@ class CallbackDelivery:
         return await self._judge(batch, outcome, source)
 
     async def _judge(self, batch: MessageBatch, outcome: SendOutcome, source: PageSource) -> Ack:
-        """Give up the batch's only event if the endpoint refuses it and accepts others; raise `LinkError` otherwise."""
+        """Make the batch's only event a dead letter if the endpoint refuses it and accepts other events.
+
+        Else raise `LinkError`.
+        """
         [item] = batch.items
         done: list[SentBatch] = []
         if not self._proven:
@@ -302,16 +310,19 @@ class CallbackDelivery:
         return replace(ack, refused=(*ack.refused, refusal))
 
     def _take_proof(self) -> list[SentBatch]:
-        """Return what was accepted ahead of a refused event, once."""
+        """Return the batches that the endpoint has accepted although they follow the refused event.
+
+        Empty from the second call on.
+        """
         proof, self._proof = self._proof, None
         return [] if proof is None else proof[1]
 
     async def _prove(self, batch: MessageBatch, outcome: SendOutcome, source: PageSource) -> list[SentBatch]:
-        """Find out whether the endpoint accepts another event; return the next one if that was it.
+        """Find out whether the endpoint accepts another event; if this is the very next event, return its batch.
 
-        Each attempt sends one later event ahead, the next one first. If the endpoint accepts an event behind that, it
-        gets it again in its turn. If a resend has no later event, a callback that does not fail is the proof. Raises
-        `LinkUnavailable` without one.
+        Each attempt sends one later event ahead of its turn, the next one first. If the endpoint accepts a later one
+        than the next, it gets that event again in its turn. If a resend has no later event, it is proof enough that
+        the callback itself does not fail. Raises `LinkUnavailable` without a proof.
         """
         last = self._sent_ahead if self._sent_ahead > batch.upto else batch.upto
         ahead = await self._next_after(last) or await self._next_after(batch.upto)
@@ -410,7 +421,7 @@ class CallbackDelivery:
         self._attempt += 1
 
     def _row(self, batch: MessageBatch, id: str, outcome: SendOutcome | None) -> CallbackAttempt:
-        """Return the row of an attempt; without an outcome, of one that is under way."""
+        """Return the row of an attempt; without an outcome, the attempt is under way."""
         found = outcome or SendOutcome(Meaning.UNAVAILABLE, 0, "", "", self._log.clock.now(), 0, "", "", "")
         row = found.attempt(self._cursor, id, batch.after, batch.upto)
         return replace(
@@ -424,7 +435,8 @@ class CallbackDelivery:
 
 
 def _shape(config: CallbackConfig, cursor: Cursor) -> str:
-    """Return what the messages of a cursor are made with, apart from its records.
+    """Return a text with all that determines the messages of a cursor besides its records: format, limits and
+    selection.
 
     The selection of a subscriber of the Routemaster surface is left out: its changes concern later records only.
     """

@@ -56,11 +56,12 @@ class Meaning(Enum):
 
 
 class SendOutcome(NamedTuple):
-    """The outcome of one request. `status` 0: no answer. `duration` in microseconds.
+    """The outcome of one request.
 
-    `reason` is empty if it was delivered, otherwise a slug; `answer` are the first characters of the body, in which
-    secrets and echoes of the message are masked, as in `detail` and in `headers`, which are those of the answer.
-    `address` is that of the endpoint, empty without a connection; `retry_after` is in seconds.
+    `status` is 0 without an answer. `duration` in microseconds. `reason` is empty if the message was delivered,
+    otherwise a slug. `headers` are those of the answer, and `answer` is the beginning of its body; in these and in
+    `detail`, secrets and echoes of the message are masked. `address` is the endpoint's, empty without a connection;
+    `retry_after` is in seconds.
     """
 
     meaning: Meaning
@@ -82,7 +83,8 @@ class SendOutcome(NamedTuple):
         return kind(self.reason, self.detail, retry_after=self.retry_after)
 
     def attempt(self, cursor: str, id: str, after: int, upto: int) -> CallbackAttempt:
-        """Return the row of this outcome for a message over `(after, upto]`, without what its records say."""
+        """Return the row of this outcome for a message over `(after, upto]`, without the fields that its records
+        determine."""
         return CallbackAttempt(
             cursor=cursor,
             message_id=id,
@@ -117,7 +119,7 @@ ReadSecrets = Callable[[], Awaitable[CallbackSecrets]]
 
 
 class CallbackEndpoint:
-    """The endpoint of one callback. `secrets` are read for each request, which waits for its turn by `rate`."""
+    """The endpoint of one callback. `secrets` are read for each request; `rate` limits the requests."""
 
     def __init__(
         self,
@@ -229,7 +231,7 @@ class CallbackEndpoint:
         return self._mask
 
     def take_held(self) -> bool:
-        """Return, once, whether requests have waited for their turn."""
+        """Return whether requests have waited for their turn since the last call."""
         was_held, self._was_held = self._was_held, False
         return was_held
 
@@ -265,7 +267,7 @@ def meaning_of(status: int) -> Meaning:
 def _detail_of(status: int, words: str, location: str, pause: float | None) -> str:
     """Return the sentence about an answer that was not 2xx; `words` is the beginning of its body.
 
-    `pause`: the seconds that it asked for.
+    `pause`: the seconds in `Retry-After`.
     """
     detail = f"the endpoint answered {status}"
     if pause is not None:
@@ -277,7 +279,7 @@ def _detail_of(status: int, words: str, location: str, pause: float | None) -> s
 
 
 def _shown_target(location: str) -> str:
-    """Return the target of a redirect without its user, query and fragment, which may hold secrets."""
+    """Return the URL that a redirect leads to, without user, query and fragment, which may hold secrets."""
     try:
         parts = urlsplit(plain(location))
     except ValueError:

@@ -40,7 +40,7 @@ EXPIRED: Final = "expired"
 UNSUITABLE: Final = "unsuitable"
 """Reason why a record cannot be sent: it has no form in the callback's format."""
 NEEDS: Final = "which needs a tag TOPIC.ACTION (create, update, delete or noop), and data with url, t and perhaps data"
-"""What a record needs for the format `routemaster`, the only one in which some have no form."""
+"""What a record needs so that the format `routemaster` can carry it; the other formats can carry every record."""
 _WHOLE = View(tags=True)
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -89,7 +89,7 @@ _CHANGES = msgspec.json.Decoder(_Change)
 
 
 def item_of_event(record: Record, format: str, *, omitted: str) -> CallbackItem:
-    """Return an event of a group in a format; with a reason why it is `omitted`, without text."""
+    """Return an event of a group in a format. If `omitted` gives a reason why it is not sent, the item has no text."""
     text = "" if omitted else _event_text(record, format)
     return CallbackItem(
         record.position,
@@ -204,7 +204,8 @@ def gap_body(losses: Sequence[Loss], format: str, topic: str, epoch: str, *, cal
 def message_id(items: Sequence[CallbackItem], format: str, epoch: str, callback: str) -> str:
     """Return the id of a message with these items.
 
-    That of several is the callback's own: between the same two events, another callback may get others.
+    For several items it is different for each callback, because another callback may get different events between the
+    same first and last.
     """
     if format == STANDARD:
         return items[0].message_id
@@ -217,7 +218,7 @@ def gap_id(losses: Sequence[Loss], epoch: str, callback: str) -> str:
 
 
 def _id_of_event(event_id: str, expires_at: int | None) -> str:
-    """Return the message id of an event; a refresh has another expiry, and so another id."""
+    """Return the message id of an event; each refresh of the event has another expiry, and so another message id."""
     if expires_at is None:
         return _plain(event_id)
     return _plain(f"{event_id}-{expires_at:x}")

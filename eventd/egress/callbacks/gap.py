@@ -24,10 +24,10 @@ from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt, la
 
 
 class GapReport:
-    """Sends one message for consecutive losses, before what follows them.
+    """Sends one message that reports consecutive losses, before the events that follow them.
 
-    Subscribers of Routemaster get none, and an endpoint that has refused it `isolate_after` times does not get it
-    either: the ledger has the loss anyway.
+    Subscribers of Routemaster get no such message, and an endpoint that has refused it `isolate_after` times does not
+    get it again: the delivery ledger has the loss in any case.
     """
 
     def __init__(
@@ -97,9 +97,9 @@ class GapReport:
         return row
 
     def _refused(self, last: CallbackAttempt, outcome: SendOutcome) -> CallbackAttempt:
-        """Return the row of a failed attempt, which is the last one; raise its error if the message is tried again.
+        """Return the row of a failed attempt if it is the last one.
 
-        `last` is the row of the attempt before.
+        Raise its error if the message is to be tried again. `last` is the row of the attempt before.
         """
         found = outcome.attempt(self._cursor.name, last.message_id, last.after, last.upto)
         answers = last.answers + found.answers

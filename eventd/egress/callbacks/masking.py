@@ -1,6 +1,7 @@
-"""Removes from an endpoint's answer what must not be kept of it: this node's secrets, and the events themselves.
+"""Removes from an endpoint's answer what must not be kept: this node's secrets, and the content of events.
 
-Debug pages, proxies and tests echo what they were sent. What is kept of an answer is shown to operators and logged.
+Debug pages, proxies and tests echo the request that they got. The part of an answer that is kept is shown to operators
+and logged.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ _EXAMINED: Final = 4096
 """Number of characters of an answer that are examined."""
 _PIECE: Final = 16
 ECHO: Final = 2 * _PIECE
-"""Number of characters in a row that an answer has in common with the request from which they are an echo of it."""
+"""Minimum number of consecutive characters common to answer and request that count as an echo of the request."""
 _SEARCHES: Final = 64
-"""How often a request is searched for pieces of an answer: nothing else runs meanwhile, and a request may be large."""
+"""Maximum number of pieces of an answer that are searched for in the request. Nothing else runs during a search, and a
+request may be large."""
 _NO_SECRET: Final = "x"
-"""The password beside a subscriber's uuid, which is the same everywhere."""
+"""The fixed password in the credentials of Routemaster subscribers, whose uuid is the user. It is the same everywhere,
+so it is no secret."""
 
 
 class MaskedSecrets(Protocol):
@@ -75,8 +78,8 @@ class AnswerMask:
     def apply(self, text: str, request: bytes = b"", *, is_cut: bool = False) -> str:
         """Return the beginning of an answer's text without secrets, and without what repeats the body of the `request`.
 
-        It is as long as `plain` keeps it, or longer. `is_cut`: the text ends where the answer was cut, perhaps within a
-        secret.
+        The text is long enough for `plain`, which cuts it. `is_cut`: the answer was cut at the end of `text`, perhaps
+        within a secret.
         """
         if not text:
             return ""
@@ -88,7 +91,8 @@ class AnswerMask:
         return _without_echo(text, request) if len(text) >= ECHO else text
 
     def _without_secrets(self, text: str, unfinished: int) -> str:
-        """Return the text with its secrets masked, without its last so many characters: a secret may begin there."""
+        """Return the text with its secrets masked, and without its last `unfinished` characters, in which a secret may
+        begin."""
         parts, at = list[str](), 0
         for found in self._pattern.finditer(text) if self._pattern is not None else ():
             parts += [text[at : found.start()], MASK]
@@ -144,7 +148,7 @@ def _of_key(key: Key) -> Iterator[str]:
 def _without_echo(text: str, request: bytes) -> str:
     """Return the text without its runs of `ECHO` and more characters that the request contains, as far as it is kept.
 
-    It also ends after `_SEARCHES`: what was not searched for may be an echo.
+    After `_SEARCHES` searches, the rest of the text is dropped, because it may be an echo.
     """
     sent = request.decode("utf-8", "replace")
     parts: list[str] = []
@@ -166,7 +170,8 @@ def _without_echo(text: str, request: bytes) -> str:
 
 
 def _extended(text: str, sent: str, at: int, place: int, least: int) -> tuple[int, int]:
-    """Return the range of the longest common run around `at` in the text, which is `place` in what was sent."""
+    """Return the range of the longest run of characters around index `at` in the text that is also in `sent`, around
+    index `place`."""
     begin, shift = at, place - at
     while begin > least and begin + shift > 0 and text[begin - 1] == sent[begin - 1 + shift]:
         begin -= 1

@@ -11,9 +11,9 @@ RATE_LIMITED: Final = "rate_limited"
 
 
 class RateLimiter:
-    """Limits requests to `per_second` (None: no limit), as a bucket that holds those of one second.
+    """Limits requests to `per_second` (None: no limit), as a token bucket with the requests of one second.
 
-    A callback and its resends share one.
+    A callback and its resends share one limiter.
     """
 
     def __init__(self, per_second: int | None, clock: Clock) -> None:

@@ -21,7 +21,7 @@ from federation.event import DECODER, is_alive
 from federation.selector import Selector
 
 NOTICES = "routerd.callback."
-"""Beginning of the tags of notices about callbacks: a callback does not get those about itself."""
+"""Prefix of the tags of notices about callbacks. A callback does not get notices about itself."""
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ class CallbackSink:
     # --- reading ----------------------------------------------------------------------------------------------
 
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> CallbackPage:
-        """Return the next page: without items before `open`, and if the memory for it is not free."""
+        """Return the next page. It has no items before `open` was called, or if there is no memory for them."""
         if not self._opened:
             return CallbackPage(after, True)
         self._at, size = after, self._room.take()
@@ -137,7 +137,7 @@ class CallbackSink:
         return page
 
     def _rest(self, after: int, size: int) -> CallbackPage | None:
-        """Return what the last run has left of its page, if that fits; None otherwise."""
+        """Return the rest of the page that the last run has not delivered, if it can be continued; None otherwise."""
         page, until = self._page, self._end
         if page is None or page.losses or until is not None or not page.items or page.items[-1].position <= after:
             return None
@@ -271,16 +271,19 @@ class CallbackSink:
         return ack
 
     async def _require_storing(self) -> None:
-        """Raise the database's error if it cannot store a result, as it could not that of the last request.
+        """Raise the database's error if the result of the last request could not be stored, and still nothing can.
 
-        The endpoint would get the same message every second, for as long as a disk is full.
+        Otherwise the endpoint would get the same message every second, for as long as a disk is full.
         """
         if not self._is_stored:
             await self._log.try_writing()
         self._is_stored = False
 
     async def _collect(self, outbound: CallbackOutbound) -> list[MessageBatch] | None:
-        """Return the batches of the page that are full, or else one, once its window closes; None when stopped."""
+        """Return the full batches of the page or, without any, one batch once its window has closed.
+
+        None when stopped.
+        """
         if self._delivery.until is None:
             batches = cut(outbound.records, outbound.after, outbound.upto, self._limits)
             full = [batch for batch in batches if batch.is_full]
@@ -306,7 +309,7 @@ class CallbackSink:
         return cut(gathered.items, outbound.after, upto, self._limits)[:1]
 
     def settled(self, ack: Ack) -> None:
-        """Note that the result is committed, and give the memory of the batch back."""
+        """Note that the result is committed, and return the batch's memory to the budget."""
         self._is_stored = ack.failure is None
         self._delivery.passed(ack)
         self._room.settled()
@@ -316,7 +319,7 @@ class CallbackSink:
         self._is_stored = True
 
     async def given_up(self) -> None:
-        """Give all memory back. The next attempt opens the callback again."""
+        """Return all memory to the budget. The next attempt opens the callback again."""
         self._opened, self._page = False, None
         self._room.end()
 
@@ -347,7 +350,7 @@ def _read(
     limit: int,
     max_bytes: int,
 ) -> SourcePage[CallbackItem] | None:
-    """Return the next page after a position; `seq` None: it is looked up."""
+    """Return the next page after a position, whose seq is `seq`; if `seq` is None, it is looked up."""
     if seq is None:
         topic = find_topic_by_id(conn, topic_id)
         if topic is None:

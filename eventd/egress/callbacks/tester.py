@@ -33,7 +33,7 @@ class CallbackTestResult(NamedTuple):
 
 
 class CallbackTester:
-    """Sends test messages, with secrets that `files` reads anew for each. `limits` are those of subscribers."""
+    """Sends test messages; `files` reads the secrets again for each of them. `limits` are those of subscribers."""
 
     def __init__(
         self,

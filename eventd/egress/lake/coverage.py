@@ -1,4 +1,7 @@
-"""Determines how far nodes' ledgers are in a lake, from states and file names; deletes what broken writes left."""
+"""Determines how far nodes' ledgers are in a lake, from states and file names.
+
+Deletes the files that interrupted writes left.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,10 @@ def read_coverage(storage: Storage, nodes: Collection[str], epoch: str) -> LakeC
 
 
 def read_lost(storage: Storage, ledger: LedgerKey, after: int) -> tuple[LostRows, ...]:
-    """Return the losses that the manifests of a ledger's segments after a number name. Raises LakeUnavailable."""
+    """Return the losses that are named in the manifests of a ledger's segments after a row number.
+
+    Raises LakeUnavailable.
+    """
     folders = (f"{tree}/{ledger.book.value}" for tree in (LANDING, ARCHIVE))
     own = slug(ledger.node), ledger.epoch, ledger.book
     manifests = []

@@ -61,7 +61,7 @@ def segments_of(node: str, coverage: LakeCoverage) -> dict[Ledger, SegmentRange]
 
 
 def with_floors(groups: Sequence[GroupState], floors: Mapping[str, int]) -> tuple[GroupState, ...]:
-    """Return the groups with the seqs up to which their events are evicted by now."""
+    """Return the groups with the seqs up to which their events are evicted at present."""
     return tuple(replace(group, evicted_seq=floors.get(group.group, group.evicted_seq)) for group in groups)
 
 

@@ -17,9 +17,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What to ship, and where; the first frame.
 
     `lake` is its folder or URL; a segment is complete with about `rows` rows. Days are compacted `compact_after` past
-    their end; segments of days older than `retention` expire, and are deleted a day later; 0 for never. `interval` lies
-    between the end of a round and the next one, unless that begins early. These times are in microseconds. `claim`
-    names the claim of the node on its database. `nice`: how far the process lowers its priority, from 0 to 19.
+    their end; segments of days older than `retention` expire, and are deleted a day later; 0 for never. `interval` is
+    the time between the end of a round and the begin of the next, which may also begin earlier. These times are in
+    microseconds. `claim` names the claim of the node on its database. `nice`: how far the process lowers its priority,
+    from 0 to 19.
     """
 
     database: str
@@ -38,13 +39,13 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShipRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Take the next step of a round, or of a new one: ship one segment, or end the round."""
+    """Requests the next step of the current round, or the first of a new round: ship one segment, or end the round."""
 
     now: int
 
 
 class TidyRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Take one step of tidying: expire or delete old segments, or compact segments of a closed day."""
+    """Requests one step of tidying: expire or delete old segments, or compact segments of a closed day."""
 
     now: int
 
@@ -92,8 +93,10 @@ class TidyResult(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The request failed. `kind`: `unavailable`, a retry may succeed; `blocked`, an operator has to act; `fault`,
-    a defect."""
+    """The request failed.
+
+    `kind`: `unavailable`, a retry may succeed; `blocked`, an operator has to act; `fault`, a defect.
+    """
 
     kind: str
     reason: str

@@ -47,7 +47,7 @@ EXTRACT_ROWS: Final = 20_000
 STATE_SECONDS: Final = 60
 """Seconds after which a node's state is written again, even if it has not changed, and during a long round."""
 SETTLING: Final = 10 * SECOND
-"""Events that are at least so many microseconds older than a round are assumed to be stored: an event gets its time
+"""Events recorded at least this many microseconds before a round are assumed to be committed: an event gets its time
 slightly before its commit."""
 
 
@@ -61,7 +61,8 @@ whose events are evicted. The extract that exceeds it is still a part of the seg
 
 
 _ORDER: Final = (Ledger.GAPS, *(book for book in Ledger if book is not Ledger.GAPS))
-"""The order of the ledgers in a round: no state names rows as shipped that were lost before `gaps` has the loss."""
+"""The order of the ledgers in a round: `gaps` first, so that lost rows are in that ledger before any state lists them
+as shipped."""
 
 
 class AheadOfLog(LakeUnusable):
@@ -104,7 +105,8 @@ class Shipper:
         self._forget()
 
     def _forget(self) -> None:
-        """Drop the round and what is known of the lake, which is read again: after a failure, and at first."""
+        """Drop the round and all knowledge of the lake, so that both are read again: after a failure, and at the
+        start."""
         self._storage: Storage | None = None
         self._lake = ""
         self._coverage: LakeCoverage | None = None
@@ -230,7 +232,10 @@ class Shipper:
         return Shipment(node=node, book=book, position=position, upto=reach.upto, adopted=True, lost=lost)
 
     def _ship(self, epoch: str, node: str, book: Ledger, position: int, now: int) -> Shipment:
-        """Ship the next segment of a ledger, with half of the rows until its readers have the memory for it."""
+        """Ship the next segment of a ledger.
+
+        As long as the segment is too large for the memory of its readers, halve the number of its rows.
+        """
         most = self._terms.rows
         while True:
             terms = replace(self._terms, rows=most)
@@ -247,7 +252,7 @@ class Shipper:
     def _write_segment(
         self, reading: _Reading, tables: Sequence[pa.Table], kept: LedgerKey, position: int, now: int
     ) -> Shipment:
-        """Write what was read to one segment, if there are rows. Raises TooLargeSegment."""
+        """Write the rows that were read to one segment, if there are any. Raises TooLargeSegment."""
         book, node, lost = kept.book, kept.node, tuple(reading.lost)
         if not tables:
             return Shipment(node=node, book=book, position=position, upto=reading.upto, lost=lost)
@@ -330,7 +335,10 @@ class Shipper:
 
 
 class _Reading:
-    """Yields the rows of one segment, as tables. `upto`: how far the ledger was read; `lost`: rows that are gone."""
+    """Yields the rows of one segment, as tables.
+
+    `upto`: how far the ledger was read; `lost`: rows that were deleted before they were read.
+    """
 
     def __init__(
         self, database: Database, terms: Terms, memory: Memory, epoch: str, node: str, book: Ledger, position: int

@@ -78,9 +78,9 @@ def _read(fd: int) -> Iterator[bytes]:
 def _give_way(nice: int) -> None:
     """Lower the priority of this process.
 
-    Where sessions share the processors evenly, a process in its own session would get as much as the node: then the
-    session's priority is lowered too. At 19 the scheduler class for idle work is used, because a normal process of that
-    priority still delays others.
+    On a system that divides the processors evenly between sessions, a process in its own session would get as much as
+    the node; there, the session's priority is lowered, too. At 19, the scheduler's class for idle work is used,
+    because a process of the normal class still delays others at that priority.
     """
     with suppress(OSError):
         os.nice(nice)

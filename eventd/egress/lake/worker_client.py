@@ -17,7 +17,7 @@ from eventd.runtime.clock import Clock
 STEP_SECONDS: Final = 600.0
 """Seconds that one step may take: the process has the lowest priority and stores may be slow."""
 _KEPT: Final = 8000
-"""Bytes at the end of its standard error that are kept."""
+"""Number of bytes that are kept of the end of the process's standard error."""
 _MAIN: Final = """\
 from eventd.egress.lake.worker import main
 main(int(sys.argv[1]))
@@ -62,7 +62,8 @@ class WorkerClient:
             raise
 
     async def close(self) -> None:
-        """Kill the process, even during a step: the next one continues from what it has written."""
+        """Kill the process, even during a step: the next process continues from the files that this one has
+        written."""
         child, self._child = self._child, None
         if child is not None:
             child.process.kill_and_reap()

@@ -49,10 +49,11 @@ class Consumers(Generic[PurposeT]):
         return list(self._running)
 
     async def retire(self, purpose_of: Callable[[str], PurposeT | None]) -> list[str]:
-        """Cancel consumers whose purpose, `purpose_of` their cursor's name, is another now or None; return these names.
+        """Cancel the consumers whose purpose has changed or ended, and return the names of their cursors.
 
-        They must end before their cursors are adjusted: what one of them delivered by its old selection could be
-        counted as delivered by the new one.
+        `purpose_of` returns the present purpose for a cursor's name, or None. These consumers must end before their
+        cursors are adjusted: a record that one of them delivered by its old selection could be counted as delivered by
+        the new one.
         """
         stale = [name for name, one in self._running.items() if one.purpose != purpose_of(name)]
         await self.end(stale, 0.0)
@@ -88,7 +89,10 @@ class Consumers(Generic[PurposeT]):
         self._running[cursor.name] = _ActiveConsumer(consumer, task, purpose, cursor.selector_version, paused)
 
     async def end(self, names: Iterable[str], seconds: float) -> None:
-        """Remove consumers by cursor name: give all up to `seconds` to settle the work under way, then cancel them."""
+        """Remove consumers by cursor name.
+
+        Wait up to `seconds` for all of them to settle the work under way, then cancel the rest.
+        """
         ending = [self._running.pop(name) for name in names]
         if not ending:
             return

@@ -43,7 +43,7 @@ class Window:
         self.size += size
 
     def replace(self, size: int) -> None:
-        """Take back a record of this size, which a later one has replaced."""
+        """Subtract a record of this size from the count, because a later record has replaced it."""
         self.count -= 1
         self.size -= size
 
@@ -78,7 +78,7 @@ class Window:
 
 
 class ClosingWindow(Protocol):
-    """Interface of a window; see `Window`."""
+    """Interface of a window that a `Collector` waits for; see `Window`."""
 
     @property
     def is_full(self) -> bool: ...

@@ -38,22 +38,23 @@ from eventd.runtime.clock import SECOND, Countdown
 from eventd.runtime.supervisor import SpawnTask
 
 IDLE_WRITE = 5.0
-"""Seconds after which a cursor is stored if it has only passed records that are not selected for its destination."""
+"""Interval in seconds at which a cursor is stored that only passes records which are not selected for its
+destination."""
 BROKEN_WAIT = 1.0
 """Seconds to wait when this node's own database cannot record a failure."""
 
 REOPEN_AFTER = 1.0
 """Seconds after a comparison of marks in which a restart of the other side does not cause another comparison."""
 CALM = 600.0
-"""Seconds without a rewind, or four times the cap of the back-off if that is longer, after which the count of rewinds
-begins again.
+"""Seconds without a rewind after which the count of rewinds begins again; at least four times the cap of the back-off.
 """
 DATABASE = "database"
 """The reason of a link while this node's own database is unavailable."""
 REWINDS = "rewinds"
 """The reason of a link whose other side rewinds repeatedly."""
 AT_CAP = 64
-"""A number of failures whose delay is the cap: a refused link waits for a change, and is only probed meanwhile."""
+"""A number of failures for which the back-off is at its cap. A refused link counts as having so many: it waits for a
+change, and is only probed meanwhile."""
 RESULTS = (LinkError, Rewind, EventdError)
 """Errors of a delivery that this loop handles."""
 
@@ -125,10 +126,11 @@ class Consumer(Generic[PageT]):
         self._rewound_at = float("-inf")
 
     def wake(self) -> None:
-        """Shorten the wait after failures to that after a first failure, because the other side has called.
+        """Shorten the wait after failures to the wait after a first failure, because the other side has sent a
+        request.
 
-        It still counts from the failure, so that a peer that calls often and refuses this node is not tried each time.
-        A wait after repeated rewinds is not shortened.
+        The wait still counts from the failure, so that a peer that sends requests often and refuses this node is not
+        tried each time. A wait after repeated rewinds is not shortened.
         """
         self._called = True
         self.look_again()
@@ -141,8 +143,8 @@ class Consumer(Generic[PageT]):
     def reopen(self) -> None:
         """Let the next attempt compare marks with the other side, which was restarted and may have lost records.
 
-        Nothing happens if the last comparison is at most `REOPEN_AFTER` old: otherwise two nodes could cause each
-        other's comparisons forever. Deliveries under way are settled first, because their answers may precede the
+        If the last comparison is at most `REOPEN_AFTER` old, do nothing: otherwise two nodes could cause each other's
+        comparisons forever. Deliveries under way are settled first, because their answers may be from before the
         restart.
         """
         if self._monotonic() - self._opened_at > REOPEN_AFTER:

@@ -17,15 +17,14 @@ from eventd.log.core.units import Effect
 from eventd.log.cursors.cursors import Cursor, DeadLetter, DeliveredBatch
 
 ADDRESS_FORBIDDEN = "address_forbidden"
-"""The reason of a link whose address the node's settings forbid."""
+"""The reason of a link to an address that the node's settings forbid."""
 LONGEST = 500
 """Maximum number of characters of the other side's text that are stored."""
 
 
 def plain(text: str) -> str:
-    """Return the first 500 characters of a text from the other side, with blanks for unprintable ones.
-
-    These could control a terminal, and databases reject some.
+    """Return the first 500 characters of a text from the other side, with blanks in place of unprintable characters:
+    these could control a terminal, and databases reject some of them.
     """
     return "".join(character if character.isprintable() else " " for character in text[:LONGEST])
 
@@ -54,8 +53,9 @@ class LinkUnavailable(LinkError):
 
 
 class Blocked(LinkError):
-    """The other side answers, but refuses the link (a wrong key, path or group) or proves nothing; or the plugin cannot
-    run until an operator changes something.
+    """The other side answers, but refuses the link (a wrong key, path or group) or proves nothing.
+
+    Or the plugin cannot run until an operator changes something.
     """
 
 
@@ -113,7 +113,7 @@ class OutboundBatch:
 
     @property
     def goes(self) -> bool:
-        """Whether anything is sent over the link."""
+        """Whether the batch is sent over the link at all."""
         return self.bare or bool(self.records)
 
 
@@ -190,7 +190,7 @@ class Sink(Protocol[PageT]):
 
     @property
     def window(self) -> int:
-        """Return how many batches may be under way at once; 0 without room for one."""
+        """Return how many batches may be under way at the same time; 0 if there is no room for any."""
         ...
 
     @property

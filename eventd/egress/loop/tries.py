@@ -1,7 +1,7 @@
-"""How often a batch was tried that the other side does not accept, and the search for the record at fault.
+"""Counts the attempts at a batch that the other side does not accept, and searches for the record at fault.
 
-A batch that has used up its attempts is delivered by halves. While these succeed, the next attempt is with the rest of
-the whole, without a new count: it must contain the record that cannot be accepted.
+A batch that has used up its attempts is delivered by halves. After each half that succeeds, the next attempt is at the
+rest of the batch, which must contain the record at fault; its attempts are not counted anew.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from typing import Any
 
 
 async def until_any(nudge: asyncio.Future[None], others: Iterable[asyncio.Future[Any]]) -> None:
-    """Wait until `nudge` or one of the others is done.
+    """Wait until `nudge` or one of the other futures is done.
 
-    The caller hands over `nudge`: it is completed when another one is done, and cancelled at the end. The waiting task
-    resumes one turn of the loop earlier than with `asyncio.wait`.
+    `nudge` must not be used afterwards: it is completed when another future is done, and cancelled at the end. The
+    waiting task resumes one turn of the loop earlier than with `asyncio.wait`.
     """
 
     def pass_on(_: object) -> None:

@@ -2,15 +2,14 @@
 
 One half, `main`, is for links whose peer has answered since the link was opened: whole batches, and several of them
 while there is plenty. When it is used up, no link reads ahead, and links wait in order, for one batch each. The other
-half, `first`, is for the first batch of each link: its size is chosen so that every link has room for one without
-waiting, but is not below `LEAST`.
+half, `first`, is for the first batch of each link. That batch is small enough that every link has room for one without
+waiting, unless it would be below `LEAST`.
 
 A peer that takes a batch and never answers therefore holds its link's share of this half and no more, from one timeout
-to the next. A link that is caught up also uses its share instead of waiting: its new events are few, and must not queue
-behind a backlog of others.
-
-If all peers fall silent at once in the middle of their batches, they hold `main` until their timeouts. When nothing is
-returned to it for `PATIENCE` while links wait, these continue with their shares of `first`.
+to the next. A link that has caught up also uses its share instead of waiting: its new events are few, and must not
+queue behind the backlog of other links. If all peers stop answering in the middle of their batches, they hold `main`
+until their timeouts. If nothing is returned to `main` for `PATIENCE` while links wait, these continue with their
+shares of `first`.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from typing import NamedTuple
 from eventd.runtime.clock import Clock
 
 LEAST = 64 << 10
-"""Minimum bytes that a link gets or else waits for, unless its batches are smaller: small batches cost nearly as much
-as large ones."""
+"""Minimum bytes that a link gets; it waits until they are available, unless its batches are smaller. Small batches
+cost nearly as much as large ones."""
 PATIENCE = 2.0
-"""Seconds in which no batch is returned before links use the other half: of many batches that are answered at all, one
-is answered within milliseconds.
+"""Seconds without any returned batch after which waiting links use the other half. If any of many peers answers at
+all, one of the batches is answered within milliseconds.
 """
 
 
@@ -40,7 +39,10 @@ class BudgetShare:
         self.queue: dict[Allowance, None] = {}
 
     def fits(self, size: int) -> bool:
-        """Return whether this size is available. A size above the whole half is, while nothing is held."""
+        """Return whether this many bytes are available.
+
+        A size above the whole half counts as available while nothing is held.
+        """
         return self.held + size <= self.size or not self.held
 
 
@@ -101,7 +103,7 @@ class Budget:
         self._serve()  # the next one may need less
 
     def give_back(self, half: BudgetShare, size: int) -> None:
-        """Take back bytes of a half, and offer them to the links whose turn it is."""
+        """Return bytes to a half of the budget, and offer them to the links whose turn it is."""
         half.held -= size
         if half is self.main and size > 0:
             self._moves, self._is_stuck = True, False

@@ -1,4 +1,4 @@
-"""A peer as a sink: what it gets, over which protocol, and its mark."""
+"""A peer as a sink: which events it gets, over which protocol, and its mark."""
 
 from __future__ import annotations
 
@@ -270,7 +270,8 @@ class PeerSink:
             self._dependencies.metrics.failed(*where, ack.failure.reason)
 
     def _unsent(self, outbound: PeerBatch) -> DeliveredBatch:
-        """Return the ledger row for a page whose records are all exceptions, so that their outcome is known later."""
+        """Return the ledger row for a page from which nothing is sent, because all of its records are exceptions: the
+        row shows their outcome."""
         return self._v2.row(outbound, (), status=0)
 
     def _skewed(self, seconds: float) -> None:

@@ -1,6 +1,7 @@
 """Delivers a batch over v1: one signed event per request, in order.
 
-A failure in the middle settles the events answered before it, so that nothing is posted twice without need.
+After a failure in the middle of a batch, the events that were answered before are settled, so that they are not posted
+twice.
 """
 
 from __future__ import annotations

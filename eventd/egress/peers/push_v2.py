@@ -211,7 +211,10 @@ class PushV2:
         return signed, answer, key.id
 
     def _trace(self, outbound: PeerBatch) -> Mapping[str, str]:
-        """Return the headers with the present span and those of sampled events. A repair's positions are far apart."""
+        """Return the headers that name the present span and the spans of sampled events.
+
+        The events of a repair are left out, because their positions are far apart.
+        """
         hints = [] if self._link.repair else tracing.sampled.between(outbound.after, outbound.upto)
         return trace_headers(tracing.current(), hints)
 
@@ -229,7 +232,7 @@ class PushV2:
     def _batch_id(self, outbound: PeerBatch, body: bytes) -> str:
         """Return the id of the batch, a new one unless the same bytes over the same range were sent without a receipt.
 
-        By that id the peer recognizes the batch and gives a lost receipt again.
+        By that id the peer recognizes the batch, and sends the receipt again if it was lost.
         """
         key = (self._range(outbound), hash(body))
         if key not in self._batch_ids:
@@ -264,7 +267,10 @@ class PushV2:
         return Ack(rest.upto, (*done.batches, *rest.batches), (*done.refused, *rest.refused), V2, rest.failure)
 
     async def _leave_out(self, outbound: PeerBatch) -> Ack:
-        """Make the only record a dead letter; deliver its range without it, except for a repair, which has none."""
+        """Make the batch's only record a dead letter, and send the peer the batch's range without it.
+
+        A repair has no range to send.
+        """
         [record] = outbound.records
         refused = RecordRefusal(record, "too_large", "the peer does not accept a batch as large as this event alone")
         if self._link.repair:
@@ -276,7 +282,7 @@ class PushV2:
     # --- answers ----------------------------------------------------------------------------------------------
 
     def _require_too_large(self, signed: SignedRequest, answer: Answer, size: int) -> None:
-        """Check that the peer itself says, about what was really sent, that a batch of this size is too large.
+        """Check that the answer "too large" is from the peer itself, and about the batch that was sent.
 
         Otherwise anyone on the path could make this node give up a record. Raises `Blocked`.
         """

@@ -102,7 +102,7 @@ class Asker:
         return None
 
     async def _judge(self, answer: Answer, *, may_wait: bool) -> None:
-        """Pause if asking again may help and `may_wait`; raise otherwise."""
+        """If asking again may help and `may_wait` is true, pause; otherwise raise the error."""
         error = read_error(answer.body)
         code = error.code if error is not None else ""
         if answer.status in (404, 405) and not is_of_an_api(answer):

@@ -33,13 +33,13 @@ OLDER, NOT_SHARED, UNREACHABLE, INVALID = "older", "not-shared", "unreachable", 
 
 
 class StatusMetrics(Protocol):
-    """Interface of the metrics of questions for links."""
+    """Interface of the metrics of questions to peers about their links."""
 
     def status_asked(self, group: str, result: str) -> None: ...
 
 
 class LinksUntold(Exception):
-    """The peer did not tell of its links; `reason` is one of the four words above."""
+    """The peer did not report its links. `reason` is `older`, `not-shared`, `unreachable` or `invalid`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -93,7 +93,10 @@ class StatusAsker:
 
 
 def _judge(answer: Answer) -> str:
-    """Return what a refusal means. An unsigned one is believed: the worst that it can do is to hide links."""
+    """Return the reason that a refusal gives.
+
+    Even an unsigned refusal is believed: the worst that a forged one can do is to hide links.
+    """
     error = read_error(answer.body)
     if error is not None and error.code == "not_shared":
         return NOT_SHARED

@@ -55,7 +55,8 @@ def concerns_topics(planned: Plan) -> bool:
 
 
 def _is_of(change: Change, kind: Kind) -> bool:
-    """Return whether a change is of a kind of this program; a stored kind of another one may have the same name."""
+    """Return whether a change is of this program's kind of this name: another program's stored kind may have the same
+    name."""
     return (change.identity.api_version, change.kind) == (kind.api_version, kind.name)
 
 
@@ -78,7 +79,7 @@ class DeclaredTopics:
 
     @property
     def plan(self) -> Plan:
-        """Return the plan, in which resources whose topic or router differed from them are changed."""
+        """Return the plan, in which also those resources count as changed whose topic or router differed from them."""
         return Plan(tuple(self._changes.values()))
 
     def remove_routers(self) -> None:
@@ -149,7 +150,8 @@ class DeclaredTopics:
         return (change for change in self._changes.values() if change.action is Action.DELETED and _is_of(change, kind))
 
     def _require_own(self, existing: Sequence[Change]) -> None:
-        """Raise `Conflict` if one of these resources is created for what exists already, unless it may be adopted."""
+        """Raise `Conflict` if one of these resources is new but its topic or router exists already, unless it may be
+        adopted."""
         others = [change.identity for change in existing if change.before is None]
         if others and not self._rules.adopt:
             one = len(others) == 1
@@ -160,7 +162,8 @@ class DeclaredTopics:
         self.adopted.update(others)
 
     def _note_drift(self, change: Change, actual: dict[str, object] | None) -> None:
-        """Change the plan if a resource is stored, but what it declares has the spec `actual`, or does not exist."""
+        """Change the plan if a resource is stored unchanged, but its topic or router has another spec (`actual`) or
+        does not exist."""
         if change.before is None:
             return
         if actual is None:

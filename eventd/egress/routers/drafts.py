@@ -1,4 +1,8 @@
-"""Routers that do not exist yet, as commands and requests describe them: they are checked before. Pure."""
+"""Routers that do not exist yet, as commands and requests describe them, so that they can be checked before they are
+created.
+
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -140,7 +140,10 @@ def cut_events(page: OriginalPage, router: Router, group: GroupConfig) -> CopyPa
 
 
 def _event_id(original: Original, router: Router, source: CopySource) -> str:
-    """Return the id of a copy unless a template gives one: always the same; with `fan_in`, the original's."""
+    """Return the id of a copy for which no template gives one.
+
+    It is the same at every attempt; with `fan_in` it is the original's id.
+    """
     if router.options.fan_in:
         return original.identity(source.instance)
     place = f"{router.name}\n{source.epoch}\n{original.position}"
@@ -162,7 +165,10 @@ def _draft(original: Original, event_id: str, router: Router, source: CopySource
 
 
 def _event_in_group(original: Original, event_id: str, router: Router, group: GroupConfig) -> Event:
-    """Return an event of one group as one of another; its node and type are kept only as the router says."""
+    """Return an event of one group as an event of another group.
+
+    The router's map decides whether node and type are kept.
+    """
     rendered = DECODER.decode(original.event)
     return msgspec.structs.replace(
         rendered,

@@ -17,11 +17,13 @@ from eventd.log.topics.router_rows import RouterRow
 from eventd.log.topics.topics import GROUP
 
 MOST_COPIES = 10_000
-"""Copies of one record that a forecast counts; ten pairs of parallel routers in a row already make a thousand."""
+"""Maximum number of copies of one record that a forecast counts; ten pairs of parallel routers in a row already make a
+thousand."""
 
 
 class CopyForecast(NamedTuple):
-    """How many copies of one record a topic gets, and how many of these besides a first copy, or the original.
+    """How many copies of one record a topic gets, and how many of these are duplicates: all but the first, or all if
+    the topic has the original.
 
     `endless`: the forecast stopped counting at `MOST_COPIES`, so that the numbers are too low.
     """
@@ -53,9 +55,9 @@ class Graph:
         return self._into.get(topic, ())
 
     def meets(self, router: Router) -> Router | None:
-        """Return a router from another source with which this one must not share its destination; None without one.
+        """Return a router from another source with which this one must not share its destination.
 
-        They may share it if every router into it keeps record ids (`fan_in`).
+        None if there is none. Routers may share a destination if each of them keeps record ids (`fan_in`).
         """
         beside = [other for other in self.into(router.dest) if other.name != router.name]
         others = [other for other in beside if other.source != router.source]
@@ -246,7 +248,8 @@ class NewRouterRules:
         )
 
     def require_no_cycle(self, beyond: Sequence[RouterRow]) -> None:
-        """Raise `RouterCycle` if the router would close a forbidden cycle with those `beyond` its destination."""
+        """Raise `RouterCycle` if the router would close a forbidden cycle with the routers `beyond` its
+        destination."""
         cycle = graph_of(beyond).cycle_closed_by(self._router)
         if cycle is not None:
             raise RouterCycle(cycle)

@@ -1,8 +1,9 @@
 """The pump behind all routers: copies of what was appended to their sources, in step.
 
-All routers of one source that stand at one place are moved together: one page is read for them, copies are made once
-for all that make the same ones, and one transaction holds the copies, the cursors and the counters of many. A router
-whose destination has no room stays behind, alone, and falls in again with the others when it has caught up.
+All routers of one source that are at the same position are moved together: one page is read for them, copies are made
+once for all that make the same ones, and one transaction holds the copies, the cursors and the counters of many. A
+router whose destination has no room stays behind alone, and moves together with the others again once it has caught
+up.
 
 Routers have a loop of their own because the consumers of a thousand routers of one source would all wake for a record,
 read the same page and settle one by one: see `docs/decisions/routers-in-step.md`.
@@ -40,19 +41,22 @@ from eventd.runtime.supervisor import SpawnTask
 LANES = 4
 """Maximum number of sources that are read concurrently."""
 PAGE_RECORDS = 256
-"""Maximum number of records in a page, divided by the number of different copies made of each."""
+"""Maximum number of copies that are made of one page: a page has at most this number of records, divided by the number
+of different copies of each."""
 PAGE_BYTES = 256 << 10
 """Approximate maximum bytes of a page."""
 KINDS = 64
 """Maximum number of different copies that are made of each record of one page."""
 LOOKED_AT_ONCE = 200
-"""Sources after which the loop yields while they are checked."""
+"""Number of sources that are checked before the event loop gets its turn."""
 PAGES = 8
 """Pages of one source after which another has its turn."""
 RETRY_SECONDS = 1.0
-"""Seconds after which a held router is tried again, and the position of a router that made no copies is stored."""
+"""Interval in seconds at which held routers are tried again, and the positions of routers that made no copies are
+stored."""
 RETRY_SOON = 0.05
-"""A reader of its destination makes a router try again that has been held for more than so many seconds."""
+"""A router that has been held for more than this many seconds is tried again as soon as a reader of its destination
+waits."""
 DRIVE_SECONDS = 5.0
 """Maximum time that a reader waits for copies under way, in seconds."""
 
@@ -126,8 +130,8 @@ class Routing:
     def changed(self) -> None:
         """Load the routers again, in the background, because routers, topics or groups may have changed.
 
-        They are read only if `topics_version` changed, or one was `overtaken`. In either case, routers that wait for a
-        group then try again.
+        They are read from the database only if `topics_version` changed, or a router was `overtaken`. Afterwards,
+        routers that wait for a group try again in any case.
         """
         self._stale = True
         if self._reloading is None or self._reloading.done():
@@ -171,7 +175,8 @@ class Routing:
     # --- when to move them ----------------------------------------------------------------------------------------
 
     def _on_growth(self, topics: Collection[int] | None) -> None:
-        """Queue sources that have grown or changed (None: any may have), and let held routers into them try again."""
+        """Queue the sources that have grown or changed (None: any may have), and let routers that were held because
+        these topics had no room try again."""
         if topics is None:
             self._look_everywhere()
             return
@@ -208,7 +213,7 @@ class Routing:
                 return
 
     def _release(self, routers: Iterable[RouterState]) -> None:
-        """Let those of the routers that are held try again."""
+        """Let the held ones among these routers try again."""
         for router in routers:
             if router.held:
                 router.held = ""

@@ -9,7 +9,7 @@ from eventd.egress.routers.graph import Graph
 from eventd.egress.routers.state import DeclaredRouter, RouterState, SourceState
 
 ADOPTED_AT_ONCE = 200
-"""Routers after which the loop yields while they are loaded."""
+"""Number of routers that are loaded before the event loop gets its turn."""
 
 
 class RouterRegistry:

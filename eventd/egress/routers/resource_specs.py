@@ -1,4 +1,4 @@
-"""Between the specs of Topic and TopicRouter and what they declare: configurations and routers. Pure."""
+"""Converts the specs of Topic and TopicRouter to the configurations and routers that they declare, and back. Pure."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ def spec_of_router(router: Router) -> dict[str, Any]:
 
 
 def topic_problems(drafts: Sequence[Draft]) -> Iterator[Problem]:
-    """Yield the problems of Topics and TopicRouters that only the checks of requests find."""
+    """Yield those problems of Topics and TopicRouters that are found by the checks for API requests, not by the
+    schema."""
     for draft in drafts:
         if draft.node.text("kind") not in (TOPIC_KIND, ROUTER_KIND):
             continue

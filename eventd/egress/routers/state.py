@@ -22,7 +22,7 @@ from eventd.store.engine.database import Connection
 from federation.event import DECODER
 
 FEWEST_RECORDS = 16
-"""Minimum for the limit of records in a page, however many different copies are made of it."""
+"""Lower bound of the limit of records in a page, however many different copies are made of each."""
 
 SLICE_WEIGHT = 250
 SLICE_BYTES = 1 << 20
@@ -35,14 +35,15 @@ REST_SECONDS = 0.25
 continuous writer is not delayed by their transaction after each of its writes.
 """
 REST_WATCHED_SECONDS = 0.01
-"""The same if a destination has followers."""
+"""The same as `REST_SECONDS`, for a source one of whose destinations has followers."""
 STEADY_SECONDS = 0.05
 """A source that grows again within this many seconds after a move grows steadily."""
 
 NO_COPIES = CopyPage()
 
 Kind = Shape | str
-"""Identifies equal copies: their shape; for the topic of a group, the router's name."""
+"""Identifies routers that make equal copies: by the copies' shape or, if the destination is a group's topic, by the
+router's name."""
 
 
 class DeclaredRouter(NamedTuple):
@@ -115,11 +116,14 @@ class RouterState:
 
     @property
     def is_ahead(self) -> bool:
-        """Return whether it has passed over records that its stored position has not."""
+        """Return whether it has read further than its stored position says."""
         return self.seen_seq > self.seq and not (self.overtaken or self.gone)
 
     def move(self, page: OriginalPage, cut: CopyPage, lost: int, admission: GroupAdmission | None) -> RouterStep:
-        """Return its step over a page, which writes the copies `cut`; the source lost or never got `lost` records."""
+        """Return its step over a page, which writes the copies `cut`.
+
+        `lost` is the number of records that the source lost or never got.
+        """
         upto, seq = page.upto, page.upto_seq
         return self._step(upto, seq, cut, lost, admission, self.state != "running", self.durable)
 
@@ -140,7 +144,10 @@ class RouterState:
 
 
 class RouterBatch(NamedTuple):
-    """Routers at one position, and the position `until` of the next router ahead, where they join it; None: none."""
+    """Routers at one position, and the position `until` of the next router ahead, where they join it.
+
+    None if no router is ahead.
+    """
 
     routers: list[RouterState]
     until: int | None
@@ -263,7 +270,8 @@ class StepBatch(NamedTuple):
 
 
 class PageRead(NamedTuple):
-    """A page to read, and for each kind of copies a router that defines them, with its group if it leads to one."""
+    """A page to read, and for each kind of copies one router that makes this kind, with its group if the router leads
+    to one."""
 
     topic_id: int
     position: int
@@ -331,7 +339,8 @@ def _admission(group: GroupConfig) -> GroupAdmission:
 
 
 def _screen(conn: Connection, drafts: Drafts, now: int) -> Mapping[int, str]:
-    """Return, by index, why events are refused: they report a client that this node itself captures."""
+    """Return, by index, the reasons why events are refused: an event that reports a client which this node itself
+    captures."""
     if OBSERVED not in drafts.types:
         return {}
     events = [DECODER.decode(body) for body in drafts.bodies]

@@ -94,6 +94,7 @@ def _id_of(origin: str, given: PluginEvent, payload: Mapping[str, str]) -> str:
 
 
 def _chain(batch: RunBatch, derivation: str) -> list[str]:
-    """Return the subscriptions by which the events of a batch were derived, and then `derivation`, each once."""
+    """Return the names of the subscriptions by which the events of a batch were derived, without repetitions, and
+    `derivation` last."""
     before = (name for one in batch.kept for name in one.event.payload.get(DERIVED_BY, "").split())
     return [*dict.fromkeys([*before, derivation])]

@@ -31,7 +31,8 @@ class StoredResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunEffect:
-    """What a run writes: a part, new events, the end of earlier parts' resources for some subjects, and its own end.
+    """Everything that a run writes: a part, new events, the end of earlier parts' resources for some subjects, and the
+    run's own end.
 
     `ended` are these subjects. `ending` returns the run's end for a time and a result. `ceiling` is the topic's limit
     in bytes; None: unlimited. `late` is the last position of a backfill's batch: results of events beyond it are kept;
@@ -60,8 +61,8 @@ class RunEffect:
     def admit(self, tx: Transaction) -> Drafts:
         """Return the drafts.
 
-        Raises `Conflict` for an observation of what this node captures, `Full` for a topic without room, `NotFound` for
-        a deleted one.
+        Raises `Conflict` for an event that reports a client which this node itself captures, `Full` for a topic
+        without room, `NotFound` for a deleted one.
         """
         if not self.drafts:
             return Drafts()

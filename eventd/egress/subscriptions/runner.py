@@ -290,7 +290,7 @@ class PluginRunner:
     async def _fail(self, batch: RunBatch, run_id: int, failure: PluginFailed) -> None:
         """Store the failed run; return only if an event may be the cause of the failure.
 
-        If the plugin itself is, raise `LinkUnavailable` if that may pass, or else `Blocked`.
+        If the plugin itself is the cause, raise `LinkUnavailable` if a later run may succeed, or else `Blocked`.
         """
         status = RunStatus.BLOCKED if failure.about_plugin else RunStatus.FAILED
         await self._database.write(end_run, run_id, ended_badly(failure, at=self._now()))

@@ -159,8 +159,8 @@ class SubscriptionSink:
 def _not_overtaken(seen: Sequence[TriggerEvent], upto: int) -> tuple[Sequence[TriggerEvent], int]:
     """Return the leading events, and the position up to which they reach.
 
-    They end before an event that an earlier trigger has run, if an event of the same subject precedes it here. So the
-    results of all events beyond that position are newer than those of this batch.
+    They end before an event that was already run by an earlier trigger, if an event of the same subject precedes it
+    here. So the results of all events beyond that position are newer than the results of this batch.
     """
     names: set[str] = set()
     for index, one in enumerate(seen):
@@ -172,7 +172,10 @@ def _not_overtaken(seen: Sequence[TriggerEvent], upto: int) -> tuple[Sequence[Tr
 
 
 def _in_force(seen: Sequence[TriggerEvent], now: int) -> list[TriggerEvent]:
-    """Return the events that have not expired; expired ones that revoke others are kept too, but not run."""
+    """Return the events that have not expired.
+
+    Expired events that revoke other events are kept too, but the plugin does not get them.
+    """
     return [
         one if is_alive(one.record.expires_at, now) else one._replace(runs=False)
         for one in seen

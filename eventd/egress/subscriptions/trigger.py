@@ -38,7 +38,7 @@ def _type_search(types: tuple[str, ...], endings: frozenset[str]) -> Callable[[s
 class TriggerEvent(NamedTuple):
     """An event that concerns a subscription.
 
-    `runs`: it is for the plugin; `ends`: it revokes earlier ones. An event with neither was run before, by an earlier
+    `runs`: the plugin gets it; `ends`: it revokes earlier events. An event with neither was run before, by an earlier
     trigger: a backfill only has to know about it.
     """
 
@@ -49,7 +49,8 @@ class TriggerEvent(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return its type and dedupe key: of a batch's events with the same ones, the plugin gets the last."""
+        """Return its type and dedupe key: of the events of a batch with the same type and key, the plugin gets the
+        last."""
         return self.event.type, self.event.dedupe_key
 
     @property

@@ -16,7 +16,8 @@ MOST_EVENTS = 1024
 MOST_BYTES = 4 << 20
 """Bytes of events after which a window closes at once."""
 MOST_SEEN = 8 * MOST_EVENTS
-"""Records, and `MOST_SEEN_BYTES` bytes of them, after which a window closes even if the plugin gets few of them."""
+"""A window closes after this many records, or `MOST_SEEN_BYTES` bytes of records, even if the plugin gets few of
+them."""
 MOST_SEEN_BYTES = 4 * MOST_BYTES
 
 
@@ -24,7 +25,7 @@ MOST_SEEN_BYTES = 4 * MOST_BYTES
 class RunWindow:
     """The events collected for a run; for `batch_window`, `debounce` and the times see `Window`.
 
-    Of several events with one key only the last one counts, and none that only revokes others.
+    Of several events with the same key only the last counts; events that only revoke others do not count.
     """
 
     batch_window: int | None

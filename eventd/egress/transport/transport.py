@@ -1,7 +1,7 @@
-"""One request, and what it means for a link if no answer comes.
+"""Sends one request, and says what it means for a link if no answer comes.
 
-Three outcomes concern the link as a whole: no answer, "not now" (429, 5xx), and a refusal (other statuses). The sinks
-judge answers; here is what happens without one.
+Three outcomes concern the link as a whole: no answer, "not now" (429, 5xx), and a refusal (other statuses). This
+module handles only the first; the sinks judge answers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Attempt:
     rules: AddressRules | None
     limit: OriginLimit | None
     end: float
-    """When its time, or that for a connection, ends by the loop's clock."""
+    """When the time for the whole request, or for its connection, ends, by the clock of the event loop."""
     step: str = ""
     address: str = ""
 
@@ -86,7 +86,7 @@ class Transport:
     ) -> None:
         """`credentials` is the folder of the service manager's secrets; `find` looks up names that rules apply to.
 
-        Without `find`, the system's resolver does, in `threads` of its own.
+        Without `find`, the system's resolver looks them up, in threads of its own (`threads`).
         """
         self._clock = clock
         self._credentials = credentials
@@ -216,7 +216,8 @@ class Transport:
         return await connect(Exchange, origin.host, origin.port, tls, origin.node, opening)
 
     def _sweep(self) -> None:
-        """Now and then, close idle connections, and forget origins without any: receivers come and go."""
+        """At intervals, close idle connections, and forget origins without connections, because receivers change over
+        time."""
         now = self._clock.monotonic()
         if now - self._swept_at < IDLE_SECONDS:
             return
@@ -246,7 +247,7 @@ def _read_origin(url: str) -> tuple[ConnectionOrigin, str]:
 
 
 async def _open_allowed(attempt: _Attempt, rules: AddressRules, addresses: tuple[str, ...]) -> socket.socket:
-    """Connect to one of these addresses, and judge the one at the other end again."""
+    """Connect to one of these addresses, and check the address at the other end again."""
 
     def trying(address: str) -> None:
         attempt.address = address
@@ -285,7 +286,10 @@ def _judge(error: Exception, attempt: _Attempt) -> LinkError:
 
 
 def _blocked(failure: HandshakeFailed, origin: ConnectionOrigin) -> LinkError:
-    """Return the error for a failed handshake: only one without a known reason may pass by itself."""
+    """Return the error for a failed handshake.
+
+    A handshake that failed for no known reason may succeed later; others are blocked.
+    """
     detail = f"TLS with {origin.address} failed: {failure.detail}"
     if failure.reason is Reason.FAILED:
         return LinkUnavailable(failure.reason, detail)

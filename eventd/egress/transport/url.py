@@ -1,4 +1,4 @@
-"""Where a URL leads to, and the beginning of a request to it."""
+"""Determines where a URL leads to, and the beginning of a request to it."""
 
 from __future__ import annotations
 

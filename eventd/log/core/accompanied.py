@@ -12,7 +12,10 @@ R = TypeVar("R")
 
 
 class AccompaniedUnit(Generic[R]):
-    """`unit`, which also carries out `attached`. What refuses the attached write refuses the unit."""
+    """A unit that does what `unit` does, and also writes `attached`.
+
+    An error of the attached write is an error of the unit.
+    """
 
     def __init__(self, unit: Unit[R], attached: AttachedWrite) -> None:
         self._unit = unit

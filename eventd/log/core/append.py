@@ -25,15 +25,16 @@ from federation.lines import size_of
 IDS: Final = ("topic_id", "event_id", "position")
 """The columns that are set in the row of a new event id; the others are null."""
 _TIMES_DIFFER = 14
-"""Characters by which the two times of one content can differ: each may have a fraction of a second."""
+"""By how many characters the sizes of two otherwise equal events can differ: each of their two times may have a
+fraction of a second."""
 
 
 class KnownId(NamedTuple):
     """A known event id, with the position and expiry of its latest record.
 
-    `body` is that of this record: empty if no draft with this id can equal it, judging by the sizes, None if the record
-    is not stored. If retention removed the record, `digest` is that of its content. The record is lost if both are
-    None.
+    `body` is the record's body. It is empty if the sizes show that no draft with this id can equal the record, and
+    None if the record is not stored. If retention removed the record, `digest` is the digest of its content. The
+    record is lost if both are None.
     """
 
     position: int
@@ -54,7 +55,8 @@ class KnownId(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """What appending units to a topic gives: the result of each, the next free position, and the written blocks."""
+    """The result of appending units to a topic: the result of each unit, the next free position, and the written
+    blocks."""
 
     results: list[AppendResult]
     next_position: int
@@ -64,7 +66,7 @@ class Placement(NamedTuple):
 def place_new(conn: Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placement:
     """Append the drafts of several units, which should all be new, to one topic.
 
-    Raises `KeyTaken` if one is not; the transaction must then restart and call `place`.
+    Raises `KeyTaken` if a draft is not new; the transaction must then restart and call `place`.
     """
     results: list[AppendResult] = []
     position = next_position

@@ -45,8 +45,9 @@ class Block(NamedTuple):
 
     `own` is 1 if the records have empty paths: they entered the log at this node, and none is a router's copy in a
     topic of records. Nothing expires before `expires_first`; None: nothing expires. `types` (of records: the tags),
-    `sources` and `paths` are JSON lists of all that occur, and maybe more; empty: too many. If `paths` names a single
-    path, a line of the text is a body; otherwise it is path, tab and body. An empty body: its record is removed.
+    `sources` and `paths` are JSON lists of all names that occur in the block, and possibly others; empty if there are
+    too many to list. If `paths` names a single path, a line of the text is a body; otherwise it is path, tab and body.
+    A line with an empty body stands for a removed record.
     """
 
     position: int
@@ -152,7 +153,7 @@ def names(listed: str) -> frozenset[str] | None:
 
 
 def pack(drafts: Drafts, *, topic_id: int, position: int, seq: int, now: int) -> Iterator[Block]:
-    """Yield new blocks with these drafts, whose paths are all empty, or all not.
+    """Yield new blocks with these drafts; either all of their paths are empty, or none is.
 
     `seq` and `position` are those of the first draft.
     """
@@ -163,7 +164,8 @@ def pack(drafts: Drafts, *, topic_id: int, position: int, seq: int, now: int) ->
 
 
 BlockText = tuple[str, int, int, str]
-"""Of a block: paths, records, bytes, lines."""
+"""The content of one new block: the names of its paths, its number of records, the bytes of their bodies, its
+lines."""
 
 
 def _texts(drafts: Drafts) -> Iterator[BlockText]:

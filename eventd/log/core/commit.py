@@ -69,7 +69,7 @@ class Turn(IntEnum):
     """Kinds of units. They take turns, one transaction each, so that no kind waits for all units of another."""
 
     FRONT = 0
-    """A client waits for it, and it is written quickly."""
+    """A unit that a client waits for, and that is written quickly."""
     BULK = 1
     """A batch that fills a transaction."""
     BACKGROUND = 2
@@ -79,10 +79,10 @@ class Turn(IntEnum):
 class Unit(Protocol[R_co]):
     """Interface of a unit of work that is written completely or not at all, in a transaction shared with others.
 
-    `admit` runs before anything is placed and returns the drafts to append. An `EventdError` or a `MessageError` raised
-    there leaves this unit out, provided that it has written nothing yet. `finish` runs when the drafts have their
-    positions. Any other error undoes the whole transaction, and its units are tried again: together if only a known id
-    was the problem, else one by one, each in its own savepoint.
+    `admit` runs before anything is placed and returns the drafts to append. An `EventdError` or a `MessageError`
+    raised there leaves this unit out, provided that it has written nothing yet. `finish` runs when the drafts have
+    their positions. Any other error undoes the whole transaction, and its units are tried again: all together if the
+    only problem was an id that is already known, else one by one, each in its own savepoint.
 
     The results of a transaction without `durable` units are returned before it is flushed to disk, unless a unit sets
     `Transaction.must_flush`. Units of one `turn` are written in the order of their arrival.
@@ -213,7 +213,8 @@ def _carefully(
 ) -> CommitResult:
     """Write all units again after a failure, now reading the known ids.
 
-    All `together`, if only a known id was the problem; otherwise, or if that fails, one by one.
+    The units are written all together if `together` is true, that is, if the only problem was an id that is already
+    known; otherwise, or if this fails, one by one.
     """
     if together:
         try:

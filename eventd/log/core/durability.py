@@ -1,7 +1,7 @@
 """Remembers in this process which topics require a flush before records are acknowledged.
 
-A transaction must know this before it begins. An unknown topic counts as requiring it. If a topic turns out to require
-it although this process remembers otherwise, a flush of its own follows the transaction.
+A transaction must know this before it begins. An unknown topic counts as one that requires a flush. If a topic turns
+out to require a flush although this process remembers otherwise, the transaction is followed by a separate flush.
 """
 
 from __future__ import annotations

@@ -41,13 +41,20 @@ def move_head(conn: Connection, next_position: int, record_bytes: int = 0) -> No
 
 
 def shrink(conn: Connection, size: int) -> None:
-    """Subtract bytes from the size of all topics of records, as the head holds it. The head must be locked."""
+    """Subtract bytes from the total size of all topics of records, which the head row stores.
+
+    The head must be locked.
+    """
     if size:
         execute(conn, "UPDATE log_heads SET record_bytes = record_bytes - ? WHERE id = 1", (size,))
 
 
 def mark_unsynced(conn: Connection, run: str) -> None:
-    """Record that a crash of `run` (a boot, or a run of Postgres) may lose commits; empty: that none can be lost."""
+    """Record that commits may be lost if `run`, which names a boot of the system or a run of Postgres, ends in a
+    crash.
+
+    If `run` is empty, record that no commit can be lost.
+    """
     execute(conn, "UPDATE log_heads SET unsynced = ? WHERE id = 1", (run,))
 
 

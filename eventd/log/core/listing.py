@@ -215,9 +215,10 @@ def refreshed_span(conn: Connection, topic_id: int) -> tuple[int, int]:
 
 
 class IdPlace(NamedTuple):
-    """Where the latest record of an event is, or was if it is `gone_at`: evicted. Times in microseconds.
+    """The place of an event's latest record. Times in microseconds.
 
-    `expires_at` is known of an evicted one only.
+    `gone_at` is when retention evicted the record; None if it is stored. `expires_at` is set only for an evicted
+    record.
     """
 
     topic_id: int
@@ -235,7 +236,7 @@ def read_id_places(conn: Connection, event_id: str, topic_ids: Sequence[int]) ->
 def read_ids(conn: Connection, topic_id: int, prefix: str, limit: int) -> list[str]:
     """Return the first ids of stored records of a topic that begin with a prefix.
 
-    Postgres may sort by a language, and then miss some.
+    Some are missed on a Postgres database that sorts texts by the rules of a language.
     """
     sql = (
         "SELECT event_id FROM event_ids WHERE topic_id = ? AND event_id >= ? AND event_id < ? AND gone_at IS NULL"

@@ -1,4 +1,5 @@
-"""Wakes readers by number: "wait until the head is after mine", never "wait for an event".
+"""Wakes readers by number: a reader waits until the log's head is after a position, never for a signal without a
+position.
 
 A watch is registered before its owner first reads, and its number only increases. So an append between a read and the
 following wait is not missed, and a lost signal costs one poll.
@@ -19,8 +20,8 @@ _NEVER: Final = 1 << 63
 class Watch:
     """One reader's interest in the topics with these ids; `topics` None: in all topics.
 
-    With `own`, only in records that enter the log at this node. With `families`, only in records whose tag is one of
-    these and, after a dot, something more; others may signal it as well, at the latest after `UNSEEN` positions.
+    With `own`, only in records that enter the log at this node. With `families`, only in records whose tag begins with
+    one of these and a dot. Other records signal the watch as well, but perhaps only after `UNSEEN` positions.
     """
 
     __slots__ = ("_due", "_signs", "_waiting", "families", "head", "looks", "own", "topics", "turn")

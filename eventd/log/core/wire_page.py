@@ -31,7 +31,7 @@ class RecordSelection(Protocol):
 
     @property
     def relay(self) -> bool:
-        """Return whether records that entered the log from other nodes are meant, too."""
+        """Return whether records that entered the log from other nodes are also meant for the peer."""
         ...
 
     def matches(self, record: Record) -> bool:

@@ -35,7 +35,7 @@ few milliseconds."""
 QueuedUnit = tuple[Unit[Any], asyncio.Future[Any], TraceContext | None]
 """A unit, the future that its caller awaits, and the span in which the caller works."""
 MOST_LINKS = 64
-"""How many of its units a span of a commit names."""
+"""Maximum number of units to which the trace span of a commit links."""
 Group = deque[QueuedUnit]
 
 

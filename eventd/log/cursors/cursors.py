@@ -29,7 +29,7 @@ from eventd.store.rows.callback_attempts import forget_attempts
 
 CALLBACK_PROTOCOL: Final = "callback"
 GAP_PROTOCOL: Final = "gap"
-"""In the ledger row of lost records instead of a protocol; such rows have an index."""
+"""Stands in the column `protocol` of ledger rows that report lost records and no batch. An index finds these rows."""
 
 
 class LinkState(StrEnum):
@@ -137,9 +137,10 @@ class DeadLetter:
 class Step:
     """One step of a cursor, from `position` to `upto`, with its batches and dead letters.
 
-    `selector_version` is that of the selection by which the step was made; None: the step does not depend on it. Unless
-    it `succeeded`, the step leaves the state and the failures of the cursor as they are; otherwise the cursor gets
-    `reason`: why its destination gets no more at present, although it works; empty if nothing holds it back.
+    `selector_version` is that of the selection by which the step was made; None: the step does not depend on it. A
+    step that has not `succeeded` leaves the state and the failures of the cursor as they are. A successful step also
+    sets the cursor's `reason`: why its destination gets no more at present, although it works; empty if nothing holds
+    it back.
     """
 
     name: str
@@ -395,7 +396,7 @@ def clear_failures(conn: Connection, names: Iterable[str], now: int) -> None:
 
 
 def set_failing_since(conn: Connection, name: str, since: int) -> None:
-    """Set since when a cursor that fails has failed (microseconds)."""
+    """Set the time of a failing cursor's first failure in a row (microseconds)."""
     update_rows(conn, "cursors", {"failing_since": since}, {"name": name})
 
 

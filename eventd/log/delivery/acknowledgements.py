@@ -15,9 +15,10 @@ from eventd.store.engine.statements import fetch
 def first_acknowledged(conn: Connection, cursor: str, positions: Sequence[int]) -> dict[int, int]:
     """Return when each of `positions` (ascending) was first acknowledged, by position, in microseconds.
 
-    The first stored batch counts whose range has the position, even for a record that is not meant for the peer, and
-    does not leave it out; without one, the position is absent. Repairs do not count. A range that is sent again,
-    because the peer turned out to have less, does not make its records late.
+    The time of a position is that of the first stored batch whose range contains the position and that does not leave
+    it out, even if the record is not meant for the peer. A position without such a batch is not in the result. Repairs
+    do not count. If a range is sent again, because the peer turned out to have less, the time of its first batch
+    remains.
     """
     if not positions:
         return {}

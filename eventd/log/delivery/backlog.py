@@ -75,7 +75,8 @@ class Backlog:
         self.expires_first = _earlier(self.expires_first, expires_first)
 
     def count_block(self, block: Block, records: int) -> None:
-        """Count so many `records` of a block, and the bytes of all of it: too many unless all its records count."""
+        """Count this number of `records` of a block, and the bytes of the whole block, which are too many unless all
+        of its records count."""
         self.count(records, block.bytes, block.recorded_at, block.recorded_at, block.expires_first)
 
 
@@ -88,7 +89,7 @@ def _earlier(one: int | None, other: int | None) -> int | None:
 def read_backlog(
     conn: Connection, topic_id: int, wanted: PeerFilter, *, after: int, now: int, but: Collection[int] = ()
 ) -> Backlog:
-    """Return the backlog of a peer whose cursor is at `after`, without the positions `but`."""
+    """Return the backlog of a peer whose cursor is at `after`, not counting the positions in `but`."""
     return read_backlogs(conn, topic_id, [(wanted, after)], now=now, but=but)[0]
 
 
@@ -163,7 +164,8 @@ def survey(conn: Connection, topic_id: int, wanted: PeerFilter, *, after: int, u
 
 @dataclass(slots=True)
 class _Counter:
-    """Counts for one cursor: the records after its position `after` up to `found.upto`, without the positions `but`.
+    """Counts for one cursor: the records after its position `after` up to `found.upto`, except those at positions in
+    `but`.
 
     `left`: how many records may still be decoded. `sized`: `found.bytes` must be exact.
     """

@@ -13,8 +13,8 @@ from eventd.store.rows.returned_events import ReturnedMark, mark_returned
 class StoreReturned(Publish):
     """A unit of the writer that appends returned events as events that enter the log here. Result: `AppendResult`.
 
-    They get new positions and seqs in the present epoch. Of `marks`, one for each draft, those of events that were
-    stored are kept: an event that is here meanwhile was not returned by the peer.
+    They get new positions and seqs in the present epoch. `marks` has one mark for each draft; only the marks of events
+    that this unit stores are kept. An event that is in the log already by another way was not returned by the peer.
     """
 
     def __init__(

@@ -250,7 +250,8 @@ class SettlementResult(NamedTuple):
     """The seqs of a request, in its order: settled (`done`), and `skipped` as repeated or not held by its client.
 
     `deadline` is the new end of extended leases (wall clock, microseconds); 0 for any other settlement. `room`: the
-    queue is one that refuses writes when it is full (`discard: reject`); this settlement may have freed none.
+    queue refuses writes when it is full (`discard: reject`), so a waiting writer may have room now; it need not,
+    because the settlement may have freed nothing.
     """
 
     topic_id: int

@@ -21,11 +21,15 @@ from federation.lines import size_of
 MOST_TOPICS: Final = 10_000
 """Maximum number of topics of the surface."""
 MOST_UNCLAIMED: Final = 5_000
-"""Maximum number of topics that subscriptions make: whatever subscribers name, publishers have room for the others."""
+"""Maximum number of topics without a publisher, which subscriptions create. The rest of `MOST_TOPICS` is left to
+publishers, however many topics subscribers name."""
 
 
 class PublishedEvent(NamedTuple):
-    """An event of a publisher. `t` and `data` are JSON texts; empty: the node gives the time, and there is no data."""
+    """An event of a publisher.
+
+    `t` and `data` are JSON texts. If `t` is empty, the node sets the time; if `data` is empty, the event has no data.
+    """
 
     topic: str
     type: str
@@ -51,8 +55,8 @@ class PublishedEvent(NamedTuple):
 class PublishEvent(Write):
     """Append one event of a `publisher`, an identity, which claims the topic if it is the first. Result: `WriteResult`.
 
-    Raises `TopicClaimed`, and `Throttled` and `TopicFull` as `Write` does. A refused event leaves nothing behind, a
-    repeated one (with the same key of the same publisher for the same topic) neither.
+    Raises `TopicClaimed`, and `Throttled` and `TopicFull` as `Write` does. Nothing is stored for a refused event, nor
+    for a repeated one (with the same key of the same publisher for the same topic).
     """
 
     def __init__(

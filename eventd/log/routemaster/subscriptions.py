@@ -1,7 +1,8 @@
 """Subscriptions: which events of which topics a client gets, as intervals of the log.
 
-A change takes effect at the head of its transaction: what was published before a topic is left is still delivered, and
-of a new one only what is published later. All of a change is one transaction.
+A change takes effect at the log's head in its transaction. A client still gets the events that were published to a
+topic before it left the topic; of a topic that it adds, it gets only events that are published later. Each change is
+one transaction.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ MAX_EVENTS: Final = 100
 HOLD: Final = 7 * 24 * 3600 * SECOND
 """How long the events of a subscriber that fails are kept, in microseconds since its first failure in a row."""
 MOST_INTERVALS: Final = 20_000
-"""Maximum number of intervals of a subscriber: those of its topics, and those of topics it left with events waiting."""
+"""Maximum number of intervals of a subscriber: one for each of its topics, and for each topic that it left while
+events of it still wait."""
 
 
 class SubscriptionSettings(NamedTuple):
@@ -124,7 +126,10 @@ class PutSubscriber(ChangeUnit[SubscriberRow]):
 
 
 class DeleteSubscriber(ChangeUnit[None]):
-    """End the whole subscription of a client, with what waits for it. Raises `SubscriberNotFound`."""
+    """End the subscription of a client to all its topics, and drop the events that wait for it.
+
+    Raises `SubscriberNotFound`.
+    """
 
     def __init__(self, identity: str) -> None:
         self._identity = identity
@@ -148,7 +153,7 @@ def end_subscription(conn: Connection, identity: str) -> None:
 
 
 class LeaveTopic(ChangeUnit[None]):
-    """End the subscription of a client to one topic; what waits is still delivered.
+    """End the subscription of a client to one topic; events that wait already are still delivered.
 
     Raises `SubscriberNotFound`, `RmTopicNotFound`, `NotSubscribed`, in this order.
     """
@@ -170,10 +175,10 @@ class LeaveTopic(ChangeUnit[None]):
 
 
 class DeleteRmTopic(ChangeUnit[None]):
-    """Delete a topic with its claim, its count and the subscriptions to it; what waits is still delivered.
+    """Delete a topic with its claim, its count and the subscriptions to it.
 
-    `identity`: the client that asks, which must be the publisher, or a subscriber of a topic without one; None: the
-    administrator. Raises `RmTopicNotFound` and `TopicClaimed`.
+    Events that wait already are still delivered. `identity`: the client that asks, which must be the publisher, or a
+    subscriber of a topic without one; None: the administrator. Raises `RmTopicNotFound` and `TopicClaimed`.
     """
 
     def __init__(self, topic: str, identity: str | None) -> None:

@@ -40,7 +40,7 @@ class OpenTopic(ChangeUnit[TopicRow]):
 
 
 def create_topic(tx: Transaction, config: TopicConfig, random: bytes) -> TopicRow:
-    """Create the topic, which must be missing, whatever the maximum number of topics is."""
+    """Create the topic, which must not exist yet. The maximum number of topics does not apply to it."""
     topic = insert_topic(tx.conn, ROUTEMASTER, config, now=tx.now, random=random)
     announce_topics(tx.conn)
     return topic

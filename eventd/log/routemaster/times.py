@@ -1,9 +1,10 @@
-"""The times that the node gives to events without one. Pure.
+"""The times that the node gives to events that arrive without a time. Pure.
 
-Receivers keep, of events of one URL with equal times, only the first, and drop older ones. So a time that the node
-gives is later than every other that it gave for the same topic and URL, also within one millisecond and when the clock
-was set back. What that takes is bounded: no later time is before `base`, so only URLs whose last time is not before it
-are remembered, and when these are more than `REMEMBERED`, `base` moves behind all of them.
+Receivers keep, of events of one URL with equal times, only the first, and drop older ones. So each time that the node
+gives is later than all times that it gave before for the same topic and URL, also within one millisecond and when the
+clock was set back. The memory for this is bounded: no new time is before `base`, so only URLs whose last time is
+`base` or later are remembered. When these are more than `REMEMBERED`, `base` moves beyond the last times of all of
+them, and they are forgotten.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import msgspec
 REMEMBERED: Final = 64
 """Maximum number of URLs of a topic that are remembered."""
 _MARK: Final = 8
-"""Bytes of a URL's digest that stand for it: two URLs with equal ones only get times as if they were one."""
+"""Number of bytes of a URL's digest by which the URL is remembered. Two URLs with equal digests get times as if they
+were one URL, which does no harm."""
 
 _times = msgspec.json.Decoder(dict[str, int])
 

@@ -42,12 +42,15 @@ class NewToken(NamedTuple):
 
 
 def new_token(label: str, chance: Chance) -> str:
-    """Return a random token for a name, of which it shows the beginning."""
+    """Return a random token that begins with its name."""
     return f"{label}--{chance.token(16).hex()}"
 
 
 class CreateToken(ChangeUnit[TokenRow]):
-    """Create a token of a new identity; a known one only gets the name. Raises `Conflict` at the limit of tokens."""
+    """Create a token with a new identity; a token that exists already only gets the name.
+
+    Raises `Conflict` at the limit of tokens.
+    """
 
     def __init__(self, wanted: NewToken) -> None:
         self._wanted = wanted
@@ -60,7 +63,10 @@ class CreateToken(ChangeUnit[TokenRow]):
 
 
 class ImportTokens(ChangeUnit[int]):
-    """Create those tokens that are not known; others stay as they are, also expired ones. Result: how many are new."""
+    """Create those tokens that do not exist yet; existing tokens, also expired ones, stay as they are.
+
+    Result: how many are new.
+    """
 
     def __init__(self, wanted: Sequence[NewToken]) -> None:
         self._wanted = wanted
@@ -99,9 +105,10 @@ class RotateToken(ChangeUnit[TokenRow]):
 
 
 class DeleteToken(ChangeUnit[TokenRow | None]):
-    """Delete a token, and with the last one of a client its subscription and waiting events, but no claim.
+    """Delete a token.
 
-    `given`: the token or its handle. Result: its row; None if there was none.
+    If it is the client's last one, also delete the client's subscription and waiting events, but no claim. `given`:
+    the token or its handle. Result: the token's row; None if there is no such token.
     """
 
     def __init__(self, given: str) -> None:

@@ -136,7 +136,7 @@ def _move(tx: Transaction, moves: Sequence[RouterStep], max_bytes: int) -> list[
 def _note_lost(tx: Transaction, move: RouterStep) -> None:
     """Record that copies of lost records will never come: as a hole in the seqs of the destination.
 
-    A group's topic has no holes: the router gets one dead letter instead.
+    A group's topic has no holes: there, the router gets one dead letter instead.
     """
     if move.admission is None:
         skip_seqs(tx.conn, move.dest_id, move.lost)
@@ -332,7 +332,7 @@ def _times(dest: _Destination, now: int) -> tuple[int, int | None]:
 
 
 def _some(drafts: Drafts, indexes: Sequence[int]) -> Drafts:
-    """Return the drafts with these indexes, in order; all of them: unchanged."""
+    """Return the drafts with these indexes, in order; `drafts` itself if these are all of them."""
     if len(indexes) == len(drafts):
         return drafts
     return replace(
@@ -345,19 +345,20 @@ def _some(drafts: Drafts, indexes: Sequence[int]) -> Drafts:
 
 
 def _unfit(conn: Connection, copies: CopyPage, dest: _Destination) -> Sequence[CopyFailure]:
-    """Return the failures of the page, without those of records whose ids the group knows already."""
+    """Return the failures of the page, except those of records whose ids the group's topic knows already."""
     known = _known(conn, dest, [one.id for one in copies.failures]) if copies.keeps and copies.failures else frozenset()
     return [one for one in copies.failures if one.id not in known]
 
 
 def _known(conn: Connection, dest: _Destination, ids: Sequence[str]) -> frozenset[str]:
-    """Return those of the ids that the destination knows, even if the record was removed."""
+    """Return which of these ids the destination knows; it still knows the id of a removed record."""
     sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND event_id {in}"
     return frozenset(event_id for (event_id,) in fetch_in(conn, sql, (dest.line.id,), ids))
 
 
 def _find_repeats(conn: Connection, copies: CopyPage, dest: _Destination) -> frozenset[int]:
-    """Return the indexes of copies to leave out: the destination, or an earlier copy, has or had their record."""
+    """Return the indexes of copies to leave out: the destination has or had a record with their id, or an earlier copy
+    has it."""
     ids = copies.drafts.event_ids
     known = _known(conn, dest, ids) | dest.ids
     first = {event_id: index for index, event_id in reversed([*enumerate(ids)])}

@@ -39,7 +39,8 @@ class RouterRules(Protocol):
     """Interface of the rules for a router in relation to others; each rule gets the other routers that matter to it."""
 
     def require_alone(self, into: Sequence[RouterRow]) -> None:
-        """Raise `Incompatible` if the router must not write to its destination beside `into`, the others that do."""
+        """Raise `Incompatible` if the router must not share its destination with the routers `into`, which write to it
+        already."""
         ...
 
     def require_no_cycle(self, beyond: Sequence[RouterRow]) -> None:

@@ -129,7 +129,7 @@ class CopyPage:
 
     @property
     def sizes(self) -> Sequence[int]:
-        """Return the bytes for which each copy counts in its topic."""
+        """Return the size in bytes that each copy has in the count of its topic."""
         return self.drafts.sizes or [*map(size_of, self.drafts.bodies)]
 
 
@@ -166,7 +166,7 @@ class Originals:
         self._now = now
 
     def rules_out(self, block: Block) -> bool:
-        """Return False: a router gets every record, and chooses later."""
+        """Return False: no block is skipped, because a router filters records only after they are read."""
         return False
 
     def read(self, topic: TopicRow, block: Block) -> list[Original]:

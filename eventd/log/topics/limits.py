@@ -59,7 +59,7 @@ def due_at(recorded_at: int, ttl_ms: int) -> int:
 def expired_upto(conn: Connection, topic: TopicRow, now: int) -> int:
     """Return the seq up to which every record has exceeded its time to live; the floor if the oldest one has not.
 
-    Records that are kept for callbacks have not.
+    Records that are kept for callbacks count as not having exceeded it.
     """
     upto = _too_old_upto(conn, topic, now)
     held = read_held_position(conn, topic.id, now) if upto > topic.evicted_seq else None

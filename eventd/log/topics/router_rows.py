@@ -24,7 +24,7 @@ class RouterRow(NamedTuple):
     """A router. It has read its source up to `position` and `seq`.
 
     `source` and `dest` are the names of its topics. `state` and `reason` show whether it has to wait; `forwarded`
-    counts copies, and records that were lost before they were copied; `refused` counts those it could not copy.
+    counts copies, and records that were lost before they were copied; `refused` counts records that it could not copy.
     `source_head` is the last seq of its source, `durability` that of its destination, `version` the version of its
     options. Times in microseconds.
     """
@@ -131,7 +131,8 @@ class RouterFilter(NamedTuple):
 
 
 def list_routers(conn: Connection, choice: RouterFilter, *, after: str, limit: int) -> list[RouterRow]:
-    """Return matching routers after the name `after`, sorted by the bytes of names; if there are more, `limit` + 1."""
+    """Return matching routers after the name `after`, sorted by the bytes of names: `limit` of them, and one more if
+    there are more."""
     found: list[RouterRow] = []
     for line in _listed(conn, choice, after):
         if choice.sees(line):

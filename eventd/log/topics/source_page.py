@@ -22,7 +22,7 @@ from eventd.store.engine.database import Connection
 
 
 class SourceItem(Protocol):
-    """Interface of what a reader makes of a record; `size` in bytes, approximately."""
+    """Interface of the form into which a reader converts a record; `size` in bytes, approximately."""
 
     @property
     def position(self) -> int: ...
@@ -145,7 +145,7 @@ def recent_source_page(
 
 
 class _Unknown(Exception):
-    """Records are missing before a block, and only the database knows why."""
+    """Raised if records are missing before a block, and only the database can say why."""
 
 
 class _SourcePageBuilder(Generic[T]):

@@ -16,11 +16,11 @@ _NO_ROOM = (RecordTooLarge, Throttled, TopicFull)
 
 
 class PublishRecords(Write):
-    """Append batches, which may be empty, to a topic that is a log. Result: `WriteResult`; its `first_seq` is the next
-    one, if nothing is appended.
+    """Append batches, which may be empty, to a topic that is a log.
 
-    `counts`: the records of each batch; without them, all are one batch. If not all of several batches fit, those that
-    do are appended, in their order, and `refused` has the errors of the others by their index. Raises what `Write`
+    Result: `WriteResult`; if nothing is appended, its `first_seq` is the topic's next seq. `counts`: the number of
+    records of each batch; without it, all records are one batch. If only some of several batches fit, these are
+    appended in their order, and `refused` has the errors of the other batches by their index. Raises what `Write`
     raises, and `TopicNotFound` for a queue.
     """
 

@@ -29,7 +29,7 @@ from eventd.store.rows.leases import acked_seqs
 RECREATED = "recreated"
 """The reason of a tombstone for seqs of another topic of this name, or of another epoch."""
 _ACKED_AT_ONCE = 2000
-"""The query for the finished jobs of a queue's block also covers so many seqs after the block, for the next blocks."""
+"""The number of seqs after a queue's block that the query for its finished jobs also covers, for the next blocks."""
 
 ALL_BUT_TAGS = View()
 
