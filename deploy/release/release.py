@@ -23,6 +23,8 @@ from deploy.release.trial import make_environment, try_wheel
 from deploy.release.wheel import build_twice
 
 SUMS = "SHA256SUMS"
+BILLED_EXTRAS = ("postgres", "quic", "otel")
+"""The extras in the bill of materials: those that the packages are built with."""
 
 
 def changed_files() -> list[str]:
@@ -41,7 +43,7 @@ def write_sums(folder: Path, files: list[Path]) -> Path:
 def write_bill(wheel: Path, target: Path) -> Path:
     """Write the bill of materials: the wheel and all packages that it is installed with, in CycloneDX."""
     with tempfile.TemporaryDirectory() as scratch:
-        programs = make_environment(Path(scratch) / "environment", wheel, extras=("postgres", "quic"))
+        programs = make_environment(Path(scratch) / "environment", wheel, extras=BILLED_EXTRAS)
         bill: list[str | Path] = [
             sys.executable,
             "-m",
@@ -62,7 +64,7 @@ def write_bill(wheel: Path, target: Path) -> Path:
         alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         run([*bill, *about, programs / "python"], env=alone)
     named = {component["name"].lower() for component in json.loads(target.read_text())["components"]}
-    if lacking := {"aiohttp", "msgspec", "psycopg", "qh3"} - named:
+    if lacking := {"aiohttp", "msgspec", "psycopg", "qh3", "opentelemetry-sdk"} - named:
         raise BuildFailed(f"the bill of materials lacks {', '.join(sorted(lacking))}")
     if "pytest" in named:
         raise BuildFailed("the bill of materials has tools of the tests, which are not installed with the wheel")

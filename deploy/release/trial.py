@@ -16,10 +16,11 @@ import tempfile
 import time
 import urllib.request
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, distribution
-from pathlib import Path
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path, PurePath
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -61,14 +62,24 @@ def make_environment(folder: Path, wheel: Path, extras: tuple[str, ...] = EXTRAS
     """Make a virtual environment with the wheel and links to its dependencies; return the folder of its commands."""
     run([sys.executable, "-m", "venv", "--without-pip", folder])
     (packages,) = folder.glob("lib/python*/site-packages")
-    for name in requirements_of(*extras):
-        held = distribution(name)
-        tops = {file.parts[0] for file in held.files or () if file.parts[0] not in ("..", "__pycache__")}
-        for top in tops:
-            (packages / top).symlink_to(Path(str(held.locate_file(top))).resolve())
+    link_distributions([distribution(name) for name in requirements_of(*extras)], packages)
     install = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", f"--python={folder}/bin/python"]
     run([*install, "install", "--no-deps", "--no-index", "--no-compile", wheel], env=_environment(folder))
     return folder / "bin"
+
+
+def link_distributions(held: list[Distribution], packages: Path) -> None:
+    """Link the files of distributions into a folder of packages: whole folders, unless several distributions share one,
+    as those of OpenTelemetry do.
+    """
+    tops = [{file.parts[0] for file in each.files or ()} - {"..", "__pycache__"} for each in held]
+    owners = Counter(top for some in tops for top in some)
+    for each, own in zip(held, tops, strict=True):
+        for top in own:
+            shared = [file for file in each.files or () if file.parts[0] == top] if owners[top] > 1 else [PurePath(top)]
+            for file in shared:
+                (packages / file).parent.mkdir(parents=True, exist_ok=True)
+                (packages / file).symlink_to(Path(str(each.locate_file(str(file)))).resolve())
 
 
 def try_wheel(wheel: Path) -> None:

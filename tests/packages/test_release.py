@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
 from deploy.release.notes import check_all, check_changelog, check_locks, check_version
-from deploy.release.release import write_sums
-from deploy.release.source import version
+from deploy.release.release import BILLED_EXTRAS, write_sums
+from deploy.release.source import ROOT, version
+from deploy.release.trial import link_distributions
 
 GOOD = """# Changelog
 
@@ -84,3 +87,14 @@ def test_the_sums_can_be_checked(tmp_path: Path) -> None:
     files[0].write_text("changed")
     check = ["sha256sum", "--check", "SHA256SUMS"]
     assert subprocess.run(check, cwd=tmp_path, capture_output=True).returncode == 1
+
+
+def test_the_bill_of_materials_has_the_extras_that_packages_are_built_with() -> None:
+    (lock,) = re.findall(r"^LOCK = (.*)$", (ROOT / "Makefile").read_text(), re.M)
+    assert sorted(re.findall(r"--extra (\S+)", lock)) == sorted(BILLED_EXTRAS)
+
+
+def test_an_environment_has_packages_of_several_distributions_that_share_a_folder(tmp_path: Path) -> None:
+    link_distributions([distribution(name) for name in ("opentelemetry-api", "opentelemetry-sdk")], tmp_path)
+    assert (tmp_path / "opentelemetry" / "trace" / "__init__.py").is_file()
+    assert (tmp_path / "opentelemetry" / "sdk" / "trace" / "__init__.py").is_file()
