@@ -15,8 +15,9 @@ from eventd.egress.cursors import find_source
 from eventd.errors import NotFound
 from eventd.log.core.head import read_head
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
+from eventd.log.cursors.dead_letters import count_dead_letters
 from eventd.log.delivery.backlog import Backlog
-from eventd.log.delivery.repairs import count_dead_letters, read_placed
+from eventd.log.delivery.repairs import read_placed
 from eventd.log.routemaster.backlog import QueuedEvents, read_states
 from eventd.log.topics.source_page import SourceStart, read_source_page
 from eventd.resources.callback_configuration import CallbackConfig, callbacks

@@ -9,8 +9,8 @@ from eventd.egress.cursors import link_name
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.wire_page import PeerFilter
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
+from eventd.log.cursors.dead_letters import count_dead_letters
 from eventd.log.delivery.backlog import Backlog, read_backlogs
-from eventd.log.delivery.repairs import count_dead_letters
 from eventd.log.delivery.selection import Selection
 from eventd.resources.configuration import PeerConfig
 from eventd.store.engine.database import Connection

@@ -14,8 +14,8 @@ from eventd.log.core.matching_page import read_matching
 from eventd.log.core.topic_row import TopicRow, read_group_topics
 from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
+from eventd.log.cursors.dead_letters import count_dead_letters
 from eventd.log.delivery.backlog import Backlog
-from eventd.log.delivery.repairs import count_dead_letters
 from eventd.resources.configuration import GroupConfig, PluginConfig, SubscriptionConfig, effective, plugins, topic_of
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import StoredResource

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from eventd.groups.callbacks import MOST_BLOCKS
 from eventd.log.core.topic_row import find_topic
 from eventd.log.cursors.cursors import Cursor, read_cursors
-from eventd.log.delivery.repairs import count_dead_letters
+from eventd.log.cursors.dead_letters import count_dead_letters
 from eventd.log.routemaster.backlog import SubscriberState, read_states
 from eventd.log.topics.topics import ROUTEMASTER
 from eventd.node.due_batches import due_batches, waiting_batches

@@ -28,6 +28,7 @@ def add_letters(node: NodeProcess) -> None:
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             rows,
         )
+        conn.execute("INSERT INTO dead_letter_counts VALUES (?, 'peer:edge/b', ?)", (topic, LETTERS))
 
 
 def left(node: NodeProcess) -> int:

@@ -112,6 +112,11 @@ def _add_letters(database: Path, events: int, links: int, letters: int) -> None:
                 for number in range(letters if links else 0)
             ),
         )
+        file.execute("DELETE FROM dead_letter_counts")
+        file.execute(
+            "INSERT INTO dead_letter_counts"
+            " SELECT topic_id, cursor, count(*) FROM dead_letters GROUP BY topic_id, cursor"
+        )
 
 
 class Viewer:

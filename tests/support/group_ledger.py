@@ -11,7 +11,6 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Publish
 from eventd.log.core.values import Draft
 from eventd.log.cursors.cursors import (
-    DeadLetter,
     DeliveredBatch,
     LinkState,
     Postponement,
@@ -21,6 +20,7 @@ from eventd.log.cursors.cursors import (
     read_cursor,
     read_cursors,
 )
+from eventd.log.cursors.dead_letters import DeadLetter
 from eventd.runtime.clock import SECOND
 from eventd.testing import ManualClock
 from tests.support import operations

@@ -16,8 +16,9 @@ from eventd.errors import EventdError
 from eventd.groups.links import read_cursor_of, read_repairs_of, wanted_by
 from eventd.groups.lookup import find_group, find_peer, read_group_topic
 from eventd.log.cursors.cursors import Cursor, LinkState, clear_failures
+from eventd.log.cursors.dead_letters import count_dead_letters
 from eventd.log.delivery.backlog import read_stale
-from eventd.log.delivery.repairs import MOST_POSITIONS, count_dead_letters
+from eventd.log.delivery.repairs import MOST_POSITIONS
 from eventd.log.delivery.selection import Selection
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import announce

@@ -26,9 +26,10 @@ from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Record
 from eventd.log.core.wire_page import PeerFilter
 from eventd.log.cursors.cursors import Cursor
+from eventd.log.cursors.dead_letters import count_dead_letters
 from eventd.log.delivery.backlog import Backlog, read_backlog, read_backlogs, read_stale
 from eventd.log.delivery.refused_requests import count_tls_refusals
-from eventd.log.delivery.repairs import count_dead_letters, read_dead_letters
+from eventd.log.delivery.repairs import read_dead_letters
 from eventd.resources.configuration import GroupConfig, PeerConfig, SloConfig, slos
 from eventd.resources.keyring import check_files
 from eventd.resources.kinds.registry import EVENT_GROUP, FEDERATION_SLO

@@ -14,7 +14,8 @@ from typing import Any, Protocol, TypeVar
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Effect
-from eventd.log.cursors.cursors import Cursor, DeadLetter, DeliveredBatch
+from eventd.log.cursors.cursors import Cursor, DeliveredBatch
+from eventd.log.cursors.dead_letters import DeadLetter
 
 ADDRESS_FORBIDDEN = "address_forbidden"
 """The reason of a link to an address that the node's settings forbid."""

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from eventd.errors import FenceLost, Invalid, NotFound
+from eventd.log.cursors.dead_letters import DeadLetter, delete_dead_letters_of, insert_dead_letters
 from eventd.log.cursors.trimmed import note_forgotten
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import (
@@ -22,7 +23,6 @@ from eventd.store.engine.statements import (
     fetch,
     for_update,
     insert_row,
-    replacing,
     update_rows,
 )
 from eventd.store.rows.callback_attempts import forget_attempts
@@ -117,20 +117,6 @@ class DeliveredBatch:
     protocol: str
     key_id: str
     receipt: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A record that one consumer gave up delivering, and the reason. Times in microseconds."""
-
-    cursor: str
-    position: int
-    topic_id: int
-    event_id: str
-    reason: str
-    detail: str
-    attempts: int
-    parked_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +222,9 @@ def delete_cursors(conn: Connection, names: Iterable[str]) -> None:
         ((last,),) = fetch(conn, "SELECT max(id) FROM batches WHERE cursor = ?", (name,))
         note_forgotten(conn, "batches", last or 0)
         execute(conn, "DELETE FROM cursors WHERE name = ?", (name,))
-        for table in ("selectors", "batches", "dead_letters"):
+        for table in ("selectors", "batches"):
             execute(conn, f"DELETE FROM {table} WHERE cursor = ?", (name,))
+        delete_dead_letters_of(conn, name)
 
 
 def end_cursor(conn: Connection, cursor: Cursor) -> None:
@@ -335,8 +322,7 @@ def apply_step(conn: Connection, step: Step) -> None:
         raise FenceLost(f"cursor {step.name!r} selects by another version than {step.selector_version}")
     for batch in step.batches:
         insert_batch(conn, batch)
-    for letter in step.dead_letters:
-        insert_dead_letter(conn, letter)
+    insert_dead_letters(conn, step.dead_letters)
 
 
 def insert_batch(conn: Connection, batch: DeliveredBatch) -> None:
@@ -345,13 +331,6 @@ def insert_batch(conn: Connection, batch: DeliveredBatch) -> None:
     values["exceptions"] = json.dumps(list(batch.exceptions), separators=(",", ":")) if batch.exceptions else ""
     values["picked"] = json.dumps(list(batch.picked), separators=(",", ":")) if batch.picked else ""
     bulk_insert(conn, "batches", list(values), [list(values.values())])
-
-
-def insert_dead_letter(conn: Connection, letter: DeadLetter) -> None:
-    """Store a dead letter; an earlier one of its cursor and position gets the new reason, detail, attempts and time."""
-    values = {name: getattr(letter, name) for name in DeadLetter.__slots__}
-    fresh = replacing(("reason", "detail", "attempts", "parked_at"))
-    insert_row(conn, "dead_letters", values, f"ON CONFLICT (cursor, position) DO UPDATE SET {fresh}")
 
 
 @dataclass(frozen=True, slots=True)

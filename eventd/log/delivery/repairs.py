@@ -15,7 +15,7 @@ from eventd.log.core.topic_row import find_topic_by_id
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import create_cursor, next_repair_name
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import execute, execute_many, fetch, fetch_in
+from eventd.store.engine.statements import fetch, fetch_in
 from eventd.store.rows.registry import announce
 
 MOST_POSITIONS = 10_000
@@ -208,26 +208,7 @@ def _letter(row: Sequence[Any], record: Record | None) -> StoredDeadLetter:
     return StoredDeadLetter(*row, *left)
 
 
-def count_dead_letters(conn: Connection, topic_id: int, cursor: str = "") -> dict[str, int]:
-    """Return the number of dead letters of a topic by cursor, without cursors that have none; or only of one cursor."""
-    one, params = (" AND cursor = ?", (topic_id, cursor)) if cursor else ("", (topic_id,))
-    return dict(
-        fetch(conn, f"SELECT cursor, count(*) FROM dead_letters WHERE topic_id = ?{one} GROUP BY cursor", params)
-    )
-
-
 def count_dead_letters_after(conn: Connection, topic_id: int, cursor: str, position: int) -> int:
     """Return the number of dead letters of a cursor after a position."""
     sql = "SELECT count(*) FROM dead_letters WHERE topic_id = ? AND cursor = ? AND position > ?"
     return int(fetch(conn, sql, (topic_id, cursor, position))[0][0])
-
-
-def remove_dead_letters(conn: Connection, ids: Sequence[int]) -> int:
-    """Delete the dead letters with these row ids; return how many were deleted."""
-    return execute_many(conn, "DELETE FROM dead_letters WHERE id = ?", [(at,) for at in ids])
-
-
-def remove_dead_letters_after(conn: Connection, topic_id: int, cursor: str, position: int) -> None:
-    """Delete the dead letters of a cursor after a position."""
-    sql = "DELETE FROM dead_letters WHERE topic_id = ? AND cursor = ? AND position > ?"
-    execute(conn, sql, (topic_id, cursor, position))

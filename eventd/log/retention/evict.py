@@ -17,6 +17,7 @@ from eventd.log.core.head import lock_head, read_head
 from eventd.log.core.losses import CAP, TTL, Loss
 from eventd.log.core.scan import scan
 from eventd.log.core.topic_row import TopicRow, read_topic_by_id
+from eventd.log.cursors.dead_letters import delete_some_dead_letters
 from eventd.log.cursors.holding import read_held_position
 from eventd.log.cursors.trimmed import NUMBERED, note_forgotten
 from eventd.log.retention.prefix import PrefixNotes, remove_prefix
@@ -252,7 +253,6 @@ def delete_old_rows(
     ages = (
         ("event_ids", "topic_id, event_id", "gone_at", limits.ids),
         ("batches", "id", "acked_at", limits.batches),
-        ("dead_letters", "id", "parked_at", limits.dead_letters),
         ("inbound_batches", "id", "recorded_at", limits.receipts),
         ("inbound_gaps", "id", "recorded_at", limits.batches),
         ("refusals", "id", "last_at", limits.batches),
@@ -260,7 +260,8 @@ def delete_old_rows(
         ("nonces", "group_name, key_id, nonce", "keep_until", 0),
         ("write_keys", "topic_id, key", "keep_until", 0 if steady is None else now - steady),
     )
-    return sum(_trim(conn, table, key, column, now - age, chunk) for table, key, column, age in ages)
+    trimmed = sum(_trim(conn, table, key, column, now - age, chunk) for table, key, column, age in ages)
+    return trimmed + delete_some_dead_letters(conn, "parked_at < ?", (now - limits.dead_letters,), chunk)
 
 
 def read_unused_selections(conn: Connection, before: int) -> list[tuple[str, int]]:

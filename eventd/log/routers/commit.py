@@ -18,7 +18,8 @@ from eventd.log.core.commit import Transaction, Turn
 from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.topic_row import COLUMNS, TopicRow
 from eventd.log.core.values import NOTHING, AppendResult, Drafts, Outcome
-from eventd.log.cursors.cursors import DeadLetter, LinkState, insert_dead_letter
+from eventd.log.cursors.cursors import LinkState
+from eventd.log.cursors.dead_letters import DeadLetter, insert_dead_letters
 from eventd.log.routers.source import CopyFailure, CopyPage
 from eventd.log.topics.limits import apply_caps, apply_ttl, due_at, skip_seqs
 from eventd.log.topics.write import total_bytes
@@ -147,10 +148,11 @@ def _note_lost(tx: Transaction, move: RouterStep) -> None:
 
 
 def _insert_dead_letters(tx: Transaction, move: RouterStep, failures: Iterable[CopyFailure]) -> None:
-    for one in failures:
-        insert_dead_letter(
-            tx.conn, DeadLetter(move.cursor, one.position, move.source_id, one.id, one.reason, one.detail, 1, tx.now)
-        )
+    letters = [
+        DeadLetter(move.cursor, one.position, move.source_id, one.id, one.reason, one.detail, 1, tx.now)
+        for one in failures
+    ]
+    insert_dead_letters(tx.conn, letters)
 
 
 @dataclass(slots=True)

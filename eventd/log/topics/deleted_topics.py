@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from eventd.log.core.head import announce_topics, lock_head
 from eventd.log.core.topic_row import DELETED, DELETED_END, IS_DELETED, read_topic_by_id
+from eventd.log.cursors.dead_letters import delete_some_dead_letters
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.log.retention.prefix import remove_records
 from eventd.log.topics.router_rows import remove_routers_of
@@ -117,6 +118,9 @@ def _clear_records(conn: Connection, topic_id: int, room: int, now: int) -> int:
 
 def _delete_rows(conn: Connection, table: str, topic_ids: Sequence[int], room: int) -> int:
     """Delete rows of one table that belong to these topics, at most `room`; return their number."""
+    theirs = f"topic_id IN ({', '.join('?' * len(topic_ids))})"
+    if table == "dead_letters":
+        return delete_some_dead_letters(conn, theirs, topic_ids, room)
     key = ", ".join(_TABLES[table])
-    some = f"SELECT {key} FROM {table} WHERE topic_id IN ({', '.join('?' * len(topic_ids))}) LIMIT ?"
+    some = f"SELECT {key} FROM {table} WHERE {theirs} LIMIT ?"
     return execute(conn, f"DELETE FROM {table} WHERE ({key}) IN ({some})", (*topic_ids, room))

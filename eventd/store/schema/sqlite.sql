@@ -164,3 +164,5 @@ CREATE INDEX verifications_peer ON verifications (group_name, peer, id);
 CREATE TABLE returned_events ( topic_id BIGINT NOT NULL, event_id TEXT NOT NULL, peer TEXT NOT NULL, at BIGINT NOT
     NULL, batch_id TEXT NOT NULL, unproven TEXT NOT NULL, confirmed BIGINT DEFAULT '0' NOT NULL, PRIMARY KEY
     (topic_id, event_id) );
+CREATE TABLE dead_letter_counts ( topic_id BIGINT NOT NULL, cursor TEXT NOT NULL, letters BIGINT NOT NULL, PRIMARY KEY
+    (topic_id, cursor) ) WITHOUT ROWID;

@@ -32,6 +32,7 @@ __all__ = [
     "callback_attempts",
     "console_sessions",
     "cursors",
+    "dead_letter_counts",
     "dead_letters",
     "effective_config",
     "event_ids",
@@ -247,6 +248,16 @@ dead_letters = sa.Table(
     sa.Index("dead_letters_event", "topic_id", "event_id"),
     sa.Index("dead_letters_reason", "cursor", "reason", "id"),
     sqlite_autoincrement=True,
+)
+
+# The numbers of rows in `dead_letters`, without those that are 0.
+dead_letter_counts = sa.Table(
+    "dead_letter_counts",
+    metadata,
+    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("cursor", sa.Text, primary_key=True),
+    sa.Column("letters", sa.BigInteger, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 inbound_links = sa.Table(

@@ -15,8 +15,9 @@ from eventd.egress.cursors import PEER, link_name, subscription_name
 from eventd.errors import Unavailable
 from eventd.groups.links import read_repairs_of
 from eventd.groups.lookup import find_group, find_peer, read_group_topic
+from eventd.log.cursors.dead_letters import delete_dead_letters
 from eventd.log.delivery.dead_letter_scan import DeadLetterFilter
-from eventd.log.delivery.repairs import StoredDeadLetter, read_dead_letters, remove_dead_letters
+from eventd.log.delivery.repairs import StoredDeadLetter, read_dead_letters
 from eventd.store.engine.database import Connection
 from eventd.store.rows.bulk_jobs import BulkJob
 from eventd.store.rows.registry import announce
@@ -120,7 +121,7 @@ def carry_out(
     ids = [letter.id for letter in letters]
     present = read_dead_letters(conn, target.letters.topic_id, ids=ids, limit=len(ids))
     if action == "drop":
-        remove_dead_letters(conn, [letter.id for letter in present])
+        delete_dead_letters(conn, [letter.id for letter in present])
         return _count(DROPPED, (letter.reason for letter in present))
     match target.owner:
         case "peers":
@@ -165,7 +166,7 @@ def _retry_subscription(conn: Connection, target: BulkTarget, letters: Sequence[
     if again:
         _require_few(subscriptions.backfills_of(conn, one), f"subscription {one.name}")
         subscriptions.start_backfill(conn, one, cursor, [letter.position for letter in again], now)
-        remove_dead_letters(conn, [letter.id for letter in again])
+        delete_dead_letters(conn, [letter.id for letter in again])
     return again, [each["reason"] for each in kept]
 
 
@@ -178,5 +179,5 @@ def _retry_callback(
         _require_few(resends_of(conn, callback.config.name), f"callback {callback.config.name}")
         announce(conn)
         callback_resends.start_at(conn, callback, cursor, sorted({letter.position for letter in again}), now)
-        remove_dead_letters(conn, [letter.id for letter in again])
+        delete_dead_letters(conn, [letter.id for letter in again])
     return again, [reason for letter in letters if (reason := obstacles.get(letter.id, ""))]

@@ -16,6 +16,7 @@ from eventd.errors import Conflict, NotFound
 from eventd.groups.callbacks import KnownCallback, count_between, find_callback, read_obstacles, read_places
 from eventd.log.core.head import lock_head
 from eventd.log.cursors.cursors import Cursor, create_cursor, set_paused
+from eventd.log.cursors.dead_letters import delete_dead_letters
 from eventd.log.delivery.repairs import (
     MOST_POSITIONS,
     StoredDeadLetter,
@@ -23,7 +24,6 @@ from eventd.log.delivery.repairs import (
     read_all_dead_letters,
     read_dead_letters,
     recorded_between,
-    remove_dead_letters,
 )
 from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_cursors import RESEND, callback_name, resend_prefix
@@ -74,7 +74,7 @@ def _start_chosen(
     callback, cursor = read_registered(conn, params.callback)
     _require_few(conn, callback)
     start_at(conn, callback, cursor, positions, now)
-    remove_dead_letters(conn, letters)
+    delete_dead_letters(conn, letters)
 
 
 def _require_few(conn: Connection, callback: KnownCallback) -> None:
@@ -308,7 +308,7 @@ async def drop_letters(services: Services, params: ChooseCallbackDeadLetters) ->
 def _drop_now(conn: Connection, params: ChooseCallbackDeadLetters) -> int:
     lock_head(conn)
     cursor = read_registered(conn, params.callback)[1]
-    return remove_dead_letters(conn, [letter.id for letter in _chosen(conn, params, cursor)])
+    return delete_dead_letters(conn, [letter.id for letter in _chosen(conn, params, cursor)])
 
 
 def _chosen(conn: Connection, params: ChooseCallbackDeadLetters, cursor: Cursor) -> list[StoredDeadLetter]:

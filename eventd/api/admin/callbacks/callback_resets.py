@@ -14,7 +14,8 @@ from eventd.groups.callbacks import KnownCallback, count_in_range
 from eventd.log.core.head import announce_topics, read_head
 from eventd.log.core.topic_row import find_topic
 from eventd.log.cursors.cursors import Cursor, declare_selection, delete_cursors, move_cursor, read_selection
-from eventd.log.delivery.repairs import count_dead_letters_after, recorded_between, remove_dead_letters_after
+from eventd.log.cursors.dead_letters import delete_dead_letters_after
+from eventd.log.delivery.repairs import count_dead_letters_after, recorded_between
 from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_attempts import forget_attempts
 from eventd.store.rows.callback_cursors import SUBSCRIBER, callback_of, is_subscriber
@@ -96,7 +97,7 @@ def _go_to(conn: Connection, cursor: Cursor, to: int, now: int) -> None:
     delete_cursors(conn, resends)
     for name in (cursor.name, *resends):
         forget_attempts(conn, name)
-    remove_dead_letters_after(conn, cursor.topic_id, cursor.name, to)
+    delete_dead_letters_after(conn, cursor.topic_id, cursor.name, to)
     move_cursor(conn, cursor.name, to=to, now=now)
     # The new version ends requests from the old position at once.
     if is_subscriber(cursor.name):

@@ -17,13 +17,8 @@ from eventd.errors import Conflict, NotFound
 from eventd.groups.lookup import find_group, find_peer, read_group_topic
 from eventd.log.core.head import lock_head
 from eventd.log.core.scan import read_at
-from eventd.log.delivery.repairs import (
-    MOST_POSITIONS,
-    StoredDeadLetter,
-    read_all_dead_letters,
-    read_dead_letters,
-    remove_dead_letters,
-)
+from eventd.log.cursors.dead_letters import delete_dead_letters
+from eventd.log.delivery.repairs import MOST_POSITIONS, StoredDeadLetter, read_all_dead_letters, read_dead_letters
 from eventd.store.engine.database import Connection
 
 REFUSED_AGAIN = frozenset({"id_conflict", "own_source", "loop"})
@@ -147,7 +142,7 @@ def start_retries(conn: Connection, judged: JudgedLetters, now: int) -> None:
         positions = sorted({letter.position for letter in letters})
         for start in range(0, len(positions), MOST_POSITIONS):
             judged.links[node].start_at(conn, positions[start : start + MOST_POSITIONS], now)
-        remove_dead_letters(conn, [letter.id for letter in letters])
+        delete_dead_letters(conn, [letter.id for letter in letters])
 
 
 async def drop(services: Services, params: ChooseDeadLetters) -> dict[str, Any]:
@@ -155,7 +150,8 @@ async def drop(services: Services, params: ChooseDeadLetters) -> dict[str, Any]:
 
 
 def _drop_now(conn: Connection, params: ChooseDeadLetters) -> int:
-    return remove_dead_letters(conn, [letter.id for letter in _chosen(conn, params)])
+    lock_head(conn)
+    return delete_dead_letters(conn, [letter.id for letter in _chosen(conn, params)])
 
 
 def _chosen(conn: Connection, params: ChooseDeadLetters) -> list[StoredDeadLetter]:

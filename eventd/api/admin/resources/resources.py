@@ -22,7 +22,8 @@ from eventd.egress.cursors import link_name, subscription_name
 from eventd.errors import Conflict, EventdError, NotFound
 from eventd.groups.lookup import read_group_topic
 from eventd.log.core.topic_row import find_topic
-from eventd.log.delivery.repairs import count_dead_letters, read_dead_letters
+from eventd.log.cursors.dead_letters import count_dead_letters
+from eventd.log.delivery.repairs import read_dead_letters
 from eventd.log.topics.limits import read_size
 from eventd.log.topics.router_rows import read_router, read_router_names
 from eventd.resources.kinds.registry import (

@@ -26,14 +26,13 @@ from eventd.log.cursors.cursors import (
     read_cursors,
     read_selection,
 )
+from eventd.log.cursors.dead_letters import delete_dead_letters, delete_dead_letters_after
 from eventd.log.delivery.repairs import (
     MOST_POSITIONS,
     StoredDeadLetter,
     count_dead_letters_after,
     read_all_dead_letters,
     recorded_between,
-    remove_dead_letters,
-    remove_dead_letters_after,
     start_repair,
 )
 from eventd.resources.configuration import SubscriptionConfig
@@ -88,7 +87,7 @@ def _retry_now(conn: Connection, params: RetryParams, now: int) -> dict[str, Any
     again, kept = judge_letters(conn, one, letters, now)
     for first in range(0, len(again), MOST_POSITIONS):
         start_backfill(conn, one, cursor, [letter.position for letter in again[first : first + MOST_POSITIONS]], now)
-    remove_dead_letters(conn, [letter.id for letter in again])
+    delete_dead_letters(conn, [letter.id for letter in again])
     clear_failures(conn, [cursor.name, *(backfill.name for backfill in backfills_of(conn, one))], now)
     return {"subscription": one.name, "group": one.group, "retried": len(again), "kept": kept}
 
@@ -212,7 +211,7 @@ def _go_to(conn: Connection, one: SubscriptionConfig, cursor: Cursor, to: int, n
     for name in (cursor.name, *backfills):
         detach_runs(conn, name, now)
     delete_cursors(conn, backfills)
-    remove_dead_letters_after(conn, cursor.topic_id, cursor.name, to)
+    delete_dead_letters_after(conn, cursor.topic_id, cursor.name, to)
     move_cursor(conn, cursor.name, to=to, now=now)
     version, selection = read_selection(conn, cursor.name)
     # The new version stops runs from the old position at once, also one whose window stays open for a minute.

@@ -7,7 +7,8 @@ import pytest
 from eventd.lake.extract import EvictedRows, Ledger, batch_blocks, block_columns, note_lost
 from eventd.lake.schema import COLUMNS
 from eventd.log.core.eventlog import EventLog
-from eventd.log.cursors.cursors import DeadLetter, Step, create_cursor, delete_cursors, insert_dead_letter, rewind
+from eventd.log.cursors.cursors import Step, create_cursor, delete_cursors, rewind
+from eventd.log.cursors.dead_letters import DeadLetter, insert_dead_letters
 from eventd.log.retention.evict import EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.testing import NOW, draft
 from federation.digest import fingerprint
@@ -85,7 +86,8 @@ async def test_each_peer_has_rows_of_its_own_and_only_for_what_it_was_to_get(she
 
 async def test_what_was_left_out_is_an_outcome_of_its_own(shelf: LedgerStore) -> None:
     await shelf.publish(*(draft(f"e{n}") for n in range(1, 6)))
-    await shelf.log.database.write(insert_dead_letter, DeadLetter("peer:g/b", 3, 1, "e3", "id_conflict", "", 1, NOW))
+    letter = DeadLetter("peer:g/b", 3, 1, "e3", "id_conflict", "", 1, NOW)
+    await shelf.log.database.write(insert_dead_letters, [letter])
     left_out = [(1, "expired"), (2, "in_path"), (3, "refused"), (4, "refused")]
     await shelf.settle("b", 0, 5, 1, exceptions=left_out)
     names = ("id", "outcome", "error", "status", "attempts", "receipt_digest", "peer_recorded_at")

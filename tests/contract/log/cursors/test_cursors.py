@@ -16,7 +16,6 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import renew_epoch
 from eventd.log.cursors.cursors import (
     Cursor,
-    DeadLetter,
     DeliveredBatch,
     LinkState,
     Postponement,
@@ -32,6 +31,7 @@ from eventd.log.cursors.cursors import (
     rewind,
     set_paused,
 )
+from eventd.log.cursors.dead_letters import DeadLetter
 from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import fetch
 from eventd.store.rows.registry import announce

@@ -17,7 +17,8 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
 from eventd.log.core.units import Publish
 from eventd.log.core.values import Gap
-from eventd.log.cursors.cursors import DeadLetter, DeliveredBatch, Step, create_cursor, insert_batch, insert_dead_letter
+from eventd.log.cursors.cursors import DeliveredBatch, Step, create_cursor, insert_batch
+from eventd.log.cursors.dead_letters import DeadLetter, insert_dead_letters
 from eventd.log.retention import evict as retention
 from eventd.log.retention.evict import CHUNK, Eviction, EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.runtime.clock import SECOND, Moment
@@ -307,7 +308,7 @@ async def test_every_book_is_trimmed_at_its_own_age(log: EventLog, database: Dat
                 event_ids.update().where(event_ids.c.event_id == f"e{n + 1}").values(gone_at=NOW - 11 + n, digest=b"d")
             )
             insert_batch(conn, _batch(at - 20))
-            insert_dead_letter(conn, DeadLetter("c", n, topic, "e", "r", "d", 1, at - 30))
+            insert_dead_letters(conn, [DeadLetter("c", n, topic, "e", "r", "d", 1, at - 30)])
             record_gap(conn, topic, "b", "e", 0, n, "r", at - 20)
             keep_nonce(conn, "g", "k", f"{n}", at)
             keep_receipt(

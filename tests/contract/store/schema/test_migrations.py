@@ -17,6 +17,7 @@ from alembic.runtime.migration import MigrationContext
 from eventd.errors import DatabaseUnusable, EventdError
 from eventd.log.core.blocks import Block
 from eventd.log.core.eventlog import EventLog
+from eventd.log.cursors.dead_letters import count_dead_letters
 from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import SCHEMA_LOCK, execute, fetch
 from eventd.store.rows.registry import read_resources
@@ -29,7 +30,7 @@ from tests.support.reading import read_records
 from tests.support.sqlite_schema import migrated_schema, write_schema
 from tests.support.waiting import wait_for
 
-ALL = [f"{number:04}" for number in range(1, 18)]
+ALL = [f"{number:04}" for number in range(1, 19)]
 
 
 @pytest.fixture
@@ -155,6 +156,7 @@ async def test_a_log_of_the_first_schema_goes_on_where_it_was(empty: Database) -
     assert [r.name for r in empty.read_now(read_resources)] == ["edge"]
     receipts = empty.read_now(fetch, "SELECT id, batch_id, receipt, recorded_at FROM inbound_batches ORDER BY id")
     assert receipts == [(1, "batch-2", "{}", NOW), (2, "batch-1", "{}", NOW + 1)], "numbered as they were written"
+    assert empty.read_now(count_dead_letters, 1) == {"peer:0": 1, "peer:1": 2}
     ((instance,),) = empty.read_now(fetch, "SELECT instance FROM log_heads")
     assert len(instance) == 16
 
@@ -230,6 +232,10 @@ def fill_first_schema(conn: Connection) -> None:
             (1, "b", "batch-1", "k", "", "", "{}", NOW + 1),
         ),
         ("INSERT INTO inbound_batches VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (1, "b", "batch-2", "", "", "", "{}", NOW)),
+        *[
+            ("INSERT INTO dead_letters VALUES (?, ?, ?, 1, 'e1', 'refused', '', 1, ?)", (at, f"peer:{at % 2}", at, NOW))
+            for at in range(1, 4)
+        ],
     ):
         execute(conn, sql, row)
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from eventd.log.core.eventlog import EventLog
-from eventd.log.cursors.cursors import DeadLetter, LinkState, Postponement, Step, read_cursor, set_paused
+from eventd.log.cursors.cursors import LinkState, Postponement, Step, read_cursor, set_paused
+from eventd.log.cursors.dead_letters import DeadLetter
 from eventd.log.cursors.holding import DISABLED_BY
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database

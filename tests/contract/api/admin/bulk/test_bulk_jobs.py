@@ -303,7 +303,7 @@ async def test_a_failing_step_is_tried_again_and_then_the_job_fails(
 
     await bulk.park(("x", "bad"))
     number = await bulk.start("drop")
-    monkeypatch.setattr(bulk_actions, "remove_dead_letters", fail)
+    monkeypatch.setattr(bulk_actions, "delete_dead_letters", fail)
     for attempts in range(1, bulk_runner.MOST_ATTEMPTS):
         await bulk.runner.run_all()
         job = await bulk.job(number)

@@ -16,7 +16,8 @@ from eventd.errors import Conflict, EventdError, Invalid, NotFound
 from eventd.groups import callbacks
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
-from eventd.log.cursors.cursors import DeadLetter, insert_dead_letter, read_cursors
+from eventd.log.cursors.cursors import read_cursors
+from eventd.log.cursors.dead_letters import DeadLetter, insert_dead_letters
 from eventd.log.routemaster.publish import PublishedEvent, PublishEvent
 from eventd.log.routemaster.subscriptions import PutSubscriber, SubscriptionSettings
 from eventd.log.routemaster.surface_topic import surface_topic_config
@@ -148,7 +149,8 @@ async def test_a_reset_deletes_the_dead_letters_of_all_events_that_it_sends_agai
 def _add_letters(conn: Connection, name: str, positions: Sequence[int]) -> None:
     (cursor,) = read_cursors(conn, name=name)
     for position in positions:
-        insert_dead_letter(conn, DeadLetter(name, position, cursor.topic_id, f"e{position}", "refused", "no", 1, 0))
+        letter = DeadLetter(name, position, cursor.topic_id, f"e{position}", "refused", "no", 1, 0)
+        insert_dead_letters(conn, [letter])
 
 
 async def test_the_hint_for_an_unknown_callback_names_some_declared_ones_and_no_subscribers(services: Services) -> None:
