@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eventd.api.doctor.facts import GroupFacts, LinkFacts, PeerFacts, Runs, Thresholds
-from eventd.api.doctor.remedies import remedy_for
 from eventd.api.doctor.report import Breach, Check, CheckStatus
 from eventd.api.framework.moments import show_time
+from eventd.groups.link_remedies import remedy_for
 from eventd.log.core.id_conflicts import UNKNOWN
 from eventd.runtime.clock import SECOND
 from eventd.text.duration import format_duration

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from eventd.api.doctor.remedies import remedy_for
 from eventd.api.doctor.report import DROP, NO_ACTION, Check, CheckStatus
 from eventd.api.framework.moments import show_time
+from eventd.groups.link_remedies import remedy_for
 from eventd.runtime.clock import SECOND
 
 SAFE, ASK = True, False

@@ -22,6 +22,7 @@ OUTBOUND = (
     Column("PAUSED_BY", text("pausedBy"), wide=True),
     Column("POSITION", lambda row: f"{row['position']}/{row['head']}", wide=True),
     Column("ENDPOINT", text("endpoint"), wide=True),
+    Column("REMEDY", lambda row: row.get("remedy") or "-", wide=True),
     Column("SENDS", lambda row: row.get("filter", {}).get("words", "-"), wide=True),
 )
 INBOUND = (

@@ -57,6 +57,7 @@ def _problem(link: Mapping[str, Any]) -> dict[str, Any]:
         "status": "fail" if link["state"] in ("blocked", "failed") else "warn",
         "group": link["group"],
         "peer": link["peer"],
+        "remedy": link.get("remedy", ""),  # older nodes do not report it
         "link": link,
     }
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from eventd.console.drawing.map_links import silent_nodes, table_rows
 from eventd.console.pages.actions import FormField, PageAction, Question
 from eventd.console.pages.link_charts import read_charts
 from eventd.console.pages.visit import MOST_ROWS, ShownPage, Visit
-from eventd.errors import NotFound, Unavailable
+from eventd.errors import EventdError, NotFound, Unavailable
 
 _VERIFICATIONS = 5
 """Maximum number of verifications that the page of a link shows."""
+_HELD: Final = ("blocked", "failed", "backing-off")
+_OTHERS = 20
+"""Maximum number of links of other nodes that the page of a link shows."""
 _GAPS = 10
 """Maximum number of gaps that the page of a link shows."""
 _SECONDS = 2
@@ -63,16 +67,33 @@ async def show_link(visit: Visit) -> ShownPage:
         links = {"outbound": [], "inbound": []}  # it sends over v1, which leaves no mark
     gaps = await visit.view.call("links.gaps", group=group, node=peer, newest=True, limit=_GAPS)
     history = await visit.view.call("links.verifications", group=group, peer=peer, limit=_VERIFICATIONS)
+    link = links["outbound"][0] if links["outbound"] else None
     data = {
         "group": group,
         "peer": peer,
         "verifications": history["verifications"],
-        "link": links["outbound"][0] if links["outbound"] else None,
+        "link": link,
+        "others": await _others_about(visit, group, peer, link),
         "sender": links["inbound"][0] if links["inbound"] else None,
         "gaps": gaps["gaps"],
         **charts,
     }
     return ShownPage(f"Link to {peer}", "link.html", data)
+
+
+async def _others_about(visit: Visit, group: str, peer: str, link: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Return the links of other nodes to and from the peer, if this node cannot send to it: is it the peer, or the way?
+
+    They are those of the map, for which the node asks its peers.
+    """
+    if link is None or link["state"] not in _HELD or not visit.view.may("map.show", group):
+        return []
+    try:
+        shown = await visit.view.call("map.show", group=group)
+    except EventdError:
+        return []
+    found = [one for one in shown["links"] if peer in (one["from"], one["to"]) and shown["node"] not in one.values()]
+    return table_rows(found[:_OTHERS], silent_nodes(shown))
 
 
 async def ask_pause(visit: Visit, params: dict[str, Any]) -> Question:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 from eventd.store.rows.links import StoredMark, write_mark
 from eventd.testing import until
@@ -48,6 +49,18 @@ async def test_what_needs_attention_leads_to_the_page_of_its_link(site: Site, br
         return 'href="/console/links/edge/b"' in problems
 
     await until(named, "doctor to report the link")
+
+
+async def test_the_page_of_a_link_that_cannot_send_says_what_to_do(site: Site, browser: MakeBrowser) -> None:
+    await site.apply(peer("b", 1))
+    await site.emit("e1")
+    await site.in_state("b", "backing-off")
+    (link,) = (await site.ask("links.status", group="edge"))["outbound"]
+    assert link["remedy"]
+    one = browser(site)
+    await one.sign_in(READ)
+    note = (await one.get("/console/links/edge/b")).text.partition('class="note bad"')[2].partition("</p>")[0]
+    assert link["remedy"] in unescape(note)
 
 
 async def test_the_page_of_a_link_has_charts_with_their_figures_and_longer_histories(

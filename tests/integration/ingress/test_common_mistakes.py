@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventd.api.doctor.remedies import REMEDIES
+from eventd.groups.link_remedies import REMEDIES
 from tests.integration.conftest import MakeSites
 from tests.support.declared import peer
 from tests.support.sites import Site

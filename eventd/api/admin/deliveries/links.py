@@ -10,6 +10,7 @@ from eventd.api.framework.moments import show_seconds, show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import PAGE_SIZE, Limit, cut_page
 from eventd.egress.cursors import link_name, pause_all, reconcile
+from eventd.groups.link_remedies import remedy_for
 from eventd.groups.links import LinkStatus, read_link_statuses, read_repairs_of
 from eventd.groups.lookup import find_group, find_peer, peers_of, read_group_topic
 from eventd.groups.peer_filters import describe_filter
@@ -60,6 +61,7 @@ def _outbound(link: LinkStatus, head: Head, now: int) -> dict[str, Any]:
         "endpoint": link.peer.endpoint,
         "filter": _filter(link.peer),
         **(_state(link.cursor) if link.cursor else _NEW),
+        "remedy": _remedy(link),
         "lagEvents": link.backlog.events,
         "lagSeconds": show_seconds(link.backlog.lag(now)),
         "position": link.position,
@@ -67,6 +69,12 @@ def _outbound(link: LinkStatus, head: Head, now: int) -> dict[str, Any]:
         "deadLetters": link.dead_letters,
         "repairs": [_repair(repair) for repair in link.repairs],
     }
+
+
+def _remedy(link: LinkStatus) -> str:
+    """Return what to do about a link that cannot send; empty for one that runs or is paused."""
+    held = link.cursor is not None and link.state in (LinkState.BLOCKED, LinkState.FAILED, LinkState.BACKING_OFF)
+    return remedy_for(link.cursor.reason).words if link.cursor is not None and held else ""
 
 
 def _filter(peer: PeerConfig) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from eventd.api.doctor.checks import check_group
 from eventd.api.doctor.facts import Deliveries, Gaps, GroupFacts, LinkFacts, PeerFacts, Runs
 from eventd.api.doctor.links import check_links
 from eventd.api.doctor.plan import plan_actions, show_plan
-from eventd.api.doctor.remedies import REMEDIES, remedy_for
 from eventd.api.doctor.report import Breach, Check, CheckStatus
+from eventd.groups.link_remedies import REMEDIES, remedy_for
 from eventd.log.core.id_conflicts import ConflictCount
 from eventd.runtime.clock import SECOND
 from eventd.testing import NOW
