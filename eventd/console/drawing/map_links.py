@@ -8,8 +8,8 @@ from typing import Any, Final
 
 OLD_SECONDS: Final = 30.0
 """A report that is older is shown as news of the past."""
-NOT_TOLD: Final = "not told"
-STATES: Final = ("blocked", "failed", "backing-off", "paused", "unknown", NOT_TOLD, "running")
+NOT_REPORTED: Final = "not reported"
+STATES: Final = ("blocked", "failed", "backing-off", "paused", "unknown", NOT_REPORTED, "running")
 """Of links, those that need attention first."""
 CALM: Final = len(STATES) - 1
 """The rank of what needs no attention."""
@@ -21,7 +21,7 @@ SILENT: Final = ("unreachable", "invalid")
 
 @dataclass(frozen=True, slots=True)
 class LinkOnMap:
-    """A link. `state`: as its sender reports, `not told` if it has not. `age`: see `past_age`."""
+    """A link. `state`: as its sender reports, `not reported` if it has not. `age`: see `past_age`."""
 
     source: str
     target: str
@@ -83,7 +83,7 @@ def read_link(shown: Mapping[str, Any], silent: Set[str] = frozenset()) -> LinkO
     """Return a link of the answer of `map.show`. `silent`: the nodes that do not answer now."""
     sender, receiver = shown["sender"], shown["receiver"]
     ends = [end for end in (sender, receiver) if end is not None]
-    state = sender["state"] if sender is not None else NOT_TOLD
+    state = sender["state"] if sender is not None else NOT_REPORTED
     return LinkOnMap(
         shown["from"],
         shown["to"],
@@ -99,7 +99,7 @@ def ranks_of(nodes: Mapping[str, Mapping[str, Any]], links: list[LinkOnMap]) -> 
     """Return how much each node needs attention: as its worst link; a silent node as a link that failed."""
     found = {name: STATES.index("failed") if node["answer"] in SILENT else CALM for name, node in nodes.items()}
     for link in links:
-        rank = CALM if link.state == NOT_TOLD and not link.findings else link.rank
+        rank = CALM if link.state == NOT_REPORTED and not link.findings else link.rank
         for name in (link.source, link.target):
             found[name] = min(found.get(name, CALM), rank)
     return found
