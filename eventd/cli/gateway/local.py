@@ -214,8 +214,10 @@ class LocalGateway:
         """Return the missing database, created (`make`), or an empty temporary one (`pretend`); else raise NotFound."""
         from eventd.cli.gateway.lock import holder
         from eventd.store.engine.database import Database
+        from eventd.store.engine.foreign_file import refuse_unfinished_copy
         from eventd.store.schema import migrations
 
+        refuse_unfinished_copy(path)
         if self._pretend:
             folder = self._held.enter_context(tempfile.TemporaryDirectory(prefix="routerctl-"))
             database = Database(f"sqlite:///{folder}/empty.db")

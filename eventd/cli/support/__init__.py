@@ -1,4 +1,4 @@
 """routerctl support-bundle: what is known of a node, without secrets, in one archive.
 
-May import: api.framework, cli.gateway, cli.terminal, runtime, settings, store.engine, text.
+May import: api.framework, cli.gateway, cli.terminal, resources.kinds, runtime, settings, store.engine, text.
 """

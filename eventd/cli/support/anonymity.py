@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from eventd.resources.kinds.registry import KINDS
 from eventd.runtime.chance import Chance
 
 _NAMES: Final = frozenset(
@@ -26,7 +27,7 @@ _NAMES: Final = frozenset(
 _KEYED_BY_NAMES: Final = frozenset({"labels", "annotations", "headers", "env", "topics", "groups", "peers", "rates"})
 """Members that are mappings whose keys are names of the operator."""
 _ADDRESS: Final = re.compile(
-    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}(?![\w.])|\[[0-9A-Fa-f:.]+\]|[0-9A-Fa-f:]*::?[0-9A-Fa-f:.]+(?![\w.:]))"
+    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\w)|\[[0-9A-Fa-f:.]+\]|[0-9A-Fa-f:]*::?[0-9A-Fa-f:.]+(?![\w.:]))"
 )
 """An address, perhaps before a port."""
 _HOST: Final = re.compile(r"(?<=://)[^/:\s\"'<>\[\]]+")
@@ -41,8 +42,7 @@ _COMMON: Final = frozenset(
         *("localhost", "default", "root", "eventd", "routerd-eventd", "event", "events", "record", "records", "topics"),
         *("peers", "groups", "log", "plugin", "resource", "backing-off", "blocked", "paused", "failed", "pending"),
         *("delivered", "unreachable", "warning", "info", "admin", "read", "write", "look", "retry", "url", "http"),
-        *("https", "eventgroup", "eventpeer", "eventsubscription", "eventcallback", "plugin", "topicrouter", "source"),
-        *("federationslo", "dynamicoverridepolicy", "dynamicconfigpart", "streamtenant", "streamcache", "endpoint"),
+        *("https", "source", "endpoint", "dynamicconfigpart", *(name.lower() for name in KINDS)),
     }
 )
 """Words of the product, and names that every machine has: as a name, such a word says nothing about the operator."""

@@ -56,3 +56,13 @@ def test_the_password_of_a_url_is_not_shown(control: Control, migrated_sqlite_ur
     to = f"postgresql+psycopg://u:{password}@127.0.0.1:1/x"
     refused = control("db", "copy", "--database", migrated_sqlite_url, "--to", to, code=1)
     assert "s3cret" not in refused.err + refused.out
+
+
+def test_every_command_says_that_a_copy_did_not_finish(control: Control) -> None:
+    (control.folder / "eventd.db.partial").touch()
+    at = ("--data-dir", str(control.folder))
+    for command in (("get", "all"), ("doctor",), ("apply", "-f", control.file(EDGE)), ("topic", "put", "x")):
+        told = control(*command, *at, code=1).err
+        assert "of a `routerctl db copy` that did not finish" in told
+        assert "run the copy again" in told
+    assert not (control.folder / "eventd.db").exists()
