@@ -49,8 +49,10 @@ _PAGES: Final = (
     _CommandPage("federation dead-letters drop --group {group} NUMBER", *_LETTERS, (("kind", "peer"), *_OF_GROUP)),
     _CommandPage(
         "federation redeliver {peer} --group {group} --id ID",
-        *_EVENTS,
-        _OF_GROUP,
+        "Send events again",
+        "deliveries.redeliver",
+        ("do", "deliveries.redeliver"),
+        (*_OF_GROUP, ("peer", "{peer}")),
     ),
     _CommandPage(
         "federation event list --group {group} --id ID --include-expired",

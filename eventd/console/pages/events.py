@@ -6,6 +6,7 @@ import json
 from typing import Any, Final
 
 from eventd.console.pages.actions import FormField, PageAction, Question
+from eventd.console.pages.dry_runs import DryRun, ask_twice
 from eventd.console.pages.visit import FilePage, ShownPage, Visit, unfit_page
 from eventd.errors import Invalid, NotFound
 from eventd.text.plural import counted
@@ -87,24 +88,40 @@ def show_emitted(visit: Visit, answer: dict[str, Any]) -> ShownPage | None:
 
 
 async def ask_redeliver(visit: Visit, params: dict[str, Any]) -> Question:
-    """Show how many events would be sent again. `id` is one event, which may have blanks in its id."""
-    plan = await visit.view.call("deliveries.redeliver", **{**_redelivered(params), "dry_run": True})
-    are = "is" if plan["events"] == 1 else "are"
-    what = f"{counted(plan['events'], 'event')}, {counted(plan['bytes'], 'byte')},"
-    lines = [f"{what} {are} sent to {params['peer']} again."]
-    reasons = {
-        "expired": "have expired",
-        "notMeant": "are not selected for the peer",
-        "waiting": "wait for it already",
-        "evicted": "are not stored any more",
-    }
-    lines += [f"{plan[name]:,} others {text}." for name, text in reasons.items() if plan.get(name)]
-    return Question(f"Send again to {params['peer']}?", tuple(lines), count=plan["events"])
+    """Ask which events are sent again, and then whether to. `id` is one event, which may have blanks in its id."""
+    if not params.get("group") or not params.get("peer"):
+        raise NotFound("choose a peer first", hint="the page of a link, or of an event, has this button")
+    chosen = _redelivered(params)
+    choice = json.dumps([chosen[name] for name in sorted(chosen.keys() - {"group", "peer"})])
+
+    async def plan() -> DryRun:
+        found = await visit.view.call("deliveries.redeliver", **chosen, dry_run=True)
+        are = "is" if found["events"] == 1 else "are"
+        what = f"{counted(found['events'], 'event')}, {counted(found['bytes'], 'byte')},"
+        lines = [f"{what} {are} sent to {params['peer']} again."]
+        lines += [f"{found[name]:,} others {text}." for name, text in _LEFT_OUT.items() if found.get(name)]
+        return DryRun(tuple(lines), found["events"])
+
+    fields = () if params.get("id") else _REDELIVERED
+    return await ask_twice(params, f"Send again to {params['peer']}?", fields, "" if choice == "[]" else choice, plan)
+
+
+_REDELIVERED: Final = (
+    FormField("ids", "Events", "Their ids, with blanks between."),
+    FormField("since", "Or stored since", "A time, a date, or an age such as 15m."),
+    FormField("until", "Until", "The same; empty: until now."),
+)
+_LEFT_OUT: Final = {
+    "expired": "have expired",
+    "notMeant": "are not selected for the peer",
+    "waiting": "wait for it already",
+    "evicted": "are not stored any more",
+}
 
 
 def _redelivered(params: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of the operation for the fields of the question."""
-    given = {name: value for name, value in params.items() if name != "id"}
+    given = {name: value for name, value in params.items() if name not in ("id", "seen")}
     return given | ({"ids": [params["id"]]} if params.get("id") else {})
 
 
@@ -113,6 +130,6 @@ ACTIONS: Final = {
         "Emit", "The event is stored.", ask_emit, prepare=_emitted, show=show_emitted, keyed="id"
     ),
     "deliveries.redeliver": PageAction(
-        "Send again", "The events are sent again.", ask_redeliver, lists=("ids",), prepare=_redelivered
+        "Send again", "The events are sent again.", ask_redeliver, lists=("ids",), prepare=_redelivered, bound="seen"
     ),
 }

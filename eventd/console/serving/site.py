@@ -200,14 +200,18 @@ class Site(Generic[Someone]):
             heading = "The node refuses the key"
         elif status == 401 and self._host.frame.entry:
             heading = "Open the printed link"
-        is_filtered = status == 400 and request.method == "GET" and request.query_string and visitor is not None
-        unfiltered = request.rel_url.raw_path if is_filtered and "/do/" not in request.path else ""
+        unfiltered = self._unfiltered(request) if status in (400, 404) and visitor is not None else ""
         page = ShownPage(heading, "error.html", {"error": error, "unfiltered": unfiltered}, False, status)
         preferences = Preferences.of(request)
         visit = None
         if visitor is not None:
             visit = self._visit(request.rel_url.raw_path, {}, {}, visitor, preferences)
         return html(self._layout.alone(page, visit, preferences, self._clock.now()), status)
+
+    def _unfiltered(self, request: web.Request) -> str:
+        """Return the URL of the page of a request without its query, if that may be what is wrong; else empty."""
+        is_page = find_page(self._path_of(request), self._pages) is not None
+        return request.rel_url.raw_path if request.query_string and request.method == "GET" and is_page else ""
 
 
 _HEADINGS: Final = {

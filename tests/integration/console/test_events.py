@@ -71,8 +71,8 @@ async def test_an_event_shows_each_delivery_and_is_sent_again(site: Site, browse
     assert 'href="/console/links/edge/b"' in shown.text
     assert '<tr id="d-b">' in shown.text
     asked = await one.get("/console/do/deliveries.redeliver?group=edge&peer=b&ids=e1&back=/console/events/edge/e1")
-    assert (asked.status, asked.heading) == (409, "Not possible now")
-    assert "event e1 cannot be sent again" in asked.text
+    assert (asked.status, asked.heading) == (200, "Send again to b?")
+    assert "Nothing was changed: event e1 cannot be sent again" in asked.text
     assert "/console/do/deliveries.redeliver" not in shown.text, "only what was delivered can be sent again"
 
 
@@ -116,6 +116,11 @@ async def test_an_event_with_a_blank_in_its_id_is_sent_to_a_peer_again(
     fields = dict(re.findall('type="hidden" name="([^"]*)" value="([^"]*)"', asked.text))
     done = await one.post("/console/do/deliveries.redeliver", **fields)
     assert "The events are sent again." in done.text
+    choosing = await one.get("/console/do/deliveries.redeliver?group=edge&peer=far")
+    assert 'name="since"' in choosing.text
+    form = {"group": "edge", "peer": "far", "asked": "yes", "since": "1h"}
+    asked = await one.post("/console/do/deliveries.redeliver", **form)
+    assert (asked.heading, "sent to far again." in asked.text) == ("Send again to far?", True)
     await far.stop()
 
 

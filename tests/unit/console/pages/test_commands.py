@@ -46,6 +46,11 @@ def visit(*, may: bool = True, sees_all: bool = True) -> Visit:
             None,
             "/console/do/resources.apply?kind=Topic&name=orders",
         ),
+        (
+            "send them again: routerctl federation redeliver b --group edge --id ID",
+            None,
+            "/console/do/deliveries.redeliver?group=edge&peer=b",
+        ),
         ("`routerctl job list` shows the jobs", "routerctl job list", "/console/jobs"),
     ],
 )
