@@ -1,7 +1,7 @@
 """Histograms of durations: fixed bins, eight to each doubling, so that histograms of any segments can be added up.
 
-Bin 0 holds durations of 0; the others, from one microsecond to 100 days, are at most 12.5 % wide. The last has all
-longer ones, too.
+Bin 0 holds durations of 0; the others, from one microsecond to 100 days, are at most 12.5 % wide. The last bin also
+holds all longer durations.
 """
 
 from __future__ import annotations

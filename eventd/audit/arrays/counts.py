@@ -38,7 +38,7 @@ class Key(NamedTuple):
 
 
 class TooManyKeys(ValueError):
-    """The columns have more combinations of values than one number can hold; the text is "its" for a segment's."""
+    """The columns have more combinations of values than one number can hold. The text calls the segment "its"."""
 
 
 def key_of(*columns: tuple[npt.NDArray[np.integer], int]) -> Key:
@@ -95,7 +95,7 @@ def parts(keys: Numbers, sizes: Sequence[int]) -> list[Numbers]:
 
 
 def count(key: Key) -> tuple[Numbers, Numbers]:
-    """Return the keys that occur, ascending, and how often each does."""
+    """Return the keys that occur, ascending, and how often each occurs."""
     if not len(key.values):
         return key.values, key.values
     if key.domain <= max(DENSE, len(key.values)):
@@ -107,9 +107,9 @@ def count(key: Key) -> tuple[Numbers, Numbers]:
 
 
 class Sums(NamedTuple):
-    """For each key that occurs, ascending: number of rows, sum of a column, bounds of another, sum of a third.
+    """For each key that occurs, ascending: number of rows, sum of one column, bounds of a second, sum of a third.
 
-    Sums are modulo 2**64; `content` is 0 without a third column.
+    Sums are modulo 2**64; `content`, the sum of the third column, is 0 without such a column.
     """
 
     keys: Numbers

@@ -17,8 +17,8 @@ _MOST_KEYS: Final = 1 << 50
 class Grid(NamedTuple):
     """The keys of rows, each combined from some columns of words and the time.
 
-    `times` has the time of each index that the key has instead of it. `rows` has a row with each key, if the columns
-    have so many possible combinations that the keys are the indexes of those that occur; otherwise it is None.
+    A key has an index into `times` instead of the time itself. If the columns have too many possible combinations, the
+    keys number only the combinations that occur, and `rows` has one row for each key; otherwise `rows` is None.
     """
 
     key: Key

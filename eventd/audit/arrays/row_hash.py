@@ -1,9 +1,9 @@
 """Hashes of ledger rows, computed column by column. Sums of them compare sets of rows by all of their content.
 
-The hash is keyed: a sum over rows of a known function could be kept the same by changes that were chosen for it. The
-key is random, and only the state and the history of an audit hold it. Columns are hashed by NH, a universal family that
-needs one multiplication for each 8 bytes; the sum over all columns is then mixed, so that values that two rows exchange
-count.
+The hash is keyed: with a known function, rows could be changed so that their sum stays the same. The key is random,
+and only the state and the history of an audit hold it. Columns are hashed by NH, a universal family that needs one
+multiplication for each 8 bytes; the sum over all columns is then mixed, so that the sum changes if two rows exchange
+values.
 
 The history of an audit keeps sums of these hashes across versions: a change of the hash raises `row_sums.SUMS`.
 """
@@ -45,7 +45,10 @@ class RowHash:
         self._sum = np.zeros(rows, np.uint64)
 
     def add_numbers(self, name: str, values: npt.NDArray[Any], rows: Numbers | None = None, at: int = 0) -> None:
-        """Add a column of numbers, or the word number `at` of a longer column; `rows`: the indexes of its rows."""
+        """Add a column of numbers, or word number `at` of a column of several words.
+
+        `rows`: the indexes of its rows.
+        """
         first, second = _keys(self._key, name, at)
         words = values.astype(np.int64, copy=False).view(np.uint64)
         found = ((words + first) & _LOW) * (((words >> _HALF) + second) & _LOW)
@@ -73,7 +76,7 @@ class RowHash:
             self._add_uneven(name, padded, starts - first, lengths)
 
     def _add_even(self, name: str, padded: npt.NDArray[np.uint8], length: int, rows: int) -> None:
-        """Add texts of one length, which follow each other."""
+        """Add texts that all have the same length, and whose bytes follow each other."""
         for at in range(-(-length // _WORD)):
             found = np.ndarray((rows,), "<u8", padded.data, offset=at * _WORD, strides=(length,))
             left = length - at * _WORD
@@ -127,7 +130,7 @@ def digest_words(column: Any) -> npt.NDArray[np.int64]:
 
 
 def _kept(left: Numbers) -> _Words:
-    """Return masks that keep the bytes of a text, of which `left` remain, in a word of 8 bytes."""
+    """Return masks that keep, in words of 8 bytes, the bytes that belong to the texts, of which `left` remain."""
     bits = (np.minimum(left, _WORD) * 8).astype(np.uint64)
     whole = bits >= np.uint64(64)
     return np.where(whole, ~np.uint64(0), (np.uint64(1) << np.where(whole, np.uint64(0), bits)) - np.uint64(1))
@@ -147,14 +150,14 @@ def _word_hash(text: str, key: bytes) -> int:
 
 
 def ids_hash(table: Columns) -> Numbers:
-    """Return a hash of the column `id`, the same in every audit, to bring the rows of an event together."""
+    """Return a hash of the column `id`, the same in every audit, by which the rows of an event are grouped."""
     found = RowHash(b"", table.rows)
     found.add_texts("id", table.texts("id"))
     return found.sums()
 
 
 def outlines(table: Columns, key: bytes) -> Numbers:
-    """Return a hash of what rows of `events` and of `deliveries` both have of an event."""
+    """Return a hash of the columns of an event that rows of `events` and of `deliveries` both have."""
     return table.computed("outlines", key, lambda: _outlines(table, key))
 
 
@@ -169,7 +172,7 @@ def _outlines(table: Columns, key: bytes) -> Numbers:
 
 
 def contents(table: Columns, outline: Numbers, key: bytes) -> Numbers:
-    """Return a hash of what rows of `events` have of an event, also of what `outline` covers already."""
+    """Return a hash of all columns of an event that rows of `events` have, including those that `outlines` covers."""
     return table.computed("contents", key, lambda: _contents(table, outline, key))
 
 

@@ -55,10 +55,10 @@ _SPREAD: Final = tuple(name for name in Hour.__struct_fields__ if name.endswith(
 
 
 class HistoryUse(NamedTuple):
-    """Whether what earlier audits had seen of the lake could be used.
+    """Whether the history, which records what earlier audits saw of the lake, could be used.
 
-    `lost_at`: when it was found to be lost (microseconds, 0: it is not), and `lost` why. `cleared`: it was discarded.
-    `deleted`: rows that it shows to have been deleted too early.
+    `lost_at`: when the history was found to be lost (microseconds, 0: it is not lost), and `lost` why. `cleared`: it
+    was discarded. `deleted`: rows that were deleted too early, as the history shows.
     """
 
     lost_at: int = 0
@@ -91,12 +91,12 @@ class StageResults:
     """See `count_damaged`."""
     findings: list[Finding] = field(default_factory=list)
     rewritten: Mapping[str, int] = field(default_factory=dict)
-    """Segments that are not what an earlier audit had read, with the time of discovery (microseconds)."""
+    """Segments whose content differs from what an earlier audit read, with the time of discovery (microseconds)."""
     history: HistoryUse = field(default_factory=HistoryUse)
 
     @cached_property
     def open_slots(self) -> dict[tuple[Kind, PairKey], Counter[int]]:
-        """Return how many events of each slot (minute since 1970) are not at the peer as they should be."""
+        """Return how many events of each slot (minute since 1970) the peer should hold and does not."""
         return self.comparison.slots(*_OPEN)
 
     @cached_property
@@ -106,7 +106,7 @@ class StageResults:
 
     @cached_property
     def absent(self) -> list[PairKey]:
-        """Return the pairs whose source should have ledgers and has none: no operator declares that it ships none."""
+        """Return the pairs whose source has no ledgers although no operator declares that it ships none."""
         return sorted(one for one in self.without_ledgers if one.source not in self.coverage.without_ledgers)
 
     def senders_of(self, key: PairKey) -> tuple[str, ...]:
@@ -114,10 +114,10 @@ class StageResults:
         return self.senders.get(key) or (key.source,)
 
     def unclaimed_senders(self, key: PairKey) -> list[str]:
-        """Return the nodes that sent the peer batches which their ledgers do not show, and that may have had events.
+        """Return the nodes that may have sent the pair's events in batches which their own ledgers do not show.
 
-        These are the source, the senders of the pair, and nodes that have events of the source: a link that the ledgers
-        no longer show may have relayed them.
+        These are the source, the senders of the pair, and nodes that have events of the source: a link that the
+        ledgers no longer show may have relayed the events.
         """
         senders = {key.source, *self.senders_of(key)}
         links = sorted(one for one in self.coverage.unclaimed if (one.group, one.peer) == (key.group, key.peer))
@@ -248,9 +248,9 @@ def _silence_notes(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> 
 def _proof(results: StageResults, key: PairKey, figures: PairFigures, senders: Iterable[str]) -> str:
     """Return the proof of all deliveries of a pair.
 
-    It is `receipts` only if every receipt of its senders' links is proven, and these count all deliveries, batch by
-    batch, apart from those whose receipts are not kept any more. That a row of a delivery names a receipt does not
-    count.
+    It is `receipts` only if every receipt on its senders' links is proven, and the receipts account for all
+    deliveries, batch by batch, except those whose receipts are no longer kept. A delivery row that merely names a
+    receipt is not enough.
     """
     coverage = results.coverage
     if coverage.has_ledgers(key.peer):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _NOT_DELTA: Final = re.compile(r"[%\[\]|^\\]")
-"""Characters of an address by which the package fails, with some of them in a way that cannot be caught."""
+"""Characters of an address with which the package fails, some of them in a way that cannot be caught."""
 _REASON_CHARACTERS: Final = 200
 """Maximum number of characters of an error of the store that a message shows."""
 

@@ -1,4 +1,4 @@
-"""The notices of a report: what is not a fault, and yet limits what the audit can notice."""
+"""The notices of a report: conditions that are not faults, but limit what the audit can notice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _repeated(results: StageResults) -> Iterator[Notice]:
 
 
 def _former_links(results: StageResults) -> Iterator[Notice]:
-    """Yield the links that nodes do not declare any more: what they had still to send is not expected."""
+    """Yield the links that nodes do not declare any more: events that they still had to send are not expected."""
     for (owner, group, peer), upto in sorted(results.plan.former.items()):
         message = (
             f"{owner.node} does not declare this link any more: nothing that it had to send after position"

@@ -56,9 +56,9 @@ def write_output(
 
 
 def _left_over(out: Storage, files: Collection[str]) -> list[str]:
-    """Return the unfinished ones of these files, which a killed audit has left; the caller holds the output's lock.
+    """Return the unfinished versions of these files, which a killed audit has left.
 
-    Other programs may write files of other names there.
+    The caller holds the output's lock. Files of other names are not returned: they may belong to other programs.
     """
     folders = sorted({str(PurePosixPath(path).parent) for path in files})
     unfinished = {path for folder in folders for path in out.unfinished("" if folder == "." else folder)}

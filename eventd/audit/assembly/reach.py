@@ -1,4 +1,4 @@
-"""How far the ledgers reach that prove the deliveries of each pair, and what proves those that came later.
+"""Up to when ledgers prove the deliveries of each pair, and what proves later deliveries.
 
 A delivery that was acknowledged after the ledger of the peer ends cannot be in it. Its proof is a receipt of the peer,
 or else the claim of the sender.
@@ -71,7 +71,7 @@ def _beside(results: StageResults, pair: Pair) -> Counter[str]:
 
 
 def words_of_reach(results: StageResults, pairs: Sequence[Pair], now: int) -> Iterator[str]:
-    """Yield sentences: up to when the ledgers of all nodes are complete, and what else proves deliveries.
+    """Yield sentences that say up to when the ledgers of all nodes are complete, and what else proves deliveries.
 
     `now` is in microseconds.
     """

@@ -41,10 +41,10 @@ def faults(summaries: Summaries) -> Iterator[Discrepancy]:
 
 
 def unnamed_faults(summaries: Summaries, others: Iterable[Discrepancy] = ()) -> Counter[DiscrepancyKey]:
-    """Return how many receipts that contradict something are counted only, because their segments have too many.
+    """Return how many faulty receipts are only counted and not named, because their segments have too many.
 
-    `others`: discrepancies of other receipts than `faults` names. Which receipts are counted is not known, so as many
-    of a link are taken for the same.
+    `others`: discrepancies of receipts that `faults` does not name. It is not known which receipts were only counted,
+    so for each link, as many of them as `others` names are taken to be the same ones.
     """
     found: Counter[DiscrepancyKey] = Counter()
     for results in (summary.receipts for each in summaries.values() for summary in each):
@@ -63,13 +63,14 @@ def unnamed_faults(summaries: Summaries, others: Iterable[Discrepancy] = ()) -> 
 
 
 def without_repeats(found: Iterable[Discrepancy], forged: Iterable[Discrepancy]) -> Iterator[Discrepancy]:
-    """Yield the discrepancies of batches, except those of batches that `forged` names: one fault is one finding."""
+    """Yield the discrepancies of batches, except of batches that `forged` names already: each fault becomes one
+    finding."""
     known = {(one.group, one.source, one.peer, one.id) for one in forged}
     return (one for one in found if (one.group, one.source, one.peer, one.id) not in known)
 
 
 def make_receipts(summaries: Summaries) -> list[Receipts]:
-    """Return the receipts by the algorithm of their signature, and whether they prove deliveries to others.
+    """Return the receipts by the algorithm of their signature, and whether they prove deliveries to third parties.
 
     They do if anyone can verify the signatures, and this audit has verified all of them.
     """
@@ -95,7 +96,8 @@ def make_receipts(summaries: Summaries) -> list[Receipts]:
 
 
 def make_check(summaries: Summaries, terms: ReceiptTerms) -> ReceiptCheck:
-    """Return what the audit has checked of all receipts, and of the copies that peers keep."""
+    """Return how many of all receipts, and of the copies that peers keep, the audit has checked, and with which
+    result."""
     received, copies = (_sum(receipt_counts(summaries, of_copies=which)) for which in (False, True))
     return ReceiptCheck(
         percent=terms.percent,

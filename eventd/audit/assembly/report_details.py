@@ -208,7 +208,8 @@ def _hint_without_ledgers(results: StageResults, node: str) -> str:
 
 
 def rewritten(segments: Mapping[str, int]) -> list[Limitation]:
-    """Return a limitation for each segment that is not what an earlier run had read, itself or as the parts of it.
+    """Return a limitation for each segment whose rows differ from those that an earlier run read, in it or in the
+    segments that it was made from.
 
     `segments`: by name of the segment, the time of discovery (microseconds).
     """
@@ -243,7 +244,7 @@ def deleted_rows(survey: Survey, ranges: Iterable[DeletedRange]) -> list[Limitat
 
 
 def history_limitations(use: HistoryUse) -> list[Limitation]:
-    """Return a limitation if what earlier audits had seen of the lake was lost, or discarded as requested."""
+    """Return a limitation if the history of earlier audits was lost, or discarded as requested."""
     if use.cleared:
         message = (
             "--full discarded what earlier audits had seen of the lake: "
@@ -316,7 +317,7 @@ def headline(
 
 
 def make_doubts(results: StageResults) -> list[str]:
-    """Return sentences about what leaves the whole lake unproven.
+    """Return sentences about the reasons why the whole lake is unproven.
 
     These are silences, nodes without ledgers, rewritten segments, deleted rows, and a lost history.
     """
@@ -352,7 +353,8 @@ def _silent(silences: Mapping[str, Silence]) -> Iterator[str]:
 
 
 def _pairs_missing_most(findings: Iterable[Finding]) -> str:
-    """Return the three pairs (over all groups) with most missing events, and the number of other pairs, in words."""
+    """Return a text that names the three pairs (of all groups) with most missing events, and the number of other
+    pairs."""
     missing: Counter[tuple[str, str]] = Counter()
     for finding in findings:
         if finding.kind is Kind.MISSING:

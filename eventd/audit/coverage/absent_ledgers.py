@@ -1,6 +1,6 @@
-"""Finds the nodes that other nodes have events or batches from, and that have no ledgers in the lake.
+"""Finds the nodes that have no ledgers in the lake although other nodes have events or batches from them.
 
-Nothing shows what else such a node should have sent: its ledgers may have been removed from the lake.
+Nothing shows which other events such a node should have sent: its ledgers may have been removed from the lake.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""How far the clock of each node is ahead of a reference clock, by the receipts that its peers and it gave each other.
+"""How far the clock of each node is ahead of a reference clock, by the receipts that the node and its peers gave each
+other.
 
 A report is dated by the clock of its node. A node whose clock is wrong would seem silent, or its silence would not be
 noticed. Receipts show the difference between the clocks of two nodes, not the difference between them and the clock of
@@ -18,8 +19,8 @@ from eventd.lake.reader import Survey
 from eventd.runtime.clock import SECOND
 
 _NEAR: Final = 24
-"""Hours that may lie between a measured difference of two clocks and the last report of one of the nodes. A clock may
-have been set since an older one was measured."""
+"""Maximum number of hours between the measurement of a difference of two clocks and the last report of one of the
+nodes. An older measurement does not count, because a clock may have been set since."""
 
 
 class ClockShift(NamedTuple):
@@ -30,7 +31,7 @@ class ClockShift(NamedTuple):
 
     @property
     def correction(self) -> int:
-        """Return how far times by the clock are corrected: not at all below a second."""
+        """Return by how much times of this clock are corrected; an error below one second is not corrected."""
         return self.ahead if abs(self.ahead) >= SECOND else 0
 
 
@@ -54,9 +55,10 @@ def clock_shifts(survey: Survey, clocks: ClockOffsets, now: int, allowed: int) -
 
 
 def _reference(states: Sequence[NodeState], shifts: Mapping[str, ClockShift], now: int, allowed: int) -> str:
-    """Return the node whose clock differs least from the audit's, of those that reported last by one common clock.
+    """Return the node whose clock differs least from the audit's clock, of the nodes with the latest reports by one
+    common clock.
 
-    If all are closed, it is the node with the median clock, of two the one that is behind.
+    If all nodes are closed, return the node with the median clock; of two such nodes, the one whose clock is behind.
     """
     if all(state.closed_at for state in states):
         return sorted(shifts, key=lambda node: (shifts[node].ahead, node))[(len(shifts) - 1) // 2]
@@ -83,9 +85,10 @@ def _peers(node: str, clocks: ClockOffsets) -> Iterator[tuple[str, Sequence[Cloc
 
 
 def _latest(one: NodeState, other: NodeState, hours: Sequence[ClockOffset]) -> ClockOffset | None:
-    """Return the last known difference of two clocks; None if both nodes have reported for long since then.
+    """Return the last known difference of two clocks.
 
-    None also if the ledgers of the two contradict each other in any of the last hours.
+    None if it was measured long before the last reports of both nodes. None also if the ledgers of the two nodes
+    contradict each other in any of the last hours.
     """
     last = hours[-1]
     if any(hour.low - hour.high > SECOND for hour in hours if last.hour - hour.hour <= _NEAR):

@@ -1,4 +1,7 @@
-"""Computes which rows the ledgers in the lake are sure to hold. Only the absence of such a row proves anything."""
+"""Computes which rows the ledgers in the lake certainly hold if they ever existed.
+
+Only the absence of such a row proves anything.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,14 @@ from eventd.runtime.clock import SECOND
 
 _ALWAYS = (EARLIEST, LATEST)
 _OF_EVENTS = (Ledger.EVENTS, Ledger.DELIVERIES, Ledger.INBOUND)
-"""The ledgers whose missing rows would count against events or receipts."""
+"""The ledgers from whose missing rows the audit would conclude that an event or a receipt is wrong."""
 _OF_SENDER = (Ledger.EVENTS, Ledger.DELIVERIES, Ledger.RECEIPTS)
 """The ledgers that show what a node sent."""
 
 
 class BlindSpot(NamedTuple):
-    """Rows that a ledger of a node may lack: of events in these slots, recorded in these times by the node's clock.
+    """Rows that may be missing in a ledger of a node: rows of events in these slots, recorded in these times by the
+    node's clock.
 
     Both ends of `slots` and of `times` (microseconds) are included. `positions` in (after, upto] of the node's log
     narrow the range further. `why` is the reason as shown to operators; empty if retention has removed these rows.
@@ -113,7 +117,8 @@ class Coverage:
         return known
 
     def claims_on(self, link: LinkKey) -> int:
-        """Return how many deliveries of a link no receipt shows, without those whose receipts are not kept any more."""
+        """Return how many deliveries of a link no receipt shows, not counting those whose receipts are no longer
+        kept."""
         return self.without_receipt[link] - self.unkept_receipts[link]
 
     def has_ledgers(self, node: str) -> bool:
@@ -123,8 +128,8 @@ class Coverage:
     def proven_until(self, nodes: Iterable[str] | None = None) -> int:
         """Return up to when the ledgers of these nodes (None: all) are complete, corrected by clocks; 0 if unknown.
 
-        Nodes that ship no ledgers are left out. So are closed ones that shipped all that others have from them, if a
-        node in service is left.
+        Nodes that ship no ledgers are left out. Closed nodes that shipped everything that other nodes have from them
+        are left out, too, unless no node in service remains.
         """
         named = dict.fromkeys([*self.until, *self.contested] if nodes is None else nodes)
         if self.contested.intersection(named):
@@ -139,10 +144,10 @@ class Coverage:
         return self.until[node] - (shift.correction if shift else 0)
 
     def ends_before(self, node: str) -> bool:
-        """Return whether the ledgers of the node end before the requested period, without an excuse.
+        """Return whether the ledgers of the node end before the requested period and this must be reported.
 
-        The excuses: a silence reports it already, or the node was closed and another node's ledgers reach into the
-        period.
+        It need not be reported if a silence reports it already, or if the node was closed and another node's ledgers
+        reach into the period.
         """
         # A node that was closed has no events of a later time.
         is_past = node in self.closed and max(self.until.values()) > self.since
@@ -151,7 +156,8 @@ class Coverage:
     def covers(
         self, node: str, book: Ledger, slot: int, times: tuple[int, int], *, position: int | None = None
     ) -> bool:
-        """Return whether the ledger is sure to hold the row of an event of the slot, recorded between two times.
+        """Return whether the ledger certainly holds the row of an event of the slot, recorded between two times, if
+        there was one.
 
         The times are by the node's clock. `position` is the event's in the node's log, None if unknown.
         """
@@ -160,7 +166,8 @@ class Coverage:
         return not any(spot.hides(slot, times, position) for spot in self.blind_spots.get((node, book), ()))
 
     def is_whole(self, node: str, times: tuple[int, int]) -> bool:
-        """Return whether the ledgers of what the node sent have all rows that it recorded between two times."""
+        """Return whether the ledgers of the node's deliveries have all rows that the node recorded between two
+        times."""
         if not self.has_ledgers(node) or node in self.contested or times[1] >= self.until[node]:
             return False
         spots = (spot for book in _OF_SENDER for spot in self.blind_spots.get((node, book), ()))
@@ -182,9 +189,10 @@ class Coverage:
         return next((spot.why for spot in blind_spots if spot.why), "")
 
     def acknowledged_at(self, node: str, epoch: str, group: str, peer: str, position: int) -> int:
-        """Return by when the peer had acknowledged a link up to a position, in microseconds by the node's clock.
+        """Return the time by which the peer had acknowledged a link's events up to a position, in microseconds by the
+        node's clock.
 
-        The last time that the node's ledgers cover is the maximum, and also stands for an unknown time.
+        The result is at most the last time that the node's ledgers cover, which also stands for an unknown time.
         """
         until = self.until.get(node, 0) - 1
         acknowledged = self.plan.acknowledged.get((NodeEpoch(node, epoch), group, peer), [])
@@ -212,7 +220,8 @@ class Coverage:
 
     @cached_property
     def margin(self) -> int:
-        """Return the largest known bound of the difference of two clocks, plus one second, in microseconds."""
+        """Return the largest known upper bound of the difference between any two clocks, plus one second, in
+        microseconds."""
         bounds = [bound for hours in self.plan.clocks.values() for one in hours for bound in (one.low, one.high)]
         return max(map(abs, bounds), default=0) + SECOND
 
@@ -279,7 +288,7 @@ def _blind_spot(lost: LostRange, times: _SegmentTimes) -> BlindSpot:
 class _SegmentTimes:
     """The times of segments, by node, epoch and ledger.
 
-    Manifests of `unreadable` segments may have been edited to be believed, so these count as missing.
+    The manifests of `unreadable` segments may have been forged, so these segments count as missing.
     """
 
     def __init__(self, survey: Survey, unreadable: Collection[str]) -> None:

@@ -25,7 +25,7 @@ from eventd.lake.schema import Ledger
 from eventd.lake.writer import Segment
 
 MOST_HOLES: Final = 1_000
-"""Maximum number of holes of a group in one epoch of a node; neighbours of more are reported as one."""
+"""Maximum number of holes of a group in one epoch of a node; of more, adjacent holes are reported as one."""
 EARLIEST: Final = -(1 << 62)
 """A time before all others, in microseconds."""
 LATEST: Final = 1 << 62
@@ -59,8 +59,8 @@ def find_holes(
 ) -> list[Hole]:
     """Return the holes of all ledgers `events`, by node, epoch, group and seq.
 
-    `runs`: those of the segments that were read, by name; what the others hold is not known. `summaries` are those of
-    the ledgers of gaps. `rolled_back`: ledgers whose end is known to be gone.
+    `runs`: the runs of the segments that were read, by name; the content of other segments is not known. `summaries`
+    are those of the ledgers of gaps. `rolled_back`: ledgers whose end is known to be gone.
     """
     states = {NodeEpoch(state.node, state.epoch): state for state in survey.nodes}
     segments: defaultdict[NodeEpoch, list[Segment]] = defaultdict(list)
@@ -138,9 +138,9 @@ class HoleIndex:
 
 
 class _Candidate(NamedTuple):
-    """A hole that something may excuse.
+    """A hole that may turn out to have a legitimate cause.
 
-    `former`: the group was deleted later, and declared again, so that what the state says of it is about other events.
+    `former`: the group was deleted later and declared again, so that the node's state describes other events of it.
     """
 
     hole: Hole
@@ -167,7 +167,7 @@ class _Walk:
     found: list[_Candidate] = field(default_factory=list)
 
     def all_holes(self, segments: Sequence[Segment], runs: Mapping[str, Sequence[SeqRun]]) -> Iterator[Hole]:
-        """Yield the holes that nothing excuses."""
+        """Yield the holes without a legitimate cause."""
         promised = self.state.segments.get(Ledger.EVENTS) if self.state is not None else None
         reach = min([one.place.after for one in segments] + ([] if promised is None else [promised.after]), default=0)
         # A restored node ships only what follows its backup: nothing yet says where its ledger begins.
@@ -219,10 +219,10 @@ class _Walk:
         self.found.append(_Candidate(hole))
 
     def _unexcused(self, found: _Candidate) -> Hole | None:
-        """Return a hole without the events that retention may have removed before they were shipped; None without more.
+        """Return a hole without the events that retention may have removed before they were shipped.
 
-        Retention removes the events up to a seq, and the node declares between which positions the removed ones are.
-        Other groups may have events among these positions.
+        None if no other events are left. Retention removes the events up to a seq, and the node declares between which
+        positions the removed ones are. Other groups may have events among these positions.
         """
         hole = found.hole
         group = None if found.former else self._group(hole)
@@ -295,9 +295,9 @@ class _GroupRuns(NamedTuple):
 
 
 def _without(hole: Hole, lost: int, *, begins: bool, ends: bool = False, after: int | None = None) -> Hole | None:
-    """Return a hole without `lost` of its events: the first ones if it `begins` so, the last ones if it `ends` so.
+    """Return a hole without `lost` of its events: without the first ones if `begins`, without the last ones if `ends`.
 
-    None if there are no others. `after`: the position of the last of the first ones.
+    None if no events are left. `after`: the position of the last event that is removed at the beginning.
     """
     if lost >= hole.events:
         return None

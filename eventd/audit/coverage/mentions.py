@@ -1,8 +1,9 @@
-"""The latest times at which the ledgers of other nodes show a node at work, and what they prove beyond its own ledgers.
+"""The latest times at which the ledgers of other nodes show that a node was at work, and what they prove beyond its
+own ledgers.
 
-Deliveries that were acknowledged after the ledgers of the peer end are not in these. The more recent ones are the usual
-case, because nodes ship at different times. A node whose ledgers end long before its peers last heard from it has
-stopped shipping, even if it was closed, or its last state says otherwise.
+Deliveries that were acknowledged after the end of the peer's ledgers are not in these ledgers. For recent deliveries
+this is normal, because nodes ship at different times. A node whose ledgers end long before its peers last heard from
+it has stopped shipping, even if it was closed, or its last state says otherwise.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _UNKNOWN: Final = 15 * 60 * SECOND
 
 @dataclass
 class Mentions:
-    """The mentions of the nodes of a lake. `latest`: by node, the last one that other nodes' ledgers have.
+    """The mentions of the nodes of a lake. `latest`: by node, the latest mention in other nodes' ledgers.
 
     `beyond`: by pair and sender, at most how many deliveries were acknowledged after the end of the peer's ledgers; 0
     if the peer has none.
@@ -64,7 +65,10 @@ def find_mentions(
 
 
 def _mention(coverage: Coverage, by: str, node: str, at: int, act: Act) -> Mention:
-    """Return a mention of `node`; `at` is by the clock of `by`, and the earliest that it may be is kept."""
+    """Return a mention of `node`.
+
+    `at` is by the clock of `by`; the mention has the earliest time that it may be by the node's clock.
+    """
     offset = coverage.plan.skew_between(by, node, at // HOUR)
     earliest = min(offset.low, offset.high) if coverage.plan.clocks.get((by, node)) else -_UNKNOWN
     return Mention(at + earliest, by, act)

@@ -49,7 +49,7 @@ def verified_links(
 def deliveries_without_receipt(
     rows: Iterable[Mapping[str, Any]], questioned: Iterable[Mapping[str, Any]]
 ) -> Counter[LinkKey]:
-    """Return by link how many deliveries no receipt shows, at least one for a link whose receipts cannot all be true.
+    """Return by link how many deliveries no receipt shows; at least 1 for a link on which some receipt must be false.
 
     `rows`: those of `without_receipt`; `questioned`: all rows of `questioned_receipts`.
     """
@@ -63,7 +63,8 @@ def deliveries_without_receipt(
 
 
 def deliveries_with_unkept_receipts(rows: Iterable[Mapping[str, Any]]) -> Counter[LinkKey]:
-    """Return by link how many of these deliveries had receipts that the lake keeps no longer: see `without_receipt`."""
+    """Return by link how many of these deliveries have no receipt only because the lake no longer keeps it: see
+    `without_receipt`."""
     found: Counter[LinkKey] = Counter()
     for row in rows:
         found[_link(row)] += row["unkept"]

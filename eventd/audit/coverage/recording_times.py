@@ -1,4 +1,5 @@
-"""When erased rows were recorded at the latest, by the reference clock: no acknowledgement covers later ones."""
+"""The latest time at which erased rows may have been recorded, by the reference clock: an acknowledgement made before
+that time does not cover them."""
 
 from __future__ import annotations
 
@@ -43,8 +44,9 @@ class RecordingTimes:
 def lateness(plan: LakePlan, shifts: Mapping[str, ClockShift], node: str, hour: int) -> int:
     """Return by how many microseconds a node's rows of an hour may be later than its clock says; at least 0.
 
-    That is as much as its clock may be behind the reference clock, by any peer: in the known hour that is nearest, and
-    in the last one. A clock that is ahead makes no row earlier, because the receipts that show this may be edited.
+    That is the most by which its clock may be behind the reference clock, measured with any peer, in the nearest hour
+    with a known difference and in the last such hour. A clock that is ahead makes no row earlier, because the receipts
+    that show this may be edited.
     """
     found = [0]
     if (own := shifts.get(node)) is not None:

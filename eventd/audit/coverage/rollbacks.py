@@ -1,8 +1,9 @@
-"""Finds ledgers that end before a place that they had reached: their end was removed, and the state lowered.
+"""Finds ledgers whose end was removed: they end earlier than they did before, and the node's state was lowered to
+match.
 
-Two things show it. An earlier audit with the same output saw a longer ledger. Or other rows name a position of the
-node's log that its `events` should include by now: rows of `inbound` at its peers, and its own receipts, both with a
-time before which the node says that everything is shipped.
+Two things show this. An earlier audit with the same output saw a longer ledger. Or other rows (of `inbound` at its
+peers, or its own receipts) name a position of the node's log that its ledger `events` must include, because they are
+from a time up to which the node says that everything is shipped.
 """
 
 from __future__ import annotations
@@ -69,7 +70,10 @@ class Rollback(NamedTuple):
 
 @dataclass
 class Rollbacks:
-    """The rollbacks of a lake, by node and epoch; epochs whose states are gone are in `lost`, with the last promise."""
+    """The rollbacks of a lake, by node and epoch.
+
+    `lost` has the epochs whose states are gone, each with its last promise.
+    """
 
     found: dict[NodeEpoch, list[Rollback]] = field(default_factory=lambda: defaultdict(list))
     lost: list[Promise] = field(default_factory=list)
@@ -98,9 +102,9 @@ class Rollbacks:
 
 
 def promises_of(survey: Survey, before: Iterable[Promise]) -> list[Promise]:
-    """Return the highest promises of all states, of this survey and as remembered from `before`.
+    """Return the highest promise of each state, from this survey and from `before`, the promises of earlier audits.
 
-    Those of an old epoch whose state was deleted with its last segment are forgotten.
+    Promises of an old epoch whose state was deleted with its last segment are forgotten.
     """
     states = {NodeEpoch(state.node, state.epoch) for state in survey.nodes}
     remembered = {NodeEpoch(one.node, one.epoch): one for one in before}
@@ -125,8 +129,10 @@ def find_rollbacks(
     summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
     coverage: Coverage,
 ) -> Rollbacks:
-    """Return the rollbacks of a lake. `before`: the promises that earlier audits saw. `summaries`:
-    those of the small ledgers."""
+    """Return the rollbacks of a lake.
+
+    `before`: the promises that earlier audits saw. `summaries`: those of the small ledgers.
+    """
     made = Rollbacks()
     states = {NodeEpoch(state.node, state.epoch): state for state in survey.nodes}
     ends = _ends(survey)
@@ -152,7 +158,7 @@ def find_rollbacks(
 def add_unknown_batches(
     made: Rollbacks, questioned: Iterable[dict[str, Any]], survey: Survey, coverage: Coverage
 ) -> list[dict[str, Any]]:
-    """Add the ledgers `inbound` and `events` that end before the batches of receipts; return the other receipts.
+    """Add the ledgers `inbound` and `events` that end before batches which receipts prove; return the other receipts.
 
     `questioned`: rows of `questioned_receipts`. A receipt that counts no event proves nothing about the peer, and one
     that counts no new event nothing about its `events`.
@@ -240,9 +246,10 @@ def _last_losses(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSu
 def _stored_events(
     state: NodeState, reach: int, end: int, summaries: Iterable[LedgerSummary], coverage: Coverage
 ) -> Iterator[tuple[int, str]]:
-    """Yield a position and the proof if the node answered batches with new events after the last row of `events`.
+    """Yield a position and the proof if the node's `inbound` ledger shows batches with new events after the last row
+    of its `events`.
 
-    An event has the time of its batch.
+    An event has the recording time of its batch.
     """
     complete = min(state.complete_until, state.as_of)
     late = [one for summary in summaries for one in summary.stored if end < one.last < complete]
@@ -290,7 +297,7 @@ def _named_positions(
 ) -> Iterator[tuple[int, str]]:
     """Yield the highest position beyond `reach` that each ledger names, and the proof.
 
-    It counts only if it was named so early that the node must have shipped it.
+    A position counts only if it was named so early that the node must have shipped the event since.
     """
     complete = min(state.complete_until, state.as_of)
     for other, each in summaries.items():
@@ -326,7 +333,7 @@ def _latest(coverage: Coverage, by: str, node: str, at: int) -> int:
 
 
 def add_blind_spots(coverage: Coverage, survey: Survey, rollbacks: Rollbacks) -> None:
-    """Note that ledgers which were rolled back hold nothing that was recorded after their last row."""
+    """Add blind spots for ledgers that were rolled back: events recorded after their last row may be missing."""
     ends = _ends(survey)
     for owner, each in rollbacks.found.items():
         for book in dict.fromkeys(one.book for one in each):

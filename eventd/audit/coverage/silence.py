@@ -1,7 +1,7 @@
 """Finds nodes whose ledgers end before the requested period does: later deliveries are unproven.
 
-A node whose clock is far ahead of this machine's is found, too: the end of its ledgers would not be noticed. So is one
-whose ledgers end before other nodes last heard from it.
+A node whose clock is far ahead of this machine's clock is found, too, because it would not be noticed that its ledgers
+end. So is a node whose ledgers end before the last time at which other nodes heard from it.
 
 A node reports to the lake regularly, even if it has nothing to ship. An old report therefore means that the node or its
 shipping has stopped, never that the node was idle.
@@ -27,22 +27,23 @@ PATIENCE: Final = 15 * 60 * SECOND
 """A node whose ledger ends too early is silent if its last report is older than this (microseconds), or than 3 shipping
 intervals if those are longer."""
 _MISSED: Final = 3
-"""Shipping intervals that a node may miss, if they are longer than the patience."""
+"""Number of shipping intervals that a node may miss, if these are longer than the patience."""
 _READING: Final = 120 * SECOND
 """How long a node may take to read and write the rows that its state promises (microseconds)."""
 _LONGEST: Final = 24 * 3600 * SECOND
-"""The longest interval (microseconds) that is believed: only the state says it, and silence is measured by it."""
+"""The longest shipping interval (microseconds) that is accepted: silence is measured by it, and only the node's state,
+which may be forged, says how long it is."""
 _NOTABLE: Final = 60 * SECOND
-"""The error of a clock from which on it is mentioned (microseconds)."""
+"""The smallest error of a clock that is mentioned (microseconds)."""
 
 SilenceKind = Literal["silent", "behind", "clock", "state"]
 Act = Literal["acknowledged", "sent"]
 
 
 class Mention(NamedTuple):
-    """The ledgers of the node `by` show that the node of the mention was at work at `at` or later.
+    """The ledgers of the node `by` show that the mentioned node was at work at `at` or later.
 
-    `at` is in microseconds by the clock of that node. `act`: it acknowledged a batch, or sent one.
+    `at` is in microseconds by the clock of the mentioned node. `act`: it acknowledged a batch, or sent one.
     """
 
     at: int
@@ -62,10 +63,10 @@ class Silence(NamedTuple):
     """A node whose ledger ends before the requested period does, or whose state is dated wrong. Times in microseconds.
 
     `silent`: its last report, made at `reported`, is `age` old; `behind`: it reports or is closed, and has not shipped
-    everything; `clock`: its last report is dated in the future (a negative `age`), so its silence could not be noticed;
-    `state`: no node writes its state so, as `fault` says. The ledgers are complete up to `covered`,
-    0 if never or unknown. `mention`: the last one, if it is later. `covered`, `reported` and `age` are corrected for
-    the error of the node's clock, `ahead`, but for `state`.
+    everything; `clock`: its last report is dated in the future (a negative `age`), so its silence could not be
+    noticed; `state`: its state has a `fault` that a state written by a node cannot have. The ledgers are complete up
+    to `covered`, 0 if never or unknown. `mention`: the last one, if it is later. `covered`, `reported` and `age` are
+    corrected for the error of the node's clock, `ahead`, but for `state`.
     """
 
     node: str
@@ -141,9 +142,10 @@ def find_silences(
 
 
 def _faulty(states: Sequence[NodeState], faults: Iterable[str], now: int) -> Silence | None:
-    """Return the silence of a node for the first fault of its states; None if all are empty.
+    """Return the silence of a node for the first fault of its states; None if there is no fault.
 
-    `faults` has one for each state in turn. The times are those of the state: a fault may make its clock look wrong.
+    `faults` has the fault of each state, in order, or an empty text. The times are those of the state: a fault may
+    make its clock look wrong.
     """
     wrong = next(((one, fault) for one, fault in zip(cycle(states), faults, strict=False) if fault), None)
     if wrong is None:
@@ -175,7 +177,7 @@ def _late_rows(state: NodeState, last: Mapping[tuple[str, str], int], later: int
 
 
 def _fault(state: NodeState, now: int, ahead: int) -> str:
-    """Return what no node writes in its state, whatever its rows are; empty if there is nothing."""
+    """Return the fault of a state that no node would have written, whatever its rows are; empty if it has none."""
     if state.complete_until > state.as_of:
         return "says that its ledgers are complete until a later time"
     if state.began_at > state.as_of:
@@ -217,7 +219,7 @@ def _silence(
 
 
 def _is_late(mention: Mention | None, covered: int, allowed: int) -> bool:
-    """Return whether a ledger ends longer before a mention of its node than shipping may take."""
+    """Return whether a ledger ends before a mention of its node by more time than shipping may take."""
     return mention is not None and mention.at - covered > allowed
 
 

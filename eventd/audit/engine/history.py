@@ -1,7 +1,9 @@
-"""What audits with one output have seen of a lake: its history, which shows that it was rolled back or rewritten since.
+"""The history of a lake: what audits with the same output have seen of it, which shows whether it was rolled back or
+rewritten since.
 
-Unlike the state, it cannot be made again from the lake. So it has a file of its own, with a digest, which versions of
-the state do not concern: its fields, and those of `Promise`, are only added to, with defaults.
+Unlike the state, the history cannot be computed again from the lake. So it has a file of its own, with a digest, that
+stays valid when the version of the state changes: fields may only be added to it and to `Promise`, each with a
+default.
 """
 
 from __future__ import annotations
@@ -32,13 +34,13 @@ from eventd.lake.writer import Segment
 from eventd.runtime.clock import SECOND
 
 _SOONEST: Final = GRACE - 3600 * SECOND
-"""Time, in microseconds, for which rows stay at least after a state no longer promises them: `GRACE`, less an hour,
-because clocks of programs that apply retention may differ."""
+"""Minimum time, in microseconds, for which rows stay after the node's state no longer promises them: `GRACE` less an
+hour, because the clocks of programs that apply retention may differ."""
 _HEADER: Final = b"sha256 "
 """Begins the first line of the file, which has the digest (hex) of the rest."""
 
 SegmentSums = Mapping[str, Sequence[RangeSum]]
-"""By name of the segment, the sums of all its rows, and then those of some ranges of them."""
+"""By name of the segment: the sum of all its rows first, then the sums of some ranges of its rows."""
 
 
 class SeenSegment(msgspec.Struct, frozen=True, array_like=True):
@@ -66,9 +68,9 @@ class SeenRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PromisedRows(msgspec.Struct, frozen=True, array_like=True):
-    """The state of a node promised the rows of a ledger after the number `after`, as an audit saw last at `at`.
+    """A node's state that promised the rows of a ledger after the number `after`.
 
-    `at` is in microseconds.
+    An audit last saw this promise at `at`. `at` is in microseconds.
     """
 
     ledger: LedgerSlug
@@ -81,10 +83,10 @@ class AuditHistory(msgspec.Struct, kw_only=True):
 
     `key`: that of the hashes of rows, see `row_hash`; `sums`: the version of their sums. `segments`: those that were
     read, by name. `ranges`: rows of segments that others have replaced, until they are compared. `rewritten`: segments
-    that are not what an earlier audit has read, and the time of discovery (microseconds). `promises`: the most that the
-    states of nodes have promised. `promised`: from where on these promised rows in the last day; `deleted`: rows that
-    were deleted sooner than a day after such a promise. `lost_at`: when an earlier history was found to be lost
-    (microseconds, 0: none was), and `lost` why.
+    that are not what an earlier audit has read, and the time of discovery (microseconds). `promises`: the highest
+    numbers that the states of nodes have promised. `promised`: the numbers from which on the states promised rows in
+    the last day; `deleted`: rows that were deleted less than a day after such a promise. `lost_at`: when an earlier
+    history was found to be lost (microseconds, 0: none was), and `lost` why.
     """
 
     lake: str
@@ -100,7 +102,7 @@ class AuditHistory(msgspec.Struct, kw_only=True):
     lost: str = ""
 
     def meet(self, survey: Survey, now: int) -> None:
-        """Note the segments with another digest than they had (at `now`, microseconds), and those that are gone."""
+        """Note the segments whose digest has changed (at `now`, microseconds), and those that are gone."""
         present = {one.place.name: one.manifest.sha256 for one in survey.segments}
         for name, seen in self.segments.items():
             if present.get(name, seen.sha256) != seen.sha256:
@@ -122,7 +124,8 @@ class AuditHistory(msgspec.Struct, kw_only=True):
         return {name: tuple(ranges) for name, ranges in found.items()}
 
     def compare(self, survey: Survey, sums: SegmentSums, now: int) -> None:
-        """Compare the rows of replaced segments with those in their place, and remember all segments that were read.
+        """Compare the rows of replaced segments with the rows of the segments that replaced them, and remember all
+        segments that were read.
 
         Segments with other rows are noted as rewritten, at `now` (microseconds). Ranges of which rows are not in
         `sums`, or not in the lake, are compared by a later audit.
@@ -194,7 +197,10 @@ class AuditHistory(msgspec.Struct, kw_only=True):
             self.deleted.append(DeletedRange(ledger, rows.after, rows.upto, now))
 
     def _recent(self, now: int) -> list[PromisedRows]:
-        """Return the promises of the last day; those that a clock which was ahead noted are of no known time."""
+        """Return the promises of the last day.
+
+        Promises dated in the future are left out: they were noted by a wrong clock, so their time is not known.
+        """
         return [one for one in self.promised if abs(now - one.at) < _SOONEST]
 
     def _note_promised(self, survey: Survey, now: int) -> None:
@@ -282,7 +288,8 @@ def _read(out: Storage) -> AuditHistory | bytes | None:
 
 
 def _without_totals(history: AuditHistory) -> AuditHistory:
-    """Return a history with sums of another version without them: of its rows, only the numbers are compared."""
+    """Return a history without its sums if they are of another version: then only the numbers of its rows are
+    compared."""
     segments = {name: replace(one, total=None) for name, one in history.segments.items()}
     return replace(history, sums=SUMS, segments=segments, ranges=[replace(one, total=None) for one in history.ranges])
 
@@ -317,11 +324,12 @@ def _merge_ranges(one: SeenRange, other: SeenRange) -> SeenRange:
 
 
 def _is_same(seen: SeenRange, parts: Sequence[RangeSum]) -> bool:
-    """Return whether the parts have together as many rows as the range had and, if it is known, the same sum."""
+    """Return whether the parts together have as many rows as the range had and, if the sum of the range is known, the
+    same sum."""
     total = _wrapped(one.total for one in parts)
     return seen.rows == sum(one.rows for one in parts) and seen.total in (None, total)
 
 
 def _wrapped(totals: Iterable[int]) -> int:
-    """Return the sum of signed 64-bit numbers, as one that has wrapped around."""
+    """Return the sum of signed 64-bit numbers, wrapped around to a signed 64-bit number."""
     return (sum(totals) + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -54,9 +54,10 @@ class LakeReader:
 
     `out` has the state. `now` is in microseconds. `ranges`: by name of the segment, the numbers (after, upto] of which
     the sums are needed, see `AuditHistory.wanted`. `receipts`: the terms by which receipts are checked; `digests`: the
-    percentage of events with payloads whose contents are compared with their digests. `rechecked` is
-    the number of known segments whose digests were checked again. `unreadable` has the reason why a segment could not
-    be read, by name, at first of those that a failed try found damaged; `read` are the jobs that this run executed.
+    percentage of events with payloads whose contents are compared with their digests. `rechecked` is the number of
+    known segments whose digests were checked again. `unreadable` has, by name of the segment, the reason why it could
+    not be read; it begins with the segments that an earlier attempt of this run found damaged. `read` are the jobs
+    that this run executed.
     """
 
     spark: SparkSession
@@ -163,7 +164,7 @@ class LakeReader:
     def _limits(self) -> dict[NodeEpoch, int]:
         """Return the row number up to which the lake has the deliveries of each node and epoch.
 
-        Receipts have the same numbers: those with a higher one do not count as progress of links.
+        Receipts have the same numbers; receipts with higher numbers do not count as progress of links.
         """
         found = {NodeEpoch(one.node, one.epoch): one.books.get(Ledger.DELIVERIES, 0) for one in self.survey.nodes}
         for one in self.survey.segments:

@@ -44,16 +44,15 @@ class AuditRequest:
 
     `since` and `until` are microseconds of the events' own time, widened to whole hours (None: no bound). `full`:
     discard the state of earlier audits, and read all segments of these hours; see also `discards`. `master`: the Spark
-    master, empty for this machine. `patience`: up to this age (microseconds), a node's last report is no silence, see
-    `find_silences`.
-    `recheck`: the percentage, by bytes, of known segments of these hours whose digests are checked again. `receipts`:
-    the percentage of the receipts that are checked, `keys` the keys to verify them with. `digests`: the percentage of
-    the events with payloads whose contents are compared with their digests.
-    `memory`: what Spark may take on this machine, as Spark writes it.
-    `access`: how the files of lake and output are reached. `baseline`: the report to compare the findings with.
-    `count_acknowledged`: acknowledged findings meet conditions. `signing_key`: signs the report. `table_format`:
-    whether its tables are written as Delta tables, too. `time_zone`: the zone of the times on the page.
-    `without_ledgers`: the nodes that are known to ship no ledgers, so that the lack of these leaves nothing unproven.
+    master, empty for this machine. `patience`: a node counts as silent only if its last report is older than this
+    (microseconds), see `find_silences`. `recheck`: the percentage, by bytes, of known segments of these hours whose
+    digests are checked again. `receipts`: the percentage of the receipts that are checked, `keys` the keys to verify
+    them with. `digests`: the percentage of the events with payloads whose contents are compared with their digests.
+    `memory`: what Spark may take on this machine, as Spark writes it. `access`: how the files of lake and output are
+    reached. `baseline`: the report to compare the findings with. `count_acknowledged`: acknowledged findings count for
+    the conditions on which the audit fails, too. `signing_key`: signs the report. `table_format`: whether its tables
+    are written as Delta tables, too. `time_zone`: the zone of the times on the page. `without_ledgers`: the nodes that
+    are known to ship no ledgers; their missing ledgers leave nothing unproven.
     """
 
     lake: str = field(repr=False)
@@ -110,7 +109,7 @@ class AuditRequest:
 
     @property
     def discards(self) -> bool:
-        """Return whether what earlier audits have seen of the lake is discarded: by a full audit of all hours."""
+        """Return whether the history of earlier audits is discarded, which a full audit of all hours does."""
         return self.full and self.since is None and self.until is None
 
     @property

@@ -173,10 +173,11 @@ def _add_history(found: StageResults, resumed: Resumption, reader: LakeReader) -
 def _read_with_retry(
     session: SparkSession, request: AuditRequest, places: Places, survey: Survey, resumed: Resumption, watch: _Stopwatch
 ) -> tuple[LakeReader, StageResults]:
-    """Return a reader of the lake, and the results of `_read`, which is retried without what turned out to be damaged.
+    """Return a reader of the lake, and the results of `_read`, which is retried without files that turned out to be
+    damaged.
 
-    Corrupt files of cells are forgotten, once. A damaged segment of the lake is forgotten, too, so that it is read as a
-    corrupt one; where there is one, there may be more, so all known segments are checked. Raises like `_read`, and
+    Corrupt files of cells are forgotten, once. A damaged segment of the lake is forgotten, too, so that the next
+    attempt reports it as corrupt; there may be others, so all known segments are checked. Raises like `_read`, and
     EventdError with the name of a segment that turns out to be damaged each time.
     """
     state, history, percent, forgot = resumed.state, resumed.history, request.recheck, False

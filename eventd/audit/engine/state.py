@@ -1,8 +1,8 @@
 """The state that an audit keeps for the next one: the cells of every segment it has read, and their parameters.
 
-All of it can be made again from the lake; what cannot is in the history, see `history`. The state belongs to one lake.
-A segment is read again when its file has changed, or the parameters of its cells have, such as the links that select
-its rows, or the clock offsets that correct its times.
+All of the state can be computed again from the lake; data that cannot be is in the history, see `history`. The state
+belongs to one lake. A segment is read again when its file has changed, or the parameters of its cells have, such as
+the links that select its rows, or the clock offsets that correct its times.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ INDEX: Final = f"{FOLDER}/index.msgpack"
 VERSION: Final = 23
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
 HashKey = Annotated[bytes, msgspec.Meta(max_length=64)]
-"""A key of the hashes of rows, which take no longer one."""
+"""A key of the hashes of rows, of at most the length that these hashes accept."""
 
 
 class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,7 +208,7 @@ def prepare_output(out: Storage, lake: LakeHead, *, discards: bool) -> None:
 def keep(out: Storage, state: State) -> None:
     """Store the state, and remove the files of its folder that it does not refer to.
 
-    Such files are those of segments that were read again or forgotten, and unfinished ones of killed tasks. If the
+    Such files belong to segments that were read again or forgotten, or are unfinished files of killed tasks. If the
     index had more than `MOST_KEPT` bytes, it would not be read: it is stored without some segments, which the next
     audit reads again. `state` itself keeps them all.
     """
@@ -221,7 +221,7 @@ def keep(out: Storage, state: State) -> None:
 
 
 def _encode_within(state: State, most: int) -> bytes:
-    """Return a state as bytes, with as many of its segments, by halves, as fit into so many."""
+    """Return a state as at most `most` bytes; while it is larger, half of its segments are left out."""
     while len(text := msgspec.msgpack.encode(state)) > most and (state.entries or state.checked):
         entries = dict(islice(state.entries.items(), len(state.entries) // 2))
         checked = dict(islice(state.checked.items(), len(state.checked) // 2))
@@ -239,7 +239,10 @@ def _basis(job: SegmentJob) -> str:
 
 
 def _used(job: SegmentJob) -> dict[str, dict[int, int]]:
-    """Return the skews that corrected the cells, by peer and hour; empty for ledgers other than deliveries."""
+    """Return the clock skews with which the times in the cells were corrected, by peer and hour.
+
+    Empty except for deliveries.
+    """
     if job.manifest.book is not Ledger.DELIVERIES:
         return {}
     return {peer: dict(zip(skew.hours, skew.values, strict=True)) for peer, skew in job.skews.items()}

@@ -107,7 +107,7 @@ class FaultInjector:
                 left -= 1
 
     def _neighbours(self, target: Target, most: int) -> Iterator[int]:
-        """Yield the number of the target's event, and of up to `most` - 1 events that follow without a break.
+        """Yield the number of the target's event, and the numbers of up to `most` - 1 events that directly follow it.
 
         They are in the same batch and have no fault; the events that follow are marked as used.
         """

@@ -31,9 +31,9 @@ class Flow:
     with event `last[k]`. Times are true, without clock errors. For a relayed flow, `feed` is the flow that brought the
     events to the sender.
 
-    `kept`: the batches are in the sender's ledger; `given`: in the peer's. `alone`: the batch is not part of the link's
-    regular sequence. `known`: how many events of each batch the peer already held. `probe`: the batch was sent empty.
-    `altered`: indexes of batches for which the sender's receipt differs from the one that the peer gave.
+    `kept`: the batches are in the sender's ledger; `given`: in the peer's. `alone`: the batches are not part of the
+    link's regular sequence. `known`: how many events of each batch the peer already held. `probe`: the batch was sent
+    empty. `altered`: indexes of batches for which the sender's receipt differs from the one that the peer gave.
     """
 
     uid: int
@@ -162,7 +162,7 @@ def common(rows: Ints, some: Ints) -> Ints:
 
 
 def without(rows: Ints, some: Iterable[int] | Ints) -> Ints:
-    """Return the ascending array `rows` without the numbers `some`."""
+    """Return the ascending array `rows` without the numbers that are in `some`."""
     few = np.unique(np.fromiter(some, np.int64))
     found = common(rows, few)
     return np.delete(rows, np.searchsorted(rows, found)) if len(found) else rows

@@ -44,8 +44,8 @@ INBOUND_TEXTS: Final = (*_WORDS, *_NUMBERS, "body_digest", "recorded_at", "batch
 class ReceiptCount(msgspec.Struct, array_like=True):
     """The receipts that `peer` gave `sender`, with one signature algorithm, and the results of their check.
 
-    A receipt is `checked` if it was in the share. Then it is `verified` by its signature, or `invalid`, or neither: its
-    text, digest and row agree, but no given key is the one that signed it.
+    A receipt is `checked` if it was in the share. Then it is `verified` by its signature, or `invalid`, or neither:
+    its text, digest and row agree, but the key that signed it was not given.
     """
 
     group: str
@@ -168,7 +168,8 @@ def is_chosen(batch: str, percent: float) -> bool:
 
 
 def _received(table: Columns) -> Iterator[_ReceiptRow]:
-    """Yield the rows of `receipts` that have a receipt, or should: in protocol v2, a peer answers 200 with one.
+    """Yield the rows of `receipts` that have a receipt, or should have one: in protocol v2, an answer 200 of a peer
+    contains a receipt.
 
     The endpoint of a callback signs no answer.
     """
@@ -230,7 +231,7 @@ def _stated(row: Mapping[str, Any], sender: str, peer: str, recorded_at: int) ->
 
 
 def _fault_of(row: _ReceiptRow, terms: ReceiptTerms, count: ReceiptCount) -> str:
-    """Return what is wrong with a receipt; empty for nothing. Adds one to `verified` if its signature is proven."""
+    """Return the fault of a receipt; empty if it has none. Adds one to `verified` if its signature is valid."""
     try:
         stored = _STORED.decode(row.text or "")
         body = _BODY.decode(stored.body)
@@ -263,7 +264,7 @@ def _fault_of(row: _ReceiptRow, terms: ReceiptTerms, count: ReceiptCount) -> str
 
 
 def _fault_of_copy(row: _ReceiptRow) -> str:
-    """Return what is wrong with a peer's copy of its answer; empty for nothing."""
+    """Return the fault of a peer's copy of its answer; empty if it has none."""
     try:
         body = _BODY.decode(row.text or "")
         found = _stated_in(body) | {"digest of the batch": body.digest}
@@ -279,7 +280,7 @@ def _fault_of_copy(row: _ReceiptRow) -> str:
 def _reaches(body: Receipt, row: _ReceiptRow) -> bool:
     """Return whether the mark of the link reaches the end of the batch's range, as it does after every batch.
 
-    A repair has no range, and of another epoch the receipt states no mark.
+    A repair has no range, and a receipt for a batch of another epoch states no mark: these count as reaching it.
     """
     return row.repair or body.upto is None or body.upto >= row.upto
 

@@ -115,7 +115,7 @@ class Discrepancy(NamedTuple):
 
 
 class DiscrepancyKey(NamedTuple):
-    """What discrepancies have in common that are counted, and not named: see `MOST_NAMED`."""
+    """The common properties of discrepancies that are only counted and not named: see `MOST_NAMED`."""
 
     kind: Kind
     group: str
@@ -125,7 +125,7 @@ class DiscrepancyKey(NamedTuple):
 
     @classmethod
     def of(cls, one: Discrepancy) -> DiscrepancyKey:
-        """Return what the discrepancy has in common with others."""
+        """Return the key under which the discrepancy is counted."""
         return cls(*one[:4], one.detail)
 
 
@@ -163,13 +163,13 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int = 0
     evidence: tuple[EventEvidence, ...] = ()
     new: int | None = None
-    """The number of its events that the baseline does not have; None without a baseline."""
+    """The number of the finding's events that the baseline does not have; None without a baseline."""
     new_ids: tuple[str, ...] = ()
-    """The ids of these, if only a part of its events is new."""
+    """The ids of the new events, if only a part of the finding's events is new."""
     acknowledged: int = 0
-    """The number of its events that operators have acknowledged."""
+    """The number of the finding's events that operators have acknowledged."""
     acknowledged_ids: tuple[str, ...] = ()
-    """The ids of these, if only a part of its events is acknowledged."""
+    """The ids of the acknowledged events, if only a part of the finding's events is acknowledged."""
 
     @property
     def events(self) -> int:

@@ -115,7 +115,8 @@ class Condition(NamedTuple):
 
 
 def read_conditions(texts: Sequence[str]) -> list[Condition]:
-    """Return the conditions in texts of `--fail-on`, with commas: kinds of findings, the words, `completeness<99.99`.
+    """Return the conditions in the values of `--fail-on`, which are separated by commas: kinds of findings, the words
+    above, or `completeness<99.99`.
 
     Raises Invalid for an unknown or empty condition.
     """

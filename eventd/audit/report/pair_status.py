@@ -145,7 +145,7 @@ def statuses(report: Report, group: str) -> dict[tuple[str, str], PairStatus]:
 
 
 def is_idle(pair: Pair, status: PairStatus) -> bool:
-    """Return whether a pair is in order only because nothing was due and nothing is pending."""
+    """Return whether a pair is in order because no event was due or is pending."""
     return status.state == "good" and not due(pair) and not pair.pending
 
 

@@ -89,7 +89,7 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
     recorded: Latency = Latency()
     """From the event to its record at its source; the same for all peers."""
     delivered: Latency = Latency()
-    """From that record to the peer's acknowledgement."""
+    """From the event's record at its source to the peer's acknowledgement."""
     peer_recorded: Latency = Latency()
     """From the first attempt to the peer's record."""
     whole: Latency = Latency()
@@ -105,7 +105,8 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Skew(msgspec.Struct, frozen=True, kw_only=True):
-    """The offset of one clock to another (negative: behind), in milliseconds: `ms` ± `error_ms`, in the latest hour.
+    """How far one clock is ahead of another (negative: behind), in milliseconds: `ms` ± `error_ms`, in the latest
+    hour.
 
     For a pair, the peer's clock against the sender's; `moved_ms` is the difference between the two most different
     hours.
@@ -154,14 +155,16 @@ class Pair(Figures, kw_only=True):
     proof: str = ""
     """What proves deliveries: `books`, which stands for the peer's ledger, its `receipts`, or the sender's `claims`."""
     proven_until: str | None = None
-    """If the peer's ledger is the proof: up to when those of the source, the senders and the peer are complete."""
+    """If the peer's ledger is the proof: the time up to which the ledgers of source, senders and peer are complete."""
     receipts_after: int = 0
-    """The deliveries after the end of the peer's ledger that it does not show, and its verified receipts prove."""
+    """The number of deliveries after the end of the peer's ledger that this ledger does not show, but the peer's
+    verified receipts prove."""
     claims_after: int = 0
-    """The other deliveries after the end of the peer's ledger that it does not show: the sender's claim alone."""
+    """The number of other deliveries after the end of the peer's ledger that this ledger does not show: only the
+    sender claims them."""
     claimed: int = 0
-    """At most how many of the `delivered` events are known by the sender's claim alone: no ledger of the peer holds
-    them, and no proven receipt stands for them, or none any more."""
+    """The maximum number of the `delivered` events that only the sender claims: no ledger of the peer holds them, and
+    no proven receipt counts them, or their receipts are no longer kept."""
     notes: tuple[str, ...] = ()
     """Reasons why deliveries are unproven."""
     receiver: Literal["node", "callback"] = "node"
@@ -267,7 +270,7 @@ class Receipts(msgspec.Struct, frozen=True, kw_only=True):
     invalid: int = 0
     unverifiable: int = 0
     proves_to_others: bool
-    """Whether every one of them is verified, with a key that anyone may have."""
+    """Whether every one of the receipts is verified, with a key that anyone may have."""
     note: str
 
 
@@ -293,7 +296,8 @@ class ReceiptCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limitation(msgspec.Struct, frozen=True, kw_only=True):
-    """What limits the verdict without being a finding: its kind, the node or segment, the reason, and the next step."""
+    """Something that limits the verdict without being a finding: its kind, the node or segment, the reason, and the
+    next step."""
 
     kind: str
     where: str
@@ -338,7 +342,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str = ""
     """The folder of the earlier report that the findings are compared with."""
     count_acknowledged: bool = False
-    """Whether acknowledged findings meet conditions."""
+    """Whether acknowledged findings count for the conditions on which the audit fails."""
     signing_key: str = ""
     """The pin of the key that the report is signed with; empty if it is not signed."""
     table_format: str = "parquet"

@@ -21,7 +21,10 @@ _FILE: Final = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 
 class BadSignature(Exception):
-    """A signature cannot be read, or is not valid; the text is the reason, to follow "report.sig"."""
+    """A signature cannot be read, or is not valid.
+
+    The text is the reason, as the end of a sentence that begins with "report.sig".
+    """
 
 
 class ReportSignature(NamedTuple):

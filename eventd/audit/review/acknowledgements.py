@@ -96,7 +96,8 @@ def read_acknowledgements(lake: Storage) -> Acknowledgements:
 
 
 def known_by(known: Acknowledgements, now: int) -> Acknowledgements:
-    """Return the acknowledgements as they count at a time: one that is dated later may cover what is not known yet."""
+    """Return the acknowledgements that count at a time, without those dated later: they may cover findings that are
+    not known yet."""
     latest = now + CLOCK_MARGIN
     active = [one for one in known.active if one.at <= latest]
     later = (one.id for one in known.active if one.at > latest)
@@ -154,7 +155,8 @@ def _end(id: str) -> str:
 def _decoded(path: str, found: RecordT) -> RecordT:
     """Return the content of a file.
 
-    Raises Unreadable if it is that of another file, or of findings that no audit has: it might cover all later ones.
+    Raises Unreadable if the content belongs to another file, or names findings that no audit can have: these might
+    cover all later findings.
     """
     if path not in (f"{ACKNOWLEDGEMENTS}/{found.id}.json", _end(found.id)):
         raise Unreadable("has the id of another file")

@@ -14,10 +14,10 @@ class FaultKey(NamedTuple):
     """One id of a finding, as it is recognized in another report; without an id, the range of the finding.
 
     The words of a finding do not count, because they may contain times. `fingerprints` are those of an altered event:
-    if it is altered once more, that is another fault. `rows`: of a range, the number of its events. A hole that grew is
-    another fault, even if the same ids are known of it, and so are events that are only counted if there are more. A
-    hole that shrank, because retention removed its beginning or a repair a part of it, is the same, and so are fewer
-    events that are only counted.
+    if it is altered once more, that is another fault. `rows`: of a range, the number of its events. A hole that grew
+    is another fault, even if the same ids of it are known; so are events that are only counted, if their number grew.
+    A hole that shrank, because retention removed its beginning or a repair filled a part of it, is the same fault; so
+    are events that are only counted, if their number fell.
     """
 
     kind: Kind
@@ -36,7 +36,7 @@ class FaultKey(NamedTuple):
         return self.kind, self.group, self.source, self.peer, self.fingerprints
 
     def covers(self, other: FaultKey) -> bool:
-        """Return whether another range of the same subject is this one, or what is left of it."""
+        """Return whether another range of the same subject is this range, or the rest of it."""
         if other.rows > self.rows:
             return False
         if (self.first, self.last) == (other.first, other.last):
@@ -71,14 +71,15 @@ def parts_of(finding: Finding) -> list[FindingPart]:
 class _Ranges:
     """Known ranges of one subject, in the order of their beginnings, each with its place among the known faults.
 
-    Those that contain another range are found without a look at the others, as long as few contain each other.
+    The ranges that contain a given range are found without searching all others, as long as few ranges contain each
+    other.
     """
 
     def __init__(self, ranges: Iterable[tuple[FaultKey, int]]) -> None:
         self._ranges = sorted(ranges, key=lambda one: (one[0].first, one[0].last, one[0].rows, one[1]))
         self._firsts = [key.first for key, _ in self._ranges]
         self._longer: list[int] = []
-        """By index, that of the last earlier range with a later end; -1 for none."""
+        """For each range, the index of the last earlier range with a later end; -1 if there is none."""
         for at, (key, _) in enumerate(self._ranges):
             before = at - 1
             while before >= 0 and self._ranges[before][0].last <= key.last:
@@ -134,7 +135,7 @@ class KnownFaults:
         return [part for part, same in zip(parts, self.match(parts), strict=True) if same is None]
 
     def count_within(self, key: FaultKey) -> int:
-        """Return the number of events in the known ranges that are what is left of another one."""
+        """Return the number of events in those known ranges that are the rest of another known range."""
         known = self._ranges.get(key.subject)
         return sum(one.rows for one in known.within(key)) if known else 0
 
@@ -153,7 +154,10 @@ class GoneEvents(NamedTuple):
 
 
 def gone_events(parts: Sequence[FindingPart], now: KnownFaults) -> GoneEvents:
-    """Return the events of a finding that are in no fault of `now`; of a range that shrank, those that it lost."""
+    """Return the events of a finding that are in no fault of `now`.
+
+    For a range that shrank, the events that are no longer in it.
+    """
     left = now.unknown(parts)
     events, ids = count_events(left), ids_of(left)
     if (span := next((part.key for part in left if part.key.rows), None)) is not None:

@@ -57,7 +57,7 @@ class MarkResult(NamedTuple):
 
 
 KnownWhen = Callable[[Finding], int]
-"""Returns the time in microseconds before which a finding cannot have been known as a whole."""
+"""A function that returns the time, in microseconds, before which a finding cannot have been known completely."""
 
 
 def _always(finding: Finding) -> int:
@@ -69,8 +69,9 @@ def mark_findings(
 ) -> MarkResult:
     """Return the findings with their marks; their order is kept.
 
-    An acknowledgement covers no finding that may not have been known as a whole when it was made, by `since`; one that
-    would otherwise is among the problems. Clocks may differ by `CLOCK_MARGIN`.
+    An acknowledgement does not cover a finding that, by `since`, may not have been known completely when the
+    acknowledgement was made; an acknowledgement of such a finding is among the problems. Clocks may differ by
+    `CLOCK_MARGIN`.
     """
     parts = [parts_of(one) for one in findings] if baseline or known.active else []
     marked = list(findings)
@@ -130,7 +131,7 @@ def _made_early(id: str, findings: int) -> Limitation:
 
 
 def _partial_ids(parts: Sequence[FindingPart], of: Sequence[FindingPart]) -> tuple[str, ...]:
-    """Return the ids of these parts if they stand for a part of all events; nothing if for all of them."""
+    """Return the ids of these parts if they are only some of the finding's events; nothing if they are all of them."""
     return ids_of(parts) if count_events(parts) < count_events(of) else ()
 
 

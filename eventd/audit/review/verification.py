@@ -110,7 +110,10 @@ def _delta_files(folder: ConnectedStorage) -> set[str]:
 
 
 def _counts(path: str) -> bool:
-    """Return whether a file may be taken for one of the report. A link by the name of a folder is a file."""
+    """Return whether a file may be mistaken for a file of the report.
+
+    A link counts as a file even if it has the name of a folder.
+    """
     folder, slash, _ = path.partition("/")
     return not (slash and folder in UNSIGNED)
 

@@ -1,6 +1,6 @@
 """Counts, batch by batch, the events that a sender's receipts count and the rows in its ledger of deliveries.
 
-Both ledgers are numbered by batch, so a row that was removed from one of them, or added to it, is missed by the other.
+Both ledgers are numbered by batch, so if a row was removed from one of them or added to it, the two no longer match.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OF_BATCH: Final = {
 }
 """The columns of numbers that the deliveries of a batch share with its receipt, with their names in `receipts`."""
 _WORDS_OF_BATCH: Final = ("protocol", "key_id")
-"""The columns of words that they share, beside the ids of the batch and of the receipt."""
+"""The columns of words that the deliveries of a batch share with its receipt, besides the ids of batch and receipt."""
 COUNT_COLUMNS: Final = (
     *("number", "node", "epoch", "group", "peer", "outcome", "batch_id", "receipt_digest", "repair"),
     *_WORDS_OF_BATCH,
@@ -41,8 +41,8 @@ COUNT_COLUMNS: Final = (
 def count_deliveries(segment: str, table: Columns, key: bytes = b"") -> pa.Table:
     """Return a cell for each batch of a segment of `deliveries`: `n` is the number of rows with a delivered event.
 
-    A batch has several cells if its rows do not follow each other, or do not say the same of the batch. `key` is that
-    of the hash of what they say.
+    A batch has several cells if its rows do not follow each other, or state different values for the batch. `key` is
+    the key of the hash of these values.
     """
     delivered = np.flatnonzero(table.words("outcome").where("delivered".__eq__))
     words = ("batch_id", "receipt_digest", *_WORDS_OF_BATCH)

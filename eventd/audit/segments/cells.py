@@ -340,12 +340,12 @@ def batch_cells(
 ) -> pa.Table:
     """Return a cell for each batch, which has a row at one of these indexes, as its sender or its receiver keeps it.
 
-    `total` is one of `ids`: a hash of its id, or its number; `high` is one of `digests`: a hash of its receipt. `n` is
-    one of `events`, the number of events that the receiver recorded or had already. `times` names the columns with
-    its first and its last time: `low` is the first (microseconds), `time` the hour since 1970 of the last, and `bin`
-    its second in this hour. `type` is the epoch of the node that keeps the row. `content` is the number of these events
-    that are new to the receiver; of CARRIED and ANSWERED, 1 if the receipt is signed. Their `high` is a hash of all
-    that a receipt and its deliveries both say of the batch.
+    `total` is from `ids`: a hash of the batch's id, or its number; `high` is from `digests`: a hash of its receipt.
+    `n` is from `events`: the number of events that the receiver recorded or had already. `times` names the columns
+    with its first and its last time: `low` is the first (microseconds), `time` the hour since 1970 of the last, and
+    `bin` its second in this hour. `type` is the epoch of the node that keeps the row. `content` is the number of these
+    events that are new to the receiver; of CARRIED and ANSWERED, 1 if the receipt is signed. Their `high` is a hash of
+    all that a receipt and its deliveries both say of the batch.
     """
     words = {name: table.words(name).at(rows) for name in ("node", "group", "peer", "epoch")}
     ends = (words["node"], words["peer"])
@@ -359,7 +359,8 @@ def batch_cells(
 
 
 def batch_times(cells: Columns) -> Numbers:
-    """Return by when the time `last` of each batch's cell was, in microseconds: it is cut to the second."""
+    """Return the end of the second in which the time `last` of each batch's cell lies, in microseconds: cells have it
+    cut to the second."""
     return cells.numbers("time") * HOUR + (cells.numbers("bin") + 1) * SECOND
 
 
@@ -450,9 +451,10 @@ def _add_slots(cells: _Cells, what: Measure, words: Mapping[str, Words], slots: 
 
 
 def _for_peer(peer: str, words: Mapping[str, Words]) -> tuple[dict[str, Words], Mask | slice]:
-    """Return the words of a peer's cells, and an index of these cells: all but those of its own events.
+    """Return the words of a peer's cells, and an index of these cells, without those of the peer's own events, which
+    it need not get.
 
-    It is not to get its own. Without any, nothing is copied.
+    If it has no own events among them, nothing is copied.
     """
     others = ~words["source"].where(peer.__eq__)
     if others.all():

@@ -198,10 +198,12 @@ def unnamed_alterations(
     counted: Mapping[DiscrepancyKey, int],
     compared: Sequence[Discrepancy],
 ) -> Counter[DiscrepancyKey]:
-    """Return how many altered rows are counted only, less those that the comparison of rows reports already.
+    """Return how many altered rows this check has only counted, less those that the comparison of rows reports
+    already.
 
-    `counted`: the discrepancies that it has counted only, `compared` those that it names. Which rows the check has
-    counted is not known, so as many of a pair are taken for the same.
+    `counted`: the discrepancies that the comparison has only counted, `compared` those that it names. It is not known
+    which rows the check has counted, so for each pair, as many of them as the comparison reports are taken to be the
+    same.
     """
     found: Counter[DiscrepancyKey] = Counter()
     for node, one in ((node, one) for node, result in results for one in result.more):

@@ -113,7 +113,7 @@ class RefusalCount(msgspec.Struct, array_like=True):
 
 
 class LinkReach(msgspec.Struct, array_like=True):
-    """How far batches had brought a node, from rows of `inbound` that no repair sent.
+    """Up to which positions of a sender's log batches had reached a node, from rows of `inbound` that no repair sent.
 
     `marks`: (position, time in microseconds), one for each minute: the highest position of the sender's log in this
     epoch that a batch covered, and when the node recorded the last batch of that minute, by its clock.

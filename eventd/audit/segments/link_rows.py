@@ -2,7 +2,7 @@
 
 The selection of a link may change. Each version is in force for the positions that were acknowledged under it. Events
 that only a later, wider version selects are sent afterwards, unless they had expired when it was declared. A callback
-does not get them: its selection is not applied to what it has passed, or to what precedes its beginning.
+does not get such events: its selection is not applied to events that it has passed, or that precede its beginning.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ ENDLESS: Final = (1 << 63) - 1
 class SelectionVersion(NamedTuple):
     """One version of a selection, in force for the positions after those of the previous version, up to `upto`.
 
-    It was declared at `declared_at` (microseconds). Events at earlier positions that only this version selects are sent
-    by repairs, which have reached the position `reached`. `also`: other texts of this version, by rows that contradict
-    `selection`; what any of the texts selects counts.
+    It was declared at `declared_at` (microseconds). Events at earlier positions that only this version selects are
+    sent by repairs, which have reached the position `reached`. `also`: other texts of this version, from rows that
+    contradict `selection`; an event counts if any of the texts selects it.
     """
 
     selection: str
@@ -94,7 +94,8 @@ class LinkRow(NamedTuple):
 
 
 class LinkRows(NamedTuple):
-    """Masks of the rows of `events` that a link selects: passed by it, and still ahead of it or of its repairs."""
+    """Masks of the rows of `events` that a link selects: rows that the link has passed, and rows still ahead of it or
+    of its repairs."""
 
     due: Mask
     ahead: Mask
@@ -174,7 +175,7 @@ def _begins_with(subjects: Any, prefixes: Sequence[str]) -> Mask:
 
 
 def distinct_selections(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return these texts without those that mean the same as one before them."""
+    """Return these texts of selections, without those that are equivalent to an earlier one."""
     found: dict[tuple[Selector, bool], str] = {}
     for text in texts:
         found.setdefault(_selector(text), text)

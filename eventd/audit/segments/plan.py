@@ -243,9 +243,10 @@ def _undeclared(state: NodeState, declared: PeerState | None, progress: LinkProg
 def _texts(
     declared: PeerState | None, progress: LinkProgress | None, undeclared: Collection[int]
 ) -> dict[int, tuple[str, ...]]:
-    """Return the different texts of each version of a link's selection, that of the state first; none of an unknown.
+    """Return the different texts of each version of a link's selection, the state's text first.
 
-    A node never uses the number of a version again in an epoch, nor when a link is deleted and declared again.
+    An unknown version has none. A node never uses the number of a version again in an epoch, nor when a link is
+    deleted and declared again.
     """
     found: dict[int, list[str]] = defaultdict(list)
     for one in () if declared is None else declared.selections:
@@ -293,7 +294,10 @@ def _versions(
 
 
 def _under_way(declared: PeerState | None) -> int | None:
-    """Return the position that all running repairs have reached: ENDLESS without any, None for an undeclared link."""
+    """Return the position that all running repairs have reached.
+
+    ENDLESS without running repairs, None for an undeclared link.
+    """
     repairs = getattr(declared, "repairs", None)
     return None if repairs is None else min((after for after, _ in repairs), default=ENDLESS)
 
@@ -328,7 +332,8 @@ NumberRanges = Mapping[NodeEpoch, Sequence[tuple[int, int]]]
 def unkept_numbers(
     survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]], book: Ledger
 ) -> dict[NodeEpoch, list[tuple[int, int]]]:
-    """Return the numbers of rows that retention of the lake has removed, or that of the node before it shipped them."""
+    """Return the numbers of rows that were removed by the lake's retention, or by the node's retention before they
+    were shipped."""
     found: defaultdict[NodeEpoch, list[tuple[int, int]]] = defaultdict(list)
     for state in survey.nodes:
         reach = state.segments.get(book)

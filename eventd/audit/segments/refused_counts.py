@@ -40,8 +40,8 @@ def count_refused_rows(segment: str, table: Columns) -> pa.Table:
 def count_refused_answers(segment: str, table: Columns) -> pa.Table:
     """Return a cell for each batch of a segment of `receipts` whose answer accounts for refused events; `n`: how many.
 
-    An event that is too large for a batch of its own has no other receipt than that of the batch without it, which
-    is empty; the sender of a repair keeps the answer alone.
+    An event that is too large even for a batch with no other event has only the receipt of an empty batch, which is
+    sent in its stead; the sender of a repair keeps only the answer.
     """
     refused = np.maximum(table.numbers("refused"), 0)
     n = refused + ((table.numbers("sent") == 0) & (table.numbers("status") != 0))

@@ -117,7 +117,7 @@ def mark_events(
 ) -> Iterator[pa.Table]:
     """Yield the marks of rows of `events` of a node with these links, a table for each pair; the rows are candidates.
 
-    Rows recorded before `since` (microseconds) are never DUE, and RESTORED where others are AHEAD.
+    Rows recorded before `since` (microseconds) are never DUE; they are RESTORED where other rows would be AHEAD.
     """
     if not table.rows:
         return
@@ -184,7 +184,8 @@ def _marks(table: Columns, role: Numbers, places: Numbers, ends: Mapping[str, pa
 
 
 def _of_event(table: Columns, places: Numbers) -> dict[str, pa.Array]:
-    """Return the columns of marks that rows of deliveries do not have, and empty ones for what only these have."""
+    """Return the columns of marks that rows of deliveries do not have, and empty columns for those that only
+    deliveries have."""
     import pyarrow as pa
 
     rows = len(places)
@@ -199,7 +200,8 @@ def _of_event(table: Columns, places: Numbers) -> dict[str, pa.Array]:
 
 
 def _of_delivery(table: Columns, places: Numbers) -> dict[str, pa.Array]:
-    """Return the columns of marks that only rows of deliveries have, and empty ones for what they do not have."""
+    """Return the columns of marks that only rows of deliveries have, and empty columns for those that they do not
+    have."""
     import pyarrow as pa
 
     rows = len(places)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 SMALL: frozenset[Ledger] = frozenset({Ledger.RECEIPTS, Ledger.INBOUND, Ledger.GAPS, Ledger.REFUSALS})
 """Ledgers that are read first, because the plan for the others depends on them."""
 _AT_ONCE: Final = 500
-"""Files whose ends are read at once."""
+"""Number of files whose ends are read at the same time."""
 
 
 class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -48,5 +48,6 @@ class EventdSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format "eventd" in a session whose Spark did not find it: only the code was sent along."""
+    """Register the format "eventd" in a session whose Spark cannot find it, because only the code was sent to the
+    cluster."""
     spark.dataSource.register(EventdSource)

@@ -1,7 +1,7 @@
-"""Conditions of a query that Spark hands to a reader: which ledgers, segments and rows may meet them.
+"""Conditions of a query that Spark passes to a reader, and which ledgers, segments and rows may meet them.
 
-Spark checks every condition again. So it is right to keep a row that does not meet one, and never to drop one that
-does.
+Spark checks every condition again, so the reader may keep rows that do not meet a condition, but must never drop a row
+that does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COMPARED: Final[Mapping[str, tuple[Callable[[Any, Any], bool], str]]] = {
     "LessThan": (operator.lt, "less"),
     "LessThanOrEqual": (operator.le, "less_equal"),
 }
-"""How each comparison of Spark is made of two values, and the name of Arrow's function for it."""
+"""For each comparison of Spark, the function that compares two values, and the name of Arrow's function."""
 _MATCHED: Final[Mapping[str, tuple[Callable[[str, str], bool], str]]] = {
     "StringStartsWith": (str.startswith, "starts_with"),
     "StringEndsWith": (str.endswith, "ends_with"),

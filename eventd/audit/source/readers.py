@@ -65,14 +65,14 @@ class LedgerReader(DataSourceReader):
 
 
 class FilteringReader(LedgerReader):
-    """Reads like `LedgerReader`, but no ledgers, segments and rows that do not meet the conditions of the query.
+    """Reads like `LedgerReader`, but skips ledgers, segments and rows that do not meet the conditions of the query.
 
-    Only for a DataFrame that one query uses: Spark 4.1 to 4.3 keep the conditions, and the partitions that were planned
-    by them, for all queries of a DataFrame.
+    Only for a DataFrame that a single query uses: Spark 4.1 to 4.3 keep the conditions, and the partitions that were
+    planned by them, for all queries of a DataFrame.
     """
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        """Note the filters that can be used, and return all of them: Spark is to check them again."""
+        """Keep the filters that can be used, and return all filters, so that Spark checks them again."""
         conditions = tuple(read_conditions(filters, self._schema.names))
         self._options = self._options._replace(conditions=conditions)
         return filters

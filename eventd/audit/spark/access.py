@@ -25,7 +25,7 @@ class Access(StrEnum):
     def is_by_spark(self, url: str, master: str) -> bool:
         """Return whether Spark reads at a path or an address, with this master (empty: this machine).
 
-        A path is one that every machine has, so Python opens it, unless SPARK asks for the other way.
+        A path is assumed to be the same on every machine, so Python opens it, unless SPARK is requested.
         """
         on_cluster = bool(master) and _ONE_MACHINE.match(master) is None
         return self is Access.SPARK or (self is Access.AUTO and is_address(url) and on_cluster)

@@ -27,9 +27,9 @@ _SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "w
 
 @dataclass(frozen=True)
 class Location:
-    """A path or an address, whether Spark reads and writes there, and what messages call it.
+    """A path or an address, whether Spark reads and writes there, and the noun for it in messages.
 
-    `alternative` is what else a user may do if Spark does not reach it, for hints. `url` may hold a secret: only
+    `alternative`, for hints, is what a user may do instead if Spark cannot reach it. `url` may hold a secret: only
     `address` is for messages, and no repr shows it.
     """
 
@@ -81,9 +81,10 @@ class Location:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return the parts of the path or address, which are equal for two ways to write one place.
+        """Return the parts of the path or address, equal for two spellings of the same place.
 
-        Links in a path are resolved. An address has no user and query, and is the last one of a chain of them.
+        Links in a path are resolved. User and query of an address are left out; of chained addresses, the last one
+        counts.
         """
         scheme, separator, rest = self.url.rpartition("::")[2].partition("://")
         if not separator or scheme == "file":
@@ -97,8 +98,8 @@ class Location:
 def require_apart(lake: Location, out: Location) -> None:
     """Check that an output is not the lake, and neither of the two lies in the other. Raises Invalid.
 
-    All nodes write to a lake, and an output has the keys of the audit's hashes; an audit also deletes files of its
-    output that it does not know.
+    The two must be apart because all nodes can write to a lake, and an output has the keys of the audit's hashes; an
+    audit also deletes files in its output that it does not know.
     """
     shared = min(len(lake.parts), len(out.parts))
     if lake.parts[:shared] == out.parts[:shared]:

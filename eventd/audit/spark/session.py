@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL: Final = "local[*]"
-"""All cores of this machine, in one process."""
+"""The Spark master that uses all cores of this machine, in one process."""
 
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _EXIT_TIMEOUT: Final = 60.0
@@ -199,7 +199,8 @@ def own_session(spark: SparkSession) -> SparkSession:
 
 
 def expected_master(given: str) -> str:
-    """Return the master that a session will have, as far as it is known: `given`, or a name that is not local.
+    """Return the master that a session will have, as far as it is known: `given`, or under `spark-submit` a name that
+    is not local.
 
     Under `spark-submit`, Spark itself chooses it.
     """

@@ -62,11 +62,11 @@ def uneven_batches(batches: pa.Table, hours: tuple[int, int]) -> pa.Table:
 
 
 def without_receipt(batches: pa.Table, unkept: NumberRanges | None = None) -> pa.Table:
-    """Return the number `n` of deliveries by link (its sender is the `source`) that no signed receipt counts.
+    """Return, by link (its sender is the `source`), the number `n` of deliveries that no signed receipt counts.
 
-    `batches` are `joined_batches`. Those of later hours count, too: a batch may be acknowledged long after the hours of
-    its events. The column `unkept` is how many of them are of batches with numbers of which the lake keeps no receipts
-    any more, by the parameter `unkept`.
+    `batches` are `joined_batches`. Those of later hours count, too: a batch may be acknowledged long after the hours
+    of its events. The column `unkept` says how many of these deliveries are of batches whose receipts the lake no
+    longer keeps, by the numbers in the parameter `unkept`.
     """
     table = Columns(batches)
     answered, carried = _counts(table)
@@ -83,10 +83,11 @@ def _counts(batches: Columns) -> tuple[Numbers, Numbers]:
 
 
 def joined_batches(cells: pa.Table) -> pa.Table:
-    """Return a row for each batch from cells of ANSWERED and CARRIED: what its receipts and its deliveries say.
+    """Return a row for each batch, from cells of ANSWERED and CARRIED, with the values of its receipts and of its
+    deliveries; null where it has none.
 
-    Null without any. The flags: there are `several` receipts, or its receipt and its deliveries do not say the same of
-    the batch (`other`), see `batch_counts`.
+    The flags: there are `several` receipts, or its receipt and its deliveries do not say the same of the batch
+    (`other`), see `batch_counts`.
     """
     joined = _joined_cells(cells)
     table = Columns(joined)
@@ -162,7 +163,7 @@ def batch_discrepancies(
 
 
 def _detail(row: Mapping[str, Any], owner: NodeEpoch, numbers: NumbersRead) -> str:
-    """Return what is wrong with a batch; empty if the missing rows may be in a segment that was not read."""
+    """Return the fault of a batch; empty if the missing rows may be in a segment that was not read."""
     carried, answered = row["carried"] or 0, row["answered"] or 0
     if row["several"]:
         return SAME_NUMBER

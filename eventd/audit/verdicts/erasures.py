@@ -31,7 +31,7 @@ LedgerKey = tuple[str, str]
 """A node and a group: its ledger of the group's events."""
 
 _OTHERWISE: Final = {NO_ROW: (Kind.FORGED, NO_ORIGIN), NO_ROW_AT_PEER: (Kind.DISAGREEMENT, NOT_HELD)}
-"""Kind and detail of an event for which the holes of its time have no room."""
+"""Kind and detail of an erased event that does not fit into any hole of its time."""
 
 
 @dataclass
@@ -118,12 +118,13 @@ def _order(one: LocatedDiscrepancy) -> tuple[bool, int, int, int]:
 
 
 def _may_be_in(one: LocatedDiscrepancy, hole: Hole, taken: int) -> bool:
-    """Return whether an event without a known seq may be in a hole, of whose events some are `taken`."""
+    """Return whether an event without a known seq may be in a hole, given the number of its events that are `taken`
+    already."""
     return taken < hole.events and hole.first >= one.hole
 
 
 def _words(hole: Hole) -> str:
-    """Return the detail of a finding: when the rows were recorded, and how many of the seqs they are."""
+    """Return the detail of a finding: when the erased rows were recorded, and how many of the seqs are erased."""
     return "".join(_sentence(hole))
 
 

@@ -1,8 +1,8 @@
 """The verdicts on all records of one event at one peer. Free of input and output.
 
-An event may have several records, which differ in their digests: an event is refreshed by a record with a later expiry.
-A record that the source has and the peer has not, and one for which it is the other way round, are the two halves of
-an event that was altered: one finding, not two.
+An event may have several records, which differ in their digests: an event is refreshed by a record with a later
+expiry. A record that only the source has, and a record of the same event that only the peer has, are the two halves of
+an event that was altered: they are one finding, not two.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def _pairs(
     one: Callable[[Trail, Verdict], bool],
     other: Callable[[Trail, Verdict], bool],
 ) -> Iterator[tuple[int, int]]:
-    """Yield the indexes of records of both sorts, in the order of their times."""
+    """Yield the indexes of a record that `one` accepts and of one that `other` accepts, in pairs, in the order of
+    time.
+    """
     order = sorted(range(len(trails)), key=lambda at: trails[at].slot)
     ones, others = ([at for at in order if sort(trails[at], verdicts[at])] for sort in (one, other))
     yield from zip(ones, others, strict=False)

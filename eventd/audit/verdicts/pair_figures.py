@@ -29,13 +29,17 @@ FOREIGN.
 
 
 HIDDEN = "hidden"
-"""The name of a count beside those of a report: events that are known by their delivery alone, see `Verdict`."""
+"""The name of a count in addition to those of a report: events that are known only by their delivery, see
+`Verdict`."""
 UNSEEN = "unseen"
-"""The name of another: delivered events that only the sender's ledger shows, though the peer's had not ended yet."""
+"""The name of another such count: delivered events that only the sender's ledger shows, although the peer's ledger had
+not ended yet."""
 CLAIMED_LATER = "claimed_later"
-"""The name of another: delivered events that only the sender's ledger shows, after the end of the peer's."""
+"""The name of another such count: delivered events that only the sender's ledger shows, after the end of the peer's
+ledger."""
 VERIFIED_LATER = "verified_later"
-"""The name of another: delivered events that a verified receipt shows, after the end of the peer's ledger."""
+"""The name of another such count: delivered events that a verified receipt shows, after the end of the peer's
+ledger."""
 
 
 class HourKey(NamedTuple):
@@ -100,7 +104,7 @@ class LocatedDiscrepancy(NamedTuple):
 
 
 class SlotKey(NamedTuple):
-    """Discrepancies in one slot that are counted, and not named."""
+    """Identifies discrepancies in one slot that are only counted, not named."""
 
     key: DiscrepancyKey
     slot: int
@@ -257,7 +261,7 @@ def _add(counter: Counter[str], change: Mapping[str, int]) -> None:
 
 
 def _changes(trail: Trail, verdict: Verdict) -> Iterator[tuple[str, int, dict[str, int]]]:
-    """Yield what to add to the cells' counts, by name, so that the event counts once, as its outcome.
+    """Yield the changes to the cells' counts, by name of the count, after which the event counts once, as its outcome.
 
     Each is with the type and the slot of the row that the cells counted, which differ if a row was altered. A FOREIGN
     event is subtracted and counts under no outcome. Repeated deliveries count as duplicates in any case.

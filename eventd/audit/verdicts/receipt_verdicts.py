@@ -95,9 +95,9 @@ def _with(table: pa.Table, name: str) -> pa.Table:
 
 
 def _suspects(named: pa.Table, ours: Mask) -> pa.Table:
-    """Return the batches of which not exactly one row of `receipts` has the one receipt of `inbound`.
+    """Return the batches whose receipts in `receipts` and `inbound` do not match one to one.
 
-    That is a first choice, in one pass: few batches of a healthy lake are in it.
+    This is a first selection, made in one pass: it has few batches of a healthy lake.
     """
     import pyarrow as pa
 
@@ -213,9 +213,10 @@ class _ReceiptJudge:
         return found
 
     def _details(self, row: Mapping[str, Any]) -> list[str]:
-        """Return what is wrong with a receipt, worst first: NO_BATCH only if the peer's ledger covers the batch.
+        """Return the faults of a receipt, worst first.
 
-        `_named` decides that by both times of the batch, here only the first is known.
+        NO_BATCH is a fault only if the peer's ledger covers the batch: `_named` decides that by both times of the
+        batch, of which only the first is known here.
         """
         first, _ = self.coverage.peer_times(row["source"], row["peer"], (row["first"], row["first"]))
         details = {"several": TWO_RECEIPTS, "other": OTHER_RECEIPT, "repeated": REPEATED_RECEIPT}
@@ -277,8 +278,9 @@ def _discrepancy(node: str, row: Mapping[str, Any], acked: int, detail: str, alg
 def _erased_batches(judged: Sequence[_JudgedReceipt], rows: LedgerRows) -> set[tuple[str, str, int]]:
     """Return the batches (peer, group and time in microseconds) of receipts with NO_BATCH that their peer has erased.
 
-    An event has exactly the time of the batch that brought it, and so have all batches that were stored together. So a
-    peer that holds more events of others of that time than its batches brought has erased a batch.
+    An event has exactly the time of the batch that brought it, and so have all batches that were stored together. So
+    if a peer holds more events of other nodes from that time than its batches brought, the row of a batch was erased
+    from its ledger.
     """
     sought: dict[str, set[tuple[str, int]]] = {}
     for one, recorded, _ in judged:

@@ -235,9 +235,10 @@ def _masked(senders: Columns, name: str, rows: Mask) -> dict[str, Numbers]:
 
 
 def _expired_early(senders: Columns) -> Mask:
-    """Return a mask of the senders that gave an event up as expired while one of the slot had not expired.
+    """Return a mask of the senders that gave up an event as expired at a time when some event of the slot had not
+    expired.
 
-    Which event that was is not known from sums.
+    Sums do not show whether it was the same event.
     """
     first = senders.numbers("expired_low")
     found: Mask = (first != NEVER) & (senders.numbers("expiry") > first)
@@ -294,10 +295,11 @@ def _differs(pairs: Columns, reach: Mapping[str, int]) -> Mask:
 
 
 def _unheld(pairs: Columns) -> Mask:
-    """Return a mask of the rows in which the peer is not known to hold the events that are said to have been there.
+    """Return a mask of the rows in which it is not known that the peer holds the events which, as senders claim, came
+    through it.
 
-    They are known if all senders with such claims had sent, or left out for that reason, exactly what the peer holds:
-    then their sums together are that many times those of the peer.
+    It is known if each sender with such claims had sent, or left out for that reason, exactly the events that the peer
+    holds: then the sum over these senders is the peer's sum times their number.
     """
     claims = pairs.numbers("claims")
     same = np.ones(pairs.rows, bool)
@@ -308,7 +310,7 @@ def _unheld(pairs: Columns) -> Mask:
 
 
 def _altered(pairs: Columns, beyond: Mask) -> Mask:
-    """Return a mask of the rows in which the events at the sender and at the peer are the same, and their contents not.
+    """Return a mask of the rows in which sender and peer have the same events, but with different contents.
 
     Rows of deliveries do not have all of an event's content. So the contents of the due events are compared with those
     of the held ones: of the source, if these are the same events, or else of all senders that sent all due events. If
@@ -360,7 +362,7 @@ def latest(slots: pa.Table, covered: Mapping[tuple[str, str], int], uneven: pa.T
 
 
 def _rows_without(slots: pa.Table, rows: Numbers, others: pa.Table) -> Numbers:
-    """Return those of `rows` (indexes in `slots`) whose pair and slot are not among the `others`."""
+    """Return those of `rows` (indexes in `slots`) whose combination of pair and slot is not among the `others`."""
     import pyarrow as pa
 
     asked = with_texts(slots.select(_SLOT).take(pa.array(rows))).append_column("row", pa.array(rows))

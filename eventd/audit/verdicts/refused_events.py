@@ -1,6 +1,6 @@
-"""Finds the events that senders note as refused in batches whose answers do not account for as many.
+"""Finds the events that senders note as refused in batches whose answers account for fewer refused events.
 
-Which of a batch's refused events these are is not known, so all of them are doubted.
+It is not known which of a batch's events were not refused, so all of them are doubted.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _refused(
 
 
 def with_slots(uneven: UnevenSlots, events: UnansweredEvents) -> UnevenSlots:
-    """Return the uneven slots, and those of these events."""
+    """Return the uneven slots, and in addition the slots of these events."""
     slots: defaultdict[PairKey, list[int]] = defaultdict(list)
     for pair, slot in events.values():
         slots[pair].append(slot)

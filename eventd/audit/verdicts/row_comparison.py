@@ -56,7 +56,8 @@ _TIMES: Final = (
 )
 """The times of `Trail`, and how those of several marks are joined."""
 _ENDS: Final = (("expired", "min"), ("in_path", "max"))
-"""Ends of deliveries, and which of several counts, the first or the last one: `Trail` has its time and its node."""
+"""Outcomes of deliveries, and whether the first or the last of several counts: `Trail` has the time and the node of
+that one."""
 _ROWS: Final = ("due_row", "delivery_row", "source_row", "peer_row")
 """The fields of `Trail` that are rows."""
 _DELIVERY_ROWS: Final = ("sent_row", "unanswered_row", "aside_row")
@@ -65,7 +66,7 @@ _PLACES: Final = (
     *(("due_row", "min"), ("sent_row", "max"), ("unanswered_row", "max"), ("aside_row", "max")),
     *(("source_row", "min"), ("peer_row", "min")),
 )
-"""Indexes of marks, and which of several counts: the first, but the last of deliveries."""
+"""Indexes of marks, and which of several marks counts: the last one of deliveries, else the first."""
 
 
 def group_uneven(tables: Sequence[pa.Table]) -> UnevenSlots:
@@ -253,7 +254,8 @@ def _by_event(senders: pa.Table) -> pa.Table:
 
 
 def _silent(senders: Columns) -> Mask:
-    """Return a mask of the senders whose links have passed an event without any delivery, and still have none to do."""
+    """Return a mask of the senders whose links have passed an event without delivering it, and have no delivery of it
+    ahead."""
     passed = senders.numbers("due") > 0
     for name in ("sent", "expired", "in_path", "refused", "ahead", "restored"):
         passed &= senders.numbers(name) == 0
@@ -302,9 +304,9 @@ def _doubtful(marks: Columns, keeping: Collection[str], unanswered: Collection[R
 
 
 def _refuted(marks: Columns, unanswered: Collection[RefusedRow]) -> Mask:
-    """Return a mask of the marks that cannot be right whatever others say.
+    """Return a mask of the marks that cannot be right, whatever other rows say.
 
-    An event of the sender's own has not come through a peer, and no peer refuses an event without an answer.
+    A sender's own event has not come through a peer, and a peer does not refuse an event without an answer.
     """
     own = marks.words("node").equal(marks.words("source"))
     found: Mask = ((marks.numbers("role") & Role.IN_PATH > 0) & own) | _unanswered(marks, unanswered)
@@ -323,7 +325,8 @@ def _unanswered(marks: Columns, unanswered: Collection[RefusedRow]) -> Mask:
 
 
 def _without_in_path(total: Numbers) -> Numbers:
-    """Return counts of marks, as of `_bits`, without those of senders that left a held event out by its path."""
+    """Return counts of marks, in the form of `_bits`, without the marks of senders that left out an event because of
+    its path if the peer holds it."""
     left_out = (total >> _BITS * _place(Role.IN_PATH)) % (1 << _BITS)
     held = (total >> _BITS * _place(Role.HELD)) % (1 << _BITS)
     found: Numbers = total - np.where(held > 0, left_out, 0) * _bits(Role.DUE | Role.IN_PATH)
@@ -331,7 +334,8 @@ def _without_in_path(total: Numbers) -> Numbers:
 
 
 def _even(high: Numbers, starts: Numbers, low: Numbers | None = None) -> Mask:
-    """Return which runs of rows, that begin at `starts`, have one value: `high` and `low` differ only where none is."""
+    """Return a mask of the runs of rows, which begin at `starts`, whose rows have equal values: where there are
+    values, `high` equals `low`."""
     most, least = np.maximum.reduceat(high, starts), np.minimum.reduceat(high if low is None else low, starts)
     found: Mask = most <= least
     return found

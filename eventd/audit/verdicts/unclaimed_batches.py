@@ -1,8 +1,8 @@
-"""Finds batches that the ledger of a peer has and that of their sender does not show, and judges them.
+"""Finds batches that are in the ledger of a peer but not in the ledger of their sender, and judges them.
 
-The ids of batches do not show that: if an answer is lost, a restarted sender sends the same events in a batch with
-another id. But a link that passes an event that it selects leaves a row, so another row covers some of the same
-positions.
+The ids of batches are not sufficient: if an answer is lost, a restarted sender sends the same events in a batch with
+another id. But a link that passes a selected event leaves a row in the sender's ledger, so a batch that was really
+sent overlaps some row by its positions.
 """
 
 from __future__ import annotations
@@ -206,7 +206,8 @@ class _UnclaimedBatches:
         return {link: _Batches.joined(each) for link, each in parts.items()}
 
     def _are_covered(self, link: _LinkEpoch, batches: _Batches) -> Mask:
-        """Return of which batches the ledger of the sender has all rows, from their time until the link passed them."""
+        """Return the batches for which the sender's ledger is complete from the time of the batch until the link had
+        passed it."""
         state = self._states.get(NodeEpoch(link.sender, link.epoch))
         if state is None:
             return np.zeros(batches.at.size, bool)  # nothing shows how far the ledgers of that epoch went
@@ -257,7 +258,7 @@ class _UnclaimedBatches:
         return found
 
     def _not_claimed(self, sender: str, links: Mapping[_LinkEpoch, _Batches]) -> Iterator[tuple[_LinkEpoch, _Batches]]:
-        """Yield those batches of a sender's links of whose positions no row of its ledger covers any.
+        """Yield those batches of a sender's links that overlap no row of the sender's ledger by their positions.
 
         A link that is declared, and has not passed a batch, still waits for the answer.
         """

@@ -267,7 +267,8 @@ def _outcome(trail: Trail, coverage: Coverage, *, selected: bool) -> tuple[Deliv
 
 
 def _outcome_unsent(trail: Trail, coverage: Coverage) -> tuple[DeliveryOutcome, str]:
-    """Return how an event counts for which senders give a reason why they did not deliver it, and what refutes it.
+    """Return how an event counts that senders did not deliver for a reason that they give, and what refutes the
+    reason.
 
     The detail is that of a disagreement; empty if nothing refutes the reason.
     """
@@ -279,7 +280,10 @@ def _outcome_unsent(trail: Trail, coverage: Coverage) -> tuple[DeliveryOutcome, 
 
 
 def _refuted(trail: Trail, coverage: Coverage) -> str:
-    """Return by what the senders' own ledgers and receipts refute that the event need not be delivered; or nothing."""
+    """Return how the senders' own ledgers and receipts refute the reason for which the event was not delivered.
+
+    Empty if they do not.
+    """
     if trail.expired and trail.due_row is not None:
         expires_at = trail.due_row.expires_at
         if expires_at == NEVER:
@@ -293,9 +297,9 @@ def _refuted(trail: Trail, coverage: Coverage) -> str:
 
 
 def _outcome_in_path(trail: Trail, coverage: Coverage) -> tuple[DeliveryOutcome, str]:
-    """Return how an event counts that a sender did not deliver because it came through the peer.
+    """Return how an event counts that a sender did not deliver because it had come through the peer.
 
-    Then the peer recorded it earlier.
+    If that is true, the peer recorded it earlier.
     """
     if trail.held or trail.source == trail.peer or not coverage.has_ledgers(trail.peer):
         return DeliveryOutcome.IN_PATH, ""
@@ -369,9 +373,10 @@ def _arrival(trail: Trail, coverage: Coverage) -> tuple[int, int]:
 
 
 def _would_have_sent(trail: Trail, coverage: Coverage) -> bool:
-    """Return whether the ledger of the sender that was due is sure to hold the delivery, if there was one.
+    """Return whether the ledger of the sender that had to deliver the event certainly holds the delivery, if there was
+    one.
 
-    It need not, if the sender selects by payloads: the event may not be meant for the receiver.
+    It may not if the sender selects by payloads, because then the event may not be meant for the receiver.
     """
     if (NodeEpoch(trail.due_node, trail.due_epoch), trail.group, trail.peer) in coverage.plan.by_payload:
         return False
@@ -386,7 +391,7 @@ def _acknowledged_at(trail: Trail, coverage: Coverage) -> int:
 
 
 def _would_show(trail: Trail, coverage: Coverage) -> bool:
-    """Return whether the peer's ledger is sure to hold the event, if it arrived without a recorded delivery."""
+    """Return whether the peer's ledger certainly holds the event if it arrived without a recorded delivery."""
     times = coverage.peer_times(
         trail.due_node, trail.peer, (trail.due_at, max(trail.due_at, _acknowledged_at(trail, coverage)))
     )

@@ -37,7 +37,8 @@ _LISTING_TASKS: Final = 100
 
 
 class LakeViews(NamedTuple):
-    """The views over a lake: their names, the number of segments, and the `troubles` by which they lack rows.
+    """The views over a lake: their names, the number of segments, and the `troubles`: reasons why rows are missing in
+    the views.
 
     A segment is missing or is not what its manifest says, or it is unknown how far the ledgers of a node reach.
     """

@@ -87,7 +87,7 @@ def _quiet(spark: SparkSession) -> Iterator[None]:
 
 
 def _make_views(spark: SparkSession, lake: str, address: str) -> tuple[SparkSession, LakeViews]:
-    """Return a session of its own with the views of the lake at `address`.
+    """Return a new session with the views of the lake at `address`.
 
     Raises like `register_views`, LakeUnavailable if Spark cannot read the lake, and EventdError if Java has ended.
     """
