@@ -21,7 +21,7 @@ _QUERY: Final = re.compile(r"\?\S+")
 _LEAST_SECRET: Final = 4
 """Minimum number of characters of a secret that is searched for in a text; shorter ones are parts of any word."""
 _FLAGS: Final = frozenset({"true", "false"})
-"""Values in a query that are no secrets."""
+"""Values in a query that are never treated as secrets."""
 
 
 def is_address(url: str) -> bool:
@@ -32,7 +32,7 @@ def is_address(url: str) -> bool:
 def shown(url: str) -> str:
     """Return an address, or a text with addresses, with user, password, query and fragment replaced by `***`.
 
-    The container of an `abfss://` address stays; a path is returned as it is.
+    The container of an `abfss://` address is kept; a path is returned as it is.
     """
     if "://" not in url:
         return url
@@ -112,7 +112,10 @@ def _shown_word(match: re.Match[str]) -> str:
 
 
 def _parted(text: str) -> tuple[str, str]:
-    """Return a text up to its last `@`, in which a search for users takes linear time, and the rest."""
+    """Return the part of a text up to its last `@`, and the rest.
+
+    Only the first part is searched for users, in linear time.
+    """
     end = text.rfind("@") + 1
     return text[:end], text[end:]
 

@@ -15,8 +15,8 @@ from eventd.runtime.clock import SECOND
 from eventd.text.duration import format_duration
 
 _IN_SERVICE: Final = 5 * 60 * SECOND
-"""A node whose state was written within this time (microseconds), or within three of its shipping intervals if they are
-longer, may be in service, and would overwrite a closed state."""
+"""If the state of a node was written within this time (microseconds), or within three of its shipping intervals if
+these are longer, the node may still be in service, and would overwrite a closed state."""
 
 
 def close_node(storage: Storage, node: str, *, now: int) -> NodeState:

@@ -1,8 +1,8 @@
 """Compacts closed days into the archive, a few files instead of thousands, and deletes what has expired.
 
-Readers are not disturbed: segments that the archive replaces, or that were marked as expired, stay for at least a
-day. A run that is interrupted leaves a valid lake, and the next run continues. Only one program at a time should
-compact the ledgers of a node; two at once do the same work twice, without harm.
+Readers are not disturbed: segments that the archive replaces, or that were marked as expired, stay for at least a day.
+A run that is interrupted leaves a valid lake, and the next run continues. Only one program at a time should compact
+the ledgers of a node; two at the same time do the work twice, without harm.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Done(NamedTuple):
 
 
 class LedgerRetention(NamedTuple):
-    """What retention is to do to one ledger of a node and epoch: the segments to mark as expired, and to delete."""
+    """The work of retention on one ledger of a node and epoch: the segments to mark as expired, and those to
+    delete."""
 
     node: str
     epoch: str
@@ -85,8 +86,8 @@ def compacting(
 ) -> Iterator[Done]:
     """Compact the closed days of the nodes with these names, and yield the result of each step.
 
-    A day is closed `after` microseconds past its end. Data files that an interrupted run left are deleted at once;
-    segments that a file of the archive replaces, when that file is `grace` microseconds old. `most`: see
+    A day is closed `after` microseconds past its end. Data files that an interrupted run left are deleted immediately;
+    segments that a file of the archive replaces are deleted when that file is `grace` microseconds old. `most`: see
     `ARCHIVE_ROWS`. Raises LakeUnavailable, MissingExtra.
     """
     names = {slug(node): node for node in nodes}
@@ -149,7 +150,8 @@ def _list(storage: Storage, names: Collection[str]) -> dict[LedgerSlug, _Files]:
 def _is_left_over(place: SegmentName, files: _Files) -> bool:
     """Return whether a data file without a manifest is left from an interrupted run.
 
-    One in the landing counts as left over only if the archive holds its rows: its node may yet write the manifest.
+    A file in the landing counts as left over only if the archive holds its rows: otherwise its node may still write
+    the manifest.
     """
     return place.tree == ARCHIVE or not holes(files.archive, Span(place.after, place.upto))
 
@@ -293,7 +295,8 @@ class _EpochRetention:
         )
 
     def _promises(self, book: Ledger, upto: int) -> bool:
-        """Return whether the node's state promises any row with a number up to `upto`: then readers rely on it."""
+        """Return whether the node's state promises any row with a number up to `upto`, so that readers rely on the
+        row."""
         reach = self._state.segments.get(book) if self._state is not None else None
         return reach is not None and reach.after < min(upto, reach.upto)
 
@@ -349,7 +352,8 @@ def _forget_epochs(
 
 
 def _prefix(files: _Files, day: str) -> list[SegmentName]:
-    """Return the segments, chosen without overlaps and in order, before the first one of `day` or a later day."""
+    """Return the segments, selected without overlaps and in order, that precede the first segment of `day` or a later
+    day."""
     old = []
     for place in choose(files.both):
         if place.day >= day:

@@ -1,4 +1,5 @@
-"""Finds databases that ship their ledgers under two names: the database, or its files in the lake, were copied."""
+"""Finds databases that ship their ledgers under two names, because the database or its files in the lake were
+copied."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Selects segments that together hold each row of a ledger once, and finds the gaps between them.
 
-A node that is killed may leave a segment whose rows it ships again under another range: then segments overlap, and two
-chains lead from one number to a later one. The chain that reaches farthest is chosen; the segments outside of it hold
-no row that the chain lacks.
+A node that is killed may leave a segment whose rows it ships again in a segment with another range: then segments
+overlap, and two chains of segments lead from one number to a later one. The chain that reaches farthest is chosen; the
+segments outside of it hold no row that the chain lacks.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ from eventd.lake.storage import Storage
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """Segments up to row `upto` expired at `at` (microseconds), unless a mark with a lower `upto` covers them."""
+    """A mark: segments up to row `upto` were marked as expired at `at` (microseconds), except those that a mark with a
+    lower `upto` covers."""
 
     upto: int
     at: int

@@ -1,4 +1,5 @@
-"""Bounds the sizes of files that are read as one text: a file of no bytes on disk may be a terabyte long."""
+"""Bounds the sizes of files that are read as one text: a sparse file, which takes no space on disk, may be a terabyte
+long."""
 
 from __future__ import annotations
 
@@ -21,5 +22,5 @@ class TooLargeFile(LakeUnavailable):
 
 
 def larger(most: int) -> str:
-    """Return the reason why a file of more than `most` bytes is not read, to follow its name."""
+    """Return the reason why a file of more than `most` bytes is not read, as a text that follows the file's name."""
     return f"has more than {most >> 20:,} MiB"

@@ -1,8 +1,7 @@
 """Reads the statistics in the footer of a Parquet file, which may be damaged in any way.
 
-The footer of a file that is not read otherwise has no digest to compare. Arrow ends the process where it meets some
-damaged ones while it returns statistics, so that they are decoded here: a footer is a struct of Thrift's compact
-protocol.
+If only the footer of a file is read, there is no digest to compare it with. Some damaged footers make Arrow end the
+process when it returns statistics, so footers are decoded here: a footer is a struct of Thrift's compact protocol.
 """
 
 from __future__ import annotations

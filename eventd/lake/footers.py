@@ -1,7 +1,7 @@
 """Checks the ranges that manifests give by the statistics at the end of the Parquet files.
 
-A reader that selects segments by `slots` or `times` of their manifests reads no row of the others. This shows, without
-reading them, that they have no row that should have been read.
+A reader that selects segments by the `slots` or `times` of their manifests does not read the other segments. This
+check shows that these contain no row that should have been read, without reading them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _TAIL: Final = 8
 
 
 def false_ranges(storage: EndReader, segments: Sequence[Segment]) -> dict[str, str]:
-    """Return, by name, why segments are not what their manifests say, as far as the ends of their files show it.
+    """Return, by name, in what segments differ from their manifests, as far as the ends of their files show it.
 
-    These are columns, number of rows, `slots` and `times`. The rest of a file is read only if it has no statistics;
+    Columns, number of rows, `slots` and `times` are compared. The rest of a file is read only if it has no statistics;
     otherwise its digest is not verified. The ends are read with one request each. Raises LakeUnavailable.
     """
     ends = storage.read_ends([_file_of(one) for one in segments], _FOOTER)

@@ -1,4 +1,4 @@
-"""Reads many small files of a lake, few of them at once."""
+"""Reads many small files of a lake, with few of them in memory at the same time."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def read_listed(storage: Storage, files: Iterable[StoredFile], most: int) -> Ite
 def read_small(storage: Storage, paths: Iterable[str]) -> dict[str, bytes]:
     """Return the contents of states, manifests and the like by path.
 
-    Missing files are left out, and so are those that have more than `MOST_JSON` bytes: the one that judges the lake,
-    `survey`, reports them, and they must not keep others from their work. Raises LakeUnavailable.
+    Missing files are left out, and so are files of more than `MOST_JSON` bytes: `survey`, which judges the lake,
+    reports these, and they must not stop other readers. Raises LakeUnavailable.
     """
     wanted = {*paths}
     folders = sorted({str(PurePosixPath(path).parent) for path in wanted})

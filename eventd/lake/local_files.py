@@ -15,7 +15,7 @@ def is_regular(entry: os.DirEntry[str]) -> bool:
 
 
 def open_regular(place: Path) -> BufferedReader:
-    """Open a file to read it. Raises OSError for what is no regular file: to read a pipe may take for ever."""
+    """Open a file to read it. Raises OSError if it is not a regular file: a read from a pipe might never end."""
     file = open(place, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return file
@@ -35,7 +35,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make what was created, renamed or deleted in a folder durable."""
+    """Make the creation, renaming or deletion of files in a folder durable."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

@@ -23,14 +23,18 @@ Number = Annotated[int, msgspec.Meta(ge=-1, le=LARGEST)]
 """A row number, position, seq, count or duration (microseconds) in a file of the lake; -1: not known."""
 
 Time = Annotated[int, msgspec.Meta(ge=FIRST_TIME, le=LAST_TIME)]
-"""A time in microseconds that calendars have. Times of files of the lake have messages of their own, see `decode`."""
+"""A time in microseconds that exists in the calendar (years 1 to 9999). `decode` gives times outside of it a message
+of their own."""
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """A hash, or a sum or difference of other numbers."""
 
 
 class Unreadable(Exception):
-    """A JSON file of the lake cannot be decoded; the text is the reason, such as "is not JSON", to follow its name."""
+    """A JSON file of the lake cannot be decoded.
+
+    The text is the reason, such as "is not JSON", and follows the file's name in messages.
+    """
 
 
 class OtherSchema(Unreadable):
@@ -53,10 +57,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """One segment: the rows of ledger `book` with numbers in (after, upto], recorded by `node` in `epoch`.
 
     `bytes` and `sha256` (hex) are of the Parquet file. `slots` are the first and last slot (minute) of the events' own
-    times, None for ledgers other than `SLOTTED`; `times` are the earliest and latest `OWN_TIME` of the rows. `replaces`
-    names the segments whose rows this one contains; it is emptied when those are deleted. `payloads`: rows of `events`
-    may have them. `lost`: what the node found lost when it read the rows; it declares these losses in `gaps` after the
-    segment is written, also if it was killed in between, and readers find them here until then.
+    times, None for ledgers other than `SLOTTED`; `times` are the earliest and latest `OWN_TIME` of the rows.
+    `replaces` names the segments whose rows this one contains; it is emptied when those are deleted. `payloads`: rows
+    of `events` may have them. `lost`: the losses that the node found when it read the rows. It declares them in `gaps`
+    after the segment is written, even if it is killed in between; until then, readers find them here.
     """
 
     schema: int = SCHEMA_VERSION
@@ -80,7 +84,7 @@ class SelectionConditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     """The conditions of a selection, as states and `receipts` have them: those of `Selector`, and `relay`.
 
     With `relay`, a receiver gets the events of other nodes, too. Other keys of a stored selection, such as `without`,
-    are dropped: rows of the lake do not show what they select.
+    are dropped: rows of the lake do not show which events these keys select.
     """
 
     types: tuple[str, ...] = ()
@@ -103,7 +107,7 @@ class SelectionConditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
 
     @property
     def text(self) -> str:
-        """Return them as JSON; equal conditions give the same text."""
+        """Return the conditions as JSON; equal conditions give the same text."""
         return msgspec.json.encode(self, order="sorted").decode()
 
 

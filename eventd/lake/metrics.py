@@ -11,7 +11,7 @@ _SECOND: Final = 1_000_000
 
 
 class LakeFigures:
-    """Counters and gauges in a registry. On a node without a lake they are absent, 0, or (a time) NaN."""
+    """Counters and gauges in a registry. On a node without a lake they are absent or 0; the time is NaN."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry

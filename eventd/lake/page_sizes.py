@@ -1,7 +1,8 @@
-"""Measures the pages of a Parquet file before they are read: a small file may say that it has very much data.
+"""Measures the pages of a Parquet file before they are read: a small file may contain very much data.
 
-Pages are compressed, a page of the same text over and over to a ten-thousandth, and a text in a dictionary takes a few
-bits for each row that has it. The header of a page says what it decompresses to, and readers refuse other pages.
+Pages are compressed, a page that repeats one text to a ten-thousandth of its size, and a text in a dictionary takes
+only a few bits for each row that has it. The header of a page says how large the page is when decompressed, and
+readers refuse a page of another size.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
     import pyarrow.parquet as parquet_type
 
 LEAST_BOUND: Final = 256 << 20
-"""Bytes that the content of any segment may take in memory."""
+"""Number of bytes in memory that is allowed for the content of any segment, however small its file is."""
 MOST_TIMES: Final = 100
-"""The content of a larger segment may take so many times the bytes of its file: digests are not compressible."""
+"""The content of a larger segment may take this multiple of the bytes of its file: it has digests, which cannot be
+compressed."""
 MOST_CONTENT: Final = 16 << 30
-"""Bytes that the content of no segment may exceed in memory, however large its file is."""
+"""Maximum number of bytes in memory for the content of a segment, however large its file is."""
 _MOST_PAGES: Final = 1 << 18
 """Maximum number of pages of a file. A page has about 20,000 rows or a megabyte, so nodes write far fewer."""
 
@@ -44,14 +46,14 @@ class _Page(NamedTuple):
 
 
 def most_bytes(file: int) -> int:
-    """Return how many bytes the content of a segment may take in memory whose file has so many bytes."""
+    """Return how many bytes the content of a segment may take in memory if its file has `size` bytes."""
     return min(MOST_CONTENT, max(LEAST_BOUND, MOST_TIMES * file))
 
 
 def content_bytes(footer: parquet_type.FileMetaData) -> int:
     """Return how many bytes the pages of a file take in memory, with their headers, by the footer of its own writer.
 
-    This is never less than what `with_dictionaries` adds up, which does not count the headers.
+    The result is never less than the sum that `with_dictionaries` computes, which leaves out the headers.
     """
     return sum(int(footer.row_group(at).total_byte_size) for at in range(footer.num_row_groups))
 
@@ -84,7 +86,7 @@ def with_dictionaries(data: bytes, columns: int, rows: int, *, nested: bool = Fa
 def word_bytes(table: pa.Table, enough: int = 0) -> int:
     """Return how many bytes the texts of all rows have in columns with dictionaries.
 
-    If they have at most `enough`, the number may be too high, and is found without a look at all rows.
+    If there are at most `enough` bytes, the result may be an upper bound, computed without looking at all rows.
     """
     from pyarrow import compute
 
@@ -101,7 +103,7 @@ def _is_dictionary(kind: pa.DataType) -> bool:
 
 
 def over(file: int) -> str:
-    """Return the message that the content of a segment takes too much memory whose file has so many bytes."""
+    """Return the message that the content of a segment, whose file has this many bytes, takes too much memory."""
     return f"its file of {file:,} bytes would take more than {most_bytes(file) >> 20:,} MiB of memory"
 
 

@@ -55,9 +55,10 @@ class TroubleKind(StrEnum):
 class Trouble(NamedTuple):
     """One problem. `name` is the name of a segment (of a missing one, without its folder) or the path of a state.
 
-    It concerns the row numbers in (after, upto] of `book`; for a problem of a whole node, these are 0, 0 and None.
-    `node` is the slug if the name is unknown. `epoch` of EPOCHS and TWO_NODES problems is the later one; `message`
-    names both and their times. `node` of TWO_NAMES is the name that was used later; `message` has both.
+    It concerns the row numbers in (after, upto] of the ledger `book`; for a problem of a whole node, `after` and
+    `upto` are 0 and `book` is None. `node` is the slug if the name is unknown. `epoch` of EPOCHS and TWO_NODES
+    problems is the later one; `message` names both and their times. `node` of TWO_NAMES is the name that was used
+    later; `message` has both.
     """
 
     kind: TroubleKind
@@ -270,7 +271,10 @@ def _decoded(text: bytes | None) -> _ReadManifest:
 
 
 def _judge(place: SegmentName, manifest: Manifest | Unreadable, size: int | None) -> Segment | _InvalidSegment:
-    """Return a valid segment with its manifest, or an invalid one with the reason; `size` is that of its data file."""
+    """Return a valid segment with its manifest, or an invalid segment with the reason.
+
+    `size` is that of its data file.
+    """
     if isinstance(manifest, Unreadable):
         return _InvalidSegment(place, f"its manifest {manifest}")
     if (manifest.book, slug(manifest.node), manifest.epoch, manifest.after, manifest.upto) != (
@@ -393,9 +397,9 @@ def read_segment(storage: FileReader, segment: Segment, columns: Sequence[str] |
 
 
 def _with_numbers(file: SegmentFile, segment: Segment, wanted: Sequence[str]) -> pa.Table:
-    """Return these columns, of which one is `number`, which is read and checked before the rest.
+    """Return these columns, which include `number`; that column is read and checked first.
 
-    The rows of a small file may be millions of equal ones.
+    A small file may contain millions of equal rows, which this check refuses.
     """
     numbers = file.read(["number"])
     require_none(numbers_fault(segment.manifest, numbers["number"]))

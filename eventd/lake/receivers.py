@@ -1,4 +1,5 @@
-"""The names of those that a node delivers events to, as the ledgers have them in the column `peer`.
+"""The names of the receivers of a node's events (peers and callbacks), as they stand in the column `peer` of the
+ledgers.
 
 A peer has its nodeName. A callback has the name `NODE/callback:NAME`: a nodeName contains no slash, so no peer has such
 a name, and two nodes may each declare a callback of the same name.
@@ -12,7 +13,7 @@ _MARK: Final = "/callback:"
 
 
 def receiver_of_callback(node: str, callback: str) -> str:
-    """Return the name under which the ledgers of a node have one of its callbacks."""
+    """Return the name that a callback of a node has in the node's ledgers."""
     return f"{node}{_MARK}{callback}"
 
 

@@ -25,7 +25,8 @@ MOST_ROWS: Final = 4_000_000
 MOST_BYTES: Final = 8 << 30
 """Maximum number of bytes of the file of a segment, which is read as a whole."""
 _REPEATING: Final = frozenset({Ledger.DELIVERIES, Ledger.RECEIPTS})
-"""Ledgers in which rows may share a number: the deliveries of a batch do, and a second receipt is judged as such."""
+"""Ledgers in which several rows may have the same number: the deliveries of a batch do, and a second receipt of a
+batch is reported by the audit."""
 _ANY: Final = frozenset({"fingerprint", "incarnation"})
 """Columns of whole numbers that are compared only, and may have any value."""
 _NAMES: Final = frozenset({"id", "subject", "type", "dedupe_key"})
@@ -33,7 +34,7 @@ _NAMES: Final = frozenset({"id", "subject", "type", "dedupe_key"})
 _LONGEST: Final = 4 * MAX_TEXT
 """Bytes of the longest of these texts in UTF-8."""
 _LEAST: Final = -1
-"""The lowest number, position, seq or count; it stands for an unknown one."""
+"""The lowest number, position, seq or count in a ledger: -1, which stands for an unknown value."""
 _WHOLE: Final = (ColumnType.INT64, ColumnType.INT32, ColumnType.INT16)
 """The types of columns of whole numbers: no row has one that is lower than `_LEAST`."""
 
@@ -46,7 +47,7 @@ class Bounds(NamedTuple):
 
 
 def manifest_fault(manifest: Manifest) -> str | None:
-    """Return what is wrong with a manifest, as a text that begins with "its manifest"; None if nothing is."""
+    """Return the fault of a manifest, as a text that begins with "its manifest"; None if it has none."""
     numbers = manifest.upto - manifest.after
     if not 0 < manifest.rows <= MOST_ROWS:
         return f"its manifest says {manifest.rows:,} rows, and a segment has 1 to {MOST_ROWS:,}"
@@ -67,7 +68,7 @@ def manifest_fault(manifest: Manifest) -> str | None:
 
 
 def rows_fault(manifest: Manifest, table: pa.Table) -> str | None:
-    """Return why a segment cannot have these rows, with "its" for the segment's; None if it can.
+    """Return why a segment cannot have these rows, as a text that calls the segment "its"; None if it can.
 
     `table` has all rows of the segment; columns that it lacks are not checked.
     """
@@ -86,7 +87,7 @@ def rows_fault(manifest: Manifest, table: pa.Table) -> str | None:
 
 
 def ranges_fault(manifest: Manifest, times: Bounds | None, event_times: Bounds | None = None) -> str | None:
-    """Return in which range the rows of a segment differ from its manifest; None if in none.
+    """Return how the times or slots of a segment's rows differ from the ranges in its manifest; None if they do not.
 
     `times` and `event_times` are those of the rows and of their events; None if they are not known.
     """
@@ -108,7 +109,10 @@ def _shown(times: tuple[int, int]) -> str:
 
 
 def numbers_fault(manifest: Manifest, numbers: pa.ChunkedArray) -> str | None:
-    """Return why the rows of a segment cannot have these numbers, with "its" for the segment's; None if they can."""
+    """Return why the rows of a segment cannot have these numbers, as a text that calls the segment "its".
+
+    None if they can.
+    """
     from pyarrow import compute
 
     before, behind = numbers.slice(0, len(numbers) - 1), numbers.slice(1)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class BadSegment(Exception):
-    """A segment differs from its manifest; the text gives the reason, with "its" for the segment's."""
+    """A segment differs from its manifest. The text is the reason, and calls the segment "its"."""
 
 
 @contextmanager
@@ -48,7 +48,8 @@ class SegmentFile:
     """The file of a segment in memory, as `open_segment` returns it.
 
     Before the first rows are read, the sizes of its pages are compared with a bound, see `most_bytes`. Texts in a
-    dictionary take more memory than their pages, so they are converted to texts only if these are within the bound.
+    dictionary take more memory when every row has its own copy, so they are expanded only if the copies are within the
+    bound.
     """
 
     def __init__(self, data: bytes, manifest: Manifest) -> None:
@@ -74,7 +75,10 @@ class SegmentFile:
             return self._texts(self._within_bound().read_row_group(at, [*columns]))
 
     def _within_bound(self) -> parquet_type.ParquetFile:
-        """Return the file, of which texts in dictionaries are read as such. Raises BadSegment."""
+        """Return the file, opened so that columns with dictionaries stay dictionaries when they are read.
+
+        Raises BadSegment.
+        """
         if self._measured is None:
             try:
                 found = with_dictionaries(self._data, len(self.names), self._manifest.rows)
@@ -86,9 +90,9 @@ class SegmentFile:
         return self._measured
 
     def _texts(self, table: pa.Table) -> pa.Table:
-        """Return rows with those columns as texts that are read as dictionaries, and are not words. Raises BadSegment.
+        """Return rows in which the columns that were read as dictionaries are texts, except columns of words.
 
-        The texts of all rows count, also those of words: a later step may need them row by row.
+        Raises BadSegment. The texts of all rows count, also those of words: a later step may need them row by row.
         """
         most = most_bytes(len(self._data))
         if word_bytes(table, most) > most:
@@ -122,7 +126,7 @@ def open_segment(storage: FileReader, segment: Segment) -> SegmentFile:
 
 
 def contents_fault(manifest: Manifest, found: pa.Schema, rows: int) -> str | None:
-    """Return why a file with these columns and so many rows is not that of the segment; None if it is."""
+    """Return why a file with these columns and this number of rows is not the segment's; None if it may be."""
     schema = arrow_schema(manifest.book)
     if not (found.equals(schema) or (manifest.book in ADDED and found.equals(schema.remove(len(schema) - 1)))):
         return "its file has other columns than the ledger"

@@ -51,7 +51,10 @@ class Storage(FileReader, Protocol):
         ...
 
     def unfinished(self, folder: str) -> Sequence[str]:
-        """Return paths of unfinished files below a folder, being written or left over; none in an object store."""
+        """Return the paths of unfinished files below a folder, which are being written or are left over.
+
+        An object store has none.
+        """
         ...
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:

@@ -20,7 +20,7 @@ _REMEDIES: Final = (
         "check the address, and that the store answers: for S3 also its address in FSSPEC_S3_ENDPOINT_URL",
     ),
 )
-"""Which names of error classes have which remedy."""
+"""The remedies, each with the names of the error classes that it applies to."""
 _MOST_CAUSES: Final = 5
 
 

@@ -1,8 +1,7 @@
 """Decodes structs of Thrift's compact protocol, as Parquet files have them, which may be damaged in any way.
 
-Arrow decodes the same bytes, and a struct that the two understand differently would escape the checks of readers. So
-all of a struct that is not unambiguous is refused: a field that it has twice, or an id or a number of more bits than
-fit.
+Arrow decodes the same bytes, and a struct that the two understand differently would escape the checks of readers. So a
+struct is refused if it is ambiguous: if it has a field twice, or an id or a number with more bits than its type.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _BYTES: Final = 8
 _LISTS: Final = (9, 10)
 _STRUCT: Final = 12
 _DEEPEST: Final = 32
-"""Maximum depth of structs in each other; a footer needs 8."""
+"""Maximum depth of nested structs; a footer needs 8."""
 _LARGEST_ID: Final = (1 << 15) - 1
 
 

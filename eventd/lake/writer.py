@@ -157,7 +157,10 @@ def _row_groups(tables: Iterable[pa.Table], book: Ledger) -> Iterator[pa.Table]:
 
 
 class _RowSummary:
-    """Summarizes rows for the manifest; `add` raises Invalid for tables out of order or out of the segment's range."""
+    """Summarizes rows for the manifest.
+
+    `add` raises Invalid for rows that are out of order or outside of the segment's range.
+    """
 
     def __init__(self, place: SegmentName) -> None:
         self._place = place

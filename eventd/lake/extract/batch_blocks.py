@@ -17,7 +17,8 @@ AHEAD: Final = 64
 """Maximum number of blocks that one query reads, with all columns except the text."""
 
 Part = tuple[BlockColumns, Sequence[int]]
-"""Some records of a block by their indexes in it; a range object if they are adjacent."""
+"""Some records of a block, by their indexes in the block; the indexes are a range object if the records are
+adjacent."""
 
 _COLUMNS: Final = ", ".join(Block._fields)
 _OUTLINE: Final = ", ".join([*Block._fields[:-1], "''"])

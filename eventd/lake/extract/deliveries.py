@@ -1,4 +1,5 @@
-"""The delivery ledger: each batch row is expanded to the events that it delivered, or should have delivered.
+"""The ledger `deliveries`: each row of a batch is expanded to rows of the events that the batch delivered, or should
+have delivered.
 
 A batch row proves the range (after, upto] under one version of the receiver's selection, minus its exceptions. The
 range may begin before the page that was sent, because the cursor had passed records that it did not select. The number
@@ -30,7 +31,8 @@ _NOT_SENT = (DeliveryState.EXPIRED, DeliveryState.IN_PATH)
 
 
 class DeliveryColumns(NamedTuple):
-    """Deliveries as columns, and ranges of which rows cannot be made: their events are evicted or not known."""
+    """Deliveries as columns, and the ranges for which no rows can be made, because their events are evicted or not
+    known."""
 
     columns: Columns
     lost: list[EvictedRows]
@@ -39,7 +41,8 @@ class DeliveryColumns(NamedTuple):
 def spread(
     conn: Connection, batches: Sequence[BatchRow], places: Scope, selections: Selections, memory: Memory
 ) -> DeliveryColumns:
-    """Return the rows of these batches, batch by batch: the delivered events, then those refused or not sent."""
+    """Return the rows of these batches, batch by batch: first the delivered events, then the events that were refused
+    or not sent."""
     columns, lost = no_rows(Ledger.DELIVERIES), []
     for batch in batches:
         peer = places.peers[batch.cursor]
@@ -110,7 +113,8 @@ class _LeftOut(NamedTuple):
 
 
 def _left_out(conn: Connection, batch: BatchRow, memory: Memory) -> Iterator[tuple[str, str, _LeftOut]]:
-    """Yield each outcome and error class with the records of the range that the batch did not deliver because of it."""
+    """Yield each outcome and error class, with the records of the batch's range that were not delivered for that
+    reason."""
     if not batch.exceptions:
         return
     refused = [place for place, reason in batch.exceptions.items() if reason not in _NOT_SENT]

@@ -61,7 +61,7 @@ def table_of(book: Ledger) -> str:
 
 
 def _with_losses(conn: Connection, places: Scope, read: Extract) -> Extract:
-    """Return the extract, in `lost` also a range for each group if any rows were deleted before they were read.
+    """Return the extract; if rows were deleted before they were read, add a range for each group to its `lost`.
 
     Rows are deleted by age, or with their peer. The range ends with the last deleted row of any group; some of its
     rows may exist.

@@ -12,7 +12,7 @@ from eventd.store.engine.statements import fetch, insert_row
 def note_lost(conn: Connection, lost: Iterable[EvictedRows], now: int) -> None:
     """Add losses to the gap ledger in the open transaction, which must hold the lock on the head.
 
-    A loss that is recorded already is not added again. Losses of a group deleted meanwhile are ignored.
+    A loss that is recorded already is not added again. Losses of groups that were deleted in the meantime are ignored.
     """
     for each in lost:
         topics = fetch(conn, "SELECT id FROM topics WHERE name = ?", (f"group:{each.group}",))

@@ -19,7 +19,7 @@ from eventd.store.engine.statements import fetch
 from eventd.store.rows.callback_cursors import CALLBACK, RESEND
 
 _REPAIRS: Final = {"peer": "repair", CALLBACK: RESEND}
-"""The kinds of cursors of receivers, and those of what sends them events again."""
+"""By kind of a receiver's cursor, the kind of the cursors that send events to the receiver again."""
 
 
 class SelectionPeriod(NamedTuple):

@@ -30,7 +30,7 @@ from eventd.store.schema.migrations import pending, read_revision
 STEP_PAGES = 1024
 """Pages of the database that are copied at a time; Ctrl-C is handled between two steps."""
 SIDECARS = ("-wal", "-shm", "-journal")
-"""Files that SQLite keeps beside a database. Beside another database they would destroy it."""
+"""Files that SQLite keeps beside a database. If they were left beside another database, they would destroy it."""
 HEADER = b"SQLite format 3\0"
 KEPT = ".before-restore-"
 
@@ -88,7 +88,8 @@ def _require_free(target: Path, source: Path, *, force: bool) -> None:
 def part_of(target: Path) -> Iterator[Path]:
     """Yield the path of a new empty file beside `target`, which is deleted after the block unless renamed.
 
-    Left-over ones of the same target are deleted first. Each is locked: one without a lock is known to be left over.
+    Temporary files that killed commands with the same target have left are deleted first. Each file in use is locked,
+    so a file without a lock is known to be left over.
     """
     _sweep(target)
     handle, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
@@ -111,7 +112,7 @@ def _sweep(target: Path) -> None:
 
 
 def remove_database(part: Path) -> None:
-    """Delete a database file, if it exists, with what SQLite keeps beside it."""
+    """Delete a database file, if it exists, and the files that SQLite keeps beside it."""
     for suffix in (*SIDECARS, ""):
         Path(f"{part}{suffix}").unlink(missing_ok=True)
 
@@ -131,16 +132,18 @@ def copy_pages(conn: Connection, part: Path) -> None:
 
 
 def copy_file(file: Path, part: Path) -> None:
-    """Fill the empty file `part` with the database in `file`, and with what only its write-ahead log holds."""
+    """Fill the empty file `part` with the database in `file`, including the commits that are only in its write-ahead
+    log."""
     with _reading(file) as conn:
         copy_pages(conn, part)
 
 
 def examine(path: Path, *, name: str = "") -> BackupCopy:
-    """Return a copy that was checked as a whole; write nothing, except perhaps the index (`-shm`) of its log.
+    """Check a database file completely, and return it as a `BackupCopy`.
 
-    Raises `NotFound`, `Invalid` when it is not a regular file, `OSError` when it cannot be opened, and
-    `DatabaseUnusable`, which calls it `name`, when it is damaged, has a newer schema, or is not a database of a node.
+    Write nothing, except perhaps the index (`-shm`) of its log. Raises `NotFound`, `Invalid` when it is not a regular
+    file, `OSError` when it cannot be opened, and `DatabaseUnusable`, which calls it `name`, when it is damaged, has a
+    newer schema, or is not a database of a node.
     """
     name = name or str(path)
     if not path.is_file():
@@ -208,8 +211,8 @@ def put_in_place(part: Path, place: Path, stamp: str) -> Path | None:
 def _alone(path: Path) -> Iterator[None]:
     """Move a database's write-ahead log into its file, and keep other processes out during the block.
 
-    A process that has opened the old file and waits must not continue with the new file's write-ahead log; SQLite turns
-    it away when it sees that the file was renamed.
+    A process that has opened the old file and waits for the lock must not continue with the new file's write-ahead
+    log; SQLite returns an error to it when it sees that the file was renamed.
     """
     with translated(str(path)), closing(connect_as(path, "mode=rw", LOCK_SECONDS)) as held:
         held.execute("PRAGMA synchronous=FULL")

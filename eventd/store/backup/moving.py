@@ -121,7 +121,7 @@ def _mark(conn: Connection, label: str) -> None:
 def _make_empty(conn: Connection, target: Database, now: int) -> None:
     """Bring an empty database, or an unfinished copy, to the newest schema, without rows.
 
-    Raises `Conflict` if another one holds rows.
+    Raises `Conflict` for any other database that holds rows.
     """
     if not has_table(conn, migrations.UNFINISHED_COPY):
         _require_empty(conn, target.label())

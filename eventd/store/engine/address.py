@@ -23,7 +23,8 @@ def sqlite_version() -> str:
 
 
 class SqliteUrl(NamedTuple):
-    """The URL of a SQLite file, with what is used of SQLAlchemy's class for URLs, which takes long to load."""
+    """The URL of a SQLite file, with the used part of the interface of SQLAlchemy's URL class, which takes long to
+    load."""
 
     database: str
     query: str = ""

@@ -1,7 +1,7 @@
-"""Writes that are attached to an operation: its first write transaction carries them out, too.
+"""Writes that are attached to an operation: the operation's first write transaction carries them out, too.
 
-So what an operation changes and the row that records the operation are committed together or not at all, and the code
-of the operation need not know of it. Tasks that the operation starts inherit the attachment; it ends with the
+So the changes of an operation and the row that records the operation are committed together or not at all, and the
+operation's code need not know about the row. Tasks that the operation starts inherit the attachment; it ends with the
 operation.
 """
 
@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 
 class AttachedWrite(ABC):
-    """A write that the first write transaction of an operation carries out. `is_written`: that was committed.
+    """A write that the first write transaction of an operation carries out.
 
-    If the transaction fails, the next one of the operation carries it out.
+    `is_written`: that transaction was committed. If it fails, the operation's next transaction carries the write out.
     """
 
     def __init__(self) -> None:
@@ -32,11 +32,14 @@ class AttachedWrite(ABC):
 
     @abstractmethod
     def begin(self, conn: DatabaseConnection) -> None:
-        """Lock and check, before the transaction writes anything. An error refuses the transaction."""
+        """Take the locks and make the checks, before the transaction writes anything.
+
+        An error fails the transaction.
+        """
 
     @abstractmethod
     def end(self, conn: DatabaseConnection) -> None:
-        """Write, after all else in the transaction was written."""
+        """Make the write, after everything else in the transaction was written."""
 
     def around(self, fn: Callable[[DatabaseConnection], T]) -> Callable[[DatabaseConnection], T]:
         """Return a storage function that runs `fn` and carries out this write."""
@@ -50,9 +53,9 @@ class AttachedWrite(ABC):
         return run
 
     def settle(self, error: BaseException | None) -> None:
-        """Note how the transaction ended: committed, or failed with `error`.
+        """Note how the transaction ended: it was committed, or failed with `error`.
 
-        After a cancellation that is not known: the transaction may still be committed, with this write.
+        After a cancellation the outcome is not known: the transaction, with this write, may still be committed.
         """
         if error is None:
             self.is_written = True
@@ -61,7 +64,7 @@ class AttachedWrite(ABC):
 
     @contextmanager
     def carried(self) -> Iterator[None]:
-        """Note how the block, which runs the transaction, ends."""
+        """Run the transaction in the block, and note how it ends, as `settle` does."""
         try:
             yield
         except BaseException as error:
@@ -70,14 +73,15 @@ class AttachedWrite(ABC):
         self.settle(None)
 
     def take(self) -> bool:
-        """Return whether the caller is to carry it out: no transaction does so or has done so, and it is not over."""
+        """Return whether the caller must carry out this write: no other transaction does so or has done so, and the
+        attachment has not ended."""
         if self._is_taken or self._is_over:
             return False
         self._is_taken = True
         return True
 
     def close(self) -> None:
-        """End the attachment: from now on no transaction takes it."""
+        """End the attachment: from now on, no transaction takes this write."""
         self._is_over = True
 
 
@@ -96,14 +100,14 @@ def attach(write: AttachedWrite) -> Iterator[None]:
 
 
 def attached() -> AttachedWrite | None:
-    """Return what is attached to the operation that runs; None if nothing is."""
+    """Return the write that is attached to the current operation; None if there is none."""
     return _attached.get()
 
 
 def take_attached() -> AttachedWrite | None:
-    """Return the write that the caller's transaction is to carry out, for most callers None.
+    """Return the attached write that the caller's transaction must carry out.
 
-    The caller reports the end of the transaction with `settle`.
+    None if there is none, as for most callers. The caller reports the end of the transaction with `settle`.
     """
     write = _attached.get()
     return write if write is not None and write.take() else None

@@ -13,7 +13,8 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 def read_boot_id(chance: Chance) -> str:
     """Return an id of the system's current boot.
 
-    Where the system has none, it is random, so that the log begins a new epoch rather than trust lost commits.
+    If the system has no such id, a random one is returned, so that the log begins a new epoch and does not count on
+    commits that may be lost.
     """
     with suppress(OSError):
         if name := _BOOT_ID.read_text().strip():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 POLL = 0.05
 """Seconds between two reads of the file's counter; a read takes microseconds."""
 POLL_SHARED = 0.005
-"""The same if the node runs as several processes, each of which waits for what the others append."""
+"""The same interval for a node that runs as several processes, each of which waits for the appends of the others."""
 RELISTEN = 1.0
 """Seconds after which a wait on Postgres ends without a signal; the next wait reopens a lost connection."""
 

@@ -39,7 +39,7 @@ SERVE_LOCK = 0x7365727665  # "serve"
 NAME = "eventd-serve "
 """The prefix of a session's name; it continues with the holder and ends with a token unique to the claim."""
 NAME_BYTES = 63
-"""Postgres truncates longer names."""
+"""Maximum bytes of a session's name: Postgres truncates longer ones."""
 
 _HELD = """
 SELECT coalesce(a.application_name, ''), a.pid,
@@ -95,7 +95,8 @@ def _who(name: str) -> str:
 async def _to_the_end(work: Callable[[], T]) -> T:
     """Return the result of `work`, run in a thread.
 
-    A cancelled caller waits for the work: otherwise it could open a session that is never closed.
+    Even a cancelled caller waits until the work has ended: otherwise the work could open a session that is never
+    closed.
     """
     working = asyncio.get_running_loop().run_in_executor(None, work)
     try:
@@ -118,7 +119,8 @@ class DatabaseClaim:
         self._group = group
         token = f" {chance.token(TOKEN_DIGITS // 2).hex()}"
         self.name = (NAME + who).encode()[: NAME_BYTES - len(token)].decode(errors="ignore") + token
-        """The name of its session in the database; the names of all sessions of its node end with its token."""
+        """The name of the claim's session in the database. It ends with a token; the names of all sessions of the node
+        end with the same token."""
         self._session: Any = None
         self.holders: list[ClaimHolder] = []
         """The holders when the claim could not be taken."""
@@ -173,8 +175,9 @@ class DatabaseClaim:
         )
 
     def end_silent(self, holder: ClaimHolder) -> bool:
-        """End a holder's session; False if it has ended, checked its claim since `holder` was read, or does not end.
+        """End a holder's session.
 
+        Return False if the session has ended already, has checked its claim since `holder` was read, or does not end.
         Raises `DatabaseUnavailable`.
         """
         with translated(self._label), closing(open_session(self._url, "eventd-standby")) as session:
@@ -197,7 +200,10 @@ class DatabaseClaim:
             logger.info("claim regained")
 
     def _holds(self) -> bool:
-        """Return whether the session still holds an exclusive lock; False if it failed, or a pooler has replaced it."""
+        """Return whether the session still holds its exclusive lock.
+
+        False if the session failed, or a connection pooler has replaced it.
+        """
         import psycopg
 
         with suppress(psycopg.Error):

@@ -18,16 +18,18 @@ Kind = Literal["sqlite", "postgresql"]
 
 
 class ProcessFacts(NamedTuple):
-    """What a write transaction may know of its process: its source of randomness, and the boot of its machine."""
+    """The properties of its process that a write transaction may use: its source of randomness, and the boot of its
+    machine."""
 
     chance: Chance
     boot_id: str
 
 
 class DatabaseConnection:
-    """A connection to a database in a `dialect`. `driver` is the driver's own; `info` lives as long as that one.
+    """A connection to a database in a `dialect`.
 
-    `process` is set on connections that write. `make_sqlalchemy` returns SQLAlchemy's connection over `driver`.
+    `driver` is the driver's own connection; `info` is a dictionary that lives as long as that connection. `process` is
+    set on connections that write. `make_sqlalchemy` returns SQLAlchemy's connection over `driver`.
     """
 
     __slots__ = ("_made", "_make", "dialect", "driver", "info", "process")

@@ -40,7 +40,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 3
-"""Threads that read for requests, and as many again for deliveries; each has its own connection."""
+"""Number of threads that read for requests; the same number reads for deliveries. Each has its own connection."""
 LOCK_SECONDS = 5.0
 """Seconds that a transaction waits for a lock of another process."""
 
@@ -136,9 +136,9 @@ class Database:
             return fn(conn, *args, **kwargs)
 
     def start_write(self, fn: Callable[[Connection], T], *, durable: bool = True) -> Future[T]:
-        """Queue `fn` for the writer thread, as a transaction of its own; return a future of its result.
+        """Queue `fn` for the writer thread, as a separate transaction; return a future of its result.
 
-        The transactions run one after the other, in the order of the calls.
+        Queued transactions run one after the other, in the order of the calls.
         """
         return self._writer.submit(self._write, fn, durable)
 
@@ -207,8 +207,9 @@ class Database:
 
         Postgres does this by itself. Each call flushes the head file: after a power loss it is behind by at most the
         time between two calls. Under constant writes a passive checkpoint never reaches the end, and the write-ahead
-        log would grow without limit; beyond `urgent_bytes` the writer thread finishes the rest and restarts the log. It
-        hardly waits for readers, because appends wait for it, and a backup may read one snapshot for long.
+        log would grow without limit; beyond `urgent_bytes` the writer thread finishes the rest and restarts the log.
+        The writer thread hardly waits for readers then, because appends wait for the writer thread, and a backup may
+        read one snapshot for a long time.
         """
         size = await asyncio.to_thread(self.wal_bytes)
         if size > patient_bytes:

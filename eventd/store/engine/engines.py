@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 OTHERS = 2
-"""Connections of an engine for threads that are not of a pool: the threads of a pool keep theirs."""
+"""Number of connections of an engine for threads outside of its pool; each thread of the pool keeps a connection of
+its own."""
 
 IDLE_SECONDS = 30
 """Seconds that a write transaction on Postgres may idle: a frozen process would block all others."""
@@ -59,7 +60,8 @@ def lend(engine: Engine) -> Iterator[DatabaseConnection]:
 
 
 WAL_ATTEMPTS = 20
-"""Attempts to switch a new file to WAL: each fails only while another process switches it, or has just begun to write.
+"""Maximum number of attempts to switch a new file to WAL. An attempt fails only while another process switches it, or
+has just begun to write.
 """
 
 
@@ -129,7 +131,7 @@ class PostgresEngine:
 
 
 class _BorrowedDriver:
-    """A driver's connection for SQLAlchemy, which must not end the transaction: that is left to the caller."""
+    """A driver's connection that is lent to SQLAlchemy, which must not end the transaction: the caller does that."""
 
     def __init__(self, driver: sqlite3.Connection) -> None:
         self._driver = driver
@@ -229,9 +231,10 @@ def _prepare_sqlite(connection: sqlite3.Connection) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch the file to WAL, which several processes may do at once with a new file.
+    """Switch the file to WAL; several processes may do so with a new file at the same time.
 
-    SQLite does not wait there for the lock of another one, but fails at once; a transaction waits.
+    For this switch, SQLite does not wait for the lock of another process but fails immediately; a transaction does
+    wait.
     """
     for attempt in range(WAL_ATTEMPTS):
         try:

@@ -56,7 +56,10 @@ def is_held(session: Any, claim: str) -> bool:
 
 
 def end_unclaimed(session: Any) -> int:
-    """Tell all sessions of nodes without their claim to end, log each, return their number. Raises `psycopg.Error`."""
+    """End all sessions of nodes that do not hold their claim, log each, and return their number.
+
+    Raises `psycopg.Error`.
+    """
     ended = session.execute(_END_UNCLAIMED, (ENDING_MILLISECONDS,)).fetchall()
     for name, gone in ended:
         about = {"session": name}

@@ -30,7 +30,8 @@ class FileGuard:
         return found != self._file
 
     def require(self) -> None:
-        """Raise `DatabaseUnavailable` if the file is lost: what is written to it ends with this process."""
+        """Raise `DatabaseUnavailable` if the file is lost: data written to the open file would vanish when this
+        process ends."""
         if self.is_lost:
             raise DatabaseUnavailable(
                 f"{self._path}: the open file was deleted, moved or replaced",

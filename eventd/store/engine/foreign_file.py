@@ -24,9 +24,9 @@ def refuse_foreign(path: Path | None) -> None:
     """Raise `DatabaseUnusable` if the file at `path` is not a node's database; change neither it nor its folder.
 
     An empty file is refused if the head file beside it is of a log that was in use: a new log would overwrite what the
-    head file proves. Any other file without content or tables passes, and so does a missing or unreadable one, because
-    opening it gives the better error. None (Postgres) passes: migrations need a command there, and a database may be
-    shared.
+    head file proves. Any other file without content or tables is accepted, and so is a missing or unreadable one,
+    because opening it gives a better error. The path None (Postgres) is accepted: there, migrations need a command,
+    and other programs may use the same database.
     """
     if path is None:
         return
@@ -59,7 +59,7 @@ def unfinished_copy(path: Path) -> Path:
 def refuse_unfinished_copy(path: Path) -> None:
     """Raise `DatabaseUnusable` if the file is missing, but an unfinished copy to it is there.
 
-    A node would begin a new, empty log under the name of the one that was to be copied.
+    Otherwise a node would begin a new, empty log in the place of the one that was being copied.
     """
     partial = unfinished_copy(path)
     with suppress(OSError):
@@ -74,7 +74,8 @@ def refuse_unfinished_copy(path: Path) -> None:
 def refuse_orphaned_log(path: Path) -> None:
     """Raise `DatabaseUnusable` if the file is missing, but its write-ahead log is not.
 
-    Danger: a new database at this path removes the log by its name, and the log may hold acknowledged data.
+    Danger: SQLite would delete this log when it creates a new database at the path, and the log may hold acknowledged
+    data.
     """
     log = Path(f"{path}-wal")
     with suppress(OSError):

@@ -2,8 +2,8 @@
 
 A restored older copy of the database cannot know that it is one; this file shows it. It is written after each commit,
 before any caller is answered, into memory of the system: that survives the process and costs no flush. After a power
-loss the file may lag behind the database, but leads it only if commits were lost: it can miss a recent copy, and cannot
-take a sound database for an older one.
+loss the file may be behind the database, but is ahead of it only if commits were lost. So the check may overlook a
+recent copy, but never mistakes a complete database for an older copy.
 
 Danger: if the file were mapped into memory, truncating it would end the process with a signal.
 """

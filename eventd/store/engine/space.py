@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 LEAST_BYTES = 1 << 20
-"""If fewer bytes are free, the next batch may not fit."""
+"""Minimum number of free bytes: with fewer, the next batch may not fit."""
 
 
 def bytes_left(folder: Path) -> int | None:

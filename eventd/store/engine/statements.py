@@ -1,4 +1,4 @@
-"""Statements for both databases: running them on the driver, and what the two write differently.
+"""Statements for both databases: runs them on the driver, and hides the differences between the two dialects of SQL.
 
 Each function works in the transaction of its connection, and commits nothing.
 """
@@ -19,9 +19,10 @@ from eventd.store.engine.connection import DatabaseConnection as Connection
 from eventd.store.engine.translation import FAULT_HINT
 
 SQLITE_ROWS = 250
-"""Rows per multi-row INSERT, for few statements: each releases the interpreter lock and waits for it again."""
+"""Rows per multi-row INSERT. There should be few statements, because each releases the interpreter lock and waits for
+it again."""
 COPY_ROWS = 20
-"""Rows from which COPY is faster on Postgres, despite two extra round trips."""
+"""Number of rows from which on COPY is faster than INSERT on Postgres, despite two extra round trips."""
 SQLITE_NAMES = 500
 """Values per IN list on SQLite, well below its limit on bound parameters."""
 CHANNEL = "eventd_head"
@@ -209,7 +210,10 @@ def begin_anew(conn: Connection) -> None:
 
 @contextmanager
 def savepoint(conn: Connection) -> Iterator[None]:
-    """Roll back only the block when it raises, unless the database has rolled back the whole transaction; re-raise."""
+    """If the block raises, roll back only its changes, unless the database has rolled back the whole transaction.
+
+    Then raise the error again.
+    """
     raw = conn.driver
     raw.execute("SAVEPOINT part")
     try:
@@ -265,7 +269,7 @@ def notify_head(conn: Connection) -> None:
 
 
 def counter_of(conn: Connection, table: str) -> int:
-    """Return the highest number that a table with ids of its own has ever given to a row; 0 if there was none."""
+    """Return the highest id that a table with generated ids has ever given to a row; 0 if it never had a row."""
     if _is_sqlite(conn):
         rows = fetch(conn, "SELECT seq FROM sqlite_sequence WHERE name = ?", (table,))
         return int(rows[0][0]) if rows else 0
@@ -275,7 +279,7 @@ def counter_of(conn: Connection, table: str) -> int:
 
 
 def set_counter(conn: Connection, table: str, number: int) -> None:
-    """Let a table with ids of its own continue after this number."""
+    """Make a table with generated ids continue after this number."""
     if not number:
         return
     if _is_sqlite(conn):

@@ -14,7 +14,8 @@ class ThreadConnections:
     """The connections of one engine. A thread that called `keep` has its own; any other checks one out for each use.
 
     `begin` is a statement that is executed on each kept connection before its first use, and so are the statements of
-    `configure`. When a block that uses one of them raises, all are replaced: a lost server affects all of them.
+    `configure`. When a block that uses one of the kept connections raises, all of them are replaced: if the server was
+    lost, all are affected.
     """
 
     def __init__(self, engine: Engine, begin: str = "") -> None:

@@ -13,7 +13,8 @@ from eventd.errors import DatabaseFault, DatabaseUnavailable, DatabaseUnusable, 
 class SchemaUnusable(Exception):
     """The open database has a schema that this version cannot use.
 
-    For code that has a connection: `translated`, which can name the database, makes it a `DatabaseUnusable`.
+    It is raised by code that has only a connection; `translated`, which can name the database, converts it to a
+    `DatabaseUnusable`.
     """
 
     def __init__(self, message: str, *, hint: str) -> None:
@@ -34,7 +35,10 @@ def translated(label: str) -> Iterator[None]:
 
 
 def translate(error: Exception, label: str = "the database") -> Exception:
-    """Return this project's error for one of a driver, SQLAlchemy, or the schema; others are returned unchanged."""
+    """Return this project's error for an error of a driver, of SQLAlchemy or of the schema.
+
+    Any other error is returned unchanged.
+    """
     if isinstance(error, SchemaUnusable):
         return DatabaseUnusable(f"{label}: {error}", hint=error.hint)
     exc: Any = sys.modules.get("sqlalchemy.exc")  # None before it is loaded: then there are no errors of it

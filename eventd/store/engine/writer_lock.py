@@ -1,7 +1,8 @@
 """A fair lock for processes that write constantly to one SQLite file.
 
-SQLite allows one write transaction, and a writer that finds it busy sleeps, longer each time: of two processes that
-write without a pause, one may wait for seconds. The kernel wakes the waiters of a file lock at once, in order.
+SQLite allows one write transaction at a time; a writer that has to wait sleeps, longer each time, so of two processes
+that write without a pause, one may wait for seconds. The kernel, however, wakes those that wait for a file lock
+immediately and in order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Which resources a part claims to define or to mask, and for how long. Pure.
 
 A resource of a part is identified by its key. It ends with its part, or earlier with the subject that it is about.
-Masking a declared resource is a claim too: the next part of the same owner that masks it takes the claim over.
+Masking a declared resource is a claim too: the next part of the same owner that masks the resource takes the claim
+over.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ FOR_SUBJECT = "routerd.net/for-subject"
 """The annotation of a resource that is about the events of one subject only."""
 CAPTURING_KIND = "RemoteAddressClaim"
 UNREADABLE = "?"
-"""Stands for a captured address that cannot be read."""
+"""The text that stands for a captured address that cannot be read."""
 
 
 _MASKING = "mask "

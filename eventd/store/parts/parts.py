@@ -1,8 +1,8 @@
 """Writes parts: what plugins derived, and which part defines which resource.
 
 Each function that writes takes the open transaction, in which the head is locked, and raises the version of the parts,
-so that running nodes notice. A resource is defined by one part of its owner at a time: the latest that named it,
-unless an earlier one is from newer events.
+so that running nodes notice. A resource is defined by one part of its owner at a time: by the latest part that named
+it, unless an earlier part was derived from newer events.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ def _claim(
 ) -> set[int]:
     """Give the part the claims on its resources only. Returns the ids of parts that lose claims, perhaps its own.
 
-    An owner holds a claim without interruption only if it has not ended meanwhile, because another owner may have taken
-    it since. A resource that has ended already takes nothing from a part that still defines it.
+    If an owner's claim has ended in the meantime, the owner's hold on it begins anew, because another owner may have
+    taken the claim since. A resource that has ended already takes no claim from a part that still defines it.
     """
     held = _read_held(conn, part.owner, wanted)
     newer = (
@@ -210,7 +210,7 @@ def withdraw(
 ) -> int:
     """End the resources of the owner's parts for these subjects, each after its grace; return how many parts change.
 
-    Ends that are earlier stay, and so do parts that `later` events produced.
+    Resources that end earlier keep their end, and parts that `later` events produced are not changed.
     """
     found = fetch_in(
         conn,

@@ -60,7 +60,10 @@ def set_result(conn: Connection, number: int, result: str) -> None:
 
 
 def find_similar(conn: Connection, row: ActionRow, after: int) -> int | None:
-    """Return the number of a row later than `after` with the same caller, operation, object and result; else None."""
+    """Return the number of an action later than `after` with the same caller, operation, object and result.
+
+    None if there is none.
+    """
     same = ("kind", "who", "operation", "object", "result")
     where = " AND ".join(f"{name} = ?" for name in same)
     values = [getattr(row, name) for name in same]
@@ -91,7 +94,7 @@ class ActionFilter(NamedTuple):
 class ActionPage(NamedTuple):
     """A page of actions, newest first. `before`: the number before which the next page begins; None: this is the last.
 
-    `searched_to`: the time of the oldest action that was looked at, if older ones were not; else None.
+    `searched_to`: if older actions were not searched, the time of the oldest one that was; else None.
     """
 
     rows: Sequence[ActionRow]
@@ -116,7 +119,8 @@ def read_actions(conn: Connection, wanted: ActionFilter, before: int | None, lim
 
 
 _DISORDER: Final = 3600 * 1_000_000
-"""How far the times of two rows may be out of their order: an action has the time at which it began."""
+"""How far the times of rows may differ from their order by number: the time of a row is when the action began, the
+number follows its commit."""
 
 
 def _conditions(wanted: ActionFilter) -> tuple[str, list[Any]]:

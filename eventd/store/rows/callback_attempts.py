@@ -1,7 +1,7 @@
 """Rows of callback attempts: those that failed, and the extent of a message before its first attempt.
 
-Successes are rows of `batches`. The rows of one unchanged trouble are folded: all but the newest become one, with a
-count. Writes are part of the caller's transaction.
+Successes are rows of `batches`. Rows of attempts that failed in the same way are folded: all but the newest become one
+row, with a count. Writes are part of the caller's transaction.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class CallbackAttempt:
     The message has the matching records in `(after, upto]` without those at the positions `omitted`. `attempt` counts
     the attempts of the message, `answers` those that the endpoint answered by refusing the content. `status` 0: no
     answer. An empty `reason`: the attempt is under way, or was interrupted. `folded`: how many attempts the row stands
-    for, from `first_at` to `started_at`. `shape` names what the message was made with: under another configuration, the
-    same records are another message.
+    for, from `first_at` to `started_at`. `shape` identifies the configuration that the message was made with: under
+    another configuration, the same records form another message.
     """
 
     cursor: str
@@ -57,11 +57,12 @@ class CallbackAttempt:
 _FIELDS = [name for name in CallbackAttempt.__slots__ if name != "id"]
 _COLUMNS = ", ".join([*_FIELDS, "id"])
 _TROUBLE = ("message_id", "status", "reason", "answers")
-"""Attempts that agree in these are one unchanged trouble."""
+"""The columns that must be equal for attempts to be folded."""
 
 
 def add_attempt(conn: Connection, attempt: CallbackAttempt) -> None:
-    """Store an attempt, instead of the row that said that it was under way, and fold older equal ones."""
+    """Store an attempt in place of the row that marks it as under way, and fold older attempts that failed in the same
+    way."""
     execute(
         conn,
         "DELETE FROM callback_attempts WHERE cursor = ? AND reason = '' AND message_id = ?",
@@ -74,7 +75,7 @@ def add_attempt(conn: Connection, attempt: CallbackAttempt) -> None:
 
 
 def _fold(conn: Connection, cursor: str) -> None:
-    """Make one row of the two that follow the newest ones, if they show the same trouble."""
+    """Combine the two rows that follow the newest `SHOWN` ones into one, if they show failures of the same kind."""
     sql = f"SELECT {_COLUMNS} FROM callback_attempts WHERE cursor = ? ORDER BY id DESC LIMIT 2 OFFSET {SHOWN}"
     rows = [_attempt(row) for row in fetch(conn, sql, (cursor,))]
     if len(rows) < 2 or any(getattr(rows[0], name) != getattr(rows[1], name) for name in _TROUBLE):
@@ -90,7 +91,7 @@ def _fold(conn: Connection, cursor: str) -> None:
 
 
 def end_attempts(conn: Connection, cursor: str) -> None:
-    """Delete the row that says that an attempt is under way: its message was delivered."""
+    """Delete the row that marks an attempt as under way, because its message was delivered."""
     execute(conn, "DELETE FROM callback_attempts WHERE cursor = ? AND reason = ''", (cursor,))
 
 

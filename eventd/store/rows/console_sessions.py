@@ -10,7 +10,7 @@ from eventd.store.engine.statements import execute, fetch, insert_row, update_ro
 MOST_SESSIONS: Final = 1000
 """Maximum number of sessions: a new one then ends the one that was used longest ago."""
 MOST_OF_KEY: Final = 100
-"""The same of one key, so that a key cannot end the sessions of others."""
+"""Maximum number of sessions of one API key, so that the holder of a key cannot end the sessions of other keys."""
 IDLE: Final = 3600 * 1_000_000
 """How long a session lasts without a request, in microseconds."""
 
@@ -34,14 +34,18 @@ _COLUMNS: Final = ", ".join(SessionRow._fields)
 
 
 def create_session(conn: Connection, row: SessionRow) -> None:
-    """Insert a session, and end those that are used longest ago beyond `MOST_OF_KEY` and `MOST_SESSIONS`."""
+    """Insert a session.
+
+    Of the sessions beyond `MOST_OF_KEY` and `MOST_SESSIONS`, end those that were used longest ago.
+    """
     insert_row(conn, "console_sessions", row._asdict())
     _end_oldest(conn, MOST_OF_KEY, " WHERE key_digest = ?", row.key_digest)
     _end_oldest(conn, MOST_SESSIONS)
 
 
 def _end_oldest(conn: Connection, most: int, condition: str = "", *params: object) -> None:
-    """End the sessions of a condition that are used longest ago, so that at most so many are left."""
+    """Of the sessions that satisfy the condition, end those that were used longest ago, so that at most `most` are
+    left."""
     count = int(fetch(conn, f"SELECT count(*) FROM console_sessions{condition}", params)[0][0])
     if count > most:
         oldest = f"SELECT digest FROM console_sessions{condition} ORDER BY used_at, digest LIMIT ?"

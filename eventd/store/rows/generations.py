@@ -26,8 +26,8 @@ def note(conn: Connection, etag: str, *, registry_version: int, parts_version: i
     """Store the etag of the effective configuration and the versions it was built from; return its generation.
 
     The head must be locked. An equal etag changes nothing; another one raises the generation. Returns None, and stores
-    nothing, if another etag built from newer versions is stored: a slower process must not replace it. The given
-    versions need not be the latest, because parts may be written constantly.
+    nothing, if the stored etag is another one that was built from newer versions: a slower process must not replace
+    that. The given versions need not be the latest, because parts may be written constantly.
     """
     rows = fetch(
         conn,

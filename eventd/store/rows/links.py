@@ -1,7 +1,7 @@
 """The receiving end of a link: marks, nonces that were seen, receipts that were given, gaps that senders reported.
 
-What belongs to a batch is written in the transaction that stores its events, under the locked head, so reading before
-writing is safe.
+All rows that belong to a batch are written in the transaction that stores its events, while the head is locked, so
+reading before writing is safe.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from eventd.store.engine.statements import bulk_insert, execute, execute_many, f
 MOST_SHOWN = 2000
 """Maximum number of links in a listing.
 
-There may be many more between two rounds of retention: a member can invent senders.
+There may be many more between two rounds of retention, because a member of the group can invent senders.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMark:
-    """How much of a sender's history is covered here: `(base, upto]` of its positions."""
+    """The part of a sender's log that this node has received: the positions `(base, upto]`."""
 
     epoch: str
     incarnation: int
@@ -203,8 +203,8 @@ def read_inbound_links(conn: Connection, topic_id: int, *, node: str = "") -> li
 class InboundGap:
     """A range `(after, upto]` of a sender's positions, and its problem. `recorded_at` in microseconds.
 
-    `reason` is `lost`: its records did not arrive; or `taken_back`: the sender's log went back to before what it had
-    sent, and this is the range of its first batch after that.
+    `reason` is `lost`: its records did not arrive; or `taken_back`: the sender's log was reset to a position before
+    events that it had sent, and this is the range of its first batch after that.
     """
 
     id: int

@@ -1,4 +1,4 @@
-"""Rows of returned events: those that this node got back from a peer, and what shows that it sent them."""
+"""Rows of returned events, which this node got back from a peer, and the evidence that it had sent them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from eventd.store.engine.statements import execute_many, fetch, fetch_in
 class ReturnedMark(NamedTuple):
     """The mark of an event that came back from `peer`, at a time in microseconds.
 
-    `batch_id` is the batch whose receipt names it: the word of the peer, unless it is `confirmed` (1) by this
-    node's own ledger, which has the batch with the same digest. An event without a receipt is `unproven`, for this
-    reason.
+    `batch_id` is the batch whose receipt names the event. This is only a claim of the peer unless `confirmed` is 1:
+    then this node's own ledger has the batch with the same digest. `unproven` is the reason why an event has no
+    receipt; empty if it has one.
     """
 
     peer: str

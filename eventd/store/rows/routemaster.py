@@ -1,7 +1,8 @@
 """Rows of the Routemaster surface: its topics, its subscribers, and the intervals of the log that each of these gets.
 
-Topics here are those of the surface: all their events are records of one topic of the log, in which positions count.
-An identity is that of a client, see `eventd.store.rows.tokens`. Every caller of a change has locked the head.
+"Topic" means a topic of the surface here. The events of all of them are records of one topic of the log, and positions
+are those of the log. An identity is that of a client, see `eventd.store.rows.tokens`. Every caller of a change has
+locked the head.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class SubscriberRow(NamedTuple):
 
     @property
     def handle(self) -> str:
-        """Return its handle in lists, logs and metrics: that of its first token."""
+        """Return the subscriber's handle in lists, logs and metrics: that of its first token."""
         return self.identity
 
     @property
@@ -183,7 +184,7 @@ def put_subscriber(conn: Connection, subscriber: SubscriberRow) -> None:
 def select_anew(conn: Connection, version: int, identities: Iterable[str]) -> None:
     """Note that the intervals of these subscribers have changed; `version` must be new.
 
-    Consumers that know the former intervals cannot move the cursor from now on: they would pass events that are
+    From now on, consumers that know only the former intervals cannot move the cursor: they would skip events that are
     selected only since the change.
     """
     for identity in identities:

@@ -33,7 +33,7 @@ class NewRun:
     """A run that begins. Times in microseconds.
 
     The plugin gets the events `event_ids` of the log positions `(after, upto]`; `coalesced` are the ids of events that
-    later ones replaced. A run without events has no `subscription`, and a `cursor` only if it ran at an interval.
+    later ones replaced. A run without events has no `subscription`; it has a `cursor` only if an interval started it.
     """
 
     plugin: str

@@ -1,8 +1,9 @@
-"""Tokens of the Routemaster surface: rows of the table of API keys, of a surface of their own.
+"""Tokens of the Routemaster surface.
 
-A token is shown once, when it is created. Elsewhere stands its handle, which is made of its name and its digest, and
-authenticates no one. A client is an identity: the handle of its first token. It keeps its subscriptions and claims
-when its token is replaced. The caller of a change locks the head first and announces the change.
+They are rows of the table of API keys, marked as belonging to that surface. A token is shown once, when it is created.
+Everywhere else its handle is shown, which is made of its name and its digest, and cannot be used to authenticate. A
+client is an identity: the handle of its first token. It keeps its subscriptions and claims when its token is replaced.
+The caller of a change locks the head first and announces the change.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class TokenRow(NamedTuple):
 
 
 def digest_of(token: str) -> str:
-    """Return what is stored of a token."""
+    """Return the digest of a token, which is stored instead of the token."""
     return hashlib.sha256(token.encode(errors="surrogateescape")).hexdigest()
 
 
@@ -67,7 +68,7 @@ def tokens_of(conn: Connection, identity: str) -> list[TokenRow]:
 
 
 def find_token(conn: Connection, given: str) -> TokenRow | None:
-    """Return the token that a text is, or else whose handle it is; None without one."""
+    """Return the token whose text or handle this is; None if there is none."""
     name = _MARK + given if is_plain(given) else ""
     found = _read(conn, "digest = ?", digest_of(given)) or _read(conn, "name = ?", name)
     return found[0] if found else None
@@ -97,7 +98,7 @@ def put_token(conn: Connection, label: str, token: str, now: int, *, identity: s
 
 
 def end_token(conn: Connection, handle: str, at: int) -> None:
-    """Let a token expire at a time, unless it ends earlier."""
+    """Let a token expire at a time, unless it expires earlier anyway."""
     execute(
         conn,
         "UPDATE api_keys SET expires_at = ? WHERE name = ? AND (expires_at IS NULL OR expires_at > ?)",

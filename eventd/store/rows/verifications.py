@@ -12,9 +12,10 @@ MOST_VERIFICATIONS: Final = 20
 
 
 class Verification(NamedTuple):
-    """The result of one comparison. `at`: when it began; `duration`: how long it worked; both in microseconds.
+    """The result of one comparison.
 
-    `why`: why the peer could not be compared; empty if it was. The numbers are those of `Findings`.
+    `at`: when the comparison began; `duration`: how long it took; both in microseconds. `why`: why the peer could not
+    be compared; empty if it was. The numbers are those of `Findings`.
     """
 
     group_name: str

@@ -1,4 +1,4 @@
-"""Tables of callbacks. See `eventd.store.schema.tables`."""
+"""Tables of callbacks. For the conventions see `eventd.store.schema.tables`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers ro
 
 
 def index_of_some(name: str, *columns: str, where: str) -> sa.Index:
-    """Return a partial index: of the rows that satisfy the SQL condition `where`."""
+    """Return a partial index, which contains only the rows that satisfy the SQL condition `where`."""
     return sa.Index(name, *columns, info={"where": where})
 
 
