@@ -272,8 +272,8 @@ async def deliveries(
     session.out.rows(DELIVERIES, pages.rows, name=lambda row: f"{row['eventId']}/{row['peer']}")
     pages.note_rest()
     if event_id and not pages.rows:
-        find = f"routerctl federation event list --id {event_id} --include-expired"
-        note(f"note: no delivery of event {event_id} matches; look for the event: {find}")
+        why = f"routerctl federation event describe {event_id}"
+        note(f"note: no delivery of event {event_id} matches; to see for which peers it is not meant, and why: {why}")
 
 
 @connected_without_table
