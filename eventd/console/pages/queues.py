@@ -8,7 +8,8 @@ from eventd.console.pages.actions import FormField, PageAction, Question
 from eventd.console.pages.topic_actions import read_number
 from eventd.console.pages.visit import ShownPage, Visit
 from eventd.console.view.node_view import V0Request
-from eventd.errors import Conflict
+from eventd.errors import Conflict, NotFound
+from eventd.text.plural import counted
 
 SHOW: Final = V0Request("GET", ("topics", "{topic}"))
 _LONGEST_MS: Final = 86_400_000
@@ -85,12 +86,26 @@ async def ask_retry(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask before dead letters are returned to their queue."""
     name = params.get("topic", "")
     topic = await visit.view.ask("GET", "topics", name, touch="false")
-    letters = topic["config"].get("dead_letter") or "its topic of dead letters"
+    letters = topic["config"].get("dead_letter") or ""
+    count = await _count(visit, letters)
+    most = min(count, _MOST_RETRIED) if count else _MOST_RETRIED
+    holds = f" {letters} holds {counted(count, 'record')}." if count else ""
     lines = (
-        f"Up to {_MOST_RETRIED:,} dead letters of {name} are taken from {letters}, the oldest first.",
+        f"Up to {counted(most, 'dead letter')} of {name} {'is' if most == 1 else 'are'} taken from"
+        f" {letters or 'its topic of dead letters'}, the oldest first.{holds}",
         "They become new jobs. Their count of deliveries begins anew.",
     )
     return Question(f"Retry the dead letters of {name}?", lines)
+
+
+async def _count(visit: Visit, topic: str) -> int:
+    """Return the number of records of a topic; 0 if there is none, or if the visitor may not see it."""
+    if not topic or not visit.view.may_ask("GET", "topics", topic):
+        return 0
+    try:
+        return int((await visit.view.ask("GET", "topics", topic, touch="false"))["count"])
+    except NotFound:
+        return 0
 
 
 def _retried(form: dict[str, Any]) -> dict[str, Any]:

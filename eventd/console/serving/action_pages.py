@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -25,6 +26,9 @@ from eventd.text.quoting import quoted
 _OWN: Final = ("back", "sure", "asked", "once")
 """Fields of a form that are not parameters of its operation: where to go then, the typed number, that the visitor was
 asked, and what no other form has."""
+
+_OBJECTS: Final = ("callback", "group", "kind", "name", "number", "peer", "router", "source", "subscription", "topic")
+"""Parameters that name what an action is about."""
 
 
 class ActionPages:
@@ -126,13 +130,19 @@ class ActionPages:
         assert action.ask is not None
         question = asked or await action.ask(visit, params)
         named = {one.name for one in question.fields}
+
+        def is_stated(name: str) -> bool:
+            return _is_stated(question, name, hidden[name])
+
         hidden = {name: value for name, value in params.items() if name not in named}
         data = {
             "operation": operation,
             "action": action,
             "question": question,
             "hidden": hidden,
-            "linked": {name: hidden[name] for name in linked if name in hidden and name not in question.stated},
+            "linked": {
+                name: hidden[name] for name in linked if name in hidden and not _is_stated(question, name, hidden[name])
+            },
             "given": params,
             "back": self._urls.own(back) or self._urls.to(),
             "problem": problem,
@@ -142,6 +152,14 @@ class ActionPages:
         status = API_FORM.status(error) if error else 422 if problem else 200
         page = ShownPage(question.title, "question.html", data, live=False, status=status)
         return html(self._layout.alone(page, visit, preferences, 0), status)
+
+
+def _is_stated(question: Question, name: str, value: Any) -> bool:
+    """Return whether a question says the value of a parameter in its sentences, so that it need not be listed."""
+    if name in question.stated:
+        return True
+    said = "\n".join((question.title, *question.lines))
+    return name in _OBJECTS and re.search(rf"(?<![\w-]){re.escape(str(value))}(?![\w-])", said) is not None
 
 
 def _key_of(operation: str, visit: Visit, form: dict[str, Any], params: dict[str, Any]) -> str:

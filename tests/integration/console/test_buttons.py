@@ -14,10 +14,10 @@ import pytest
 
 from eventd.console.pages.table import ACTIONS, PAGES, PageRoute, find_page
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import bulk_insert, execute, fetch
+from eventd.store.engine.statements import execute, fetch
 from eventd.testing import NOW, until
 from tests.integration.console.conftest import MakeBrowser
-from tests.integration.console.test_letters import COLUMNS
+from tests.integration.console.test_letters import store
 from tests.integration.console.test_parts import derive
 from tests.integration.console.test_roles import API_KEYS, HOLDERS, KEYS, lacks_action
 from tests.integration.console.test_routemaster import use_surface
@@ -78,8 +78,7 @@ def _park(conn: Connection) -> None:
     """Make dead letters of the event, one of each owner."""
     ((topic, position),) = fetch(conn, "SELECT topic_id, position FROM event_ids WHERE event_id = 'e1'")
     cursors = ("peer:edge/b", "callback:hook", "subscription:edge/claims")
-    rows = [(cursor, position, topic, "e1", "refused", "", 1, NOW) for cursor in cursors]
-    bulk_insert(conn, "dead_letters", COLUMNS, rows)
+    store(conn, [(cursor, position, topic, "e1", "refused", "", 1, NOW) for cursor in cursors])
 
 
 def _run_elsewhere(conn: Connection) -> None:

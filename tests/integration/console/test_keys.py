@@ -62,7 +62,8 @@ async def test_a_key_is_revoked_with_its_sessions_and_then_removed(site: Site, b
     (key,) = re.findall(r"evk_[\w-]+", made.text)
     assert (await other.sign_in(key)).heading == "Overview"
     (way,) = re.findall(r'href="(/console/do/keys\.revoke[^"]*)"', (await one.get("/console/keys")).text)
-    assert (await one.get(unescape(way))).heading == "Revoke the key ci?"
+    asked = await one.get(unescape(way))
+    assert (asked.heading, "<dt>name</dt>" in asked.text) == ("Revoke the key ci?", False)
     form = {"name": "ci", "asked": "yes", "back": "/console/keys"}
     done = await one.post("/console/do/keys.revoke", **form, then="keep it in the list")
     assert "The key is revoked." in done.text

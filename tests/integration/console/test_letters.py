@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import re
 
+from eventd.log.core.head import lock_head
+from eventd.log.cursors.dead_letters import DeadLetter, insert_dead_letters
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import bulk_insert
 from eventd.testing import NOW, until
 from tests.integration.console.conftest import MakeBrowser
 from tests.integration.console.test_signing_in import ADMIN, READ
 from tests.support.declared import callback, peer
 from tests.support.sites import Site
 
-COLUMNS = ("cursor", "position", "topic_id", "event_id", "reason", "detail", "attempts", "parked_at")
 HOSTILE = '<script>alert("1")</script>' + "x" * 200
+
+
+def store(conn: Connection, letters: list[tuple[str, int, int, str, str, str, int, int]]) -> None:
+    """Store dead letters, given as the values of `DeadLetter`."""
+    lock_head(conn)
+    insert_dead_letters(conn, [DeadLetter(*letter) for letter in letters])
 
 
 async def park(site: Site, count: int, reason: str = "loop", detail: str = "said so") -> None:
@@ -21,11 +27,7 @@ async def park(site: Site, count: int, reason: str = "loop", detail: str = "said
     await site.apply(peer("b", 1))
     ((topic,),) = await site.rows("SELECT id FROM topics WHERE name = 'group:edge'")
     rows = [("peer:edge/b", at, topic, f"d{at:03}", reason, detail, 1, NOW) for at in range(1, count + 1)]
-
-    def write(conn: Connection) -> None:
-        bulk_insert(conn, "dead_letters", COLUMNS, rows)
-
-    await site.running.log.database.write(write)
+    await site.running.log.database.write(store, rows)
 
 
 async def test_dead_letters_are_counted_by_reason_and_listed_page_by_page(site: Site, browser: MakeBrowser) -> None:
@@ -73,7 +75,7 @@ async def test_an_event_shows_its_dead_letter_with_the_actions_that_end_it(site:
         ("peer:edge/b", at, topic, "e1", "loop", "", 1, NOW),
         ("subscription:edge/routes", at, topic, "e1", "plugin_failed", "it wrote: one\ntwo\n", 1, NOW),
     ]
-    await site.running.log.database.write(lambda conn: bulk_insert(conn, "dead_letters", COLUMNS, letters))
+    await site.running.log.database.write(store, letters)
     one = browser(site)
     await one.sign_in(ADMIN)
     page = (await one.get("/console/events/edge/e1")).text
@@ -118,7 +120,7 @@ async def test_a_key_of_some_names_is_offered_nothing_for_callbacks(site: Site, 
     await park(site, 1, "loop")
     ((topic, at),) = await site.rows("SELECT topic_id, position FROM event_ids WHERE event_id = 'e1'")
     row = ("callback:hook", at, topic, "e1", "refused", "", 1, NOW)
-    await site.running.log.database.write(lambda conn: bulk_insert(conn, "dead_letters", COLUMNS, [row]))
+    await site.running.log.database.write(store, [row])
     await site.stop()
     await site.start(api_keys="edgekey-edgekey:read+write+delete+admin:edge,adminkey-adminkey")
     for key, count in (("edgekey-edgekey", 0), ("adminkey-adminkey", 2)):

@@ -134,7 +134,7 @@ async def test_dead_letters_are_retried(site: Site, browser: MakeBrowser) -> Non
     shown = await one.get("/console/queues/todo")
     assert "<dt>Dead letters so far</dt><dd>1</dd>" in shown.text
     asked = await one.get("/console/do/queues.retry?topic=todo&back=/console/queues/todo")
-    assert "dead letters of todo are taken from graves" in asked.text
+    assert "Up to 1 dead letter of todo is taken from graves, the oldest first. graves holds 1 record." in asked.text
     assert "/console/do/queues.retry" in (await one.get("/console/dead-letters?kind=queue")).text
     form = {"topic": "todo", "asked": "yes", "back": "/console/queues/todo"}
     done = await one.post("/console/do/queues.retry", **form)
