@@ -77,9 +77,11 @@ class EndpointAttempt(NamedTuple):
 
 
 class AttemptPlace(NamedTuple):
-    """A place in the list of a callback's attempts: the ids of the last rows before it; None: it has none of these.
+    """A place in the list of a callback's attempts, which are rows of two tables: one for failed, one for accepted
+    attempts.
 
-    Failed and accepted attempts are rows of two tables. Times would not do: several rows may have the same.
+    For each table it has the id of the last row before the place; None if there is no such row. Times would not be
+    sufficient: several rows may have the same time.
     """
 
     failed: int | None = None
@@ -98,7 +100,7 @@ NEWEST = AttemptPlace()
 def read_attempt_list(
     conn: Connection, callback: str, *, before: int | None, limit: int, place: AttemptPlace = NEWEST
 ) -> list[EndpointAttempt]:
-    """Return up to `limit` attempts of a callback from a place on, newest first, and those of its resends.
+    """Return up to `limit` attempts of a callback and its resends from a place on, newest first.
 
     `before`: only those from before this time (microseconds; None: all).
     """

@@ -1,5 +1,6 @@
-"""The state of callbacks: position in the log, waiting events, dead letters and resends; their requests: see
-`callback_history`.
+"""The state of callbacks: position in the log, waiting events, dead letters and resends.
+
+Their requests: see `callback_history`.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ COUNTED = 1000
 """Maximum number of waiting events of a callback that are counted."""
 _PAGE_BYTES = 16 << 20
 _MOST_PAGES = 8
-"""Pages that are read to count what waits: a callback that gets few records of many must not read all of them."""
+"""Maximum number of pages that are read to count waiting events: for a callback that selects few of many records, not
+all of these must be read."""
 MOST_BLOCKS = 20_000
-"""Maximum number of blocks, the newest ones, in which what waits for subscribers is counted: the log of one that is far
-behind is not read each time."""
+"""Maximum number of blocks, the newest ones, in which the events that wait for subscribers are counted, so that the
+log of a subscriber that is far behind is not read each time."""
 _MOST_NAMED = 20
 """Maximum number of callbacks that a hint names."""
 _WHY_NOT = {EXPIRED: "it has expired", UNSUITABLE: "it has no form in the callback's format"}
@@ -147,9 +149,9 @@ def read_callback_statuses(conn: Connection, chosen: Sequence[KnownCallback], no
 def _read_position(
     conn: Connection, one: KnownCallback, cursor: Cursor | None, queued: QueuedEvents | None, head: int, now: int
 ) -> tuple[int, Backlog, bool]:
-    """Return the position of a callback, what waits for it, and whether its topic exists.
+    """Return the position of a callback, its backlog, and whether its topic exists.
 
-    `queued` is what is known to wait for a subscriber; None for others.
+    `queued` is the known backlog of a subscriber; None for a declared callback.
     """
     if cursor is None:
         topic = find_source(conn, one.config.topic)
@@ -165,7 +167,7 @@ def _read_position(
 
 
 def _backlog_of(conn: Connection, one: KnownCallback, cursor: Cursor, queued: QueuedEvents, now: int) -> Backlog:
-    """Return what waits for a subscriber; of one that is far behind, only the oldest event is read."""
+    """Return the backlog of a subscriber; if it is far behind, only the oldest event is read."""
     exact = queued.exact and queued.queued <= COUNTED
     backlog = Backlog(cursor.position, events=min(queued.queued, COUNTED), oldest=queued.oldest, exact=exact)
     if not queued.exact:
@@ -178,7 +180,7 @@ def _backlog_of(conn: Connection, one: KnownCallback, cursor: Cursor, queued: Qu
 def _read_backlog(
     conn: Connection, one: KnownCallback, topic_id: int, position: int, now: int, *, most: int = COUNTED
 ) -> Backlog:
-    """Return what waits behind a position, of which at most `most` events are counted."""
+    """Return the backlog after a position, of which at most `most` events are counted."""
     reader = CallbackReader(one.selection, one.config.format, one.config.name, now)
     backlog, full = Backlog(position), True
     for _ in range(_MOST_PAGES):

@@ -1,7 +1,8 @@
 """The map of a group: the nodes and links that this node knows of, and where the two ends of a link disagree. Pure.
 
-A link has two ends, and each reports on its own: the sender its state, lag and rate, the receiver what arrived. A node
-is believed about its own links only, and its own answer counts before one that another node passes on.
+A link has two ends, and each reports on its own: the sender its state, lag and rate, the receiver what arrived. A
+node's report counts only for its own ends of links, and its own answer has precedence over a copy of its report that
+another node passes on.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from federation.status import OUT, LinkReport, NodeReport
 
 SELF, ANSWERED, RELAYED = "self", "answered", "relayed"
 UNASKED: Final = "unasked"
-"""What is known of a node's links; the other words come from the questions: `pending`, `older` (its program does not
-know the question), `not-shared`, `unreachable`, `invalid`."""
+"""The word for a node that was not asked for its links. The other words are the results of questions: `pending`,
+`older` (its program does not know the question), `not-shared`, `unreachable`, `invalid`."""
 MOST_MAP_LINKS: Final = 2000
 """Maximum number of links of a map."""
 FRESH_SECONDS: Final = 30.0
 """The two ends of a link are compared only while both reports are at most this old."""
 SILENT_SECONDS: Final = 60.0
-"""A link that runs and has something to send does not stay silent for this long."""
+"""A running link with events to send that makes no progress for this many seconds is reported as a contradiction."""
 
 
 class PeerReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +66,10 @@ class LinkEnd(NamedTuple):
 
 @dataclass(slots=True)
 class MapNode:
-    """A node of the map. `answer` says what is known of its links; `age` and `via` are those of its report."""
+    """A node of the map.
+
+    `answer` says whether its links are known, see `UNASKED`; `age` and `via` are those of its report.
+    """
 
     node: str
     answer: str = UNASKED
@@ -152,7 +156,7 @@ def _add_links(found: GroupMap, told: _Told) -> None:
 
 
 def _compare(link: MapLink, told: Mapping[str, _Told]) -> Iterator[str]:
-    """Yield how the reports of the two ends contradict each other; nothing unless both are fresh."""
+    """Yield the contradictions between the reports of the two ends; nothing unless both reports are fresh."""
     sender, receiver = link.sender, link.receiver
     if not (_is_fresh(link.source, told) and _is_fresh(link.target, told)):
         return

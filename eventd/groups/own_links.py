@@ -1,4 +1,5 @@
-"""The links of this node in one group, in the form in which it shows them on maps and reports them to members."""
+"""The links of this node in one group, in the form in which the node shows them on maps and reports them to
+members."""
 
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ class LinkRates:
 
 
 NO_RATES = LinkRates({}, {})
-"""The rates where no node runs in this process."""
+"""The rates in a process in which no node runs, such as a command: none."""
 
 
 def read_own_links(conn: Connection, group: GroupConfig, now: int, rates: LinkRates) -> NodeReport:
-    """Return this node's report: its links to declared peers, and those from senders, of each up to `MOST_LINKS`.
+    """Return this node's report: up to `MOST_LINKS` links to declared peers, and as many from senders.
 
-    Of the senders, declared peers come first, then those that were heard last: a member can invent names.
+    Of the senders, declared peers come first, then those that sent most recently, because a member can invent names.
     """
     topic, peers = read_group_topic(conn, group.name), peers_of(group)
     outbound = [_out(link, now, rates) for link in read_link_statuses(conn, topic, peers[:MOST_LINKS], now)]

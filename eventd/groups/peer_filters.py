@@ -1,4 +1,4 @@
-"""What the filter of an EventPeer takes, in words, and why it does not take an event."""
+"""Describes in words which events the filter of an EventPeer selects, and why it does not select an event."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _MOST_NAMED: Final = 5
 
 
 class FilterMismatch(NamedTuple):
-    """Why an event is not meant for a peer. `remedy`: what to change if it should be; empty if nothing could."""
+    """The reason why an event is not meant for a peer.
+
+    `remedy`: what to change so that it is; empty if no change would help.
+    """
 
     reason: str
     remedy: str

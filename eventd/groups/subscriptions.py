@@ -145,7 +145,8 @@ def _read_backlog(
 def count_between(
     conn: Connection, one: SubscriptionConfig, node: str, topic_id: int, after: int, upto: int, now: int
 ) -> tuple[int, bool]:
-    """Return how many events at positions in `(after, upto]` trigger a subscription, and whether that is all of them.
+    """Return how many events at positions in `(after, upto]` trigger a subscription, and whether all of them were
+    counted.
 
     At most `MOST_PAGES` pages are read.
     """

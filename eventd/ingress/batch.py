@@ -31,9 +31,11 @@ from federation.returned import encode_positions
 from federation.wire import BatchHeader, Receipt, Refusal, encode_json
 
 MOST_UNDECLARED = 1000
-"""How many senders that are not declared peers keep their marks in a group; the most recent ones are kept."""
+"""Maximum number of senders, other than declared peers, whose marks are kept in a group: those that sent most
+recently."""
 SPARE = 100
-"""Marks may exceed the limit by this many before any is removed, so that a new name does not cost a scan of all marks.
+"""By how many the marks may exceed `MOST_UNDECLARED` before the surplus is removed, so that not every new name costs a
+scan of all marks.
 """
 
 
@@ -41,7 +43,7 @@ SPARE = 100
 class VerifiedBatch:
     """A verified batch to store: its acceptable lines as `drafts`, and their `positions` at the sender, in parallel.
 
-    `refused` are the other lines, which have no draft. `keep_nonce_until` is in microseconds.
+    `refused` are the lines that are not acceptable, which have no draft. `keep_nonce_until` is in microseconds.
     """
 
     header: BatchHeader

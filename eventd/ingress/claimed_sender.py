@@ -1,4 +1,5 @@
-"""The sender that a refused request names: as claimed for the log; reduced to known names for the refusal ledger.
+"""The sender that a refused request names: for the log as the request claims it, for the refusal ledger reduced to
+known names.
 
 A stranger must not fill that ledger with invented names.
 """
@@ -23,10 +24,10 @@ _KEY_ID: Final = re.compile(r';keyid="([^"\\]{1,200})"')
 
 
 class ClaimedSender(NamedTuple):
-    """The sender that a request names, reduced to known names; whether it really is the sender is not proven.
+    """The sender that a request names, reduced to known names.
 
-    `peer` is a declared peer's node, `?` for any other name, empty if the request names none; `key_id` is empty unless
-    it is the id of a known key.
+    It is not proven that the request is really from this sender. `peer` is a declared peer's node, `?` for any other
+    name, empty if the request names none; `key_id` is empty unless it is the id of a known key.
     """
 
     peer: str = ""

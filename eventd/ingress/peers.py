@@ -1,6 +1,6 @@
 """Serves the requests of peers: proves the sender, stores events, and answers batches, mark queries and questions.
 
-The last concern the events that this node holds of the sender, or the links of this node.
+Questions are about the events of the sender that this node holds, or about the links of this node.
 """
 
 from __future__ import annotations
@@ -71,17 +71,17 @@ MOST_ASKED = 4096
 """How many undeclared nodes are remembered as having asked for their mark."""
 
 _TAKES = {"Accept": f"{BATCH_TYPE}, {RUNS_TYPE}"}
-"""Which batches this node accepts; sent with the answer (RFC 9110, 12.5.1)."""
+"""The content types of batches that this node accepts; sent with the answer as `Accept` (RFC 9110, 12.5.1)."""
 
 Mismatch = Callable[[str], str]
-"""Returns whom the client certificate of a connection names instead of a node; empty if it names that node, and for all
-nodes if the group demands no certificates."""
+"""A function that compares the client certificate of a connection with a node's name. It returns an empty text if the
+certificate names that node, or if the group demands no certificates, and otherwise the names in the certificate."""
 
 logger = logging.getLogger("eventd.ingress")
 
 
 def any_node(_node: str) -> str:
-    """Return an empty text: the connection's certificate, if any, does not matter."""
+    """Return an empty text, for a group in which the connection's certificate does not matter."""
     return ""
 
 
@@ -113,7 +113,7 @@ class PeerAnswer:
 class AcceptedV1:
     """The body of a 200 over v1, and the id of the key that signed the request.
 
-    `new`: the event, or its refresh, was stored. v1 has no nonce: only this shows that the request is no replay.
+    `new`: the event, or its refresh, was stored. v1 has no nonce: only `new` shows that the request is not a replay.
     """
 
     answer: bytes
@@ -217,7 +217,10 @@ class PeerIngress:
         return AcceptedV1(encode_answer_v1(event.id, duplicate=not new), fresh, key.id)
 
     async def status_v1(self) -> bytes:
-        """Return the JSON body of the answer to a v1 status request; `storedEvents` counts a refreshed event once."""
+        """Return the JSON body of the answer to a v1 status request.
+
+        Its `storedEvents` counts a refreshed event once.
+        """
         topic = await self._log.database.read_for_delivery(read_topic, topic_of(self.config.name))
         status = {
             "node": self.config.node_name,
@@ -304,7 +307,8 @@ class PeerIngress:
     def _unproven(
         self, error: MessageError | EventdError, claimed: ClaimedSender, sender: Callable[[], Sender]
     ) -> PeerAnswer:
-        """Return the unsigned answer to a request that is not proven, or that this node has no key to answer with.
+        """Return the unsigned answer to a request whose sender is not proven, or for whose answer this node has no
+        signing key.
 
         Also counts the refusal, unless the cause is trouble of this node itself (an `EventdError`).
         """
@@ -344,7 +348,7 @@ class PeerIngress:
             return _own_trouble(error)
 
     def _alive(self, verified: VerifiedRequest) -> None:
-        """Cache the nonce of a request that is not a replay, and report that its sender is up."""
+        """Cache the nonce of a request that is proven and not a replay, and report that its sender is up."""
         self._nonces.remember(verified)
         self._metrics.alive(self.config.name, verified.header.from_node)
 

@@ -43,9 +43,9 @@ from federation.ranges import Mark
 from federation.returned import EventsQuery, ReturnedEvents
 
 PAGE_SECONDS = 1.0
-"""Seconds after which a question is answered as far as it was processed."""
+"""Seconds for which a question is processed; the answer then covers the part that was reached."""
 PARALLEL_QUESTIONS = 2
-"""Maximum number of questions that are processed at the same time, each of another node."""
+"""Maximum number of questions that are processed at the same time; each of them is from a different node."""
 STEP_IDS = 250
 """Number of ids that are looked up in one step: a few milliseconds if their records lie near each other."""
 MOST_GAPS = 100

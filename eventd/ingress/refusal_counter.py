@@ -16,7 +16,7 @@ from eventd.log.delivery.refused_requests import RefusedRequests, StoreRefusals
 from eventd.runtime.clock import Clock
 
 LOOK_SECONDS: Final = 5.0
-"""Seconds between two writes of the due counts, and so until the first refusal of a kind is written."""
+"""Seconds between two writes of the counts that are due; the first refusal of a kind is written within this time."""
 ROW_SECONDS: Final = 60.0
 """Seconds between two rows of one kind."""
 MOST_KINDS: Final = 1000
@@ -39,7 +39,8 @@ class _Refusals(NamedTuple):
 
 
 class RefusalCounter:
-    """The refusals of one process that are not written yet, counted by group, sender, key and reason."""
+    """Counts the refusals of one process that are not written to the database yet, by group, sender, key and
+    reason."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -17,7 +17,7 @@ MOST_LINKS = 4096
 """How many links are remembered with their latest position; a link that was dropped is read from the database again."""
 
 LinkLife = tuple[str, str, int]
-"""The sending node, and the epoch and incarnation of its log."""
+"""Identifies a link in one life of its sender's log: the sending node, and the epoch and incarnation of its log."""
 
 
 class ReorderBuffer:
@@ -45,8 +45,8 @@ class ReorderBuffer:
     async def enter(self, life: LinkLife, covered: Range, size: int) -> None:
         """Wait up to `RANGE_WAIT` until the predecessor of the batch has passed; not at all if memory is short.
 
-        Then the batch itself counts as passed, unless its predecessor is still missing. No batch waits while the link's
-        latest position is not remembered.
+        After the wait, the batch itself counts as passed, unless its predecessor is still missing. No batch waits
+        while the link's latest position is not remembered.
         """
         deadline = self._clock.monotonic() + RANGE_WAIT / SECOND
         if size <= self._room:

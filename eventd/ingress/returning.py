@@ -1,7 +1,8 @@
 """Returns the events of a node that lost them, with the receipts of the batches that brought them here.
 
 A receipt is stored in the transaction that stored the events of its batch, and so has the same time. Within one
-transaction the events of a sender have the order of its batches, so their numbers show which are whose.
+transaction, the events of a sender are in the order of its batches, so the numbers of events in the receipts show
+which events belong to which receipt.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from federation.returned import RETURNED_BYTES, BatchReceipt, EventsQuery, Retur
 STEP_EVENTS = 50
 """Number of events that are looked up in one step: a few milliseconds if their batches are small."""
 MOST_TOGETHER = 20_000
-"""Maximum number of events that one transaction received, for their receipts to be looked up."""
+"""Maximum number of events of one transaction for which receipts are looked up; with more, they are returned
+without."""
 
 
 class _Receipts(NamedTuple):
@@ -116,7 +118,10 @@ class ReturnedPage:
 
 
 def _read_receipts(conn: Connection, topic_id: int, node: str, record: Record) -> _Receipts:
-    """Return the receipts of the transaction that stored `record`; none if it is unclear which events are whose."""
+    """Return the receipts of the transaction that stored `record`.
+
+    None if it is unclear which events belong to which receipt.
+    """
     rows = read_receipts_at(conn, topic_id, record.recorded_at)
     stored = [(row, read_answer(row.receipt).accepted) for row in rows]
     reach = sum(accepted for _, accepted in stored)

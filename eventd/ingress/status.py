@@ -1,7 +1,8 @@
-"""Answers members of a group that ask for this node's links, as often as a map needs them and not more.
+"""Answers members of a group that ask for this node's links, but no more often than a map needs them.
 
-A question has no effect, so its nonce is not stored: nothing is written for an open map. A captured question is useless
-all the same: one node's questions must be signed later and later, and after this process began to serve the group.
+A question has no effect, so its nonce is not stored: nothing is written for an open map. A captured question is
+useless in any case: each question of a node must be signed later than its last one, and after this process began to
+serve the group.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ MOST_ASKERS: Final = 1024
 
 
 class LinkReporter(Protocol):
-    """Interface of what a node tells of its links in a group."""
+    """Interface that returns a node's report about its links in a group."""
 
     async def report(self, hops: int) -> tuple[NodeReport, Sequence[NodeReport]]:
-        """Return the report of this node, and those of its peers; with `hops`, these are asked for later reports."""
+        """Return the report of this node and the known reports of its peers.
+
+        With `hops`, the peers are asked again for a while.
+        """
         ...
 
 

@@ -12,12 +12,12 @@ from eventd.tracing.contexts import BatchTrace
 from eventd.tracing.spans import Attributes
 
 UNTRACED: Final = BatchTrace()
-"""The sender says nothing of traces, or is not asked."""
+"""Stands for a batch whose sender names no traces, or whose traces are ignored."""
 
 
 @contextmanager
 def receiving(batch: VerifiedBatch, trace: BatchTrace) -> Iterator[Callable[[StoreResult], StoreResult]]:
-    """Make the span `receive` while a batch is stored. Call what is yielded with the result."""
+    """Open the span `receive` while a batch is stored. Yields a function, to be called with the result."""
     header = batch.header
     about: Attributes = {
         "eventd.group": header.group,

@@ -1,4 +1,4 @@
-"""Runs one round of a chore; a failure is logged and does not end the node."""
+"""Runs one round of a periodic chore; a failure is logged and does not end the node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Counts the deliveries of callbacks, those to subscribers of the Routemaster surface also under its own names."""
+"""Counts the deliveries of callbacks.
+
+Deliveries to subscribers of the Routemaster surface are also counted in the surface's own metrics.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +40,12 @@ class DeliveryMetrics:
         self._callbacks.refused(callback, events)
 
     def postponed(self, callback: str, events: int) -> None:
-        """Count a batch of so many events that waits for the end of a back-off."""
+        """Count a batch of this many events that waits for the end of a back-off."""
         if handle := _handle(callback):
             self._surface.postponed(handle, events)
 
     def forget(self, callback: str) -> None:
-        """Remove the series of a callback that this process serves no more."""
+        """Remove the metrics of a callback that this process no longer serves."""
         self._callbacks.forget(callback)
         if handle := _handle(callback):
             self._surface.forget(handle)
@@ -54,5 +57,5 @@ class DeliveryMetrics:
 
 
 def _handle(callback: str) -> str:
-    """Return the handle of the subscriber that a callback of this name serves; empty for a declared one."""
+    """Return the handle of the subscriber that a callback of this name serves; empty for a declared callback."""
     return callback.removeprefix(SUBSCRIBER) if callback.startswith(SUBSCRIBER) else ""

@@ -20,7 +20,7 @@ logger = logging.getLogger("eventd.callbacks")
 class CallbackNotices:
     """Logs changes in the condition of callbacks, and writes them to a topic, unless its name is empty.
 
-    Records have the tag `routerd.callback.failing`, `…disabled` or `…recovered`. A callback does not get those about
+    Records have the tag `routerd.callback.failing`, `…disabled` or `…recovered`. A callback does not get notices about
     itself.
     """
 

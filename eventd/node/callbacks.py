@@ -49,7 +49,8 @@ class CallbackPurpose:
     version: int | None = None
 
     def is_for(self, cursor: Cursor) -> bool:
-        """Return whether a cursor has this version of the selection, so that no change of it was missed."""
+        """Return whether a cursor has the version of the selection of this purpose, so that no change of the selection
+        was missed."""
         return self.version is None or cursor.kind == RESEND or self.version == cursor.selector_version
 
 
@@ -102,7 +103,7 @@ class Callbacks:
         return self._purposes.get(callback_of(cursor))
 
     async def retire(self, purposes: dict[str, CallbackPurpose]) -> list[str]:
-        """Take over the purposes; end the consumers of callbacks that have another one now, or none.
+        """Take over the new purposes; end the consumers of callbacks whose purpose has changed or is gone.
 
         Returns the names of the cursors of the ended consumers.
         """
@@ -166,7 +167,10 @@ class Callbacks:
         )
 
     def _rate_of(self, config: CallbackConfig) -> RateLimiter:
-        """Return the limiter that a callback shares with its resends, the same as long as its rate is."""
+        """Return the rate limiter that a callback shares with its resends.
+
+        It is a new one only if the declared rate has changed.
+        """
         known = self._rates.get(config.name)
         if known is None or known.per_second != config.per_second:
             known = self._rates[config.name] = RateLimiter(config.per_second, self._dependencies.log.clock)
@@ -201,8 +205,8 @@ class Callbacks:
     async def reload(self) -> list[str]:
         """Read the secrets of all callbacks again; return the names of the cursors whose secrets have become readable.
 
-        A callback whose secrets cannot be read keeps none: it is `failed` until they can, after the requests that are
-        under way.
+        A callback whose secrets cannot be read does not keep the old ones: after the requests that are under way, it
+        is `failed` until they can be read.
         """
         self._secrets.clear()
         self._files.forget()
@@ -225,7 +229,7 @@ class Callbacks:
         return True
 
     def look_again(self, names: Sequence[str]) -> None:
-        """Let these consumers, by the names of their cursors, read them again if they wait for an attempt."""
+        """Let the consumers with these cursor names read their cursors again, if they wait for an attempt."""
         for name, consumer in self._consumers:
             if name in names:
                 consumer.look_again()

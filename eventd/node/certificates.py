@@ -22,19 +22,21 @@ from eventd.tls.state import WARN, CertificateState
 logger = logging.getLogger("eventd.tls")
 
 LOOK_SECONDS = 5.0
-"""Seconds between two looks whether a file has changed."""
+"""Seconds between two checks whether a file has changed."""
 
 _OVER = -1
-"""Stands for the days that a certificate has left when it has expired."""
+"""The number of days left that is shown for an expired certificate."""
 Use = tuple[str, str]
 """What uses a certificate: the names of a group and of a peer's node, as in `CertificateState`."""
 
 
 @dataclass
 class Certificates:
-    """The certificates that one process uses: the API's, its groups', and those that others are shown.
+    """The certificates that one process uses: those of the API, of its groups, of its callbacks and of further
+    listeners.
 
-    `others` are further listeners by the name that stands for a group, each with its declaration and what it uses.
+    `others` are these listeners, by the name that stands for a group, each with its declaration and the TLS that it
+    uses.
     """
 
     declared: ServerTlsConfig | None
@@ -57,9 +59,9 @@ class Certificates:
             await self.clock.sleep(LOOK_SECONDS)
 
     async def refresh(self, *, force: bool = False) -> None:
-        """Read the files that have changed, or all; new connections use what could be read.
+        """Read the files that have changed, or all of them; new connections use the certificates that could be read.
 
-        What cannot be used is logged, and what was read before stays in effect.
+        If a certificate cannot be used, this is logged, and the one that was read before stays in effect.
         """
         configs = [group.config for group in self.groups.values()]
         peers = {peer.tls for config in configs for peer in config.peers.values()}
@@ -71,7 +73,7 @@ class Certificates:
         self._report([state for use, tls in used if (state := _state(use, tls)).expires])
 
     def _in_use(self, use: DeclaredTls) -> Reloaded[LoadedTls] | None:
-        """Return the TLS that connections use now; None for a group that does not listen."""
+        """Return the TLS settings that connections use now; None for a group that does not listen."""
         if isinstance(use.config, ClientTlsConfig):
             return self.transport.tls_of(use.config)
         if use.group in self.others:

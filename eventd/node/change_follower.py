@@ -1,4 +1,5 @@
-"""Follows what other processes write to the database, and notices when it can be read and written again."""
+"""Notices when other processes have written to the database, and when the database can be read and written again after
+a failure."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ logger = logging.getLogger("eventd.node")
 
 
 class ChangeFollower:
-    """Passes on what the log's head says: new events raise its position, new declarations its version.
+    """Passes on changes of the log's head: new events raise its position, new declarations its version.
 
     `trouble`: why the database cannot be followed at present; empty if it can.
     """

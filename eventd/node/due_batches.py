@@ -18,7 +18,7 @@ class DueSubscriberBatches:
         self._log = log
 
     async def count_due(self, within: float) -> int:
-        """Return the number of batches that are due within so many seconds."""
+        """Return the number of batches that are due within this many seconds."""
         return await self._log.database.read(_count, self._log.clock.now(), int(within * SECOND))
 
 
@@ -28,12 +28,15 @@ def _count(conn: Connection, now: int, within: int) -> int:
 
 
 def waiting_batches(state: SubscriberState) -> int:
-    """Return how many batches the events make that wait for a subscriber."""
+    """Return into how many batches the events that wait for a subscriber will be divided."""
     return -(-state.backlog.queued // min(state.row.max_events, MOST_EVENTS))
 
 
 def due_batches(state: SubscriberState, cursor: Cursor | None, now: int, within: int) -> int:
-    """Return how many of these are due within so many microseconds; one that failed is due once its retry is."""
+    """Return how many of these batches are due within this many microseconds.
+
+    A batch that failed is due when its retry is.
+    """
     row, waiting = state.row, state.backlog
     if not waiting.queued or waiting.oldest is None:
         return 0

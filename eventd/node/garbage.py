@@ -15,7 +15,7 @@ from typing import Final
 from eventd.runtime.clock import Clock
 
 LOOK_SECONDS: Final = 1.0
-"""Seconds between two looks at the memory of the process."""
+"""Seconds between two measurements of the memory of the process."""
 YOUNG_BYTES: Final = 64 << 20
 """Growth in bytes after which the young generation is collected, which takes milliseconds."""
 ALL_BYTES: Final = 512 << 20

@@ -1,4 +1,5 @@
-"""What a node knows of a group, from the worker that serves it: that one asks the peers, for all workers."""
+"""What a node knows of a group, obtained from the worker that serves the group: this worker asks the peers on behalf
+of all workers."""
 
 from __future__ import annotations
 
@@ -11,19 +12,22 @@ from eventd.errors import Unavailable
 from eventd.node.membership import Membership
 
 VIEW: Final = "view"
-"""The name of the question among the workers."""
+"""The name of this question in the protocol between the workers of a node."""
 _ANSWER_SECONDS: Final = 5.0
 
 
 class ViewQuestion(msgspec.Struct, frozen=True):
-    """Asks for what is known of a group; `wait`: seconds to wait for the first answers of its peers."""
+    """A question between workers for the view of a group.
+
+    `wait`: seconds to wait for the first answers of its peers.
+    """
 
     group: str
     wait: float
 
 
 async def answer_view(groups: Mapping[str, Membership], question: bytes) -> bytes:
-    """Return the encoded view of a group that this worker serves; empty if it does not (yet)."""
+    """Return the encoded view of a group that this worker serves; empty if it does not serve the group (yet)."""
     asked = msgspec.json.decode(question, type=ViewQuestion)
     group = groups.get(asked.group)
     return b"" if group is None else msgspec.json.encode(await group.reports.view(asked.wait))

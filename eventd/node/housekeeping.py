@@ -1,4 +1,5 @@
-"""The chores of a node: retention, checkpoints, gauges, counts of refusals; and the work before it serves."""
+"""The periodic chores of a node (retention, checkpoints, gauges, counts of refusals), and the work that must be done
+before it serves."""
 
 from __future__ import annotations
 
@@ -39,8 +40,9 @@ class Housekeeping:
         """Do the work that must precede serving: remove all ephemeral records, and end all leases and delays of jobs.
 
         Queues with durable leases keep theirs. A node for one group does neither, because other nodes may use the same
-        database. Nor does a process of a node that is not its first, or replaces one that ended. In every process,
-        commits stop checkpointing SQLite's write-ahead log: that becomes a chore of the first process.
+        database. Nor does any process of a node except its first, or a process that replaces one that ended. In every
+        process, commits no longer checkpoint SQLite's write-ahead log: checkpoints become a chore of the first
+        process.
         """
         await self._log.database.take_over_checkpoints()
         if self._settings.group is not None or self._share.resumed or not self._share.is_first:

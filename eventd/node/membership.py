@@ -77,15 +77,15 @@ class GroupDependencies:
     rates: RateHistory
 
     def reports(self) -> ReportDependencies:
-        """Return those that the reports of peers need."""
+        """Return the dependencies that the reports of peers need."""
         return ReportDependencies(self.log, self.transport, self.peer_rules, self.supervisor, self.rates, self.metrics)
 
 
 class Membership:
     """One group on this node.
 
-    `trouble` has the reason, under `keys` or `listen`, why these do not work as declared; empty when both do. `address`
-    is the host and port of its listener, None without one.
+    `trouble` says, under `keys` or `listen`, why the keys or the listener do not work as declared; it is empty when
+    both work. `address` is the host and port of its listener, None without one.
     """
 
     def __init__(self, config: GroupConfig, topic_id: int, dependencies: GroupDependencies) -> None:
@@ -172,7 +172,8 @@ class Membership:
         self.wake_all()
 
     def _keeps_listening(self, config: GroupConfig) -> bool:
-        """Return whether a listener with TLS stays open until the one declared now has read its certificate."""
+        """Return whether the present listener, with TLS, stays open until the newly declared listener has read its
+        certificate."""
         old, new = self._listening, config.listen
         return old is not None and old.tls is not None and new is not None and new.tls is not None
 
@@ -318,7 +319,7 @@ class Membership:
                 consumer.reopen()
 
     def wake_all(self) -> None:
-        """Let every link and repair of the group read its cursor again: the cause why it was blocked may be gone."""
+        """Let every link and repair of the group read its cursor again: the cause of its failure may be gone."""
         for _, consumer in self._links:
             consumer.reread()
 
@@ -332,7 +333,8 @@ class Membership:
 
 
 def rings_of(groups: Mapping[str, Membership], dependencies: GroupDependencies) -> Callable[[GroupConfig], KeyRing]:
-    """Return a function that returns a group's keys: those in use here, or from its files if not served here.
+    """Return a function that returns the keys of a group: those in use if this process serves the group, else read
+    from the key files.
 
     It raises `SecretUnreadable`.
     """

@@ -80,8 +80,9 @@ from eventd.tls.listening import open_api_tls
 
 logger = logging.getLogger("eventd.node")
 MOST_UNTRUSTED = 2048
-"""Maximum number of the API's connections that are untrusted, unless `max_connections` is higher: the room for streams
-must not be memory for handshakes that never end. Clients that come at once are untrusted until they have asked."""
+"""Maximum number of the API's connections that are untrusted, unless `max_connections` is higher: a high limit for
+streams must not allow as much memory for handshakes that never end. Clients that connect at the same time are
+untrusted until they have sent a request."""
 
 
 class Node:
@@ -276,7 +277,7 @@ class Node:
         self._started.append(self._end_chores)
 
     def _surface_chores(self) -> dict[str, Chore]:
-        """Return what the node's first process does for the Routemaster surface; nothing where it is off."""
+        """Return the chores of the node's first process for the Routemaster surface; none if the surface is off."""
         settings, interval = self.settings, self.settings.routemaster_metrics_interval
         if settings.routemaster_listen is None or not interval or not self._share.is_first:
             return {}
@@ -322,7 +323,7 @@ class Node:
         await self._serve_streams(v0)
 
     def _describe_address(self) -> str:
-        """Return the address of the API: with the real port, where the settings leave it to the system."""
+        """Return the address of the API, with the real port if the settings let the system choose it."""
         return str(Endpoint(*self.api_address) if self.api_address else self.settings.api_listen)
 
     def _make_services(self, local: LocalListener | None) -> Services:
@@ -352,7 +353,8 @@ class Node:
         )
 
     async def _serve_routemaster(self, limits: ConcurrencyLimits) -> None:
-        """Open the Routemaster surface, if it is on: its one listener is in the node's first process."""
+        """Open the Routemaster surface, if it is on and this is the node's first process, which has its only
+        listener."""
         if self.settings.routemaster_listen is None or not self._share.is_first:
             return
         self.routemaster = listener = RoutemasterListener(
@@ -377,7 +379,8 @@ class Node:
             self.certificates.others[SURFACE] = declared, listener.tls
 
     async def _serve_streams(self, v0: V0) -> None:
-        """Open the QUIC listener, if it is on: it is in the node's first process, and so are the caches."""
+        """Open the QUIC listener, if it is on and this is the node's first process, which has the listener and the
+        caches."""
         listen = self.settings.quic_listen
         if listen is None or not self._share.is_first:
             return
@@ -389,7 +392,7 @@ class Node:
         streams.declare(self.reconciler.declared)  # what was declared while it started
 
     def _make_local_listener(self) -> LocalListener | None:
-        """Return what serves the API on the local socket; None without a socket."""
+        """Return the listener that serves the API on the local socket; None without a socket."""
         if self._local is None:
             return None
         if self._share.is_whole:
@@ -455,7 +458,7 @@ class Node:
     def readiness(self) -> dict[str, str]:
         """Return "ok" or the problem for each check of this process: `database`, and one for each group it serves.
 
-        From the first moment of a stop there is the failed check `stopping`.
+        From the beginning of a stop, the failed check `stopping` is included.
         """
         groups = {GROUP + name: group.problem or "ok" for name, group in self.groups.items()}
         trouble = self.changes.trouble or self.topics.trouble or self.log.work.trouble
@@ -476,7 +479,7 @@ class Node:
             self.supervisor.failed.result()
 
     async def stop(self) -> None:
-        """Accept nothing more, settle what is under way, close. May be called again."""
+        """Accept no further requests, settle the deliveries under way, and close. May be called again."""
         self._stopped.set()
         if self._started and not self._stopping.done():
             self._stopping.set_result(None)
@@ -486,7 +489,8 @@ class Node:
             await self._started.pop()()
 
     async def _end_chores(self) -> None:
-        """End the chores, first of all: they must not open what is being closed, nor be cancelled in an `apply`."""
+        """End the chores before everything else is stopped: they must not open anything that is being closed, nor be
+        cancelled during an `apply`."""
         async with self.reconciler.at_rest:
             for task in self._chores:
                 task.cancel()

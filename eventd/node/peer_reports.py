@@ -1,7 +1,8 @@
-"""What the peers of a group tell of their links, asked only while maps of it are open, here or one hop away.
+"""The reports of a group's peers about their links.
 
-Each request for the map is a lease of 30 s. While one lasts, each peer is asked every 10 s at most, and less often if
-it does not answer; without one, no peer is asked. One answer serves all maps.
+Peers are asked only while a map of the group is open, at this node or one hop away. Each request for the map is a
+lease of 30 s. While one lasts, each peer is asked every 10 s at most, and less often if it does not answer; without
+one, no peer is asked. One answer serves all maps.
 """
 
 from __future__ import annotations
@@ -31,16 +32,17 @@ LEASE_SECONDS: Final = 30.0
 """How long after the last request for a map the peers are asked."""
 ROUND_SECONDS: Final = 10.0
 SLOWEST_SECONDS: Final = 60.0
-"""How often a peer that does not answer is asked at least: the pause doubles up to this."""
+"""Maximum number of seconds between two questions to a peer that does not answer: the pause doubles up to this."""
 OLDER_SECONDS: Final = 300.0
-"""How often a peer is asked that does not know the question: it may have been upgraded."""
+"""Seconds between two questions to a peer that does not know the question: it may have been upgraded in the
+meantime."""
 MOST_ASKED: Final = 256
 """Maximum number of peers of a group that are asked."""
 ASKED_AT_ONCE: Final = 16
 OWN_SECONDS: Final = 5.0
-"""For how long the links of this node that were read serve all requests."""
+"""Seconds for which this node's own links, once read, serve all requests."""
 OWN_REST: Final = 20
-"""The same as a multiple of the time that reading them took."""
+"""The minimum of that time, as a multiple of the time that reading the links took."""
 MINUTE_TICKS: Final = 12
 """Number of samples of the rates in a minute."""
 PENDING: Final = "pending"
@@ -48,7 +50,10 @@ PENDING: Final = "pending"
 
 @dataclass(frozen=True, slots=True)
 class ReportDependencies:
-    """What the reports of all groups share. `rules` judge the addresses of peers; `rates` are this process's."""
+    """Dependencies shared by the reports of all groups.
+
+    `rules` judge the addresses of peers; `rates` are the rates of this process.
+    """
 
     log: EventLog
     transport: Transport
@@ -60,9 +65,9 @@ class ReportDependencies:
 
 @dataclass(slots=True)
 class _Peer:
-    """What is known of a peer: its last answer, which came at `at`, and how the last question ended.
+    """What is known of a peer: its last answer, which arrived at `at`, and how the last question ended.
 
-    Times are monotonic; `due` is when it is asked again.
+    Times are monotonic; `due` is when the peer is asked again.
     """
 
     outcome: str = PENDING
@@ -86,7 +91,8 @@ class PeerReports:
         self._asker = StatusAsker(dependencies.transport, ring, self._clock, random, dependencies.rules)
         self._peers: dict[str, _Peer] = {}
         self._until = [0.0, 0.0]
-        """When the leases end, of nodes that ask (0) and of this node's own maps (1)."""
+        """When the leases end: at index 0 the lease of other nodes that ask, at index 1 that of this node's own
+        maps."""
         self._task: asyncio.Task[None] | None = None
         self._round_done = asyncio.Event()
         self._own: NodeReport | None = None
@@ -96,7 +102,10 @@ class PeerReports:
     # --- being asked ------------------------------------------------------------------------------------------
 
     async def report(self, hops: int) -> tuple[NodeReport, Sequence[NodeReport]]:
-        """Return this node's report, and what its peers have told; with `hops`, these are asked for a while."""
+        """Return this node's report and the reports that its peers have given.
+
+        With `hops`, the peers are asked again for a while.
+        """
         if hops:
             self._lease(0)
         return await self._read_own(), list(self._told())
@@ -110,7 +119,7 @@ class PeerReports:
                     yield msgspec.structs.replace(known.report, age_seconds=age)
 
     async def view(self, wait: float) -> GroupView:
-        """Return what this node knows, and ask the peers for more while views are taken.
+        """Return what this node knows of the group, and keep asking the peers for reports for a while.
 
         If peers have not been asked yet, wait up to `wait` seconds for their first answers.
         """
@@ -154,7 +163,7 @@ class PeerReports:
             self._task = self._dependencies.supervisor.spawn(self._ask_while_leased(), "a map")
 
     async def stop(self) -> None:
-        """Ask no more."""
+        """Stop asking the peers."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -168,7 +177,7 @@ class PeerReports:
             await self._clock.sleep(max(0.1, begun + ROUND_SECONDS - self._clock.monotonic()))
 
     async def _ask_all(self, question: StatusQuestion) -> None:
-        """Ask all peers that are due, a few at once: a slow one does not delay the others."""
+        """Ask all peers that are due, a few at the same time, so that a slow one does not delay the others."""
         config, now = self._config(), self._clock.monotonic()
         peers = peers_of(config)[:MOST_ASKED]
         self._peers = {peer.node_name: self._peers.get(peer.node_name, _Peer()) for peer in peers}

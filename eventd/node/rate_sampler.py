@@ -11,9 +11,9 @@ from eventd.resources.configuration import topic_of
 from eventd.runtime.clock import SECOND
 
 LOOK_SECONDS = 1.0
-"""How often the clock is compared with the next tick: a tick is noticed within this time in every worker."""
+"""Seconds between two comparisons of the clock with the next tick: every worker notices a tick within this time."""
 REREAD_TICKS = 12
-"""After so many samples the topics of groups are read again, although no new topic was seen: once a minute."""
+"""Number of samples after which the topics of groups are read again even if no new topic was seen: once a minute."""
 
 
 class RateSampler:

@@ -1,4 +1,5 @@
-"""Brings what runs in line with what is declared: groups, their links, subscriptions, callbacks and schedules."""
+"""Brings the running parts of a node in line with the declarations: groups, their links, subscriptions, callbacks and
+schedules."""
 
 from __future__ import annotations
 
@@ -37,13 +38,15 @@ from eventd.store.rows.routemaster import read_subscribers
 logger = logging.getLogger("eventd.node")
 
 FOLLOW_SECONDS = 1.0
-"""Maximum number of seconds that a client waits until the callbacks follow its change, which is stored already."""
+"""Maximum number of seconds for which the answer to a client waits until callbacks follow the client's change, which
+is stored already."""
 GATHER_SECONDS = 0.02
-"""Seconds between two changes of subscriptions that are followed: many clients subscribe at the same time."""
+"""Minimum number of seconds between two rounds of following changes of subscriptions, because many clients may
+subscribe at the same time."""
 AGAIN_SECONDS = 1.0
 """Seconds until a change of subscriptions that could not be read is read again."""
 RECOVERY_SECONDS = 5.0
-"""Seconds between retries of what failed: a missing key file, an address in use."""
+"""Seconds between two retries after a failure, such as a missing key file or an address in use."""
 
 
 class Reconciler:
@@ -66,7 +69,7 @@ class Reconciler:
         self.configs: Mapping[str, GroupConfig] = {}
         """The groups of this node, including those that another of its processes serves."""
         self.at_rest = asyncio.Lock()
-        """Held while declarations are applied, and by code that must not run at the same time."""
+        """A lock that is held while declarations are applied, and by code that must not run at the same time."""
         self._settings = settings
         self._share = share
         self._log = log
@@ -80,7 +83,8 @@ class Reconciler:
     def begin(
         self, around: GroupDependencies, subscribers: Subscribers, callbacks: Callbacks, schedules: Schedules
     ) -> None:
-        """Set the groups' dependencies, and the other consumers and schedules that `apply` brings in line as well."""
+        """Set the groups' dependencies, and the other consumers and the schedules, which `apply` brings in line as
+        well."""
         self._dependencies = around
         self._subscribers = subscribers
         self._callbacks = callbacks
@@ -90,14 +94,17 @@ class Reconciler:
         """Bring everything that runs in line with the declarations.
 
         `strict`, for the start: raise if an address cannot be bound, clear the failures of all links and
-        subscriptions, and try the callbacks at once that this node itself kept from sending.
+        subscriptions, and immediately try the callbacks that could not send because of this node itself.
         """
         async with self.at_rest:
             while not await self._take_over(strict=strict):
                 pass  # the declarations changed meanwhile
 
     async def _take_over(self, *, strict: bool) -> bool:
-        """Try once; return False if the declarations changed between reading them and adjusting the cursors."""
+        """Take over the declarations once.
+
+        Return False if they changed between reading them and adjusting the cursors.
+        """
         version, declared, topics = await self._log.database.read(read_declared)
         configs = {name: c for name, c in effective(declared).items() if self._settings.group in (None, name)}
         served = {name: config for name, config in configs.items() if self._share.serves(name)}
@@ -152,7 +159,7 @@ class Reconciler:
     async def subscriptions_followed(self) -> None:
         """Wait until the callbacks of this process follow all stored changes of subscriptions, for `FOLLOW_SECONDS`.
 
-        After the answer to a client, no request to it has its former settings.
+        So after the answer to a subscriber, no further request to it uses its former settings.
         """
         followed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._followed.append(followed)

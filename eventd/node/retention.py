@@ -43,13 +43,13 @@ UNDECLARED_AGE = 30 * 24 * 3600 * SECOND
 """How long the mark of a sender that is not a declared peer is kept after its last batch (microseconds)."""
 JOB_AGE = 7 * 24 * 3600 * SECOND
 VERIFICATION_AGE = 90 * 24 * 3600 * SECOND
-"""How long a bulk job is kept after it finished (microseconds)."""
+"""How long a bulk job is kept after it finished, in microseconds."""
 PARTS = 500
-"""Parts that are deleted at a time."""
+"""Maximum number of parts (DynamicConfigParts) that are deleted in one step."""
 STEP_REST = 2
 """The pause after one step of removing deleted topics, as a multiple of the step's duration."""
 MOST_REST = 1.0
-"""The longest of these pauses, in seconds."""
+"""The longest pause after such a step, in seconds."""
 SWEEP_SECONDS = 1.0
 """Seconds between two sweeps of topics. Readers do not see expired records, but they still take up room."""
 
@@ -106,7 +106,11 @@ class Retention:
             await self._delete_undeclared_links(group)
 
     async def _delete_tokens(self) -> None:
-        """Delete expired tokens. Those of the settings stay: without its row, the next start would make one valid."""
+        """Delete expired tokens.
+
+        Tokens of the settings keep their rows: without its row, an expired token would be created again, as a valid
+        one, at the next start.
+        """
         kept = set(map(digest_of, entries_of(self._settings.routemaster_clients.get_secret_value())))
         expired = await self._log.database.read(read_expired, self._log.clock.now(), kept)
         for first in range(0, len(expired), CHUNK):

@@ -26,7 +26,8 @@ from eventd.tls.contexts import ServerTls
 from eventd.tls.listening import TlsListener, open_api_tls
 
 SURFACE: Final = "(routemaster)"
-"""What stands for a group in metrics and logs of this listener; no group has such a name."""
+"""The name that takes the place of a group's name in metrics and logs of this listener; no group can have such a
+name."""
 SHUTDOWN_SECONDS: Final = 5.0
 """Seconds that the closing listener waits for requests under way."""
 LINGER_SECONDS: Final = 2.0
@@ -37,7 +38,7 @@ logger = logging.getLogger("eventd.routemaster")
 
 @dataclass(frozen=True, slots=True)
 class SurfaceDependencies:
-    """What the surface needs of the node.
+    """Dependencies of the surface, given by the node.
 
     `published` counts written events, `read_keys` takes over the stored tokens, `changed` is called after each change
     of a subscription and returns once deliveries follow it, `due` counts the batches that are due, and `judge` returns

@@ -34,7 +34,7 @@ class StreamTenants:
         self.keys.declare(stream_tenants(declared))
 
     def chores(self) -> dict[str, Chore]:
-        """Return what follows the keys, by name."""
+        """Return the chores that keep the keys up to date, by name."""
         return {"stream keys": self.keys.watch_for_ever, "stream key sets": self.keys.refresh_for_ever}
 
     async def _fetch(self, source: KeySourceConfig) -> bytes:

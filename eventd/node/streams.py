@@ -29,9 +29,10 @@ from eventd.tls.contexts import LoadedTls, ServerTls
 from eventd.tls.files import ServerTlsConfig, place
 
 STREAMS: Final = "(streams)"
-"""What stands for a group in metrics and logs of this listener; no group has such a name."""
+"""The name that takes the place of a group's name in metrics and logs of this listener; no group can have such a
+name."""
 LOOK_SECONDS: Final = 1.0
-"""Seconds between two looks whether another certificate was read."""
+"""Seconds between two checks whether another certificate was read."""
 
 logger = logging.getLogger("eventd.streams")
 
@@ -105,7 +106,7 @@ class NodeStreams:
         return await asyncio.to_thread(QuicCertificate.of_files, *files, self._clock.now())
 
     async def _follow_certificate(self) -> None:
-        """Show new connections the certificate that was read last."""
+        """Let new connections use the certificate that was read last."""
         declared, tls = self._settings.quic_tls, self._tls
         assert declared is not None
         assert tls is not None
@@ -121,7 +122,7 @@ class NodeStreams:
                 logger.error("certificate unusable", extra=about)
 
     def declare(self, declared: Sequence[StoredResource]) -> None:
-        """Take over the declared caches, and end what tenants that were removed had permitted."""
+        """Take over the declared caches, and end the connections of tenants that were removed."""
         self._caches.declare(stream_caches(declared))
         self._listener.access_changed()
 

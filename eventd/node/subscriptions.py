@@ -41,7 +41,8 @@ def purposes_of(stored: Sequence[StoredResource], groups: Mapping[str, GroupConf
 
 
 def _local_settings(group: GroupConfig) -> GroupConfig:
-    """Return the part of a group that matters to its local readers: a new key or listener does not end a run."""
+    """Return the part of a group's declaration that matters to its local readers, so that a new key or listener does
+    not end a run."""
     return replace(group, peers={}, listen=None, protocols=frozenset(), keys=(), secret_file="", replay_window=0)
 
 

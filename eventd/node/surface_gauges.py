@@ -18,7 +18,7 @@ from eventd.store.rows.routemaster import list_rm_topics
 
 
 def read_surface(conn: Connection, now: int, most: int, mark: int) -> SurfaceFigures:
-    """Return what can be measured of the surface. `most` and `mark`: see `StoreFigure`, 0 for no limit."""
+    """Return the measurements of the surface. `most` and `mark`: see `StoreFigure`, 0 for no limit."""
     topic = find_topic(conn, ROUTEMASTER)
     letters = {} if topic is None else count_dead_letters(conn, topic.id)
     cursors = {cursor.name: cursor for cursor in read_cursors(conn, CALLBACK)}

@@ -12,15 +12,16 @@ from prometheus_client.core import Metric
 from eventd.runtime.clock import Clock
 
 LINES_AT_ONCE: Final = 100
-"""Number of lines after which the node does something else: with a thousand subscribers there are many."""
+"""Number of lines after which the event loop gets its turn: with a thousand subscribers there are many lines."""
 
 logger = logging.getLogger("eventd.routemaster")
 
 
 class SurfaceLog:
-    """Logs metrics every so many seconds. `collect` returns all metrics of the node.
+    """Logs metrics at an interval.
 
-    `names`: what Routemaster calls each that is logged, by its name here without `_total`.
+    `collect` returns all metrics of the node. `names`: Routemaster's name of each metric that is logged, by its name
+    here without `_total`.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class SurfaceLog:
             await self.write()
 
     async def write(self) -> None:
-        """Write one line for each value. A limit that does not exist has none."""
+        """Write one line for each value. A limit that is not set gets no line."""
         found = [(metric, sample) for metric in await self._collect() for sample in metric.samples]
         chosen = [(metric, one) for metric, one in found if metric.name in self._names and math.isfinite(one.value)]
         for number, (metric, sample) in enumerate(chosen, 1):

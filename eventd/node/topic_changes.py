@@ -52,7 +52,11 @@ class TopicChanges:
             self._sign.set()
 
     async def run_for_ever(self) -> None:
-        """Read the changes, then those made meanwhile, until cancelled. A failure is logged once and retried."""
+        """Read changes whenever a read is scheduled, including those that were made during the last read, until
+        cancelled.
+
+        A failure is logged once and retried.
+        """
         while True:
             await self._sign.wait()
             try:

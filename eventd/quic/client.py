@@ -36,9 +36,10 @@ async def connect(
     seconds: float = 10.0,
     limits: TransportLimits | None = None,
 ) -> QuicLink:
-    """Open a connection, and return it when the server is verified. `events.opened` is called before.
+    """Open a connection, and return it when the server is verified.
 
-    Raises `Unreachable`, `Untrusted`, `Invalid` and MissingExtra.
+    `events.opened` is called before this function returns. Raises `Unreachable`, `Untrusted`, `Invalid` and
+    MissingExtra.
     """
     require("a QUIC connection")
     loop = asyncio.get_running_loop()
@@ -121,7 +122,7 @@ class _ClientCarrier:
 
 
 class _Opening:
-    """The user of a connection until the server is verified; then `events` are."""
+    """Receives the events of a connection until the server is verified; from then on, `events` receives them."""
 
     def __init__(self, host: str, place: str, events: LinkEvents, trust: ServerTrust, clock: Clock) -> None:
         self.link: QuicLink

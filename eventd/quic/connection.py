@@ -51,7 +51,7 @@ PARAMETER_BYTES: Final = 4096
 HELLO_BYTES: Final = 16 << 10
 """Bytes of the largest TLS message that a client may send: nothing is known about it at that point."""
 LOOPBACK_DATAGRAM: Final = 16 << 10
-"""Payload bytes of a datagram within this machine, whose largest is four times as much."""
+"""Payload bytes of a datagram over the loopback interface, which would allow four times as much."""
 NO_APPLICATION_PROTOCOL: Final = 120
 logging.getLogger("quic").setLevel(logging.CRITICAL)  # the library's lines repeat what the peer says
 
@@ -68,7 +68,10 @@ class LibraryConnection(QuicConnection):
         first: FirstPacket | None = None,
         proof: AddressProof | None = None,
     ) -> None:
-        """`first`: what opened the connection, and `proof`: the server's; a client has neither."""
+        """`first`: the packet that opened the connection, and `proof`: the server's `AddressProof`.
+
+        A client has neither.
+        """
         super().__init__(
             configuration=configuration,
             original_destination_connection_id=None if first is None else first.original,
@@ -80,7 +83,7 @@ class LibraryConnection(QuicConnection):
         self._is_paused = False
 
     def receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
-        """Take datagrams in their order. Their events are there for `deliver`."""
+        """Take datagrams in their order. Their events are kept for the next `deliver`."""
         if self._handshake_complete:
             self._require_core().receive_many_datagrams(datagrams, address, now)
             self._drain_core()
@@ -136,7 +139,10 @@ class LibraryConnection(QuicConnection):
         return self._close_event is not None
 
     def pause(self, is_paused: bool) -> None:
-        """Leave events in the library, or take them again: it grants the peer credit for what is taken."""
+        """Leave events in the library, or take them from it again.
+
+        The library grants the peer credit for bytes that are taken.
+        """
         self._is_paused = is_paused
         if not is_paused and self._core is not None:
             self._drain_core()
@@ -162,8 +168,8 @@ class LibraryConnection(QuicConnection):
         """Return the datagrams that are to be sent now, grouped by their address.
 
         The library raises in the middle of the first flight if it may not send all of it to an address that is not
-        proved yet, and `datagrams_to_send` would lose what it has made. That is kept here; the rest follows when the
-        client has answered.
+        proved yet, and `datagrams_to_send` would lose what it has made. Those datagrams are kept here; the rest
+        follows when the client has answered.
         """
         core = self._core
         groups: list[tuple[list[bytes], Address]] = []
@@ -312,7 +318,7 @@ class _Bridge(QuicTlsBridge):
 
 
 def server_configuration(certificate: QuicCertificate, limits: TransportLimits) -> QuicConfiguration:
-    """Return what connections of a server begin with. Raises `CertificateUnusable`."""
+    """Return the configuration with which connections of a server begin. Raises `CertificateUnusable`."""
     made = QuicConfiguration(is_client=False)
     made.idle_timeout = limits.idle_seconds
     made.max_data, made.max_stream_data = limits.window, limits.stream_window
@@ -350,7 +356,10 @@ class FirstPacket(NamedTuple):
 
 
 def first_packet(datagram: bytes) -> FirstPacket | None:
-    """Return what a datagram says that opens a connection; None for another one. Any version: see `other_version`."""
+    """Return the header of a datagram that opens a connection, of any version (see `other_version`).
+
+    None for another datagram.
+    """
     try:
         version, kind, _, target, source, token, *_ = pull_quic_header(datagram, 0, ID_BYTES)
     except ValueError:
@@ -361,7 +370,10 @@ def first_packet(datagram: bytes) -> FirstPacket | None:
 
 
 def other_version(first: FirstPacket) -> bytes | None:
-    """Return the answer to a client of another version of QUIC, which names the right one; None for the same."""
+    """Return the answer to a client that uses another version of QUIC: it names the supported version.
+
+    None if the version is supported.
+    """
     if first.version == QuicProtocolVersion.VERSION_1:
         return None
     return encode_quic_version_negotiation(
@@ -383,7 +395,7 @@ def retry(first: FirstPacket, token: bytes, source: bytes) -> bytes:
 
 
 def is_packet(datagram: bytes, begin: int) -> bool:
-    """Return whether a packet begins at a place of a datagram: padding does not."""
+    """Return whether a packet, and not padding, begins at a place of a datagram."""
     try:
         pull_quic_header(datagram, begin, ID_BYTES)
     except ValueError:

@@ -14,9 +14,10 @@ class TransportLimits:
     """The limits that this end announces and applies. Seconds, bytes and counts.
 
     `streams`: how many of each direction the peer may have open. `stream_window` and `window`: how many bytes the peer
-    may send on a stream, and on all of them, ahead of what has been received. `most_connections` and `most_unproven`
-    apply to a server: connections, and handshakes that are not complete, of which the oldest makes room for another.
-    From `retry_from` such handshakes on, a client must first prove that it receives what is sent to its address.
+    may send on a stream, and on all of them, ahead of what has been received. Two limits apply to a server:
+    `most_connections`, and `most_unproven` handshakes that are not complete; at that limit, a new handshake displaces
+    the oldest. From `retry_from` such handshakes on, a client must first prove that it receives datagrams at its
+    address.
     """
 
     idle_seconds: float = 30.0

@@ -12,7 +12,8 @@ from eventd.runtime.clock import Clock
 
 Address = tuple[str, int] | tuple[str, int, int, int]
 MOST_STOPPED: Final = 1024
-"""Streams that the peer stopped before their first bytes, that are remembered: packets may overtake each other."""
+"""Maximum number of remembered streams that the peer stopped before their first bytes arrived: packets may overtake
+each other."""
 INTERNAL_ERROR: Final = 1
 """The code of QUIC for a connection that ends by a fault of this end."""
 
@@ -171,7 +172,7 @@ class QuicLink:
             self.touch()
 
     def pause(self) -> None:
-        """Call nothing back until `resume`: the peer gets no credit for what it sends meanwhile.
+        """Make no callbacks until `resume`: the peer gets no credit for the bytes that it sends in the meantime.
 
         At most `TransportLimits.window` bytes wait in the library. Do not pause for more than a few seconds: meanwhile,
         the end of the connection is not noticed.
@@ -180,7 +181,7 @@ class QuicLink:
             self._connection.pause(True)
 
     def resume(self) -> None:
-        """Call back again, for what has arrived meanwhile first."""
+        """Make callbacks again, first for everything that arrived during the pause."""
         if not self.is_closed:
             self._guarded(self._resume)
             self.touch()
@@ -230,7 +231,7 @@ class QuicLink:
     # --- for the socket
 
     def events_to(self, user: LinkEvents) -> QuicLink:
-        """Call this user back from now on."""
+        """From now on, call back this receiver of events."""
         self.events = user
         return self
 
@@ -246,7 +247,7 @@ class QuicLink:
             self._guarded(lambda: self._receive(datagrams, address))
 
     def touch(self) -> None:
-        """Send in this turn of the loop what is waiting to be sent."""
+        """Have everything that waits sent at the end of this turn of the event loop."""
         if not self._is_due:
             self._is_due = True
             self._loop.call_soon(self.flush)
@@ -263,7 +264,7 @@ class QuicLink:
                 self._guarded(self._tell_room)
 
     def abandon(self, reason: str) -> None:
-        """Drop the connection without a word to the peer."""
+        """Drop the connection without notifying the peer."""
         self._end(0, reason)
 
     def open_within(self, seconds: float) -> None:
@@ -391,7 +392,7 @@ class QuicLink:
             self._streams.pop(stream.id, None)
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """Do a step; an exception ends the connection."""
+        """Execute a step; an exception ends the connection."""
         try:
             step()
         except Exception as error:

@@ -1,6 +1,7 @@
-"""Proofs for which a server keeps no state: that a client owns its address, and that a connection is unknown.
+"""Proofs for which a server keeps no state: that a client owns its address, and that the server does not know a
+connection.
 
-All of it is keyed by the server's private key, so that it is the same after a restart.
+They are keyed by the server's private key, so that they are the same after a restart.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from typing import Final, NamedTuple
 from eventd.quic.certificate import QuicCertificate
 
 TOKEN_SECONDS: Final = 20.0
-"""How long a client may take to come back with its token."""
+"""Seconds within which a client must return its token."""
 MAC_BYTES: Final = 16
 RESET_BYTES: Final = 42
-"""Size of a packet that says that a connection is not known: it looks like any other."""
+"""Size of a stateless reset, the packet that says that a connection is not known. It looks like any other packet."""
 SMALLEST_RESET: Final = 21
 _KIND: Final = b"r"
 
 
 class ProvedAddress(NamedTuple):
-    """The content of a token: the ids that the client chose first, and the server then."""
+    """The content of a token: the connection id that the client chose first, and the id that the server chose then."""
 
     original: bytes
     retry_source: bytes
@@ -44,7 +45,7 @@ class AddressProof:
         return said + self._mac(b"retry", said, source, show_bytes(address)), source
 
     def check(self, token: bytes, address: tuple[str, int], source: bytes, now: float) -> ProvedAddress | None:
-        """Return what a token says; None for one of another kind, of another address, or that has expired."""
+        """Return the content of a token; None if it is invalid, was made for another address, or has expired."""
         said, mac = token[:-MAC_BYTES], token[-MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(b"retry", said, source, show_bytes(address))):
             return None

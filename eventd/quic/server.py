@@ -95,7 +95,7 @@ class QuicServer:
 
     @property
     def connections(self) -> int:
-        """Return how many connections there are, with those whose handshake is not complete."""
+        """Return the number of connections, including those whose handshake is not complete."""
         return len(self._links)
 
     def use(self, certificate: QuicCertificate) -> None:
@@ -182,7 +182,10 @@ class QuicServer:
             link.flush()
 
     def _open(self, datagram: bytes, address: Address) -> QuicLink | None:
-        """Return a new connection for a datagram that may open one; answer another one if it wants an answer."""
+        """Return a new connection for a datagram that may open one.
+
+        Answer any other datagram if it requires an answer.
+        """
         from eventd.quic.connection import LibraryConnection, first_packet, other_version
 
         if not is_long(datagram):
@@ -239,7 +242,7 @@ class QuicServer:
             self._link_failed(error, show(address))
 
     def _link_failed(self, error: Exception, remote: str) -> None:
-        """Count a fault that ended one connection, and log it: not more often than others can cause it."""
+        """Count a fault that ended one connection, and log it, at a limited rate because clients can cause faults."""
         reason = type(error).__name__
         self._failed(reason)
         if self._pause.is_over(reason):

@@ -19,7 +19,7 @@ class StreamEvents(Protocol):
         ...
 
     def was_stopped(self, code: int) -> None:
-        """Note that the peer does not read what this end sends; the rest is dropped."""
+        """Note that the peer no longer reads the bytes that this end sends; unsent ones are dropped."""
         ...
 
     def has_room(self) -> None:
@@ -67,11 +67,11 @@ class QuicStream:
         self.is_unidirectional = is_unidirectional
         self.mark = MARK
         self.has_ended = is_unidirectional and not is_ours
-        """Whether this end sends nothing more."""
+        """Whether this end has finished sending."""
         self.is_over = is_unidirectional and is_ours
-        """Whether the peer sends nothing more."""
+        """Whether the peer has finished sending."""
         self.is_dropping = False
-        """Whether what the peer sends is thrown away."""
+        """Whether bytes from the peer are dropped."""
 
     @property
     def unsent(self) -> int:

@@ -33,9 +33,9 @@ class ServerTrust:
     """The identity that a server must prove: by default a certificate of one of the system's CAs, for its name.
 
     `ca`: the content of a PEM file, in place of the system's CAs; a certificate in it also stands for itself. `pin`:
-    the SHA-256 of the certificate in hexadecimal digits, or a pin of its public key as `routerd-eventd tls show` prints
-    it; then nothing else counts but the validity. `name`: the name in the certificate, by default the host. `is_blind`:
-    any certificate will do, which is allowed for a loopback address alone.
+    the SHA-256 of the certificate in hexadecimal digits, or a pin of its public key as `routerd-eventd tls show`
+    prints it; then only the pin and the validity period are checked. `name`: the name in the certificate, by default
+    the host. `is_blind`: any certificate will do, which is allowed for a loopback address alone.
     """
 
     ca: bytes = b""
@@ -56,7 +56,7 @@ class ServerTrust:
         object.__setattr__(self, "pin", pin)
 
     def require_loopback(self, host: str) -> None:
-        """Raise `Invalid` if the server is not verified and its address is not of this machine."""
+        """Raise `Invalid` if the server is not to be verified and its address is not a loopback address."""
         if self.is_blind and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
             raise Invalid(
                 f"the certificate of {host} must be verified: that can be left out for a loopback address alone",

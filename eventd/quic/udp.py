@@ -14,9 +14,10 @@ from qh3._hazmat import UdpSocketState
 from eventd.quic.link import Address
 
 MOST_READS: Final = 8
-"""System calls of one turn of the loop: others get theirs."""
+"""Maximum number of reading system calls in one turn of the event loop, so that other work gets its turn."""
 FULL_READ: Final = 32
-"""Datagrams that one system call returns at most, unless the system joined some: only then there may be more."""
+"""Maximum number of datagrams that one system call returns, unless the system has joined some. If it returns fewer, no
+more are waiting."""
 Datagrams = list[tuple[bytes, Address]]
 
 logger = logging.getLogger("eventd.quic")
@@ -80,7 +81,8 @@ class UdpSocket:
             self._socket.close()
 
     def _send_singly(self, datagrams: list[bytes], address: Address, error: OSError) -> None:
-        """Send what the batch could not: the route may not segment, or a datagram is larger than it takes."""
+        """Send datagrams one by one that could not be sent as a batch: the route may not support segmentation, or a
+        datagram may be too large for it."""
         if error.errno in (errno.EINVAL, errno.EIO, errno.EOPNOTSUPP, errno.ENOPROTOOPT):
             self._state.disable_gso()
         for datagram in datagrams:

@@ -6,7 +6,7 @@ from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 
 
 def read_bytes(text: str) -> bytes:
-    """Return what a text stands for. Raises ValueError for a text that `write_bytes` would not return."""
+    """Return the bytes that a text encodes. Raises ValueError for a text that `write_bytes` would not return."""
     value = b64decode(text, validate=True)
     if write_bytes(value) != text:
         raise ValueError("it is not canonical base64")
@@ -19,7 +19,10 @@ def write_bytes(value: bytes) -> str:
 
 
 def decode_url(text: str) -> bytes:
-    """Return what a text of base64url stands for. Raises ValueError for a text that `encode_url` would not return."""
+    """Return the bytes that a text of base64url encodes.
+
+    Raises ValueError for a text that `encode_url` would not return.
+    """
     value = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if encode_url(value) != text:
         raise ValueError("it is not base64url")

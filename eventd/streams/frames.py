@@ -31,11 +31,11 @@ class Flags:
 KNOWN: Final = 0x003F
 """All flags that this version understands."""
 ASSUMED: Final = 0x0007
-"""The flags that a peer understands which announces none."""
+"""The flags that are assumed for a peer that announces none."""
 
 
 class BadFrame(ValueError):
-    """A stream that cannot be read on; the message is the answer to it."""
+    """A stream that cannot be read any further; the text is sent to the peer as the answer."""
 
 
 class Frame(NamedTuple):
@@ -53,7 +53,7 @@ def encode_frame(flags: int, payload: bytes) -> bytes:
 
 
 class StreamFrameReader:
-    """Cuts the bytes of one stream into frames; keeps no more than has arrived.
+    """Cuts the bytes of one stream into frames; uses no more memory than the bytes that have arrived.
 
     `most`: maximum bytes of a payload; may be changed between frames.
     """
@@ -64,7 +64,7 @@ class StreamFrameReader:
 
     @property
     def held(self) -> int:
-        """Return the bytes of the frame that has not arrived entirely."""
+        """Return how many bytes are held of the frame that has not arrived completely."""
         return len(self._bytes)
 
     @property

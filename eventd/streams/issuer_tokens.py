@@ -38,7 +38,7 @@ ALGORITHMS: Final = {"RSA": "RS256", "EC": "ES256", "OKP": "EdDSA"}
 """The one algorithm that is accepted for each type of key."""
 SHORTEST_RSA: Final = 2048
 LONGEST_RSA: Final = 8192
-"""Bits: the time of a verification grows with the square."""
+"""Maximum number of bits of an RSA key: the time of a verification grows with the square of this number."""
 
 
 class IssuerKey(NamedTuple):
@@ -60,7 +60,7 @@ _CLAIMS: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 def read_issuer_keys(text: bytes) -> IssuerKeySet:
-    """Return the keys of a JSON Web Key Set; a key that is not usable costs no other. Raises `BadKeySet`."""
+    """Return the keys of a JSON Web Key Set; an unusable key does not affect the others. Raises `BadKeySet`."""
     keys, problems = list_keys(text, _read_key)
     return IssuerKeySet(keys, problems)
 
@@ -117,7 +117,7 @@ def verify_issuer_token(
 ) -> dict[str, Any]:
     """Return the claims of a token of the issuer that is for the audience and valid now. Raises `BadToken`.
 
-    A key whose id is another than that of the token is not tried, and none with another algorithm.
+    Keys with another id than the token names, or with another algorithm, are not tried.
     """
     parts = split_token(token)
     try:

@@ -25,7 +25,7 @@ def pem_of(key: Ed25519PrivateKey) -> bytes:
 
 
 def thumbprint(key: Ed25519PrivateKey) -> str:
-    """Return the id of a key that its public part alone gives (RFC 7638, RFC 8037)."""
+    """Return the id of a key that is computed from its public part (RFC 7638, RFC 8037)."""
     members = {"crv": "Ed25519", "kty": "OKP", "x": _public(key)}  # in this order
     return _encode(sha256(msgspec.json.encode(members)).digest())
 

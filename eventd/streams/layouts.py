@@ -46,7 +46,10 @@ class AcknowledgedPublish(NamedTuple):
 
 
 class PublishAck(NamedTuple):
-    """The answer to one: `u8 status  u64 request_id  u16 n  message[n]`; `error`: whether nothing was written."""
+    """The answer to an acknowledged publish: `u8 status u64 request_id u16 n message[n]`.
+
+    `error`: nothing was written.
+    """
 
     request_id: int
     error: bool
@@ -56,7 +59,7 @@ class PublishAck(NamedTuple):
 class EventBatch(NamedTuple):
     """Consecutive events: `[u64 subscription_id]  [u64 base_offset]  u32 count  count × (u32 n  payload[n])`.
 
-    Event `i` has the offset `base_offset + i`. Which of the first two are there is in the flags.
+    Event `i` has the offset `base_offset + i`. The flags say which of the first two fields are present.
     """
 
     payloads: Sequence[bytes]
@@ -91,7 +94,7 @@ class _Cursor:
             raise BadLayout("a name is not UTF-8") from None
 
     def payloads(self) -> list[bytes]:
-        """Read a count and as many payloads; each takes at least its length of four bytes."""
+        """Read a count and that many payloads; each takes at least the four bytes of its length."""
         return read_publish_records(bytes(self._data), self._at)
 
 
@@ -104,7 +107,10 @@ def _alike(count: int, size: int) -> struct.Struct:
 
 
 def _read_alike(data: bytes, at: int, count: int) -> list[bytes] | None:
-    """Return the payloads from an index on, if all have the size of the first one; else None. It is the fast way."""
+    """Return the payloads from an index on, if all have the size of the first one; else None.
+
+    This is faster than reading them one by one.
+    """
     (size,) = _U32.unpack_from(data, at)
     if len(data) - at != count * (_U32.size + size):
         return None
@@ -113,7 +119,7 @@ def _read_alike(data: bytes, at: int, count: int) -> list[bytes] | None:
 
 
 def read_publish_records(data: bytes, at: int) -> list[bytes]:
-    """Decode, from an index on, a count and as many payloads. Raises `BadLayout`."""
+    """Decode, from an index on, a count and that many payloads. Raises `BadLayout`."""
     unpack, width, found = _U32.unpack_from, _U32.size, []
     try:
         (count,) = unpack(data, at)
@@ -227,7 +233,10 @@ def write_ack(ack: PublishAck) -> bytes:
 
 
 def write_events(batch: EventBatch) -> bytes:
-    """Return the frame of a batch of events; without a subscription it has the form that several can share."""
+    """Return the frame of a batch of events.
+
+    Without a subscription id it has the form that several subscriptions can share.
+    """
     flags, head = (
         (Flags.SHARED_EVENTS, b"")
         if batch.subscription_id is None

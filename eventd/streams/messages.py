@@ -1,7 +1,8 @@
 """The JSON messages of a stream. A message is one object; unknown members are ignored.
 
-Two dialects share them, told apart by each request's id: with a number, answers have types of their own; with a text,
-what succeeds is answered by `ok`, failures by `error`, and names that are left out have defaults.
+There are two dialects, distinguished by the type of each request's id. If the id is a number, each kind of answer has
+a type of its own. If it is a text, success is answered by `ok`, failure by `error`, and names that are left out have
+defaults.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ AckMode = Literal["none", "per_message", "per_batch"]
 
 
 class BadMessage(ValueError):
-    """A payload that is not a message; its text is the answer to it."""
+    """A payload that is not a message; the text of the error is sent as the answer."""
 
 
 class Message(Struct, tag_field="type", omit_defaults=True):
@@ -42,7 +43,7 @@ class Message(Struct, tag_field="type", omit_defaults=True):
 
 
 class At(Struct):
-    """The first event that a subscriber has not seen."""
+    """A position in a stream: the offset of the first event that a subscriber has not seen."""
 
     offset: Whole
 
@@ -171,7 +172,8 @@ class PublishError(Message, tag="publish_error", kw_only=True):
 
 
 class Subscribed(Message, tag="subscribed", kw_only=True):
-    """A subscription has begun, at the event `offset`, so it can be resumed there before it has given one."""
+    """A subscription has begun at the event `offset`, so that it can be resumed there even before its first event has
+    arrived."""
 
     subscription_id: Whole
     offset: Whole | None = None
@@ -179,7 +181,7 @@ class Subscribed(Message, tag="subscribed", kw_only=True):
 
 
 class SubscribeCursorError(Message, tag="subscribe_cursor_error", kw_only=True):
-    """The offset `requested` is not there; `available` is the nearest one that is."""
+    """The event with the offset `requested` is not stored; `available` is the nearest offset whose event is."""
 
     reason: Literal["too_old", "in_future"]
     requested: Whole
@@ -289,7 +291,7 @@ def read_message(payload: bytes) -> Request | Answer:
 
 
 def read_answer(payload: bytes) -> Answer:
-    """Return an answer, for clients: what a server writes is read without the checks that a request needs.
+    """Decode an answer, for clients: messages of a server are read without the checks that requests need.
 
     Raises `BadMessage`.
     """
@@ -323,7 +325,7 @@ def _is_unknown(payload: bytes) -> bool:
 
 
 class _Fields(NamedTuple):
-    """The fields of a message: what gets all their values at once, and the default of each."""
+    """The fields of a message: a function that returns all their values in one call, and the default of each."""
 
     values: Callable[[Message], tuple[Any, ...]]
     defaults: tuple[object, ...]
@@ -372,7 +374,7 @@ def is_named(request: Scoped) -> bool:
 def require_names(request: Scoped) -> None:
     """Raise `BadMessage` if a name is missing; if the id of the request is a text, fill in the defaults instead.
 
-    A tenant that is missing there stays None: it is that of the stream.
+    In that case a missing tenant stays None, which stands for the tenant of the stream.
     """
     names = ["namespace"]
     if isinstance(request, CachePutRequest | CacheGetRequest):

@@ -8,11 +8,12 @@ from typing import Final, NamedTuple
 TOPIC: Final = "stream:"
 """Beginning of the names of topics that are streams: `stream:TENANT:NAMESPACE:STREAM`."""
 DEFAULT: Final = "default"
-"""The namespace, and the cache, of requests that may leave them out and do."""
+"""The namespace, and the cache, that apply if a request leaves them out, where that is allowed."""
 NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}"
 _NAME: Final = re.compile(NAME)
 _MOST_SHOWN: Final = 1024
-"""Characters of a name in an answer: some clients compare the whole text with the name that they sent."""
+"""Maximum number of characters of a name in an answer. It is high because some clients compare the text with the name
+that they sent."""
 
 
 class StreamName(NamedTuple):
@@ -34,7 +35,8 @@ class StreamName(NamedTuple):
 
     @property
     def resource(self) -> str:
-        """Return what permissions match: `stream:TENANT/NAMESPACE/STREAM`."""
+        """Return the stream's name in the form that patterns of permissions match:
+        `stream:TENANT/NAMESPACE/STREAM`."""
         return "stream:" + "/".join(self)
 
 
@@ -47,7 +49,7 @@ class CacheName(NamedTuple):
 
     @property
     def resource(self) -> str:
-        """Return what permissions match: `cache:TENANT/NAMESPACE/CACHE`."""
+        """Return the cache's name in the form that patterns of permissions match: `cache:TENANT/NAMESPACE/CACHE`."""
         return "cache:" + "/".join(self)
 
 
@@ -62,7 +64,7 @@ def cut_name(text: str) -> str:
 
 
 def stream_of(topic: str) -> StreamName | None:
-    """Return the stream behind which a topic is; None for another topic."""
+    """Return the stream whose events are in this topic; None if the topic does not belong to a stream."""
     if not topic.startswith(TOPIC):
         return None
     parts = topic.removeprefix(TOPIC).split(":")

@@ -31,7 +31,7 @@ def record_of(payload: bytes) -> str:
 
 
 class PayloadTexts(NamedTuple):
-    """Records as JSON texts, each between two other texts, and the bytes of each record alone."""
+    """Records as JSON texts, each with a prefix and a suffix, and the number of bytes of each record without these."""
 
     texts: list[str]
     sizes: list[int]

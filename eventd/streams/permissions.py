@@ -29,7 +29,7 @@ _WITHOUT_EFFECT: Final = frozenset(
 
 
 class BadPermission(ValueError):
-    """A permission that is not understood: it might have forbidden something, so the token is refused."""
+    """A permission cannot be understood. It might be a restriction, so the whole token is refused."""
 
 
 class Permission(NamedTuple):
@@ -59,7 +59,10 @@ def read_permissions(texts: Iterable[str]) -> tuple[Permission, ...]:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Return whether a text matches a pattern with `*`, in linear time: of each part, the first place is the best."""
+    """Return whether a text matches a pattern with `*`.
+
+    Takes linear time, because it is sufficient to find the first place of each part.
+    """
     first, *rest = pattern.split("*")
     if not rest:
         return pattern == text

@@ -54,7 +54,8 @@ class KeySet(NamedTuple):
 
 
 class StreamToken(NamedTuple):
-    """A verified token: of whom, until when (without leeway), for what, and the id of the key that has signed it."""
+    """A verified token: its holder, its expiry (without leeway), its permissions, and the id of the key that signed
+    it."""
 
     subject: str
     tenant: str
@@ -95,12 +96,15 @@ _CLAIMS: Final = msgspec.json.Decoder(_Claims)
 
 
 def read_key_set(text: bytes) -> KeySet:
-    """Return the keys of a JSON Web Key Set (RFC 7517); a key that is not usable costs no other. Raises `BadKeySet`."""
+    """Return the keys of a JSON Web Key Set (RFC 7517); an unusable key does not affect the others.
+
+    Raises `BadKeySet`.
+    """
     return KeySet(*list_keys(text, _read_key))
 
 
 def list_keys(text: bytes, read: Callable[[Mapping[str, Any]], T]) -> tuple[tuple[T, ...], tuple[str, ...]]:
-    """Return what `read` makes of each key of a set, and the problems of those for which it raises ValueError.
+    """Return the result of `read` for each key of a set, and the problems of the keys for which it raises ValueError.
 
     Raises `BadKeySet` for a text that is not a set of keys.
     """
@@ -151,7 +155,10 @@ def verify(token: str, tenant: str, keys: Sequence[StreamKey], now: float) -> St
 
 
 def key_id_of(token: str) -> str:
-    """Return the id of the key that a token names, before anything of it is proven; empty if it names none."""
+    """Return the id of the key that a token names, although nothing in the token is verified yet.
+
+    Empty if it names none.
+    """
     head = token.partition(".")[0]
     try:
         return read_header(head).kid or "" if len(head) <= LONGEST else ""
@@ -198,7 +205,7 @@ def verify_with_signer(token: str, tenant: str, keys: Sequence[StreamKey], now: 
 
 
 def _find_signer(signed: bytes, signature: bytes, id: str | None, keys: Sequence[StreamKey]) -> StreamKey:
-    """Return the key that has signed; that of the id is tried first."""
+    """Return the key that signed the token; the key with the id that the token names is tried first."""
     from cryptography.exceptions import InvalidSignature
 
     for key in sorted(keys, key=lambda key: key.id != id):
