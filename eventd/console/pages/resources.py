@@ -87,12 +87,13 @@ _PLANNED: Final = {name: f"is {name}" for name in ("created", "configured", "del
 
 
 def _changed(changes: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Return the planned changes in sentences; the number of events or records that are deleted, too."""
+    """Return the planned changes in sentences; also what is deleted with them."""
     lines = []
     for one in changes[:MOST_ROWS]:
         lost = next((f", with its {one[what]:,} {what}" for what in ("events", "records") if what in one), "")
         adopted = ", and takes over what was made through the API" if one.get("adopted") else ""
-        lines.append(f"{one['kind']} {one['name']} {_PLANNED.get(one['action'], one['action'])}{lost}{adopted}.")
+        lowered = f"; lower limits ({', '.join(one['lowers'])}) delete older records or events" if "lowers" in one else ""
+        lines.append(f"{one['kind']} {one['name']} {_PLANNED.get(one['action'], one['action'])}{lost}{adopted}{lowered}.")
     if len(changes) > MOST_ROWS:
         lines.append(f"And {len(changes) - MOST_ROWS:,} more.")
     return tuple(lines)

@@ -114,7 +114,7 @@ async def test_a_topic_of_the_api_is_adopted_only_if_the_form_says_so(site: Site
     assert "Nothing was applied: Topic/orders exists already" in unescape(refused.text)
     assert '<select id="f-adopt" name="adopt">' in refused.text
     asked = await one.post("/console/do/resources.apply", adopt="yes", **form)
-    assert "Topic orders is created, and takes over what was made through the API." in asked.text
+    assert "Topic orders is created, and takes over what was made through the API; lower limits" in asked.text
     found = re.search('name="seen" value="(.*?)"', asked.text)
     assert found
     other = await one.post("/console/do/resources.apply", adopt="no", seen=found[1], **form)
@@ -138,6 +138,15 @@ async def test_a_deletion_says_what_goes_with_it(site: Site, browser: MakeBrowse
     assert "EventGroup edge is deleted, with its 2 events." in asked.text
     done = await one.post("/console/do/resources.delete", asked="yes", **form)
     assert "Nothing is declared yet." in done.text
+
+
+async def test_a_question_says_that_a_lower_limit_deletes(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    form = _form_of((await one.get("/console/do/resources.apply?kind=EventGroup&name=edge")).text)
+    lower = form["text"].replace("spec:\n", "spec:\n  retention:\n    maxAge: 1m\n", 1)
+    asked = await one.post("/console/do/resources.apply", **form | {"text": lower})
+    assert "EventGroup edge is configured; lower limits (retention.maxAge) delete older records or events." in asked.text
 
 
 async def test_a_resource_that_others_name_is_not_deleted(site: Site, browser: MakeBrowser) -> None:
