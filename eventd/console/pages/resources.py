@@ -92,8 +92,10 @@ def _changed(changes: list[dict[str, Any]]) -> tuple[str, ...]:
     for one in changes[:MOST_ROWS]:
         lost = next((f", with its {one[what]:,} {what}" for what in ("events", "records") if what in one), "")
         adopted = ", and takes over what was made through the API" if one.get("adopted") else ""
-        lowered = f"; lower limits ({', '.join(one['lowers'])}) delete older records or events" if "lowers" in one else ""
-        lines.append(f"{one['kind']} {one['name']} {_PLANNED.get(one['action'], one['action'])}{lost}{adopted}{lowered}.")
+        limits = ", ".join(one.get("lowers", ()))
+        lowered = f"; lower limits ({limits}) delete older records or events" if limits else ""
+        planned = _PLANNED.get(one["action"], one["action"])
+        lines.append(f"{one['kind']} {one['name']} {planned}{lost}{adopted}{lowered}.")
     if len(changes) > MOST_ROWS:
         lines.append(f"And {len(changes) - MOST_ROWS:,} more.")
     return tuple(lines)
