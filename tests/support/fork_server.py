@@ -374,12 +374,12 @@ def _modules() -> Iterator[str]:
 
 def _main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for pytest, whose end ends this process
+    gc.disable()  # what is imported stays
     for module in (*PRELOADED, *_LIBRARIES, *_modules()):
         with contextlib.suppress(ImportError):  # an optional package that is not installed
             importlib.import_module(module)
     gc.collect()
     gc.freeze()
-    gc.disable()
     request = _serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), tether=True)
     if request is not None:
         _run_and_exit(request)
