@@ -23,8 +23,8 @@ class LogEvent(NamedTuple):
 
 def log_events(source: Source) -> Iterator[LogEvent]:
     """Yield every line that a file can log."""
-    for node in ast.walk(source.tree):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS):
+    for node in source.nodes(ast.Call):
+        if not (isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS):
             continue
         if ast.unparse(node.func.value).endswith("logger") and node.args:
             plain = isinstance(node.args[0], ast.Constant) and len(node.args) == 1

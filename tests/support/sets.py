@@ -28,25 +28,21 @@ def find_set_loops(source: Source) -> Iterator[tuple[int, str]]:
     """Yield each loop over a set, by its line, with the set."""
     if source.part in PROGRAMS or not source.path.startswith("eventd/"):
         return
-    annotated = {
-        ast.unparse(node.target): ast.unparse(node.annotation)
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.AnnAssign)
-    }
+    annotated = {ast.unparse(node.target): ast.unparse(node.annotation) for node in source.nodes(ast.AnnAssign)}
     objects = {
         name for name, kind in annotated.items() if re.match(r"(frozen)?set\[", kind) and not VALUES.fullmatch(kind)
     }
-    harmless = {id(node) for node in ast.walk(source.tree) if isinstance(node, ast.SetComp | ast.DictComp)}
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ORDERLESS:
+    harmless = {id(node) for node in (*source.nodes(ast.SetComp), *source.nodes(ast.DictComp))}
+    for node in source.nodes(ast.Call):
+        if _called(node) in ORDERLESS:
             harmless |= {id(argument) for argument in node.args}
     for node in ast.walk(source.tree):
         for looped in _looped(node, harmless):
-            if ast.unparse(looped) in objects or _is_made_set(looped):
+            if _is_made_set(looped) or (objects and ast.unparse(looped) in objects):
                 yield looped.lineno, ast.unparse(looped)
     for function in (*source.nodes(ast.FunctionDef), *source.nodes(ast.AsyncFunctionDef)):
         made = _made_locals(function) - annotated.keys()
-        for node in ast.walk(function):
+        for node in ast.walk(function) if made else ():
             yield from (
                 (looped.lineno, looped.id)
                 for looped in _looped(node, harmless)
@@ -60,7 +56,8 @@ def _made_locals(function: ast.AST) -> set[str]:
     for node in ast.walk(function):
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                values.setdefault(ast.unparse(target), []).append(_is_made_set(node.value))
+                if isinstance(target, ast.Name):
+                    values.setdefault(target.id, []).append(_is_made_set(node.value))
     return {name for name, made in values.items() if all(made)}
 
 
@@ -70,7 +67,7 @@ def _looped(node: ast.AST, harmless: set[int]) -> Iterator[ast.expr]:
         yield node.iter
     elif isinstance(node, ast.ListComp | ast.GeneratorExp) and id(node) not in harmless:
         yield from (part.iter for part in node.generators)
-    elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("list", "tuple", "next", "iter"):
+    elif isinstance(node, ast.Call) and _called(node) in ("list", "tuple", "next", "iter"):
         yield from node.args[:1]
     elif isinstance(node, ast.List | ast.Tuple):
         yield from (part.value for part in node.elts if isinstance(part, ast.Starred))
@@ -80,8 +77,18 @@ def _is_made_set(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.Sub):
         return any(_is_made_set(side) or _are_keys(side) for side in (node.left, node.right))
     if isinstance(node, ast.Call):
-        return ast.unparse(node.func) in ("set", "frozenset")
+        return _called(node) in ("set", "frozenset")
     return isinstance(node, ast.Set | ast.SetComp)
+
+
+def _called(node: ast.Call) -> str:
+    """Return the name that is called; empty for an expression of more than two names."""
+    match node.func:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=ast.Name(id=name), attr=attribute):
+            return f"{name}.{attribute}"
+    return ""
 
 
 def _are_keys(node: ast.expr) -> bool:

@@ -7,7 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -123,11 +123,12 @@ def _bound(alias: ast.alias) -> str:
     return alias.name if alias.asname else alias.name.split(".")[0]
 
 
-def read_sources() -> list[Source]:
-    """Return every shipped Python file, committed or not."""
+@cache
+def read_sources() -> tuple[Source, ...]:
+    """Return every shipped Python file, committed or not. They are read and parsed once for all tests."""
     folders = [ROOT / name for name in ("eventd", "federation", "migrations")]
     files = sorted(file for folder in folders for file in folder.rglob("*.py"))
-    return [Source(file.relative_to(ROOT).as_posix(), file.read_text()) for file in files]
+    return tuple(Source(file.relative_to(ROOT).as_posix(), file.read_text()) for file in files)
 
 
 def tracked_files() -> list[str]:
