@@ -27,7 +27,7 @@ from federation.runs import Run, read_runs
 from federation.wire import BatchHeader, Refusal
 
 _SPAN: Final = 64 * 1024
-"""Bytes decoded at once."""
+"""Approximate number of bytes that are decoded in one call."""
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
@@ -232,9 +232,9 @@ def _split(body: bytes, last: int) -> _Chunk:
 
 
 def _read_chunk(chunk: _Chunk, events: Sequence[Event] | None, limits: Limits, batch: Batch) -> None:
-    """Add the lines of a chunk to the batch, invalid ones as refusals.
+    """Add the lines of a chunk to the batch, invalid lines as refusals.
 
-    `events` are the decoded events of all lines; None if each line must be examined alone.
+    `events` are the decoded events of all lines; None if each line must be examined individually.
     """
     if events is not None:
         batch.lines.add(chunk.positions, chunk.paths, chunk.events.decode(), events)

@@ -1,9 +1,9 @@
 """The questions and answers of v2 by which a sender finds out which of its events a receiver holds, and their sums.
 
-The two nodes can identify an event only by its bytes, because the sender's positions mean nothing in the receiver's
-log. So both put the fingerprints of the same events into the same buckets, by the minute of observation and the first
-bits of the fingerprint, and compare the count and the sum of each bucket. The ids of differing buckets are requested
-then. Partial sums add up to the total, so no node has to read everything at once.
+The two nodes can identify an event only by its bytes, because positions of the sender's log are not valid in the
+receiver's log. So both put the fingerprints of the same events into the same buckets, by the minute of observation and
+the first bits of the fingerprint, and compare the count and the sum of each bucket. The ids of differing buckets are
+requested then. Partial sums add up to the total, so no node has to read everything at once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MASK: Final = WHOLE - 1
 _ONE: Final = 1 << 96
 """A total is one number with the count above and the sum below this unit: adding needs one operation."""
 LATE: Final = -(1 << 80)
-"""A key up to this value stands for no bucket: the event was observed before the range in question."""
+"""Keys up to this value do not identify a bucket: their events were observed before the range in question."""
 _OBSERVED: Final = ',"observedAt":"'
 
 Count = Annotated[int, Meta(ge=0)]
@@ -125,9 +125,11 @@ class IdsQuery(Struct, frozen=True, kw_only=True, tag_field="ask", tag="ids"):
 
 
 class KnownQuery(Struct, frozen=True, kw_only=True, tag_field="ask", tag="known", omit_defaults=True):
-    """Asks which of these ids the receiver does not know, and of which events it no longer holds the record.
+    """Asks which of these ids the receiver does not know, and for which of them it knows the id but no longer stores
+    the event.
 
-    With `fingerprints`, one for each id, it also asks for which ids the latest record there has another fingerprint.
+    With `fingerprints`, one for each id, it also asks for which ids the receiver's latest record has another
+    fingerprint.
     """
 
     ids: Annotated[tuple[Annotated[str, Meta(max_length=MAX_TEXT)], ...], Meta(min_length=1, max_length=MOST_ASKED)]
@@ -147,8 +149,8 @@ Question = StateQuery | SumsQuery | IdsQuery | KnownQuery | EventsQuery
 class ReportedGap(Struct, frozen=True, kw_only=True, rename="camel"):
     """A gap in the receiver's copy of the asking node's positions: the range `(after, upto]` in `epoch`.
 
-    `reason`: `lost`, the asking node reported that it cannot send this range; `taken_back`, the asking node's log went
-    back to before what it had sent, and this is the range of its first batch after that.
+    `reason`: `lost`, the asking node reported that it cannot send this range; `taken_back`, the asking node's log was
+    reset to a position before events that it had sent, and this is the range of its first batch after that.
     """
 
     epoch: str
@@ -310,7 +312,10 @@ def add_places(keys: Iterable[int], fingerprints: Iterable[int], totals: dict[in
 
 
 class _Bases(dict[str, int]):
-    """Caches, by the minute as text, the key of its slot's first part; a key below LATE for a minute before `since`."""
+    """Caches, for each minute (as text), the key of the first part of its slot.
+
+    A key below LATE if the minute is before `since`.
+    """
 
     def __init__(self, grain: Grain, since: int | None) -> None:
         self._grain = grain
@@ -324,7 +329,7 @@ class _Bases(dict[str, int]):
 
 
 def count_in(total: int) -> int:
-    """Return the number of events that a total, which packs a count and a sum, is of."""
+    """Return the count in a total, which packs the number of events and the sum of their fingerprints."""
     return total >> 96
 
 
@@ -355,9 +360,10 @@ def fold(totals: Mapping[int, int], fine: Grain, coarse: Grain) -> dict[int, int
 
 
 def coarser(totals: Mapping[int, int], grain: Grain) -> Grain:
-    """Return the next coarser grain: half the parts while slots average two buckets or more, else double minutes.
+    """Return the next coarser grain.
 
-    If doubling would exceed `MOST_MINUTES`, the parts are halved, too.
+    It has half the parts if slots have two or more buckets on average, else twice the minutes. If doubling would
+    exceed `MOST_MINUTES`, the parts are halved instead.
     """
     slots = len({key // grain.parts for key in totals})
     if grain.parts > 1 and (len(totals) >= 2 * slots or grain.minutes * 2 > MOST_MINUTES):

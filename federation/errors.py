@@ -70,7 +70,7 @@ class InvalidEvent(BadEvent):
 
 
 class BadKey(MessageError):
-    """Key material or a key ring that cannot be used."""
+    """Key material, or a key ring, cannot be used."""
 
 
 class NoSigningKey(MessageError):
@@ -128,7 +128,7 @@ class WrongCertificate(Forbidden):
 
 
 class NotShared(MessageError):
-    """A verified question for links that this node does not tell of."""
+    """A verified question asks for links, and this node does not report its links."""
 
     code = "not_shared"
 
@@ -164,7 +164,7 @@ class OtherHistory(Conflict):
 
 
 class TooLarge(MessageError):
-    """Over a limit; `unit` is "bytes" or "events"."""
+    """The message is over a limit; `unit` is "bytes" or "events"."""
 
     code = "too_large"
 
@@ -175,7 +175,7 @@ class TooLarge(MessageError):
 
 
 class UnsupportedMedia(MessageError):
-    """Another content type or encoding."""
+    """The content type or encoding is not supported."""
 
     code = "unsupported_media_type"
 
@@ -195,7 +195,7 @@ class HistoryError(MessageError):
 
 
 class MalformedHistory(HistoryError):
-    """Not in its one form, or of a size that no tree has."""
+    """A text is not in its one valid form, or states a size that no tree can have."""
 
 
 class ProofMismatch(HistoryError):

@@ -161,7 +161,8 @@ def _sources(owner: str, speaks_for: Iterable[str] | None) -> Sources:
 
 @cache
 def dummy_of(algorithm: Algorithm) -> Key:
-    """Return a key to verify with when a key id is unknown, so that it takes as long.
+    """Return a key for the verification of a message with an unknown key id, so that it takes as long as with a known
+    one.
 
     `algorithm` is the one that the message names.
     """

@@ -2,8 +2,8 @@
 
 Those nodes read JSON the way Go's standard library fills a struct: member names match in any case, unknown members are
 ignored, the last of repeated texts and times wins, `null` leaves these unchanged, repeated payloads are merged, `null`
-empties the payload, and bytes that are not UTF-8 become U+FFFD one by one. Emitting reads only times as here, by
-`parse_time`, so the same text means the same time everywhere.
+empties the payload, and bytes that are not UTF-8 become U+FFFD one by one. The code that emits events uses only
+`parse_time` of this module, so that the same text means the same time everywhere.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RFC3339: Final = re.compile(
 )
 
 _USUAL: Final = re.compile(r"\d{4}-\d\d-\d\dT([01]\d|2[0-3]):\d\d:\d\d(\.\d{1,6})?Z", re.ASCII)
-"""The usual form, which the library reads faster."""
+"""Matches the usual form of a time, which the library reads faster."""
 
 
 class _Object(list[tuple[str, Any]]):

@@ -1,4 +1,4 @@
-"""What both sides must agree on: paths, header names, limits, and the status code of every error."""
+"""The constants that both sides must agree on: paths, header names, limits, and the status code of every error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROUP_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")
 KEY_ID: Final = re.compile(r"[ !#-\[\]-~]{1,128}")
 
 ANY: Final = "*"
-"""The owner of a key for every node; the sources of a key for every source."""
+"""As the owner of a key: any node. As the sources of a key: any source."""
 SHARED_KEY_ID: Final = "shared"
 """The key id that both sides give to a group's single shared secret."""
 

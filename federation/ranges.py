@@ -1,7 +1,7 @@
 """The range that a batch claims to cover, and the mark of what a receiver has stored of a link.
 
 A range is half-open, (after, upto], in the sender's positions within one history, which is an epoch and an incarnation
-of the sender's log. Ranges prove that nothing was omitted between two batches; ids decide whether a record is new.
+of the sender's log. Ranges prove that nothing was left out between two batches; ids decide whether a record is new.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _NUMBER: Final = "([0-9]{1,15})"
 _USUAL: Final = re.compile(
     f'epoch="({EPOCH.pattern})", incarnation={_NUMBER}, after={_NUMBER}, upto={_NUMBER}', re.ASCII
 )
-"""A covering range as this program writes it: reading exactly this form takes a fifth of the time."""
+"""Matches the header of a range in exactly the form that this program writes: reading this form takes a fifth of the
+time."""
 MAX_POSITION: Final = 10**15 - 1
 """The largest position: the largest integer of a structured field."""
 

@@ -1,8 +1,8 @@
 """The question of v2 by which a node gets its own events back, after its database was restored from an older copy.
 
 The peer's answer holds the events as stored, and its receipts of the batches that brought them. A receipt states the
-digest of the batch, so events that give this digest again are those that the peer's receipt names. It is the word of
-the peer: only the ledger of the node itself confirms it.
+digest of its batch, so if the returned events result in the same digest, they are the events of that batch. This is
+only a claim of the peer: it is confirmed only by the asking node's own ledger.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ MOST_RETURNED: Final = 500
 RETURNED_BYTES: Final = 4 << 20
 """Approximate limit of the bytes of events in one answer, and of the ids of receipts; no larger event is returned."""
 MOST_PLACEMENTS: Final = 2
-"""Number of positions that are tried as the first of a batch, where the receiver did not store them."""
+"""Maximum number of positions that are tried as the first position of a batch, if the receiver did not store the
+positions."""
 MOST_HASHED: Final = 2 * MOST_PLACEMENTS
 """How often `gives_digest` may encode and hash the events of a batch: in two forms at each placement."""
 MOST_POSITIONS_TEXT: Final = 32 << 10
-"""Maximum number of characters in which the positions of a batch are stored; those of a batch with more are not."""
+"""Maximum number of characters of the stored positions of a batch; positions that would take more are not stored."""
 
 _RECEIPT: Final = msgspec.json.Decoder(Receipt)
 
 
 class EventsQuery(Struct, frozen=True, tag_field="ask", tag="events"):
-    """Asks for the events with these ids that entered a log first at the asking node, and are of its name."""
+    """Asks for those events with these ids that first entered a log at the asking node, and have it as their
+    source."""
 
     ids: Annotated[tuple[Annotated[str, Meta(max_length=MAX_TEXT)], ...], Meta(min_length=1, max_length=MOST_RETURNED)]
 
@@ -143,11 +145,11 @@ def read_positions(text: str) -> list[int]:
 
 
 def gives_digest(receipt: Receipt, covered: Range, bodies: Sequence[str], positions: str = "") -> bool:
-    """Return whether these events give the digest in the receipt again: they are the batch that it names.
+    """Return whether these events result in the digest that the receipt states, which shows that they are its batch.
 
     Where the `positions` of the events in the sender's log are not known, consecutive ones at the beginning and at the
-    end of the range are tried. A batch of which the peer knew or refused an event is not recognized. The whole batch is
-    encoded and hashed up to `MOST_HASHED` times.
+    end of the range are tried. A batch is not recognized if the peer refused one of its events or had it already. The
+    whole batch is encoded and hashed up to `MOST_HASHED` times.
     """
     if covered.repair or not bodies or receipt.duplicates or receipt.refused or receipt.accepted != len(bodies):
         return False

@@ -1,4 +1,5 @@
-"""What publishers, subscribers and a Routemaster bus agree on: the names of topics, and the types of events."""
+"""The conventions between publishers, subscribers and a Routemaster bus: the names of topics, and the types of
+events."""
 
 from __future__ import annotations
 

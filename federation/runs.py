@@ -1,7 +1,7 @@
 """Runs: a form of batches for consecutive records with the same path, as most records sent together are.
 
 A run is its head, `position TAB records TAB bytes TAB path LF`, and the events as stored, each ended by a line feed:
-nothing has to be assembled to send it, or split to store it.
+so a run is sent and stored without assembling or splitting its events.
 """
 
 from __future__ import annotations

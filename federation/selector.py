@@ -108,7 +108,7 @@ def _is_wild(name: str) -> bool:
 def _types_within(new: Selector, old: Selector) -> bool:
     """Return whether `old` matches all types of `new`.
 
-    A wildcard matches endlessly many, so only a wildcard can contain it.
+    A wildcard matches infinitely many types, so only another wildcard can cover it.
     """
     if not old.types or EVERY_TYPE in old.types:
         return True

@@ -8,7 +8,8 @@ A request's signature covers
 * the time of signing and of expiry, and a nonce.
 
 So a captured request is useless at another node, in another group, or later. The answer's signature covers the
-request's, so an answer fits one attempt only. Time and nonces come from the caller, which also stores the nonces.
+signature of the request, so an answer is valid for one attempt only. Time and nonces come from the caller, which also
+stores the nonces.
 """
 
 from __future__ import annotations
@@ -136,7 +137,10 @@ class SignedRequest:
 
 
 class StoredAnswer(NamedTuple):
-    """An answer with what its signature covers; `request` is the signature of the request, as text `:…:`."""
+    """A stored answer, with everything that its signature covers.
+
+    `request` is the signature of the request, as text `:…:`.
+    """
 
     status: int
     headers: Mapping[str, str]
@@ -222,7 +226,7 @@ def check_size(size: int, limits: Limits) -> None:
 
 
 def verify_head(head: Head, receiver: Receiver, *, now: int) -> VerifiedRequest:
-    """Verify everything of a request except its body, before that is read.
+    """Verify everything in a request except its body, before the body is read.
 
     Raises like `verify_request`, without TooLarge.
     """
@@ -272,9 +276,10 @@ def verify_answer(
 
 
 def verify_stored(answer: StoredAnswer, peer: str, keys: KeyRing) -> Key:
-    """Verify that `peer` has signed an answer, of which only this is left. Returns the key that signed the answer.
+    """Verify that `peer` has signed an answer, from its stored parts.
 
-    That its body answers the sender's request, the caller has to check. Raises BadAnswer, the exact cause in `.reason`.
+    Returns the key that signed the answer. The caller must check that the answer's body belongs to the sender's
+    request. Raises BadAnswer, the exact cause in `.reason`.
     """
     values = {"@status": str(answer.status), _REQUEST_SIGNATURE: answer.request} | _lower(answer.headers)
     try:
@@ -301,7 +306,10 @@ class _Signed(NamedTuple):
 
 
 def _lower(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return header values by lower-case name; a repeated header's are joined by commas, as in the signature."""
+    """Return header values by lower-case name.
+
+    The values of a repeated header are joined by commas, as in the signature.
+    """
     found: dict[str, str] = {}
     for name, value in headers.items() if isinstance(headers, Mapping) else headers:
         name, value = name.lower(), value.strip(" \t")

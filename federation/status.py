@@ -1,8 +1,8 @@
 """The question of a member of a group for another member's links, and its answer. Pure.
 
-A node tells of its own links in one group, by name: nothing of addresses and errors. It may add what its peers have
-answered to it, with the age of their answers, so that a map reaches one hop farther. All times are ages in seconds:
-the clocks of the two nodes need not agree.
+A node reports its own links in one group, by name, without addresses and errors. It may add the answers that it got
+from its peers, with their age, so that a map reaches one hop farther. All times are ages in seconds: the clocks of the
+two nodes need not agree.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ _Rate = Annotated[float, Meta(ge=0, le=1e12)]
 
 
 class StatusQuestion(Struct, frozen=True):
-    """The body of a question. With `hops` 1 the asked node asks its own peers, too: later answers have theirs."""
+    """The body of a question.
+
+    With `hops` 1, the asked node also asks its own peers; its later answers include their reports.
+    """
 
     hops: Annotated[int, Meta(ge=0, le=1)] = 0
 
@@ -61,7 +64,7 @@ class LinkReport(Struct, frozen=True, kw_only=True, rename="camel", omit_default
 
 
 class NodeReport(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The links of `node`, as it told them `age_seconds` ago; `left_out`: how many more it has."""
+    """The links of `node`, as the node reported them `age_seconds` ago; `left_out`: how many further links it has."""
 
     node: _Name
     age_seconds: _Seconds = 0.0
@@ -137,8 +140,8 @@ def _urgency(link: LinkReport) -> tuple[bool, bool, float, str, str]:
 def read_status_answer(body: bytes, query: StatusQuery) -> StatusAnswer:
     """Read the answer to a question of `query`. Raises BadAnswer.
 
-    A node tells only of links of which it is one end, and passes on only what its own peers have told: an answer with
-    anything else is not taken at all.
+    A node reports only links of which it is one end, and passes on only reports of its own peers: an answer with
+    anything else is refused as a whole.
     """
     if len(body) > STATUS_ANSWER_BYTES:
         raise BadAnswer(f"the answer has more than {STATUS_ANSWER_BYTES} bytes", reason="too_large")

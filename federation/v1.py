@@ -2,8 +2,8 @@
 
     signature = hex(HMAC-SHA256(secret, decimal(unix seconds) LF body))
 
-A request names no sender, receiver or key, and replays are not detected; v2 exists for that. This module is what is
-needed to exchange events with nodes that speak only v1.
+A request names no sender, receiver or key, and replays are not detected; v2 was made to fix that. This module is for
+exchanging events with nodes that speak only v1.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Webhook(NamedTuple):
 def read_key(id: str, material: str | bytes, *, state: str = KeyState.ACTIVE) -> Key:
     """Return the key `id` of a text: `whsec_…`, `whsk_…` (also seed and public part together), `whpk_…`, or PEM.
 
-    The HMAC key is what the base64 stands for, not the text. Raises BadKey; the message does not contain the text.
+    The HMAC key is the decoded bytes, not the base64 text. Raises BadKey; the message does not contain the text.
     """
     try:
         text = (material.decode() if isinstance(material, bytes) else material).strip()

@@ -81,8 +81,7 @@ from eventd.tls.listening import open_api_tls
 logger = logging.getLogger("eventd.node")
 MOST_UNTRUSTED = 2048
 """Maximum number of the API's connections that are untrusted, unless `max_connections` is higher: a high limit for
-streams must not allow as much memory for handshakes that never end. Clients that connect at the same time are
-untrusted until they have sent a request."""
+streams must not let handshakes that never end fill memory. A client is untrusted until it has sent a request."""
 
 
 class Node:
@@ -353,8 +352,7 @@ class Node:
         )
 
     async def _serve_routemaster(self, limits: ConcurrencyLimits) -> None:
-        """Open the Routemaster surface, if it is on and this is the node's first process, which has its only
-        listener."""
+        """Open the Routemaster surface, if it is on and this is the node's first process: only this one has it."""
         if self.settings.routemaster_listen is None or not self._share.is_first:
             return
         self.routemaster = listener = RoutemasterListener(
@@ -379,8 +377,7 @@ class Node:
             self.certificates.others[SURFACE] = declared, listener.tls
 
     async def _serve_streams(self, v0: V0) -> None:
-        """Open the QUIC listener, if it is on and this is the node's first process, which has the listener and the
-        caches."""
+        """Open the QUIC listener, if it is on and this is the node's first process: only this one has the caches."""
         listen = self.settings.quic_listen
         if listen is None or not self._share.is_first:
             return
@@ -489,8 +486,7 @@ class Node:
             await self._started.pop()()
 
     async def _end_chores(self) -> None:
-        """End the chores before everything else is stopped: they must not open anything that is being closed, nor be
-        cancelled during an `apply`."""
+        """End the chores first: they must not open anything that is closed next, nor be cancelled during an `apply`."""
         async with self.reconciler.at_rest:
             for task in self._chores:
                 task.cancel()

@@ -122,7 +122,7 @@ class NodeStreams:
                 logger.error("certificate unusable", extra=about)
 
     def declare(self, declared: Sequence[StoredResource]) -> None:
-        """Take over the declared caches, and end the connections of tenants that were removed."""
+        """Take over the declared caches, and end the access that removed tenants had permitted."""
         self._caches.declare(stream_caches(declared))
         self._listener.access_changed()
 

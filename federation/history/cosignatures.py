@@ -1,7 +1,7 @@
 """Cosignatures: what a witness adds to a checkpoint. C2SP tlog-cosignature, Ed25519.
 
-A cosignature says that of this tree, this is the largest size the witness has seen, at this time, and that all it saw
-before is part of it. It does not say that the witness has the events.
+With a cosignature a witness states that, at this time, this is the largest size of the tree that it has seen, and that
+everything it saw of the tree before is part of it. It does not state that the witness has the events.
 """
 
 from __future__ import annotations

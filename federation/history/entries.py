@@ -75,9 +75,10 @@ class OpeningEntry(NamedTuple):
     note: SignedNote
 
     def is_signed_by(self, previous: NoteKey) -> bool:
-        """Return whether the key of the previous tree signed the succession, too. Raises UnprovenNote if it is wrong.
+        """Return whether the key of the previous tree also signed the opening entry.
 
-        Without it, the node says that the old key was lost, or the tree was opened for another reason.
+        Raises UnprovenNote if that signature is wrong. Without it, the old key was lost, as the node claims, or the
+        tree was opened for another reason.
         """
         if not self.note.of(previous):
             return False

@@ -1,7 +1,7 @@
 """Signed notes and verifier keys: a profile of C2SP signed-note that is strict in what it reads.
 
-A note is a text and lines with signatures of it. What another key signed is ignored; a signature with the name and the
-id of a known key that fails refuses the note.
+A note is a text and lines with signatures of it. Signatures of unknown keys are ignored. If a signature with the name
+and the id of a known key is wrong, the note is refused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _KINDS: Final = {LOG_KEY: "log", WITNESS_KEY: "witness"}
 
 
 class NoteSignature(NamedTuple):
-    """A signature line: who signed by its own account, and the bytes whose form depends on the type of the key."""
+    """A signature line: the name and the key id that the signer claims, and bytes whose form depends on the type of
+    the key."""
 
     name: str
     key_id: bytes
@@ -89,7 +90,10 @@ class NoteKey:
 
     @cached_property
     def id(self) -> bytes:
-        """The key id that its signatures carry. Others can make keys with the same one: it proves nothing."""
+        """The key id that the key's signatures carry.
+
+        It proves nothing, because another key can be made to have the same id.
+        """
         return sha256(f"{self.name}\n".encode() + bytes([self.kind]) + self.public).digest()[:_ID_SIZE]
 
     def text(self) -> str:
@@ -103,7 +107,7 @@ class NoteKey:
         return ed25519.verifies(ed25519.from_raw(self.public), signature, message)
 
     def fails(self) -> UnprovenNote:
-        """Return the error for a signature under this key's name and id that is not of this key."""
+        """Return the error for a signature that has this key's name and id but was not made by this key."""
         return UnprovenNote(
             f"a signature under the name {self.name} and the id {self.id.hex()} of a known {_KINDS[self.kind]} key is"
             " wrong: the note was changed, or another key was made to look like this one",

@@ -91,8 +91,8 @@ class ProofFile:
 class ProvenEvent:
     """What a proof file proves: that the node of `checkpoint.origin` admitted the event with this digest.
 
-    `event` is None if the file does not contain it. `cosigned` is for each of the known witnesses the time at which it
-    had seen the checkpoint, in seconds since 1970: at the earliest of them, the event was there.
+    `event` is None if the file does not contain it. `cosigned` has, for each known witness that cosigned the
+    checkpoint, the time at which it did, in seconds since 1970: at the earliest of these times, the event existed.
     """
 
     digest: bytes
@@ -185,7 +185,10 @@ def _read_form(data: bytes) -> _FileForm:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the members of an object. Of two with one name, another program might read the other."""
+    """Return the members of an object.
+
+    Refuses two members with the same name, because another program might read the other one.
+    """
     members = dict(pairs)
     if len(members) != len(pairs):
         raise ValueError("a member stands twice in one object")

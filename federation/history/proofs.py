@@ -41,7 +41,7 @@ def inclusion_subtrees(index: int, size: int) -> list[Subtree]:
 def consistency_subtrees(old: int, new: int) -> list[Subtree]:
     """Return the subtrees of the consistency proof between two sizes. Raises MalformedHistory.
 
-    The proof of a size with itself is empty. The empty tree has no proof: every tree begins with it.
+    The proof of a size with itself is empty. There is no proof for the empty tree, because every tree begins with it.
     """
     require_size(new)
     if not 0 < old <= new:
@@ -62,13 +62,16 @@ def consistency_subtrees(old: int, new: int) -> list[Subtree]:
 
 
 def _left_size(size: int) -> int:
-    """Return the leaves in the left part of a tree with at least two: the largest power of two below its size."""
+    """Return the number of leaves in the left part of a tree with at least two leaves: the largest power of two below
+    its size."""
     return 1 << (size - 1).bit_length() - 1
 
 
 def root_from_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes]) -> bytes:
-    """Return the root that follows from the hash of a leaf and its path. Raises MalformedHistory for a path of another
-    length."""
+    """Return the root that follows from the hash of a leaf and its path.
+
+    Raises MalformedHistory for a path of another length.
+    """
     subtrees = inclusion_subtrees(index, size)
     _require_hashes(f"the inclusion proof of leaf {index} in a tree of size {size}", path, len(subtrees))
     root = leaf

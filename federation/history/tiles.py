@@ -45,7 +45,8 @@ class TileAddress(NamedTuple):
 
 
 TileReader = Callable[[TileAddress], bytes]
-"""Returns the hashes of a tile. They may be more than asked for: a tile that has grown still proves an older tree."""
+"""A function that returns the hashes of a tile. It may return more than requested: a tile that has grown since still
+proves an older tree."""
 
 
 def read_tile_path(path: str) -> TileAddress:
@@ -62,7 +63,7 @@ def read_tile_path(path: str) -> TileAddress:
 
 
 def _last_leaf(address: TileAddress) -> int:
-    """Return the size from which on a tree has this tile."""
+    """Return the smallest size of a tree that has this tile."""
     return (address.number * TILE_WIDTH + address.width) << address.level * TILE_HEIGHT
 
 
@@ -76,7 +77,7 @@ def read_hashes(tile: bytes, address: TileAddress) -> list[bytes]:
 
 
 def open_tiles(size: int) -> list[TileAddress]:
-    """Return the partial tiles of a tree, the lowest level first. Their hashes are all that determines its root."""
+    """Return the partial tiles of a tree, the lowest level first. Their hashes alone determine its root."""
     widths = ((level, size >> level * TILE_HEIGHT) for level in range(MAX_LEVEL + 1))
     return [
         TileAddress(level, above // TILE_WIDTH, above % TILE_WIDTH) for level, above in widths if above % TILE_WIDTH

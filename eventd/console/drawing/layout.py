@@ -1,7 +1,7 @@
 """Where the nodes of a map are: computed from their names and links alone, so that nothing moves when a state changes.
 
-Hubs are inside, all others on a ring, in the order of their names. More nodes than a picture holds share sectors of the
-ring, which are drawn folded.
+Hubs are inside, all others on a ring, in the order of their names. If there are more nodes than a picture can hold,
+nodes share sectors of the ring, each drawn as one mark (folded).
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ MOST_DRAWN: Final = 60
 """Maximum number of marks of a picture."""
 MOST_HUBS: Final = 8
 SECTORS: Final = (MOST_DRAWN - MOST_HUBS) // 2
-"""Of a ring with folded nodes. A sector has two places: for its fold, and for the node that needs attention most."""
+"""Number of sectors of a ring with folded nodes. A sector has two places: one for its folded nodes, one for the node
+that needs attention most."""
 _HUB_LINKS: Final = 3
 """Minimum number of neighbours of a hub."""
 _MARGIN_X, _MARGIN_Y = 220.0, 64.0
 _DENSE_MARGIN: Final = 170.0
 _DENSE_FROM: Final = 21
-"""A ring with that many places is a circle, with names along its radii."""
+"""From this many places on, the ring is a circle, with names along its radii."""
 _WIDTH: Final = 960.0
 _HEIGHTS: Final = ((2, 200.0), (4, 380.0), (10, 440.0), (_DENSE_FROM - 1, 600.0))
 
@@ -57,7 +58,7 @@ class MapLayout:
 
 
 def arrange(names: Collection[str], pairs: Iterable[tuple[str, str]], own: str) -> MapLayout:
-    """Return the places of all nodes. `pairs`: the two ends of each link; `own`: is never folded."""
+    """Return the places of all nodes. `pairs`: the two ends of each link; `own`: this node, which is never folded."""
     folded = len(names) > MOST_DRAWN
     hubs = find_hubs(names, pairs)
     if folded and own in names and own not in hubs:
@@ -90,7 +91,7 @@ def find_hubs(names: Collection[str], pairs: Iterable[tuple[str, str]]) -> list[
 
 
 def _shared(names: Sequence[str], most: int) -> list[tuple[str, ...]]:
-    """Return the names in at most so many parts of nearly the same size, in order."""
+    """Return the names, in order, divided into at most this many parts of nearly the same size."""
     parts = min(most, len(names))
     bounds = [len(names) * number // parts for number in range(parts + 1)] if parts else [0]
     return [tuple(names[start:end]) for start, end in pairwise(bounds)]

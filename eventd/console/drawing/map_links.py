@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 OLD_SECONDS: Final = 30.0
-"""A report that is older is shown as news of the past."""
+"""Seconds after which a report is shown as old."""
 NOT_REPORTED: Final = "not reported"
 STATES: Final = ("blocked", "failed", "backing-off", "paused", "unknown", NOT_REPORTED, "running")
-"""Of links, those that need attention first."""
+"""The states of links; those that need attention come first."""
 CALM: Final = len(STATES) - 1
-"""The rank of what needs no attention."""
+"""The rank of links and nodes that need no attention."""
 _STEPS: Final = (1.0, 100.0)
-"""Events per second from which a line is wider."""
+"""The rates, in events per second, from which on a line is drawn wider."""
 SILENT: Final = ("unreachable", "invalid")
-"""The answers of nodes that need attention."""
+"""The kinds of answers by which a node counts as silent, so that it needs attention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class LinkOnMap:
 
     @property
     def rank(self) -> int:
-        """Return how much the link needs attention: the smaller the more."""
+        """Return how much the link needs attention: the smaller the rank, the more."""
         return -1 if self.findings else STATES.index(self.state)
 
     @property
@@ -42,7 +42,7 @@ class LinkOnMap:
 
     @property
     def width(self) -> int:
-        """Return the step of the rate: 1, 2 or 3."""
+        """Return the width of the line, by the link's rate: 1, 2 or 3."""
         return 1 + sum(self.rate >= least for least in _STEPS)
 
 
@@ -96,7 +96,7 @@ def read_link(shown: Mapping[str, Any], silent: Set[str] = frozenset()) -> LinkO
 
 
 def ranks_of(nodes: Mapping[str, Mapping[str, Any]], links: list[LinkOnMap]) -> dict[str, int]:
-    """Return how much each node needs attention: as its worst link; a silent node as a link that failed."""
+    """Return how much each node needs attention: as much as its worst link; a silent node as much as a failed link."""
     found = {name: STATES.index("failed") if node["answer"] in SILENT else CALM for name, node in nodes.items()}
     for link in links:
         rank = CALM if link.state == NOT_REPORTED and not link.findings else link.rank

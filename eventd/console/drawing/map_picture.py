@@ -23,21 +23,23 @@ from eventd.console.drawing.map_links import (
 MOST_LINES: Final = 160
 """Maximum number of lines: those that need attention first, then those of this node."""
 MOST_LABELS: Final = 24
-"""In a picture with more lines, those of links that run have no label."""
+"""In a picture with more lines than this, lines of running links have no label."""
 _LONGEST: Final = 26
 """Maximum length of a name in the picture, in characters."""
 _BEND: Final = 0.05
-"""How far a line bends to its side, as a share of its length: the lines of both directions stay apart."""
+"""How far a line bends to one side, as a share of its length, so that the lines of both directions do not overlap."""
 _HEAD: Final = (9.0, 4.0)
-"""Length and half of the width of the head of a line."""
+"""Length, and half of the width, of the arrow head of a line."""
 _RADIUS: Final = 9.0
 
 
 class MapMark(NamedTuple):
-    """A node, or a fold of several nodes. `label`: the name, shortened, which `place` and the last four members place.
+    """A node, or a fold of several nodes.
 
-    `folded`: the names in a fold, with their states in words as `note`. `age`: of a report that is old. `rank`: how
-    much the node needs attention, as of links; a hub does only if it is silent, since it has links of all others.
+    `label`: the shortened name; `place` is the position of the mark, the last four members are the position of the
+    label. `folded`: the names in a fold, with their states in words as `note`. `age`: of a report that is old. `rank`:
+    how much the node needs attention, as of links; a hub needs attention only if it is silent itself, since it has
+    links to all other nodes.
     """
 
     name: str
@@ -71,7 +73,7 @@ class MapLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MapPicture:
-    """All that is drawn. `left_out`: how many links have no line, though both ends are drawn."""
+    """Everything that is drawn. `left_out`: how many links have no line although both of their ends are drawn."""
 
     width: float
     height: float
@@ -145,7 +147,8 @@ def _labelled(mark: MapMark, layout: MapLayout) -> MapMark:
 
 
 def _joined(links: Sequence[LinkOnMap], at: Mapping[str, MapMark]) -> list[tuple[LinkOnMap, int]]:
-    """Return the links between different marks, one for each direction, with the number of those it stands for."""
+    """Return the links between different marks, one for each pair of marks and direction, each with the number of
+    links that it stands for."""
     found: dict[tuple[str, str], tuple[LinkOnMap, int]] = {}
     for link in links:
         ends = at[link.source].name, at[link.target].name

@@ -23,9 +23,9 @@ class TopicPlace(NamedTuple):
 
 
 def place_topics(pairs: Iterable[tuple[str, str]]) -> dict[str, TopicPlace]:
-    """Return the places of all topics that routers join, of which `pairs` has the two ends.
+    """Return the places of all topics that routers connect; `pairs` has the two ends of each router.
 
-    Topics that are not joined are in rows below each other.
+    Groups of topics that no router connects are placed below each other.
     """
     out: defaultdict[str, set[str]] = defaultdict(set)
     near: defaultdict[str, set[str]] = defaultdict(set)
@@ -45,7 +45,7 @@ def place_topics(pairs: Iterable[tuple[str, str]]) -> dict[str, TopicPlace]:
 
 
 def _components(near: Mapping[str, set[str]]) -> Iterator[list[str]]:
-    """Yield the topics that are joined, over any number of routers, sorted by name."""
+    """Yield each set of topics that are connected over any number of routers, sorted by name."""
     seen: set[str] = set()
     for first in sorted(near):
         if first in seen:
@@ -61,7 +61,7 @@ def _components(near: Mapping[str, set[str]]) -> Iterator[list[str]]:
 
 
 def _columns(topics: Sequence[str], out: Mapping[str, set[str]]) -> dict[str, int]:
-    """Return for each topic the length of the longest way to it; ways that close a cycle do not count."""
+    """Return for each topic the length of the longest path to it; paths that close a cycle do not count."""
     into = {dest for topic in topics for dest in out.get(topic, ())}
     order: list[str] = []
     back: set[tuple[str, str]] = set()
@@ -95,7 +95,7 @@ def _columns(topics: Sequence[str], out: Mapping[str, set[str]]) -> dict[str, in
 
 
 def _rows(columns: Mapping[str, int], near: Mapping[str, set[str]]) -> dict[str, int]:
-    """Return the rows: near those of the neighbours in the columns before, then by name."""
+    """Return the row of each topic: near the rows of its neighbours in the earlier columns, then by name."""
     rows: dict[str, int] = {}
     for column in range(max(columns.values()) + 1):
         here = sorted(topic for topic, at in columns.items() if at == column)

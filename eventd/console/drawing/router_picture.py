@@ -12,9 +12,10 @@ from eventd.console.drawing.router_layout import COLUMN, ROW, TopicPlace, place_
 MOST_TOPICS: Final = 60
 """Maximum number of boxes of a picture."""
 MOST_LABELS: Final = 24
-"""In a picture with more lines, those of routers that run have no label."""
+"""In a picture with more lines than this, lines of running routers have no label."""
 STATES: Final = ("backing-off", "planned", "waiting", "running")
-"""Of routers, those first that need attention first. `planned`: it is only checked; `waiting`: it has not run yet."""
+"""The states of routers; those that need attention come first. `planned`: the router does not exist and is only
+checked; `waiting`: it has not run yet."""
 _BOX: Final = (176.0, 34.0)
 _MARGIN: Final = 24.0
 _LONGEST: Final = 22
@@ -37,7 +38,7 @@ class TopicBox(NamedTuple):
 
 
 class RouterLine(NamedTuple):
-    """The routers from one topic to another. `state`: of the one that needs attention most."""
+    """The routers from one topic to another. `state` is that of the router that needs attention most."""
 
     source: str
     dest: str
@@ -52,7 +53,10 @@ class RouterLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RouterPicture:
-    """All that is drawn. `left_out`: how many topics are not, those without a problem first."""
+    """Everything that is drawn.
+
+    `left_out`: how many topics are not drawn; topics without a problem are left out first.
+    """
 
     width: float
     height: float
@@ -103,7 +107,8 @@ def _box(topic: str, place: TopicPlace, odd: bool) -> TopicBox:
 def _spread(
     pairs: Iterable[tuple[str, str]], boxes: Mapping[str, TopicBox]
 ) -> dict[tuple[str, str], tuple[float, float]]:
-    """Return where the lines to the right begin and end, as shares of the heights of their boxes: none hide another."""
+    """Return where the lines to the right begin and end, as shares of the heights of their boxes, so that no line
+    hides another."""
     out: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     into: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     for pair in sorted(pairs, key=lambda pair: (boxes[pair[0]].y, boxes[pair[1]].y, pair)):

@@ -63,7 +63,10 @@ def _runs(values: Values) -> list[tuple[int, list[float]]]:
 
 
 def by_minute(values: Values, per_minute: int, join: Callable[[list[float]], float]) -> list[float | None]:
-    """Return one value for each minute, the newest first: of `per_minute` samples, joined; None without a sample."""
+    """Return one value for each minute, the newest first, combined from `per_minute` samples.
+
+    None for a minute without samples.
+    """
     found: list[float | None] = []
     for end in range(len(values), 0, -per_minute):
         known = [value for value in values[max(0, end - per_minute) : end] if value is not None]

@@ -1,4 +1,4 @@
-"""Keeps open pages up to date: renders a view once for all that look at it, and streams what changed.
+"""Keeps open pages up to date: renders a view once for all its viewers, and streams the changes.
 
 May import: log.topics, runtime.
 """

@@ -1,7 +1,8 @@
-"""Renders each open view at most once a second, however many visitors look at it, and no view without visitors.
+"""Renders each open view at most once a second, however many viewers it has, and does not render views without
+viewers.
 
-All views together get a small part of the time: many that take long are rendered less often. A new visitor waits
-less: the page was rendered for it a moment ago, and costs as much.
+All views together get a small part of the processor time: if there are many slow views, each is rendered less often. A
+new viewer waits less: its page was rendered a moment ago, and cost as much.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ INTERVAL_SECONDS: Final = 1.0
 SHARE: Final = 0.05
 """Maximum part of the time that is spent on rendering and sending all views together; each gets the same."""
 ENTRY_SHARE: Final = 0.25
-"""The same while viewers come all the time."""
+"""The same part while new viewers enter constantly."""
 REMEMBERED: Final = 5
-"""A view costs what the fastest of this many renderings took: the others waited for the node's other work."""
+"""The cost of a view is the time of the fastest of this many renderings: slower ones only waited for other work of the
+node."""
 SENDING: Final = 5e-9
 """Approximate seconds that it takes to send one byte to one viewer."""
 FAILED: Final = "this page cannot be shown now: the log of the node says why"
@@ -33,11 +35,12 @@ Render = Callable[[], Awaitable[bytes]]
 
 
 class LiveView:
-    """A view that is looked at. `event`: as it was rendered last, for a stream; None before the first time.
+    """A view that has viewers.
 
-    `id`: names what was rendered. `problem`: why it cannot be rendered now; empty if it can. `renderings`: how many
-    have ended, also with a problem. `newcomers`: how many viewers entered since the last one ended. `is_due`: something
-    that the last one lacked has arrived since it began.
+    `event`: the last rendering as an event of a stream; None before the first. `id`: identifies the content of that
+    rendering. `problem`: why the view cannot be rendered now; empty if it can. `renderings`: how many renderings have
+    ended, also with a problem. `newcomers`: how many viewers entered since the last rendering ended. `is_due`: data
+    that the last rendering lacked has arrived since it began.
     """
 
     def __init__(self) -> None:
@@ -52,7 +55,10 @@ class LiveView:
         self._hurried: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def put(self, content: bytes) -> int:
-        """Take what was rendered, and wake the viewers if it is new; return how many bytes are sent to all of them."""
+        """Store a rendering, and wake the viewers if its content is new.
+
+        Return how many bytes are sent to all of them together.
+        """
         digest = hashlib.sha256(content).hexdigest()[:16]
         newcomers = self._count()
         if self.event is not None and digest == self.id and not self.problem:
@@ -70,7 +76,7 @@ class LiveView:
             self.wake()
 
     def _count(self) -> int:
-        """Count a rendering; return for how many viewers it is the first."""
+        """Count a rendering that has ended; return for how many viewers it is the first one."""
         self.renderings += 1
         newcomers, self.newcomers = self.newcomers, 0
         return newcomers
@@ -82,7 +88,7 @@ class LiveView:
         self._hurry()
 
     def renew(self) -> None:
-        """Render the view again soon: something that it lacks has arrived."""
+        """Render the view again soon, because data that it lacks has arrived."""
         self.is_due = True
         self._hurry()
 
@@ -108,7 +114,7 @@ class LiveView:
 
     @property
     def hurried(self) -> asyncio.Future[None]:
-        """Return a future that is done when the next viewer enters, or when the view is to be renewed."""
+        """Return a future that is done when the next viewer enters, or when `renew` is called."""
         return self._hurried
 
 
@@ -135,10 +141,10 @@ class Hub:
             view.wake()
 
     def enter(self, key: Hashable, render: Render) -> LiveView:
-        """Return the view of a key for one more viewer; it is rendered from now on. `leave` must follow.
+        """Add a viewer to the view with this key, which is rendered from now on, and return the view.
 
-        The page of the viewer may be newer than the last rendering. Show it only a rendering that ends after this call:
-        that is when `renderings` of the view has grown. The next one begins soon.
+        `leave` must follow. The viewer's page may be newer than the last rendering, so send it only renderings that
+        end after this call, which shows in the growth of `renderings`. The next rendering begins soon.
         """
         view = self._views.get(key)
         if view is None:
@@ -149,7 +155,7 @@ class Hub:
         return view
 
     def renew(self, key: Hashable) -> None:
-        """Render the view of a key again soon, if it is looked at: something that it lacks has arrived."""
+        """Render the view with this key again soon, if it has viewers, because data that it lacks has arrived."""
         if (view := self._views.get(key)) is not None:
             view.renew()
 
@@ -182,13 +188,13 @@ class Hub:
 
     @property
     def _watched(self) -> int:
-        """Return the number of views that have viewers: the others cost nothing more."""
+        """Return the number of views that have viewers; views without viewers cost nothing."""
         return max(1, sum(view.viewers > 0 for view in self._views.values()))
 
     async def _rest(self, view: LiveView, begun: float, took: float, cost: float) -> None:
         """Wait until the view may be rendered again, has newcomers, is due, or has no viewers any more.
 
-        How long that is depends on the number of views, which changes meanwhile.
+        The length of the wait depends on the number of views, which may change during the wait.
         """
         while view.viewers and not view.newcomers and not view.is_due and not self.closed:
             due = begun + max(INTERVAL_SECONDS + took, cost * self._watched / SHARE)

@@ -1,4 +1,4 @@
-"""One stream of server-sent events: a view, whole, each time it changes."""
+"""One stream of server-sent events: sends a view, completely, each time it changes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from eventd.runtime.clock import Clock
 
 logger = logging.getLogger("eventd.console")
 HEARTBEAT_SECONDS: Final = 15.0
-"""How long a stream sends nothing at most: a page that gets nothing for longer takes its node for dead."""
+"""Maximum number of seconds for which a stream sends nothing: a page that gets nothing for longer concludes that its
+node is down."""
 CHECK_SECONDS: Final = 0.5
 """How often a stream checks that its session has not ended."""
 GRACE_SECONDS: Final = 0.2
-"""How long a stream may last after its session: one that is blocked is cut then."""
+"""Seconds that a stream may last after the end of its session; then its connection is cut, even if it is blocked."""
 READ_SECONDS: Final = 30.0
-"""How long a browser may read nothing of what is sent to it."""
+"""Maximum number of seconds for which a browser may read nothing from the stream."""
 _ALIVE: Final = make_event("alive", b"")
-"""The page shows the view as it is. A comment would not do: browsers do not tell pages of comments."""
+"""The event that confirms that the page shows the present view. A comment would not be sufficient, because browsers do
+not report comments to pages."""
 _HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
@@ -46,7 +48,8 @@ async def follow_view(
 ) -> web.StreamResponse:
     """Stream a view until the browser leaves, the session ends or the node stops. Raises `Throttled`.
 
-    Each event is the whole view, so that nothing is missed after a gap; `last` in the query names what the browser has.
+    Each event is the whole view, so that nothing is missed after a gap; `last` in the query is the id of the content
+    that the browser has.
     """
     if hub.viewers >= most:
         raise Throttled(f"{most} pages are kept up to date already: this one is not")
@@ -87,7 +90,7 @@ async def _send(
     ended: asyncio.Future[None],
     clock: Clock,
 ) -> None:
-    """Send what is rendered after the first `seen` renderings, which may be older than the page of the browser."""
+    """Send renderings, except the first `seen` ones, which may be older than the page of the browser."""
     last, problem, silent_until = request.query.get("last", ""), "", clock.monotonic() + HEARTBEAT_SECONDS
     while not hub.closed and _is_open(request):
         changed, event = view.changed, b""
@@ -118,7 +121,8 @@ async def _send(
 async def _watch(
     request: web.Request, ended: asyncio.Future[None], has_ended: Callable[[], Awaitable[bool]], clock: Clock
 ) -> None:
-    """Finish `ended` when the session has ended or cannot be checked, and cut a connection that does not end then."""
+    """Complete the future `ended` when the session has ended or cannot be checked, and cut the connection if it does
+    not end then."""
     try:
         while not await has_ended():
             await clock.sleep(CHECK_SECONDS)

@@ -1,4 +1,4 @@
-"""Limits the streams that one session, or one key with all its sessions, takes of those of a process."""
+"""Limits how many of the streams of a process one session, or one key with all its sessions, may use."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import Final, NamedTuple
 from eventd.log.topics.errors import Throttled
 
 LEAST: Final = 3
-"""A session may always have as many streams: a browser opens no more at a time."""
+"""Number of streams that a session may always have: a browser opens no more at a time."""
 
 
 class StreamHolder(NamedTuple):
-    """What holds a stream: a `key` or a `session`, by a value that only this one has. `share`: its part of all."""
+    """The holder of a stream: a key or a session (`kind`), with its unique value.
+
+    `share`: the part of all streams that it may hold.
+    """
 
     kind: str
     value: Hashable

@@ -23,13 +23,15 @@ from eventd.runtime.supervisor import SpawnTask
 from eventd.text.plural import counted
 
 PATIENCE_SECONDS: Final = 0.4
-"""How long the page of all nodes waits for answers: it shows what is known of the others."""
+"""Seconds for which the page of all nodes waits for answers; of nodes that have not answered, it shows what is
+known."""
 _MOST_MAPS: Final = 3
 """Maximum number of groups whose maps are asked for, for the page of a node that does not answer."""
 _MOST_GROUPS: Final = 20
 """Maximum number of groups in the row of a node."""
 _MOST_CHOICES: Final = 200
-"""Maximum number of groups to choose a map from: a URL, and the links of a node's row, lead to any."""
+"""Maximum number of groups offered in the choice of a map; a URL, and the links in a node's row, lead to the map of
+any group."""
 _MOST_ROWS: Final = 100
 """Maximum number of links, and of nodes, in the tables below a map."""
 
@@ -38,7 +40,7 @@ _NO_ANSWER: Final = f"it has not answered within {SILENCE_SECONDS:.0f} s"
 
 
 class AllNodesView:
-    """What the pages of all nodes read through: no operation, because they ask each node themselves."""
+    """The view for the pages of all nodes. It offers no operation, because these pages ask each node themselves."""
 
     name = "all nodes"
 
@@ -201,7 +203,7 @@ class AllNodes:
         }
 
     def _find_claims(self, known: Mapping[str, Mapping[str, Any] | None]) -> dict[str, list[str]]:
-        """Return the node names with which several addresses answer, and what they are, each with its context."""
+        """Return the node names that several addresses claim, each with the contexts of these addresses."""
         found: dict[str, dict[str, str]] = {}
         for node in self._nodes:
             if (shown := known.get(node.name)) is not None:
@@ -213,7 +215,7 @@ class AllNodes:
         }
 
     async def show_event(self, visit: Visit) -> ShownPage:
-        """Show one event at each node that has it: its way, its deliveries, and its runs."""
+        """Show one event at each node that has it: the nodes it came through, its deliveries, and its runs."""
         name = visit.asked("id")
         if not name:
             return ShownPage("Find an event", "found.html", {"name": "", "rows": []}, live=False)
@@ -260,7 +262,7 @@ class AllNodes:
         return ShownPage("Dead letters", "letters_of_all.html", data)
 
     def _entry(self, node: RemoteNode) -> dict[str, Any]:
-        """Return what a page shows of a node: its name, its colour and where its pages are."""
+        """Return the name and colour of a node, and the URL of its pages, for a page."""
         urls = self._urls[node.name]
         return {"name": node.name, "url": urls.to(), "colour": node.options.colour, "protected": False}
 

@@ -1,4 +1,5 @@
-"""What the pages of all nodes need of the answers of a node: one of another form must not break the pages."""
+"""Checks the parts of nodes' answers that the pages of all nodes need: an answer of another form must not break the
+pages."""
 
 from __future__ import annotations
 
@@ -168,7 +169,7 @@ def _check_groups(answer: Any, form: Any, operation: str) -> list[Mapping[str, A
 
 
 def of_another_form(operation: str, reason: object) -> Unavailable:
-    """Return the error for an answer that is not what the operation gives."""
+    """Return the error for an answer that does not have the form of the operation's answers."""
     return Unavailable(
         f"its answer to {operation} has another form: {reason}", hint="check the address and the program there"
     )

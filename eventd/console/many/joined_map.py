@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 _BETTER: Final = ("self", "answered", "relayed", "older", "not-shared", "pending", "unasked", "unreachable", "invalid")
-"""What is known of a node, the best first."""
+"""The words for how much is known of a node, the best first."""
 
 
 def join_maps(group: str, maps: Sequence[Mapping[str, Any]], silent: Mapping[str, float]) -> dict[str, Any]:
     """Return one answer of `map.show` for those of several nodes. `silent`: nodes that do not answer us, since when.
 
-    What a node says of itself precedes what others say of it. Of a silent node, only reports count that others got
-    from it after it became silent: until then it seems to be as it was.
+    A node's report about itself has precedence over reports about it by other nodes. For a silent node, only reports
+    count that other nodes got from it after it became silent, because earlier reports show it as it was before.
     """
     nodes: dict[str, dict[str, Any]] = {}
     links: dict[tuple[str, str], dict[str, Any]] = {}
@@ -54,7 +54,8 @@ def _empty(link: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _join_link(known: dict[str, Any], link: Mapping[str, Any], by: str) -> None:
-    """Take the ends of a link that a node reports: its own, and others that are newer than those known."""
+    """Add the ends of a link that a node reports: its own end, and the other end if that report is newer than the
+    known one."""
     for end, owner in (("sender", link["from"]), ("receiver", link["to"])):
         new, old = link[end], known[end]
         if new is not None and (old is None or by == owner or new["ageSeconds"] < old["ageSeconds"]):

@@ -28,7 +28,8 @@ class Operator(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """Return the same value for all browsers: they are of one operator."""
+        """Return the value that decides which rendered views are shared: the same for all browsers, because they
+        belong to one operator."""
         return self.name
 
 

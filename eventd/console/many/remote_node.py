@@ -23,22 +23,24 @@ from eventd.runtime.supervisor import SpawnTask
 
 logger = logging.getLogger("eventd.console")
 SILENCE_SECONDS: Final = 3.0
-"""A node that does not answer a question within that time is silent."""
+"""Seconds after which a node that has not answered a question counts as silent."""
 KNOWN_SILENT_SECONDS: Final = 0.5
-"""The same for a page of a node that is known to be silent."""
+"""The same time for a page of a node that is known to be silent."""
 MOST_BYTES: Final = 64 << 20
 """Bytes of the largest answer of a node: a report of an audit has at most half of them."""
 ACTION_SECONDS: Final = 30.0
-"""Maximum duration of what changes something: such a request is not cut off sooner, since it may have been done."""
+"""Maximum duration in seconds of a request that changes something. It is not cut off sooner, because the node may have
+executed it."""
 _MAYBE_DONE: Final = "it may have done what was asked: look at it when it answers again"
 _ASK_AGAIN_SECONDS: Final = 60.0
-"""How old the permissions of a key may be: the node checks each request anyway."""
+"""Seconds after which the permissions of a key are read again. They may be old, because the node checks each request
+anyway."""
 FRESH_SECONDS: Final = 0.9
-"""A summary that is older is asked for again when a page shows it."""
+"""Seconds after which a summary is requested again when a page shows it."""
 ATTENTION_SECONDS: Final = 10.0
 """How often a node is asked what needs attention besides its links, while a page shows it: that may take it longer."""
 WANTED_SECONDS: Final = 10.0
-"""How long the map of a group is asked for after a page has shown it."""
+"""Seconds for which the map of a group is requested with each summary after a page has shown it."""
 
 
 class NodeOptions(NamedTuple):
@@ -75,7 +77,7 @@ class RemoteNode:
         self.problem = options.problem
         """Why the last question had no answer; empty if it had one."""
         self.problem_since: float | None = None
-        """The monotonic time since when questions have no answer."""
+        """The monotonic time since which questions have not been answered."""
         self._connection = connection
         self._clock = clock
         self._spawn = spawn
@@ -119,7 +121,10 @@ class RemoteNode:
         return self._connection
 
     async def learn(self) -> None:
-        """Ask what the key may do, unless that is known; a node that does not say it is taken to allow everything."""
+        """Read the permissions of the key, unless they are known.
+
+        If the node does not report them, the key is assumed to have all.
+        """
         if self.problem or self._is_fresh(self._learnt, _ASK_AGAIN_SECONDS):
             return  # a node that does not answer is asked by the page
         try:
@@ -148,7 +153,7 @@ class RemoteNode:
         return await self._exchange(method, target, content, headers, KNOWN_SILENT_SECONDS)
 
     async def _act(self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]) -> bytes:
-        """Send a request that may take long, and wait for it unless the node does not answer anything else either."""
+        """Send a request that may take long, and wait for its answer as long as the node answers other requests."""
 
         async def exchange() -> bytes | EventdError:
             try:
@@ -170,7 +175,7 @@ class RemoteNode:
         return answer
 
     async def _find_again(self) -> None:
-        """Raises `Unavailable` if the node is still silent: a request that changes something is then not sent."""
+        """Raise `Unavailable` if the node is still silent, so that a request that changes something is not sent."""
         self._reach()
         asked = self.refresh("")
         if asked is not None:
@@ -202,7 +207,7 @@ class RemoteNode:
         return answer
 
     def _note(self, problem: str, begun: float = 0.0) -> None:
-        """Note why a request has no answer, and when it was sent; an empty problem: it has one."""
+        """Note why a request has no answer, and when it was sent; an empty `problem` means that it was answered."""
         if not problem:
             self.problem_since = None
         elif self.problem_since is None:

@@ -1,7 +1,7 @@
-"""Actions: the operations that pages offer as buttons and forms, and what they ask first.
+"""Actions: the operations that pages offer as buttons and forms, and the questions asked before them.
 
-An action is a form that is posted to `/console/do/OPERATION`, with the parameters of the operation as its fields. What
-ends or drops something asks first, on a page of its own.
+An action is a form that is posted to `/console/do/OPERATION`, with the parameters of the operation as its fields. An
+action that ends or drops something asks first, on a separate page.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eventd.console.view.node_view import NodeView, V0Request
 from eventd.errors import EventdError, Invalid
 
 SURE_FROM: Final = 100
-"""More objects than that are only changed after their number was typed."""
+"""If more objects than this would change, the visitor has to type their number first."""
 
 
 class FormField(NamedTuple):
@@ -32,12 +32,13 @@ class FormField(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a page asks before an action. `count`: how many objects change; None if it is one or not known.
+    """What a page asks before an action.
 
-    `lines`: what happens, in sentences. `fields`: what the visitor can choose. `diff`: what changes, as a unified diff.
-    `ready`: the visitor was shown what changes; else a form that was asked is shown once more. `button`: the label of
-    its button, if that is not the action's. `danger`: it ends or drops something, or not, if the action does not say so
-    of all. `stated`: the parameters that the lines state, which are not listed once more.
+    `count`: how many objects change; None if it is one, or not known. `lines`: the consequences, in sentences.
+    `fields`: the choices of the visitor. `diff`: the changes as a unified diff. `ready`: the visitor was shown the
+    changes, so the posted form can be executed; else the question is shown again. `button`: the label of its button,
+    if it differs from the action's. `danger`: whether it ends or drops something, if that differs from the action's
+    `danger`. `stated`: the parameters that the lines mention, which are not listed again.
     """
 
     title: str
@@ -52,15 +53,16 @@ class Question:
 
 
 class PageAction(NamedTuple):
-    """An operation of /api/v1 as an action, or a route of /v0 as its `request`. `label`: of its button. `done`: the
-    sentence that the next page shows.
+    """An operation of /api/v1 as an action, or a route of /v0 as its `request`.
 
-    `ask` returns what is asked first, from the parameters that are known; None: the action is done at once. `danger`:
-    it ends or drops something. `lists`, `switches`: parameters that are lists, and that a checkbox sets. `prepare`
-    returns the parameters of the operation for the fields of its form, if they differ. `bound`: the field that binds a
-    form to what its question has shown; a URL cannot set it, and a form without it asks. `show` returns the page that
-    shows the answer; without it, or for None, the browser is led back to the page it came from. `keyed`: the field
-    that gets the idempotency key, where none can be sent beside the parameters.
+    `label`: of its button. `done`: the sentence that the next page shows.
+
+    `ask` returns the question to ask first, from the parameters that are known; None: the action is executed without a
+    question. `danger`: it ends or drops something. `lists`, `switches`: parameters that are lists, and that a checkbox
+    sets. `prepare` returns the parameters of the operation for the fields of its form, if they differ. `bound`: the
+    field that binds a form to what its question has shown; a URL cannot set it, and a form without it asks. `show`
+    returns the page that shows the answer; without it, or for None, the browser is led back to the page it came from.
+    `keyed`: the field that gets the idempotency key, where none can be sent beside the parameters.
 
     Of a `request`, the parameters that are not in its path are the members of its body, or its query if it deletes.
     `check` raises an error for an answer which says that nothing was done.
@@ -105,7 +107,10 @@ class PageAction(NamedTuple):
         return answer
 
     async def find_answer(self, view: NodeView, operation: str, form: dict[str, Any], key: str) -> Any:
-        """Return the answer to the same form, sent before; None if it is not known. Raises the error that it was."""
+        """Return the answer to an earlier submission of the same form; None if it is not known.
+
+        If the answer was an error, raise it.
+        """
         try:
             params = self.params_of(form, key)
             path, rest = _split(self.request, params) if self.request else ((), {})
@@ -117,7 +122,7 @@ class PageAction(NamedTuple):
 
 
 def _split(request: V0Request, params: dict[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return the path of a request to /v0, and what else `NodeView.ask` needs. Raises `Invalid`."""
+    """Return the path of a request to /v0, and the other arguments of `NodeView.ask`. Raises `Invalid`."""
     if missing := [name for name in request.names if not params.get(name)]:
         raise Invalid(f"the {missing[0]} is missing", hint="use the buttons of a page")
     rest = {name: value for name, value in params.items() if name not in request.names}

@@ -54,13 +54,16 @@ async def ask_pause(visit: Visit, params: dict[str, Any]) -> Question:
 
 
 async def ask_reset(visit: Visit, params: dict[str, Any]) -> Question:
-    """Ask where a callback continues, and show what that changes."""
+    """Ask at which position a callback is to continue, and show what the move would change."""
     title = f"Move the callback {await _name(visit, params)} to another position?"
     return await ask_move(visit, "callbacks.reset", params, title, "sent again")
 
 
 async def ask_resend(visit: Visit, params: dict[str, Any]) -> Question:
-    """Ask which events are sent again, and then whether to. `id` is one event, which may have blanks in its id."""
+    """Ask which events are to be sent again, then ask for confirmation.
+
+    `id` is the id of a single event, which may contain blanks.
+    """
     title = f"Send events to {await _name(visit, params)} again?"
     ids = _resent(params)["ids"]
 
@@ -79,7 +82,7 @@ def _resent(params: dict[str, Any]) -> dict[str, Any]:
 
 
 async def ask_replay(visit: Visit, params: dict[str, Any]) -> Question:
-    """Ask which time is sent again, and then whether to."""
+    """Ask for the time whose events are to be sent again, then ask for confirmation."""
     title = f"Replay events to {await _name(visit, params)}?"
 
     async def plan() -> DryRun:

@@ -1,4 +1,7 @@
-"""The pages of the console that do what a command does: texts of the node name commands, which pages lead to."""
+"""Finds the pages of the console that do the same as a command.
+
+Texts of the node name commands, and pages add links to these pages.
+"""
 
 from __future__ import annotations
 
@@ -87,13 +90,13 @@ _PAGES: Final = (
     _CommandPage("job list", "Open the jobs", "jobs.list", ("jobs",)),
     _CommandPage("key list", "Open the keys", "keys.list", ("keys",), for_all=True),
 )
-"""The first one that fits is taken."""
+"""The pages of commands. The first one that matches is used."""
 _PROGRAM: Final = "routerctl "
 _WORD: Final = r"[^\s;,'`/]+(?:/[^\s;,'`/]+)*"
 
 
 def _pattern(command: str) -> re.Pattern[str]:
-    """Return a pattern that fits a command with any arguments, up to the end of its last word."""
+    """Return a pattern that matches a command with any arguments, up to the end of its last word."""
     words = re.split(r"\{(\w+)\}", command)
     text = "".join(f"(?P<{word}>{_WORD})" if at % 2 else re.escape(word) for at, word in enumerate(words))
     return re.compile(_PROGRAM + text + ("" if command.endswith("'") else r"(?![^\s;,.)`])"))
@@ -105,7 +108,8 @@ _PATTERNS: Final = tuple((_pattern(page.command), page) for page in _PAGES)
 def find_commands(visit: Visit, text: str, group: str = "") -> list[LinkedCommand]:
     """Return the commands in a text that pages of the console do, in their order, each with its page.
 
-    `group`: of what the text is about; empty if it is not known. Pages that the visitor may not open are left out.
+    `group`: the group that the text is about; empty if it is not known. Pages that the visitor may not open are left
+    out.
     """
     found, at = list[LinkedCommand](), 0
     while (at := text.find(_PROGRAM, at)) >= 0:

@@ -1,4 +1,4 @@
-"""Doctor: all checks of the node, what to do about those that fail, and the fixes that are safe."""
+"""The page of doctor: all checks of the node, the remedies of those that fail, and the fixes that are safe."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _EFFECTS: Final = {
     "force-repush-stale-ttl": "try the link at once, or send the newest refreshes before the backlog",
     "check-peer-connectivity": "try the link at once, unless it is paused or runs already",
 }
-"""What a safe action changes. All others ask an operator to look."""
+"""What each safe action changes. All other actions require an operator."""
 _SHOWN: Final = ("action", "targetGroup", "targetPeer", "targetResource")
-"""The members that tell one action of the plan from another."""
+"""The members by which actions of the plan are distinguished."""
 
 
 async def show_doctor(visit: Visit) -> ShownPage:
@@ -78,7 +78,8 @@ def _target(visit: Visit, action: dict[str, Any]) -> Target:
 async def ask_fix(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask before the safe actions of the plan are executed, and name each.
 
-    `seen` of the parameters stands for the actions that the visitor was shown: others are shown first.
+    `seen` of the parameters is a digest of the actions that the visitor was shown: if they have changed, the new ones
+    are shown first.
     """
     group, seen = params.get("group", ""), params.pop("seen", "")
     found = await visit.view.call("doctor.examine", group=group, remediation_plan=True)

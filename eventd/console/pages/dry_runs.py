@@ -1,4 +1,5 @@
-"""Actions that are asked in two steps: what the visitor chooses, and then what that would change, by a dry run."""
+"""Actions with two questions: first the visitor's choice, then a confirmation that shows what the choice would change,
+by a dry run."""
 
 from __future__ import annotations
 
@@ -24,10 +25,11 @@ async def ask_twice(
     choice: str,
     plan: Callable[[], Awaitable[DryRun]],
 ) -> Question:
-    """Ask for a choice, and once there is one, show what it would change. `choice`: as a text, empty for none yet.
+    """Ask for a choice, and once there is one, show what it would change.
 
-    `seen` of the parameters stands for the choice whose changes the visitor was shown, and their number: another choice
-    is shown first, and events that arrive meanwhile do not ask again.
+    `choice`: as a text; empty before a choice is made. `seen` of the parameters identifies the choice whose changes,
+    with their number, the visitor was shown: for another choice, the changes are shown first. Events that arrive in
+    the meantime do not lead to another question.
     """
     seen = params.pop("seen", "")
     if not choice:

@@ -79,7 +79,7 @@ def _emitted(form: dict[str, Any]) -> dict[str, Any]:
 
 
 def show_emitted(visit: Visit, answer: dict[str, Any]) -> ShownPage | None:
-    """Lead to the page of an event that was emitted, if the visitor may see it."""
+    """Redirect to the page of an event that was emitted, if the visitor may see it."""
     (result,) = answer["results"]
     event = result.get("event")
     if event is None or not visit.view.may("events.describe", event["group"]):

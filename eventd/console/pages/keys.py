@@ -44,7 +44,8 @@ async def show_keys(visit: Visit) -> ShownPage:
 
 
 async def _revokers(visit: Visit, revoked: dict[str, str]) -> dict[str, str]:
-    """Return the callers that revoked these keys, by the times of that, as far as the record of actions says it."""
+    """Return the callers that revoked these keys, found by the times of revocation, as far as the record of actions
+    shows them."""
     if not revoked or not visit.view.may("actions.list"):
         return {}
     found = await visit.view.call("actions.list", operation="keys.revoke", result="ok", limit=MOST_ROWS)

@@ -55,7 +55,8 @@ async def ask_drop(visit: Visit, params: dict[str, Any]) -> Question:
 
 
 def _named(ids: list[str]) -> str:
-    """Return what the dead letters with these numbers are called: their number, and which they are if they are few."""
+    """Return a text for the dead letters with these numbers: how many they are and, if they are few, the numbers
+    themselves."""
     names = ", ".join(ids[:_MOST_NAMED])
     return f"{counted(len(ids), 'dead letter')} ({names}{', …' if len(ids) > _MOST_NAMED else ''})"
 
@@ -93,9 +94,10 @@ def _chosen(form: dict[str, Any]) -> dict[str, Any]:
 
 
 async def ask_start(visit: Visit, params: dict[str, Any]) -> Question:
-    """Plan a job and ask before it starts; the form has the token of the plan, so that the job does what was asked.
+    """Plan a job and ask before it starts.
 
-    Raises Conflict if nothing matches.
+    The form has the token of the plan, so that the job does exactly what was shown. Raises Conflict if nothing
+    matches.
     """
     if "token" not in params:
         wanted: dict[str, Any] = {name: params[name] for name in _OWNERS if name in params}
@@ -125,7 +127,8 @@ async def ask_start(visit: Visit, params: dict[str, Any]) -> Question:
 
 
 def _owner_of(params: dict[str, Any]) -> tuple[str, list[str]]:
-    """Return in words whose dead letters the parameters of a plan select, and the parameters that the words state."""
+    """Return a text that says whose dead letters the parameters of a plan select, and the parameters that this text
+    covers."""
     owner = next((name for name in reversed(_OWNERS[1:]) if name in params), "")
     words = f"the {owner} {params[owner]}" if owner else "all owners" if "group" in params else "the node"
     if "group" in params:
@@ -140,7 +143,7 @@ def _started(form: dict[str, Any]) -> dict[str, Any]:
 
 
 def show_started(visit: Visit, answer: dict[str, Any]) -> ShownPage:
-    """Lead to the page of a job that was started."""
+    """Redirect to the page of a job that was started."""
     return ShownPage("Job", "job.html", target=visit.urls.to("jobs", answer["job"]["number"]))
 
 

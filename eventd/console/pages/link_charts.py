@@ -88,7 +88,8 @@ def _acceptance(shown: dict[str, Any]) -> dict[str, Acceptance]:
 
 
 def _ticks_worth(values: list[float | None]) -> float:
-    """Return the sum of values, each times its ticks: a sample after ticks without one spans these as well."""
+    """Return the sum of values, each multiplied by its number of ticks: a sample that follows ticks without a sample
+    covers these as well."""
     total, ticks = 0.0, 0
     for value in values:
         ticks += 1

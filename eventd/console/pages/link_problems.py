@@ -1,4 +1,4 @@
-"""The links that need attention now, by the states that the node has, beside what doctor found a while ago."""
+"""The links that need attention now, by their present states, combined with doctor's findings, which may be older."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ class LinkProblems(NamedTuple):
 
 
 async def read_link_problems(visit: Visit, groups: Sequence[Mapping[str, Any]]) -> LinkProblems:
-    """Return the links that do not run, of groups as `groups.status` shows them; only these are asked for links."""
+    """Return the links that do not run.
+
+    `groups.status` shows which groups have such links; only these groups are asked for their links.
+    """
     visible = [group for group in groups if visit.view.may("links.status", group["group"])]
     troubled = [group["group"] for group in visible if any(state not in _CALM for state in group["links"])]
     found, late = await visit.ask_groups("links.status", troubled)
@@ -36,9 +39,10 @@ async def read_link_problems(visit: Visit, groups: Sequence[Mapping[str, Any]]) 
 
 
 def join_problems(now: LinkProblems, checks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the problems of links as they are now, then the checks of doctor that are not about another state of them.
+    """Return the problems of links in their present state, then the other checks of doctor, without checks about a
+    former state of a link.
 
-    A check of the same state has the remedy: it stands for the link.
+    A check about the present state of a link takes the link's place, because it has the remedy.
     """
     kept, explained = [], set()
     for check in checks:

@@ -143,7 +143,7 @@ async def show_comparison(visit: Visit) -> ShownPage:
 
 
 def _narrowing(link: dict[str, Any]) -> str:
-    """Return what the filter of a link takes, in words; empty if it takes all types and subjects."""
+    """Return in words which events the filter of a link selects; empty if it selects all types and subjects."""
     known = link.get("filter", {})  # older nodes do not report it
     return str(known["words"]) if known.get("types") or known.get("subjectPrefixes") else ""
 
@@ -154,7 +154,7 @@ def _compared(form: dict[str, Any]) -> dict[str, Any]:
 
 
 def show_compared(visit: Visit, answer: dict[str, Any]) -> ShownPage:
-    """Lead to the page of a comparison."""
+    """Redirect to the page of a comparison."""
     way = visit.urls.to("links", answer["group"], answer["peer"], "comparison", run=answer["run"])
     return ShownPage("Comparison", "comparison.html", target=way)
 

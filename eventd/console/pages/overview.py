@@ -40,8 +40,8 @@ async def show_overview(visit: Visit) -> ShownPage:
 async def _problems(visit: Visit, groups: list[dict[str, Any]], drawn: dict[str, Any] | None) -> dict[str, Any]:
     """Return the links that do not run now, the findings of the map, and the failed checks and warnings of doctor.
 
-    `unseen`: the visitor may not see what doctor finds; `examined`: whether it has examined all yet; `as_of`: when it
-    did: it takes long, and its answer may be older than the links.
+    `unseen`: the visitor may not see doctor's findings; `examined`: whether doctor has made all its checks yet;
+    `as_of`: when it made them. The checks take long, so they may be older than the states of the links.
     """
     unseen = not visit.view.may("doctor.examine")
     known: list[RecentAnswer] = []
@@ -65,7 +65,7 @@ async def _problems(visit: Visit, groups: list[dict[str, Any]], drawn: dict[str,
 
 
 async def _map(visit: Visit, groups: list[str]) -> dict[str, Any]:
-    """Return the map of a group with its picture; why there is none as `trouble`."""
+    """Return the map of a group with its picture; if there is none, `trouble` has the reason."""
     asked = visit.asked("group")
     group = asked if asked in groups else groups[0] if groups else ""
     found: dict[str, Any] = {"group": group, "map": None, "picture": None, "trouble": "", "states": STATES}

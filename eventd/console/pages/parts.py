@@ -1,4 +1,4 @@
-"""Parts: what plugins have derived, and what that changes in the declared resources."""
+"""Parts: the configuration that plugins have derived, and its changes to the declared resources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eventd.errors import NotFound
 _MOST_EVENTS: Final = 20
 """Maximum number of events of a part that its page names."""
 _MOST_TEXT: Final = 64 << 10
-"""Maximum number of characters of what a plugin proposed that the page of a part shows."""
+"""Maximum number of characters of a plugin's proposal that the page of a part shows."""
 
 
 async def show_parts(visit: Visit) -> ShownPage:

@@ -11,7 +11,7 @@ from eventd.errors import Invalid, NotFound
 
 _STATUSES: Final = ("running", "succeeded", "failed", "blocked", "interrupted", "dead letter", "lost")
 _RUNS: Final = 20
-"""Maximum number of runs of a page: each may have written much to its standard error."""
+"""Maximum number of runs on a page: each may have written much to its standard error."""
 _STORE, _TRY = "run it, and store what it proposes", "try it: store nothing"
 _MOST_ERROR: Final = 1000
 """Maximum number of characters of a run's standard error that the page of a plugin shows."""

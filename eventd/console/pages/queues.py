@@ -77,7 +77,7 @@ def _returned(form: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settled(answer: dict[str, Any]) -> None:
-    """Raises Conflict if the client did not hold the job any more."""
+    """Raise Conflict if the client did not hold the job any more."""
     if answer["skipped"]:
         raise Conflict("the client does not hold the job any more", hint="the page of the queue shows its leases now")
 
@@ -113,7 +113,7 @@ def _retried(form: dict[str, Any]) -> dict[str, Any]:
 
 
 def _returned_some(answer: dict[str, Any]) -> None:
-    """Raises Conflict if no dead letter was left."""
+    """Raise Conflict if no dead letter was left."""
     if not answer["retried"]:
         raise Conflict("the queue has no dead letter any more", hint="the topic of dead letters shows what it holds")
 
@@ -123,7 +123,7 @@ def _released(form: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ready(answer: dict[str, Any]) -> None:
-    """Raises Conflict if the job was not delayed any more."""
+    """Raise Conflict if the job was not delayed any more."""
     if answer["skipped"]:
         raise Conflict("the job is not delayed any more", hint="the page of the queue shows its leases now")
 

@@ -1,4 +1,7 @@
-"""Deleting some records of a topic: those that are chosen by tag and seq are counted first, and later ones stay."""
+"""Deletes some records of a topic, which are selected by tag and seq.
+
+They are counted first, and records written later are kept.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,12 @@ _FIELDS: Final = (
     FormField("before_seq", "Below the seq", "With a tag, both must be met"),
 )
 _PAGES, _PAGE_RECORDS = 20, 1000
-"""Maximum number of pages that are read to count records, and of the records of each: of more records, the number says
-how many there are at most."""
+"""Maximum number of pages that are read to count records, and of records in each. If there are more, the count is an
+upper bound."""
 
 
 class _TaggedRecord(Struct):
-    """What the count needs of a record."""
+    """The members of a record that the count needs."""
 
     seq: int = field(name="$seq")
     tag: str | None = field(name="$tag", default=None)
@@ -41,10 +44,10 @@ class _TaggedPage(Struct):
 
 
 async def ask_remove(visit: Visit, params: dict[str, Any]) -> Question:
-    """Ask which records of a topic are deleted, and then whether to, with their number.
+    """Ask which records of a topic are to be deleted, then ask for confirmation with their number.
 
-    `seen` of the parameters stands for the choice that the visitor was shown, and the number of its records; `until`
-    for the seq from which records stay, because they were written later.
+    `seen` of the parameters identifies the choice that the visitor was shown, with the number of its records; `until`
+    is the seq from which on records are kept, because they were written later.
     """
     name, match, below = (params.get(one, "") for one in ("topic", "match", "before_seq"))
     title, seen = f"Delete records of {name}?", params.pop("seen", "")
@@ -84,7 +87,10 @@ def _digest(*choice: str) -> str:
 
 
 async def _count(visit: Visit, topic: dict[str, Any], match: str, limit: int) -> tuple[int, bool]:
-    """Return how many records below the seq `limit` have a tag that matches; False: there are at most so many."""
+    """Return how many records below the seq `limit` have a matching tag, and whether the number is exact.
+
+    Otherwise it is an upper bound.
+    """
     first, end = topic["earliest_seq"], topic["next_seq"]
     most = max(0, min(topic["count"], limit - first))
     is_whole = topic["count"] == end - first  # no record between others is gone
@@ -104,7 +110,10 @@ async def _count(visit: Visit, topic: dict[str, Any], match: str, limit: int) ->
 
 
 def _fits(tag: str | None, match: str) -> bool:
-    """Return whether a tag matches, as the API decides it; an empty `match` fits all records, also those without."""
+    """Return whether a tag matches, by the rules of the API.
+
+    An empty `match` matches all records, also those without a tag.
+    """
     if not match:
         return True
     if tag is None:

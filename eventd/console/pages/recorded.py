@@ -33,8 +33,8 @@ async def show_recorded(visit: Visit) -> ShownPage:
 def _row(one: dict[str, Any]) -> dict[str, Any]:
     """Return an action with its arguments as `given`, and its result as `state` and `reason`.
 
-    `last`: the object of the last of several refused ones. Arguments that say what the object says, or that a request
-    has not set, are left out.
+    `last`: of several refused actions in one row, the object of the last. Arguments that repeat the object, or that
+    the request did not set, are left out.
     """
     result, arguments = one["result"], dict(one["arguments"])
     state = _STATES.get(result) or ("refused" if result in _REFUSALS else "failed")

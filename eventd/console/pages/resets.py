@@ -1,4 +1,5 @@
-"""Moving a subscription or a callback to another position: asked first, then shown with what it changes."""
+"""Moves a subscription or a callback to another position: asks for the position, then shows what the move changes
+before it is made."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ _FIELDS: Final = (
 
 
 async def ask_move(visit: Visit, operation: str, params: dict[str, Any], title: str, again: str) -> Question:
-    """Ask where to continue, then whether to. `again`: what happens to events once more, such as `run again`."""
+    """Ask at which position to continue, then ask for confirmation.
+
+    `again`: what happens to repeated events, such as `run again`.
+    """
 
     async def plan() -> DryRun:
         found = await visit.view.call(operation, **prepare_move(params), dry_run=True)

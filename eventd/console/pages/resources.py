@@ -12,7 +12,7 @@ from eventd.errors import Conflict, EventdError, Invalid, NotFound
 from eventd.resources.reading.yaml_text import write_yaml
 
 _SOURCE: Final = "form"
-"""The name of the source of what the form holds, in messages."""
+"""The name that messages use for the text of the form, in place of a file's name."""
 _ADOPT: Final = "yes"
 _FIELDS: Final = (
     FormField("text", "Resources", "YAML or JSON; several are separated by ---", long=True, required=True),
@@ -48,7 +48,7 @@ async def show_resources(visit: Visit) -> ShownPage:
 
 
 def _word(one: dict[str, Any], versions: dict[str, set[str]]) -> str:
-    """Return the kind of a resource for its URL: with its version and API group where the kind alone is ambiguous.
+    """Return the kind of a resource for its URL; if the kind alone is ambiguous, with version and API group.
 
     `versions`: the API versions of each kind.
     """
@@ -83,7 +83,7 @@ async def show_resource(visit: Visit) -> ShownPage:
 _PLANNED: Final = {name: f"is {name}" for name in ("created", "configured", "deleted")} | {
     "unchanged": "stays as it is"
 }
-"""What happens to a resource, by the word of the plan: nothing has happened yet."""
+"""What will happen to a resource, by the word that the plan uses for it."""
 
 
 def _changed(changes: list[dict[str, Any]]) -> tuple[str, ...]:
@@ -102,9 +102,10 @@ def _changed(changes: list[dict[str, Any]]) -> tuple[str, ...]:
 
 
 async def ask_apply(visit: Visit, params: dict[str, Any]) -> Question:
-    """Ask for resources, then whether to make the changes that they cause.
+    """Ask for resources, then ask for confirmation of the changes that they cause.
 
-    `seen` of the parameters stands for the changes that the visitor was shown: others are shown first.
+    `seen` of the parameters is a digest of the changes that the visitor was shown: if they differ now, they are shown
+    first.
     """
     if params.get("kind") and params.get("name"):
         return await _ask_change(visit, params)
@@ -121,10 +122,10 @@ async def ask_apply(visit: Visit, params: dict[str, Any]) -> Question:
 
 
 async def _ask_change(visit: Visit, params: dict[str, Any]) -> Question:
-    """Ask for a new version of one resource, then whether to make its changes.
+    """Ask for a new version of one resource, then ask for confirmation of its changes.
 
-    `made_from` of the parameters is the version that the text was made from. If another has been applied meanwhile, the
-    question says so, and shows what the text would change in that one.
+    `made_from` of the parameters is the version from which the visitor's text was made. If another version has been
+    applied since, the question says so, and shows what the text would change in that version.
     """
     kind, name, seen = params["kind"], params["name"], params.pop("seen", "")
     text, made_from = params.get("text", ""), params.pop("made_from", "")
@@ -173,7 +174,7 @@ def _require_only(row: dict[str, Any], changes: list[dict[str, Any]]) -> None:
 
 
 async def _planned_changes(visit: Visit, params: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what the fields of the form would change. Raises the errors of applying them."""
+    """Return the changes that applying the form would make. Raises the errors of applying it."""
     changes: list[dict[str, Any]] = (await visit.view.call("resources.diff", **_written(params)))["changes"]
     return changes
 
@@ -183,7 +184,8 @@ def _refused(error: EventdError) -> str:
 
 
 def _note_shown(params: dict[str, Any], changes: list[dict[str, Any]], seen: str) -> bool:
-    """Put a digest of what is shown into the parameters, and return whether it is what the visitor has seen."""
+    """Put a digest of the shown changes into the parameters, and return whether the visitor has seen exactly these
+    changes."""
     shown = [params.get("text", "").split(), params.get("adopt") == _ADOPT, changes]
     params["seen"] = hashlib.sha256(json.dumps(shown).encode()).hexdigest()
     return bool(seen == params["seen"])
@@ -194,7 +196,7 @@ def _diff(changes: list[dict[str, Any]]) -> str:
 
 
 def _written(params: dict[str, Any]) -> dict[str, Any]:
-    """Return what the fields of the form say of the resources."""
+    """Return the resources in the fields of the form, and the options with which they are applied."""
     sources = [{"name": _SOURCE, "text": params.get("text", "")}]
     return {"sources": sources, "adopt": params.get("adopt") == _ADOPT}
 
@@ -212,7 +214,7 @@ def _applied(params: dict[str, Any]) -> dict[str, Any]:
 
 
 async def ask_delete(visit: Visit, params: dict[str, Any]) -> Question:
-    """Ask before a resource is deleted, and say what goes with it."""
+    """Ask before a resource is deleted, and say what is deleted with it."""
     kind, name = params.get("kind", ""), params.get("name", "")
     if not kind or not name:
         raise NotFound("choose a resource first", hint="the page Resources shows all of them")

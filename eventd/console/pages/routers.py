@@ -1,4 +1,7 @@
-"""Routers: as a graph with what a check of it predicts, and one with its dead letters; created, changed and deleted."""
+"""Routers: the graph of all with the predictions of its check, and one with its dead letters.
+
+Creates, changes and deletes them.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ def _options(one: dict[str, Any]) -> dict[str, str]:
 
 
 def _fields(*, fixed: bool) -> tuple[FormField, ...]:
-    """Return the fields of a router; `fixed`: without its name and its ends, which cannot change."""
+    """Return the form fields of a router; `fixed`: without its name and its two topics, which cannot be changed."""
     ends = (
         FormField("source", "Source", "The topic that is copied", required=True),
         FormField("dest", "Destination", "The topic that gets the copies", required=True),
@@ -86,7 +89,8 @@ _GUARANTEES: Final = ("at_least_once", "exactly_once")
 async def ask_create(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask for a new router, then whether to create it with what the check of the graph predicts.
 
-    `seen` of the parameters stands for the prediction that the visitor was shown: another one is shown first.
+    `seen` of the parameters is a digest of the prediction that the visitor was shown: if it differs now, the new one
+    is shown first.
     """
     fields, seen = _fields(fixed=False), params.pop("seen", "")
     source, dest = params.get("source", ""), params.get("dest", "")
@@ -98,9 +102,9 @@ async def ask_create(visit: Visit, params: dict[str, Any]) -> Question:
 
 
 async def ask_change(visit: Visit, params: dict[str, Any]) -> Question:
-    """Ask for the options of a router; the form holds the present ones, which it replaces all.
+    """Ask for the options of a router; the form begins with the present options and replaces all of them.
 
-    `seen` of the parameters stands for these, too: a router that was changed meanwhile is shown first.
+    `seen` of the parameters covers these, too: if the router was changed in the meantime, the change is shown first.
     """
     name, seen = params.get("router", ""), params.pop("seen", "")
     one = await visit.view.ask("GET", "routers", name)
@@ -128,7 +132,7 @@ async def ask_change(visit: Visit, params: dict[str, Any]) -> Question:
 async def _checked(
     visit: Visit, params: dict[str, Any], title: str, seen: str, fields: tuple[FormField, ...]
 ) -> Question:
-    """Return a question with what the check of the graph says of a router."""
+    """Return a question that shows the result of the graph's check of a router."""
     lines, prediction, refused = ["Records that are stored already are not copied."], "unchecked", False
     if visit.view.may("topology.show"):
         flags = [name for name in ("fan_in", "allow_cycle") if params.get(name) == "yes"]

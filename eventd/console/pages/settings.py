@@ -1,4 +1,4 @@
-"""Settings: those that the node runs with, and where each comes from."""
+"""Settings: the values with which the node runs, and where each comes from."""
 
 from __future__ import annotations
 

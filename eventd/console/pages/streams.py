@@ -10,7 +10,7 @@ from eventd.errors import EventdError
 _STREAM: Final = "stream:"
 """Beginning of the names of topics that are streams: `stream:TENANT:NAMESPACE:STREAM`."""
 _CHECKED: Final = ("tenant ", "cache ", "caches")
-"""Beginnings of the names of doctor's checks of tenants and caches."""
+"""Prefixes of the names of doctor's checks of tenants and caches."""
 
 
 async def show_streams(visit: Visit) -> ShownPage:
@@ -45,7 +45,7 @@ async def _read_declared(visit: Visit, kind: str) -> list[dict[str, Any]] | None
 
 
 async def _read_checks(visit: Visit) -> dict[str, dict[str, Any]]:
-    """Return what doctor says of tenants and caches, the worst check of each by its name."""
+    """Return doctor's checks of tenants and caches: by name of the tenant or cache, its worst check."""
     if not visit.view.may("doctor.examine"):
         return {}
     try:

@@ -87,8 +87,8 @@ def _first_events(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 async def _read_outputs(visit: Visit, plugin: str, runs: list[dict[str, Any]]) -> dict[int, str]:
     """Return what these runs wrote to stderr, by the id of the run.
 
-    Empty for a key that is limited to some groups, because a plugin may run for others, too. Also without the output of
-    runs that lie behind a page of the plugin's runs for other subscriptions.
+    Empty for a key that is limited to some groups, because a plugin may run for others, too. The output of a run is
+    also left out if the run is beyond one page of the plugin's runs, which may include runs for other subscriptions.
     """
     if not runs or not visit.view.sees("") or not visit.view.may("plugins.runs"):
         return {}
@@ -128,7 +128,7 @@ async def ask_retry(visit: Visit, params: dict[str, Any]) -> Question:
 
 
 async def ask_reset(visit: Visit, params: dict[str, Any]) -> Question:
-    """Ask where a subscription continues, and show what that changes."""
+    """Ask at which position a subscription is to continue, and show what the move would change."""
     one = await _read(visit, params)
     title = f"Move {one['subscription']} to another position?"
     return await ask_move(visit, "subscriptions.reset", params, title, "run again")

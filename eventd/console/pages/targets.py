@@ -1,4 +1,4 @@
-"""Where the problem that a check of doctor reports can be fixed: the path of a page of the console, in parts."""
+"""Finds the page of the console on which a problem that doctor reports can be fixed; returns its path in parts."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from eventd.console.pages.visit import Visit
 Target = tuple[str, ...]
 NOWHERE: Final[Target] = ()
 _PART: Final = "DynamicConfigPart/"
-"""What the name of a check begins with that is about a part."""
+"""The prefix of the names of checks that are about a part."""
 _OF_ALL_GROUPS: Final = ("dynamic.describe", "callbacks.describe")
 """Operations that a key may not use if it is limited to some names."""
 
 
 def target_of(visit: Visit, check: Mapping[str, Any]) -> Target:
-    """Return the path of the page for a check, or for an action of the plan; empty if there is none to lead to.
+    """Return the path of the page for a check, or for an action of the plan.
 
-    A page that the visitor may not open is none.
+    Empty if there is none, or if the visitor may not open it.
     """
     operation, target = _find(check)
     if operation in _OF_ALL_GROUPS and not visit.view.sees(""):

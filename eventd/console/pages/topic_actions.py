@@ -72,8 +72,8 @@ def read_number(name: str, text: str) -> int:
 async def ask_configure(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask for the limits of a topic; the form holds the present ones.
 
-    `seen` of the parameters stands for the configuration that the form began with, and for the limits whose effect the
-    visitor was shown, with the number of records: others are shown first.
+    `seen` of the parameters identifies the configuration that the form began with, and the limits whose effect, with
+    the number of records, the visitor was shown: if either differs now, the question is shown again.
     """
     name, seen = params.get("topic", ""), params.pop("seen", "")
     topic = await visit.view.ask("GET", "topics", name, touch="false")
@@ -104,12 +104,15 @@ def _digest(value: Any) -> str:
 
 
 def _differing(fields: tuple[FormField, ...], present: dict[str, str], form: dict[str, Any]) -> list[FormField]:
-    """Return the fields of a form whose values are not the present ones."""
+    """Return the fields of a form whose values differ from the present configuration."""
     return [one for one in fields if present.get(one.name, "") != form.get(one.name, "")]
 
 
 def _losses(topic: dict[str, Any], form: dict[str, Any]) -> tuple[int, bool]:
-    """Return how many records the limits of a form remove at once; False: at most so many."""
+    """Return how many records the limits of a form remove immediately, and whether the number is exact.
+
+    Otherwise it is an upper bound.
+    """
     try:
         limits = {name: read_number(name, form[name]) for name in _NUMBERS if form.get(name)}
     except Invalid:
@@ -123,7 +126,7 @@ def _losses(topic: dict[str, Any], form: dict[str, Any]) -> tuple[int, bool]:
 
 
 def _changed(form: dict[str, Any]) -> dict[str, Any]:
-    """Return the name and what a form changes; a field that was emptied gets its default."""
+    """Return the topic's name and the changes in a form; a field that was emptied gets its default."""
     fields = (*_LIMITS, *_JOBS) if form.get("present") == "queue" else _LIMITS
     given = _configured({name: value for name, value in form.items() if name != "type"})
     return {one.name: None for one in fields} | given
@@ -179,7 +182,7 @@ def _purged(form: dict[str, Any]) -> dict[str, Any]:
 
 
 async def ask_delete(visit: Visit, params: dict[str, Any]) -> Question:
-    """Ask before a topic is deleted, and say what goes with it."""
+    """Ask before a topic is deleted, and say what is deleted with it."""
     name = params.get("topic", "")
     topic = await visit.view.ask("GET", "topics", name, touch="false")
     params.setdefault("count", str(topic["count"]))

@@ -1,4 +1,4 @@
-"""What the page of a topic says of its configuration in words, and of the consumers that read it."""
+"""Describes a topic's configuration in words, and the consumers that read the topic, for its page."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ _MEMBERS: Final = {
     "dead_letter": _Member("Topic of dead letters", of_queue=True),
     "leases_durable": _Member("Leases survive a power failure", _yes, of_queue=True),
 }
-"""Those that the page shows, in its order: `type` is shown above, and `durable` follows from `durability`."""
+"""The members that the page shows, in its order. `type` is not among them, because it is shown above, nor is
+`durable`, which follows from `durability`."""
 
 
 def describe_configuration(config: Mapping[str, Any]) -> list[tuple[str, str]]:

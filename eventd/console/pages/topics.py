@@ -23,7 +23,7 @@ _EXCERPT: Final = 120
 """Characters of the data of a record in a list."""
 _LAST_FEW: Final = 7
 _LARGEST_PAGE: Final = 8 << 20
-"""Bytes of the largest page of records: so many records always fit."""
+"""Maximum bytes of a page of records, high enough that the number of records of a list always fits."""
 _MOST_RATES: Final = 200
 _GROUP: Final = "group:"
 
@@ -60,7 +60,7 @@ class TopicRecord(Struct):
 
 
 class RecordRange(Struct):
-    """Records that a reader missed, from seq to seq, and why."""
+    """A range of records that a reader missed, by its first and last seq, and the reason."""
 
     gap_from: int
     gap_to: int
@@ -133,7 +133,7 @@ def _read_seq(text: str) -> int | None:
 
 
 async def _read_newest(visit: Visit, topic: dict[str, Any]) -> RecordPage:
-    """Return the newest records of a topic; of very large ones only the last few."""
+    """Return the newest records of a topic; if records are very large, only the last few."""
     name, head = topic["topic"], topic["head_seq"]
     page = await _read_page(visit, name, max(0, head - visit.limit), visit.limit)
     if page.next_from_seq >= head:
@@ -199,7 +199,10 @@ async def download_data(visit: Visit) -> FilePage:
 
 
 async def _read_record(visit: Visit) -> TopicRecord:
-    """Return the record of the page. Raises NotFound, with what is known of a record that is gone."""
+    """Return the record that the page shows.
+
+    Raises NotFound, which says what is known about a record that no longer exists.
+    """
     topic, seq = visit.names["topic"], _read_seq(visit.names["seq"])
     if not seq:
         raise NotFound(f"{visit.names['seq'][:60]!r} is not a seq of a record", hint="the page of the topic lists them")

@@ -1,4 +1,4 @@
-"""A visit to a page: who looks, at what, and how values are written; and what the page answers."""
+"""A visit to a page: the visitor, the request, and how values are formatted; and the page's result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eventd.text.quoting import quoted
 PAGE_SIZE, MOST_ROWS = 50, 200
 """The default and the largest number of rows of a list."""
 GROUPS_SECONDS = 2.0
-"""How long a page asks one group after the other."""
+"""Seconds for which a page asks groups one after the other."""
 MOST_GROUPS = 20
 """Maximum number of groups that are asked for one by one, for a key that is limited to some names."""
 
@@ -29,9 +29,9 @@ class Visit:
     """One visit. `names`: the values in the path of the page; `query`: the first value of each field of the query.
 
     `path`: of the URL. `visitor`: what the page calls the visitor, such as `key ci`. `histories`: the URL of longer
-    histories, with `{group}` and `{peer}` to be replaced; empty if there are none. `once`: a value that no other visit
-    has, by which a form that is sent twice is known again; empty for what many visitors get. `recent`: see
-    `RecentAnswers.find`; None: each answer is waited for.
+    histories, with `{group}` and `{peer}` to be replaced; empty if there are none. `once`: a value unique to the
+    visit, by which a form that is sent twice is recognized; empty for a page that is rendered for many visitors.
+    `recent`: see `RecentAnswers.find`; None: each answer is waited for.
     """
 
     view: NodeView
@@ -75,7 +75,7 @@ class Visit:
         return changed(self.path, {name: text for name, text in self.query.items() if name != "done"}, **changes)
 
     async def look(self, operation: str, **params: Any) -> RecentAnswer | None:
-        """Return a recent answer of an operation that may take long; None while the first one is on its way."""
+        """Return a recent answer of an operation that may take long; None while there is no answer yet."""
         ask = partial(self.view.call, operation, **params)
         if self.recent is None:
             return RecentAnswer(await ask(), self.style.now)
@@ -93,8 +93,8 @@ class Visit:
     async def ask_groups(self, operation: str, groups: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
         """Run an operation for each group until `GROUPS_SECONDS` have passed.
 
-        Return the answers, and the groups that did not answer in time. Each of several groups gets half of the time
-        that is left, so that a slow one leaves some for those after it.
+        Return the answers, and the groups that did not answer in time. Each group but the last gets half of the
+        remaining time, so that a slow group leaves time for the groups after it.
         """
         if len(groups) == 1:  # the visitor chose it
             return [await self.view.call(operation, group=groups[0])], []
@@ -112,14 +112,17 @@ class Visit:
         return found, late
 
     async def scopes_of_groups(self) -> list[str]:
-        """Return the groups to ask for one by one: only "", for all, unless the key is limited to some names."""
+        """Return the groups for which an operation is called one by one.
+
+        That is only "", which stands for all groups, unless the key is limited to some names.
+        """
         return [""] if self.view.sees("") else (await self.group_names())[:MOST_GROUPS]
 
 
 class ShownPage(NamedTuple):
-    """What a page shows: its title, its template and the template's values. `live`: it is kept up to date.
+    """What a page shows: its title, its template and the template's values.
 
-    `target`: the URL of another page to see instead.
+    `live`: the page is kept up to date. `target`: the URL of another page to which the visitor is redirected instead.
     """
 
     title: str

@@ -1,8 +1,8 @@
 """The templates of pages.
 
-Names, subjects, ids and payloads come from others. Each value that a template prints, unless it is Markup, is escaped,
-and characters that are invisible or change the direction of text are spelled out; the environment below does both.
-Fields of forms are the exception: the filter `exact` only escapes them.
+Names, subjects, ids and payloads come from other nodes and clients, and are not trusted. Each value that a template
+prints, unless it is Markup, is escaped, and characters that are invisible or change the direction of text are spelled
+out; the environment below does both. Fields of forms are the exception: the filter `exact` only escapes them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def _shown(value: object) -> object:
 
 
 def _exact(value: object) -> Markup:
-    """Return a value for a field of a form: what is sent back is what it was, also where it is invisible."""
+    """Return a value for a field of a form, only escaped, so that the browser sends it back unchanged, invisible
+    characters included."""
     return Markup(escape(str(value)))
 
 
@@ -35,7 +36,10 @@ def _moment(context: Context, text: str | None) -> Markup | str:
 
 @pass_context
 def _prose(context: Context, text: str, group: str = "") -> Markup:
-    """Write a sentence whose commands lead to pages; `group`: what it is about."""
+    """Return a sentence as HTML, with links to the pages of the commands in it.
+
+    `group`: the group that the sentence is about.
+    """
     find = context.get("find_commands")
     return formats.prose(text, find(text, group) if find else ())
 

@@ -35,7 +35,7 @@ def zone_named(name: str) -> tzinfo:
 
 
 def parse(text: str) -> datetime:
-    """Return a time of an answer of the API. Raises ValueError."""
+    """Parse a time in an answer of the API. Raises ValueError."""
     return datetime.fromisoformat(text)
 
 
@@ -128,7 +128,7 @@ class LinkedCommand(NamedTuple):
 def prose(text: str, commands: Iterable[LinkedCommand] = ()) -> Markup:
     """Return a sentence of the program as HTML.
 
-    Backquotes in it enclose what is to be typed. Each of the commands gets a link to its page behind it.
+    Text in backquotes is shown as text to be typed. Each of the commands is followed by a link to its page.
     """
     shown, at = Markup(""), 0
     for one in commands:

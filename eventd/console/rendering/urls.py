@@ -8,7 +8,8 @@ from urllib.parse import quote, unquote, urlencode
 
 ROOT: Final = "/console"
 _DOTS: Final = (".", "..")
-"""Ids of events may be these, but browsers take such a part of a path for the folder, also if it is quoted."""
+"""Texts of dots, which ids of events may be. Browsers interpret such a part of a path as a relative folder, even if it
+is quoted."""
 
 
 class Urls:

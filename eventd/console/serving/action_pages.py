@@ -1,4 +1,5 @@
-"""Does actions: asks first where an action ends or drops something, and leads to where the result shows."""
+"""Executes actions: asks first if an action ends or drops something, and redirects to the page that shows the
+result."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ from eventd.errors import EventdError, Forbidden, Invalid
 from eventd.text.quoting import quoted
 
 _OWN: Final = ("back", "sure", "asked", "once")
-"""Fields of a form that are not parameters of its operation: where to go then, the typed number, that the visitor was
-asked, and what no other form has."""
+"""Fields of a form that are not parameters of its operation: the page to go to afterwards, the typed number, the mark
+that the visitor was asked, and the form's unique value."""
 
 _OBJECTS: Final = ("callback", "group", "kind", "name", "number", "peer", "router", "source", "subscription", "topic")
 """Parameters that name what an action is about."""
@@ -60,7 +61,7 @@ class ActionPages:
     async def _try(
         self, operation: str, visit: Visit, form: dict[str, Any], preferences: Preferences, refused: Forbidden
     ) -> web.Response:
-        """Let the API refuse what the visitor lacks a scope for, which records the refusal."""
+        """Let the API refuse an action for which the visitor lacks a scope, so that the refusal is recorded."""
         params = _params(operation, form)
         try:
             key = _key_of(operation, visit, form, params)
@@ -103,7 +104,7 @@ class ActionPages:
         return self._lead(operation, visit, answer, back, preferences)
 
     def _lead(self, operation: str, visit: Visit, answer: Any, back: str, preferences: Preferences) -> web.Response:
-        """Show the answer to an action, or lead to where its result shows."""
+        """Show the answer to an action, or redirect to the page that shows its result."""
         show = ACTIONS[operation].show
         page = show(visit, answer) if show else None
         if page is not None and not page.target:
@@ -163,7 +164,10 @@ def _is_stated(question: Question, name: str, value: Any) -> bool:
 
 
 def _key_of(operation: str, visit: Visit, form: dict[str, Any], params: dict[str, Any]) -> str:
-    """Return the idempotency key of a form: that of the page that had it, else a new one, and what it says."""
+    """Return the idempotency key of a form: the key from the page that contained the form, else a new one.
+
+    And the text in the key.
+    """
     content = json.dumps([form.get("once") or visit.once, operation, params], sort_keys=True)
     return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()
 
@@ -186,7 +190,7 @@ def _params(operation: str, form: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unsure(question: Question, form: dict[str, Any]) -> str:
-    """Return what is wrong with the typed number; empty if it is right or not needed."""
+    """Return the error of the typed number; empty if the number is right or not required."""
     if "asked" not in form or question.count is None or question.count <= SURE_FROM:
         return ""
     typed = str(form.get("sure", "")).replace(",", "").strip()

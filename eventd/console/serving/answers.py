@@ -1,4 +1,5 @@
-"""Responses of the console, with the headers that keep pages from running, loading or being framed by anything else."""
+"""Responses of the console, with headers that prevent pages from running or loading anything foreign, and other sites
+from framing them."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ HEADERS: Final[Mapping[str, str]] = {
 }
 _HTTPS_ONLY: Final = "max-age=31536000"
 _COMPRESSED_FROM: Final = 1024
-"""Smaller pages, in bytes, are not worth compressing."""
+"""Minimum size in bytes of a page that is compressed."""
 
 
 def html(text: str, status: int = 200) -> web.Response:

@@ -1,4 +1,4 @@
-"""Reads posted forms: small, of the one type that pages send."""
+"""Reads posted forms, which must be small and of the one content type that pages send."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eventd.errors import Invalid, TooLarge
 LARGEST: Final = 1 << 20
 """Bytes of the largest form, which the HTTP server enforces: resources and payloads are edited in one."""
 SMALL: Final = 8192
-"""The same of a form that is read before its sender is known."""
+"""Bytes of the largest form that is read before its sender is known."""
 PATIENCE_SECONDS: Final = 30.0
 _MOST_FIELDS: Final = 1000
 
@@ -21,7 +21,7 @@ _MOST_FIELDS: Final = 1000
 async def read_form(request: web.Request, most: int = LARGEST) -> dict[str, Any]:
     """Return the fields of a form of at most so many bytes; a list for a field that is there several times.
 
-    Raises `Invalid` and `TooLarge`; of a form that says no length, or a larger one, nothing is read.
+    Raises `Invalid` and `TooLarge`; a form that states no length, or too large a one, is refused without reading it.
     """
     if request.content_type != "application/x-www-form-urlencoded":
         raise Invalid(f"a form is sent as application/x-www-form-urlencoded, not {request.content_type[:60]}")

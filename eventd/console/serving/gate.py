@@ -1,4 +1,4 @@
-"""Who may look at the console of a node."""
+"""Decides who may see the console of a node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _WAY_OUT: Final = "use https://, or open the console from your own machine with 
 
 
 class Visitor(NamedTuple):
-    """The key of a visitor, who the record of actions says it is, and its session; None where callers need no key."""
+    """The key of a visitor, its name in the record of actions, and its session.
+
+    Key and session are None if the API requires no keys.
+    """
 
     key: ApiKey
     caller: ActionCaller
@@ -36,7 +39,7 @@ class Visitor(NamedTuple):
 
     @property
     def mark(self) -> Hashable:
-        """Return what decides what the visitor sees."""
+        """Return a value that is equal for visitors who see the same."""
         return self.key.scopes, self.key.prefixes, self.name
 
 
@@ -53,7 +56,7 @@ class Gate:
     async def identify(self, request: web.Request) -> Visitor | None:
         """Return the visitor; None for one that has to sign in. Raises `Forbidden` for pages of other origins.
 
-        The cookie counts here alone, and no key in a header does.
+        Only the cookie identifies a visitor here; a key in a header does not.
         """
         if self._callers.is_local(request) or not self._callers.keys:
             key = self._callers.identify(request)
@@ -65,7 +68,8 @@ class Gate:
         return Visitor(session.key, session_caller(session.key, self.address(request)), session)
 
     def require_private(self, request: web.Request) -> None:
-        """Raises `Forbidden` if a key would be sent over an open connection: without TLS, not on this machine."""
+        """Raise `Forbidden` if a key would be sent over an insecure connection: without TLS, and not within this
+        machine."""
         if not self.is_secure(request) and not self._is_on_this_machine(request):
             raise Forbidden("the console takes no key over a connection without TLS", hint=_WAY_OUT)
 
@@ -77,7 +81,8 @@ class Gate:
         return self._is_proxy(request) and said == "https"
 
     def address(self, request: web.Request) -> str:
-        """Return the address of the browser: what a proxy of the settings says, else the other end's."""
+        """Return the address of the browser: as stated by a proxy that the settings name, else the address of the
+        connection's other end."""
         if self._is_proxy(request):
             # The last is the proxy's own: the others may have been sent by the browser.
             said = ",".join(request.headers.getall("X-Forwarded-For", [])).split(",")[-1].strip()

@@ -32,7 +32,10 @@ class SwitcherEntry(NamedTuple):
 
 
 class Switcher(NamedTuple):
-    """The way from the pages of one node to those of others. `home`: the URL of the page of all nodes."""
+    """The menu that leads from the pages of one node to those of other nodes.
+
+    `home`: the URL of the page of all nodes.
+    """
 
     home: str
     entries: tuple[SwitcherEntry, ...]
@@ -44,10 +47,11 @@ class Switcher(NamedTuple):
 
 
 class SiteFrame(NamedTuple):
-    """What the pages of a site have in common. `pages`: those of its table. `switcher`: None for one node alone.
+    """The common parts of the pages of a site.
 
-    `find`: the URL of the page that finds an event by its id; empty: the site's own. `entry`: how a browser gets in
-    that has no cookie; empty: it signs in.
+    `pages`: the table of its pages. `switcher`: None for a single node. `find`: the URL of the page that finds an
+    event by its id; empty: the site's own page. `entry`: how a browser without a cookie gets access; empty: it signs
+    in.
     """
 
     urls: Urls
@@ -70,7 +74,7 @@ class Layout:
         return self._render("base.html", page, visit, preferences, section=section, done=visit.asked("done"))
 
     def fragment(self, page: ShownPage, visit: Visit) -> str:
-        """Return only what changes when a page is kept up to date."""
+        """Return only the part of a page that changes when the page is kept up to date."""
         return self._render("fragment.html", page, visit, Preferences(), section="", done="")
 
     def alone(self, page: ShownPage, visit: Visit | None, preferences: Preferences, now: int) -> str:

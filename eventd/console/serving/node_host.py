@@ -24,9 +24,9 @@ from eventd.settings.routemaster import networks_of
 from eventd.settings.values import split_entries
 
 KEY_SHARE: Final = 0.5
-"""The part of all streams that the sessions of one key may have together."""
+"""The share of all streams that the sessions of one key may use together."""
 SESSION_SHARE: Final = 0.25
-"""The part that one session may have."""
+"""The share of all streams that one session may use."""
 
 
 class NodeHost:

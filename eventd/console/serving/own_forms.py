@@ -1,4 +1,5 @@
-"""Which requests count: forms that a page of this console sent, and no request that another page makes by itself."""
+"""Decides which requests are accepted: forms that a page of this console sent, and no request that a page of another
+origin makes by itself."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from eventd.errors import Forbidden
 
 
 def require_own_form(request: web.Request) -> None:
-    """Raises `Forbidden` for a POST that no page of this console sent.
+    """Raise `Forbidden` for a POST that was not sent by a page of this console.
 
-    Browsers say where a request comes from. Another port of this host is the same site, and its pages may send our
+    Browsers state the origin of a request. Another port of this host is the same site, and its pages may send our
     cookie along, so only the same origin counts.
     """
     site = request.headers.get("Sec-Fetch-Site", "")
@@ -25,9 +26,10 @@ def require_own_form(request: web.Request) -> None:
 
 
 def require_no_foreign_page(request: web.Request) -> None:
-    """Raises `Forbidden` for a request that a page of another origin makes by itself: a picture, a frame, a stream.
+    """Raise `Forbidden` for a request that a page of another origin makes by itself: a picture, a frame, a stream.
 
-    It could not read the answer, but would keep the node at work. A link that leads here is followed.
+    That page could not read the answer, but would put load on the node. Following a link from another origin is
+    allowed.
     """
     if request.headers.get("Sec-Fetch-Site", "") not in ("cross-site", "same-site"):
         return

@@ -30,7 +30,7 @@ LONGEST: Final = 12 * 3600 * SECOND
 _TOUCH: Final = 60 * SECOND
 _TOKEN_BYTES: Final = 32
 _ROWS_AGE: Final = 0.5
-"""Seconds for which the rows of all sessions are not read again."""
+"""Seconds for which rows of sessions, once read, are used without reading them again."""
 
 
 class ConsoleSession(NamedTuple):
@@ -76,9 +76,9 @@ class ConsoleSessions:
         return None if row is None else await self._checked(row)
 
     async def renewed(self, session: ConsoleSession) -> ConsoleSession | None:
-        """Return a session as it was less than a second ago; None if it has ended, also with its key.
+        """Return a session as it was less than a second ago; None if it has ended, or its key is no longer valid.
 
-        All streams of the process ask once a second, so one read serves them all.
+        All streams of the process call this once a second, so one read serves them all.
         """
         if self._clock.monotonic() - self._known_at >= _ROWS_AGE:
             await (self._read_all() if self._reading is None else asyncio.wait({self._reading}))
@@ -106,5 +106,5 @@ class ConsoleSessions:
         return ConsoleSession(row, key)
 
     async def end(self, session: ConsoleSession) -> None:
-        """End a session: its cookie stands for nothing any more."""
+        """End a session: its cookie is no longer valid."""
         await self._database.write(end_sessions, session.row.digest)

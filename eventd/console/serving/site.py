@@ -1,4 +1,4 @@
-"""A console: finds what a request asks for, and answers with a page in any case."""
+"""A console site: finds the page or action of a request, and always answers with a page, also for errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger("eventd.console")
 
 
 class Site(Generic[Someone]):
-    """Serves all below /console/."""
+    """Serves all paths below /console/."""
 
     def __init__(self, host: SiteHost[Someone]) -> None:
         self._host = host
@@ -148,7 +148,7 @@ class Site(Generic[Someone]):
     ) -> Visit:
         """Return a visit. `shared`: other visitors get what it renders, too.
 
-        `then` is called when an answer arrives that the page has not waited for.
+        `then` is called when an answer arrives for which the page did not wait.
         """
         view, style = self._host.view(visitor, request_id, shared=shared), preferences.style(self._clock.now())
         once = "" if shared else self._host.chance.token(16).hex()

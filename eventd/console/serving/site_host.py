@@ -1,4 +1,4 @@
-"""What a site needs from where it is served: in a node, or in a command on the machine of an operator."""
+"""The interface that a site needs of its host: a node, or a command on the machine of an operator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eventd.runtime.supervisor import SpawnTask
 
 
 class SiteVisitor(Protocol):
-    """A visitor who may look."""
+    """Interface of a visitor who may see pages."""
 
     @property
     def name(self) -> str:
@@ -27,7 +27,8 @@ class SiteVisitor(Protocol):
 
     @property
     def mark(self) -> Hashable:
-        """Return a value that visitors share who may see the same: a live page is rendered once for them."""
+        """Return a value that is equal for visitors who may see the same, so that a live page is rendered once for all
+        of them."""
         ...
 
 
@@ -80,16 +81,16 @@ class SiteHost(Protocol[Someone]):
     def view(self, visitor: Someone, request_id: str, *, shared: bool = False) -> NodeView:
         """Return the node as this visitor may see it; its actions have the id of a request.
 
-        `shared`: other visitors get what is read, too, so that it counts for the limits of no key.
+        `shared`: the result is shown to other visitors, too, so the reads do not count for the limits of any key.
         """
         ...
 
     def using(self, request: web.Request, visitor: Someone) -> AbstractContextManager[None]:
-        """Close the connection of the request if the visitor may not look any more while the block runs."""
+        """While the block runs, close the connection of the request as soon as the visitor loses access."""
         ...
 
     def holders(self, visitor: Someone) -> tuple[StreamHolder, ...]:
-        """Return whose number of streams is limited besides that of all."""
+        """Return the holders (key, session) whose number of streams is limited, in addition to the total limit."""
         ...
 
     async def has_ended(self, visitor: Someone) -> bool:

@@ -1,4 +1,4 @@
-"""A node seen from its own process: the API runs without HTTP, with the checks that HTTP requests pass."""
+"""A view of the node in this process: calls the API without HTTP, with the same checks as for HTTP requests."""
 
 from __future__ import annotations
 

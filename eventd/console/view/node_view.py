@@ -46,10 +46,11 @@ class NodeView(Protocol):
     async def ask(
         self, method: str, *path: str, body: Any = None, model: Any = Any, once: str = "", **query: Any
     ) -> Any:
-        """Use a route of /v0 and return its answer: `await view.ask("GET", "topics", name)`. Raises its errors.
+        """Use a route of /v0 and return its answer: `await view.ask("GET", "topics", name)`.
 
-        `path`: the parts behind /v0, unquoted. `body`: to be sent as JSON. `model`: the type of the answer; members of
-        type `Raw` keep the stored text, with each number as it was written. `once`: as the `key` of `act`.
+        Raises the route's errors. `path`: the parts after /v0, unquoted. `body`: to be sent as JSON. `model`: the type
+        of the answer; members of type `Raw` keep the stored text, with each number as it was written. `once`: as the
+        `key` of `act`.
         """
         ...
 
@@ -58,21 +59,22 @@ class NodeView(Protocol):
         ...
 
     async def act(self, operation: str, key: str, /, **params: Any) -> Any:
-        """Run an operation as `call` does, once: within 120 s the same with the same `key` gets the first answer.
+        """Run an operation as `call` does, but only once: within 120 s, the same operation with the same `key` gets
+        the first answer.
 
-        Only actions that are recorded are known again. An empty key: it is run.
+        Only recorded actions are recognized. With an empty key, the operation is always run.
         """
         ...
 
     async def find_answer(self, operation: str, key: str, /, **params: Any) -> Any:
-        """Return the answer of `act` to the same with the same key; None if it was not run, or if that is not known.
+        """Return the answer of an earlier `act` with the same arguments and key.
 
-        Raises the error that it was.
+        None if it was not run, or this is not known. If the answer was an error, raise it.
         """
         ...
 
     async def find_asked(self, once: str, method: str, *path: str, body: Any = None, **query: Any) -> Any:
-        """Return the answer of `ask` to the same with the same key `once`, as `find_answer` does."""
+        """Return the answer of an earlier `ask` with the same arguments and the same `once`, as `find_answer` does."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""A node seen over its API, as a program sees it: the node checks the key of each request."""
+"""A view of a node over its HTTP API, as any client uses it: the node checks the key of each request."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from eventd.console.view.permissions import may_run, may_use
 from eventd.console.view.sent_answers import SentAnswers
 
 _ENDINGS: Final = {"events.payload": ".json", "audits.report": ".html"}
-"""The ends of the names of files, by the operation that returns them."""
+"""The extensions of file names, by the operation that returns the file."""
 Send = Callable[[str, str, bytes | None, Mapping[str, str], bool], Awaitable[bytes]]
 """Sends a request by method, path, body and headers, and returns the body of its answer.
 
-The last argument: whether that is a file, which may take long. Raises the errors of the API."""
+The last argument says whether the body is a file, which may take long. Raises the errors of the API."""
 Decode = Callable[[bytes, Any], Any]
 """Decodes a body as a type. Raises `EventdError` if it has another form."""
 

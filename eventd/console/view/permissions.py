@@ -10,7 +10,7 @@ from eventd.api.routes import OPERATIONS
 from eventd.console.view.node_view import target_of
 
 _ANY: Final = "-"
-"""Stands for any name in a path; no topic or router has this name."""
+"""The text that stands for any name in a path; no topic or router can have this name."""
 
 
 def may_run(key: ApiKey, operation: str, group: str) -> bool:

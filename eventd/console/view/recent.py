@@ -1,4 +1,4 @@
-"""The last answers of operations that take long: a page shows them at once, with their time."""
+"""Keeps the last answers of operations that take long, so that a page can show them immediately, with their time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from eventd.runtime.supervisor import SpawnTask
 from federation.event import from_micros
 
 PATIENCE_SECONDS: Final = 0.1
-"""How long a page waits before it shows an older answer, or none. What takes no longer is asked each time."""
+"""Seconds that a page waits before it shows an older answer, or none. Operations that take less time are called for
+each page."""
 SHARE: Final = 0.1
 """Maximum part of the time that is spent on one operation that takes longer."""
 MOST_ANSWERS: Final = 64
@@ -32,7 +33,7 @@ class RecentAnswer(NamedTuple):
 class _OperationState:
     """What is known of one operation with its parameters. `rests_until`: on the monotonic clock.
 
-    `is_stale`: an action was done since the operation began that is running.
+    `is_stale`: an action was done after the running call of the operation began.
     """
 
     def __init__(self) -> None:
@@ -52,7 +53,10 @@ class RecentAnswers:
         self._asked: dict[Hashable, _OperationState] = {}
 
     def forget(self) -> None:
-        """Forget all answers: an action may have changed them. What is asked now is asked once more after its end."""
+        """Forget all answers, because an action may have changed them.
+
+        Operations that are running are called once more after they end.
+        """
         self._asked = {key: asked for key, asked in self._asked.items() if asked.running is not None}
         for asked in self._asked.values():
             asked.last, asked.error, asked.rests_until, asked.is_stale = None, None, 0.0, True
@@ -67,8 +71,9 @@ class RecentAnswers:
     ) -> RecentAnswer | None:
         """Return the newest answer that there is after `patience` seconds; None if there is none yet.
 
-        `whose`: what visitors share who may see the same. Asks again in the background unless the last answer is
-        recent. `then` is called when the first answer arrives after this has returned None. Raises the error of `ask`.
+        `whose`: a value that is equal for visitors who may see the same. Calls the operation again in the background
+        unless the last answer is recent. `then` is called when the first answer arrives after this has returned None.
+        Raises the error of `ask`.
         """
         key = (whose, question)
         asked = self._asked.pop(key, None) or _OperationState()
@@ -86,7 +91,10 @@ class RecentAnswers:
         return asked.last
 
     def _evict(self, newest: Hashable) -> None:
-        """Forget the oldest answers beyond `MOST_ANSWERS`. What is running stays, or it would be run twice."""
+        """Forget the oldest answers beyond `MOST_ANSWERS`.
+
+        Entries of running operations are kept, or these would be run twice.
+        """
         surplus = len(self._asked) - MOST_ANSWERS
         if surplus > 0:
             resting = [key for key, asked in self._asked.items() if asked.running is None and key != newest]

@@ -1,4 +1,5 @@
-"""The answers to forms that were sent to a node over its API: a form that is sent again is answered alike."""
+"""Keeps the answers to forms that were sent to a node over its API, so that a form that is sent again gets the same
+answer."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ class _SentRequest(NamedTuple):
 class SentAnswers:
     """The answers of one node by idempotency key, for as long as the node itself knows the key.
 
-    The node does a repeated request once. But a form is checked before it is sent, and what it is about may be gone
-    because it was sent before.
+    The node executes a repeated request only once. But a form is checked before it is sent to the node, and this check
+    may fail because the first submission has already removed its object.
     """
 
     def __init__(self, clock: Clock) -> None:
